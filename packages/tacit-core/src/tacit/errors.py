@@ -1,0 +1,41 @@
+"""The errors Tacit raises on purpose: one sentence each, saying what is wrong, where, and what to do."""
+
+
+class TacitError(Exception):
+    """Base of every error that is a user's to mend; the command line prints it without a traceback."""
+
+
+class PluginError(TacitError):
+    """A plugin is unknown, ambiguous or registered twice."""
+
+
+class PluginLoadError(PluginError):
+    """A plugin was found but cannot be loaded; ``__cause__`` holds the reason."""
+
+
+class PluginUnavailableError(PluginLoadError):
+    """A plugin is sound but cannot work here, for want of a device or of an optional package."""
+
+
+class ArtifactError(TacitError):
+    """A saved model is missing, damaged, hostile or of a version this release does not read."""
+
+
+class CorpusError(TacitError, ValueError):
+    """A text or a vocabulary cannot be used as given."""
+
+
+class DataError(TacitError):
+    """A dataset is unknown, cannot be fetched, or fails its checks."""
+
+
+class KernelError(TacitError):
+    """No backend offers an operation on this device, or a backend broke its contract."""
+
+
+class ConfigurationError(TacitError, ValueError):
+    """A setting of a model or component is out of its range."""
+
+
+class NotFittedError(TacitError, RuntimeError):
+    """A model or component is used before it was fitted or loaded."""

@@ -1,0 +1,3 @@
+"""Token embeddings from latent-variable models."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,3 @@
+"""Language models with latent variables: the package is in place, its models arrive with later releases."""
+
+__version__ = "0.1.0"
