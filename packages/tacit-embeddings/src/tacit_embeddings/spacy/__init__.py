@@ -1,0 +1,1 @@
+"""The spaCy side of the embeddings: pipeline components and model architectures."""
