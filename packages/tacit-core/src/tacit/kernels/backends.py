@@ -1,0 +1,56 @@
+"""The backends that ship with tacit-core, named by its ``tacit.kernels`` entry points.
+
+An operation is named by ``"module:function"`` and imported when it is first called, so that loading
+a backend costs nothing and one broken operation leaves the others alone.
+"""
+
+from importlib.util import find_spec
+
+from tacit.errors import PluginUnavailableError
+from tacit.kernels.dispatch import API_VERSION, Backend
+
+__all__ = ["cpu", "reference"]  # and triton, see __getattr__
+
+_HERE = "tacit.kernels"
+
+reference = Backend(
+    name="reference",
+    api_version=API_VERSION,
+    priority=0,
+    devices=frozenset({"cpu"}),
+    operations={
+        "lagged_counts": f"{_HERE}.lagged_counts.naive:lagged_counts",
+    },
+)
+"""The specifications themselves: slow, readable, float64."""
+
+cpu = Backend(
+    name="cpu",
+    api_version=API_VERSION,
+    priority=50,
+    devices=frozenset({"cpu"}),
+    operations={
+        "lagged_counts": f"{_HERE}.lagged_counts.cpu:lagged_counts",
+    },
+)
+"""numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""
+
+_triton = Backend(
+    name="triton",
+    api_version=API_VERSION,
+    priority=100,
+    devices=frozenset({"cuda"}),
+    operations={},
+)
+
+
+def __getattr__(name: str) -> Backend:
+    """Give out ``triton`` only where its packages are, so that the registry can say why not."""
+    if name != "triton":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    missing = [package for package in ("torch", "triton") if find_spec(package) is None]
+    if missing:
+        raise PluginUnavailableError(
+            f"the triton kernels need {' and '.join(missing)}: install tacit-core[gpu]"
+        )
+    return _triton
