@@ -1,0 +1,118 @@
+"""What every benchmark shares: timing, a description of the machine, and one JSON file of results."""
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+LIBRARIES = (
+    "tacit-core", "tacit-embeddings", "tacit-lm", "tacit-surprise",
+    "numpy", "scipy", "numba", "torch", "spacy", "thinc", "gensim", "scikit-surprise",
+)  # fmt: skip
+
+
+def timed(fn: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> list[float]:
+    """Wall seconds of each of ``repeats`` calls, after ``warmup`` calls that do not count.
+
+    The warm-up takes compilation and cold caches out; time those apart where they matter.
+    """
+    for _ in range(warmup):
+        fn()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        fn()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def summary(values: list[float]) -> dict[str, float | int]:
+    """Median and spread of repeated measurements, as the ``rows`` of `save` carry them."""
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "repeats": len(values),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Processor, usable cores, load, thread settings, Python and library versions, date (UTC)."""
+    libraries = {}
+    for name in LIBRARIES:
+        try:
+            libraries[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "threads": {k: v for k, v in sorted(os.environ.items()) if k.endswith("_NUM_THREADS")},
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "libraries": libraries,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def save(name: str, protocol: dict[str, Any], rows: list[dict[str, Any]]) -> Path:
+    """Write ``benchmarks/results/<name>.json`` in one step and print the rows as a table.
+
+    Parameters
+    ----------
+    protocol
+        What was measured and how: data, sizes, seeds, units, what was left out.
+    rows
+        One dict for each measured thing, ours and its peers', with the same keys.
+    """
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    report = {"name": name, "machine": machine(), "protocol": protocol, "rows": rows}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(report, indent=2, default=_plain) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    print_table(rows)
+    return path
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """The rows as an aligned text table; nested values are left to the JSON file."""
+    keys = list(dict.fromkeys(k for row in rows for k, v in row.items() if not isinstance(v, dict)))
+    cells = [keys] + [[_cell(row.get(k)) for k in keys] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(keys))]
+    for line in cells:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and arrays, and paths, as JSON has them."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
