@@ -1,4 +1,4 @@
-"""What every benchmark shares: timing, a description of the machine, and one JSON file of results."""
+"""What every benchmark shares: timing, the machine's description, one JSON file of results."""
 
 import json
 import os
@@ -53,9 +53,7 @@ def machine() -> dict[str, Any]:
             continue
     return {
         "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": _cores(),
         "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "threads": {k: v for k, v in sorted(os.environ.items()) if k.endswith("_NUM_THREADS")},
         "system": f"{platform.system()} {platform.machine()}",
@@ -107,6 +105,13 @@ def _cell(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """NumPy scalars and arrays, and paths, as JSON has them."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _cores() -> int | None:
+    """Cores this process may run on, which is fewer than the machine's under taskset."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def _cpu_model() -> str:

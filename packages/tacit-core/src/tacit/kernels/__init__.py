@@ -2,8 +2,8 @@
 
 Every folder ``tacit/kernels/<operation>/`` holds ``naive.py`` (the specification: a plain loop
 in float64), fast paths such as ``cpu.py``, and a public function in ``__init__.py`` that states
-shapes, units, errors and source. This package imports neither numba nor torch; the operation that needs
-them does, when it is first called.
+shapes, units, errors and source. This package imports neither numba nor torch; the operation that
+needs them does, when it is first called.
 """
 
 from tacit.kernels.dispatch import (

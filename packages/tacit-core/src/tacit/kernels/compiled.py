@@ -1,6 +1,6 @@
 """``njit`` with this project's choices: nogil, single-threaded, cached, IEEE arithmetic.
 
-Import this only from modules that the dispatcher loads at need (``cpu.py`` files): it imports numba.
+Import this only from modules that are loaded at need (``cpu.py`` files): it imports numba.
 
 Compiled code is kept beside the source when that folder can be written and otherwise in the user's
 cache folder (``NUMBA_CACHE_DIR`` overrides both). numba refuses to define a cached function where
@@ -30,10 +30,12 @@ def njit(
 
     Parameters
     ----------
+    function
+        What to compile; left out when options are given.
     fastmath
-        False keeps IEEE semantics. A set of LLVM flags (``{"contract", "reassoc"}``) permits FMA and
-        reordered sums where the operation's tolerance allows; True also assumes that no NaN or
-        infinity occurs, which hides them.
+        False keeps IEEE semantics. A set of LLVM flags (``{"contract", "reassoc"}``) permits FMA
+        and reordered sums where the operation's tolerance allows; True also assumes that no NaN
+        or infinity occurs, which hides them.
     inline
         Inline at every call site, before type inference.
     boundscheck

@@ -1,14 +1,14 @@
 """Which backend runs an operation: the best one installed that fits the device.
 
-    with kernels.use("reference"):      # a context variable: this context, this thread or task only
+    with kernels.use("reference"):      # a context variable: this thread or task only
         ...
-    TACIT_KERNELS=cpu tacit ...         # the environment's word; a list "mine,cpu" is tried in order
+    TACIT_KERNELS=cpu tacit ...         # the environment's word; "mine,cpu" is tried in order
 
 Backends come from the ``tacit.kernels`` entry points or ``tacit.plugins.register("kernels", ...)``
 and are tried from the highest priority down. One that cannot be loaded, or an operation of it that
-cannot be imported, is skipped and its reason kept; one that raises `UnsupportedShape` hands the call
-to the next. ``reference`` is the last resort and never a silent one: unless it was asked for by name
-it warns, once for each operation and reason.
+cannot be imported, is skipped and its reason kept; one that raises `UnsupportedShape` hands the
+call to the next. ``reference`` is the last resort and never a silent one: unless it was asked for
+by name it warns, once for each operation and reason.
 """
 
 import os
@@ -96,8 +96,8 @@ def operations() -> dict[str, list[str]]:
 def resolve(operation: str, device: str = "cpu") -> Operation:
     """The callable that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
 
-    It tries the fitting backends in order, passing on at `UnsupportedShape`. Raises `KernelError` if
-    there is none, naming every backend that was skipped and why.
+    It tries the fitting backends in order, passing on at `UnsupportedShape`. Raises `KernelError`
+    if there is none, naming every backend that was skipped and why.
     """
     kind = device.partition(":")[0]
     wanted = _chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
