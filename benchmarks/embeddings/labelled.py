@@ -1,0 +1,108 @@
+"""The labelled data: sentences as (words, tags), split into train, dev and test.
+
+Nothing is trained on text it is tested on: the unlabelled text is Wikipedia, the labelled text web
+English (EWT), newswire (treebank sample, CoNLL-2003) and social media (WNUT-17).
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.embeddings import common
+from tacit.datasets import columns, conllu, treebank
+
+SIZES: tuple[int | None, ...] = (250, 1000, None)
+
+
+class Sentence(NamedTuple):
+    words: list[str]
+    tags: list[str]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A labelled data set; `seed` of a subset draws its sentences, the same for every row."""
+
+    name: str
+    train: list[Sentence]
+    dev: list[Sentence]
+    test: list[Sentence]
+
+    def subset(self, size: int | None, seed: int) -> np.ndarray:
+        """Indices of `size` random training sentences, or of all."""
+        if size is None:
+            return np.arange(len(self.train))
+        return np.random.default_rng(seed).permutation(len(self.train))[:size]
+
+
+def load(name: str) -> Task:
+    folder = common.data_folder()
+    if name in ("ewt-upos", "ewt-xpos"):
+        return _ewt(name, folder / "ud" / "UD_English-EWT")
+    if name == "treebank-xpos":
+        return _treebank(folder / "tagging" / "treebank-sample" / "treebank.zip")
+    if name == "conll2003":
+        names = ("eng.train", "eng.testa", "eng.testb")
+        return _entities(name, [folder / "tagging" / "conll2003" / file for file in names], "iob1")
+    if name == "wnut17":
+        names = ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
+        return _entities(name, [folder / "tagging" / "wnut17" / file for file in names], "iob2")
+    raise ValueError(f"No labelled data set is called {name!r}.")
+
+
+def ewt_documents(part: str) -> list[list[str]]:
+    """The words of every document (`# newdoc`) of a part of EWT; for timing only."""
+    path = common.data_folder() / "ud" / "UD_English-EWT" / f"en_ewt-ud-{part}.conllu"
+    documents: list[list[str]] = []
+    starts = {
+        block.split("# sent_id = ")[1].split("\n")[0]
+        for block in path.read_text(encoding="utf8").split("\n\n")
+        if "# newdoc id" in block
+    }
+    for sentence in conllu.read(path):
+        if sentence.sent_id in starts or not documents:
+            documents.append([])
+        documents[-1].extend(sentence.words)
+    return documents
+
+
+def _ewt(name: str, folder: Path) -> Task:
+    parts = []
+    for file in ("train.conllu.xz", "dev.conllu", "test.conllu"):
+        sentences = conllu.read(folder / f"en_ewt-ud-{file}")
+        parts.append(
+            [
+                Sentence(list(s.words), list(s.upos if name == "ewt-upos" else s.xpos))
+                for s in sentences
+            ]
+        )
+    return Task(name, *parts)
+
+
+def _treebank(archive: Path) -> Task:
+    """Split by file: wsj_0001-0110 train, 0111-0125 dev, 0126-0199 test."""
+    parts: tuple[list[Sentence], ...] = ([], [], [])
+    with zipfile.ZipFile(archive) as files:
+        names = sorted(n for n in files.namelist() if "combined/" in n and n.endswith(".mrg"))
+        for name in names:
+            number = int(Path(name).stem.removeprefix("wsj_"))
+            part = parts[0 if number <= 110 else 1 if number <= 125 else 2]
+            lines: Iterable[str] = io.TextIOWrapper(files.open(name), encoding="utf8")
+            for sentence in treebank.parse(enumerate(lines, 1), name):
+                part.append(Sentence(list(sentence.words), list(sentence.tags)))
+    return Task("treebank-xpos", *parts)
+
+
+def _entities(name: str, paths: list[Path], scheme: columns.Scheme) -> Task:
+    parts = []
+    for path in paths:
+        read = columns.read_ner(path, scheme)
+        parts.append([Sentence(list(words), list(tags)) for words, tags in read])
+    return Task(name, *parts)

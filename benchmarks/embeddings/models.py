@@ -1,0 +1,55 @@
+"""The LDS models that are compared: fitted once on the Wikipedia corpus, kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import tacit
+from benchmarks.embeddings import common, text
+from tacit_embeddings import LDS
+
+# Arguments of LDS that differ from its defaults.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "em": {},
+    "h100": {"n_states": 100},
+    "ssid": {"subspace_iterations": 0, "full_iterations": 0},
+    "random": {"start": "random"},
+    "unwhitened": {"whitening": "none"},
+    "diagonal": {"noise": "diagonal"},
+    "spherical": {"noise": "spherical"},
+}
+
+
+def fitted(cache: Path, variant: str = "em") -> LDS:
+    """The variant's model, loaded or fitted and saved."""
+    folder = cache / f"lds-{variant}"
+    if folder.exists():
+        return tacit.load(folder)
+    log = common.logger("models", cache)
+    corpus = text.wikipedia(cache)
+    start = time.perf_counter()
+    model = LDS(**VARIANTS[variant]).fit(corpus)
+    log.info("fitted LDS %s in %.0f s", variant, time.perf_counter() - start)
+    model.save(folder)
+    return tacit.load(folder)
+
+
+def fingerprint(cache: Path, variant: str) -> str:
+    """Changes when the model is fitted anew, so that its old cells no longer count."""
+    fitted(cache, variant)
+    return hashlib.sha256((cache / f"lds-{variant}" / "model.json").read_bytes()).hexdigest()[:10]
+
+
+def main() -> None:
+    """Fit every variant that is not there yet."""
+    parser = common.arguments(main.__doc__)
+    options = parser.parse_args()
+    for variant in common.chosen(VARIANTS, options.only):
+        fitted(options.cache, variant)
+
+
+if __name__ == "__main__":
+    main()
