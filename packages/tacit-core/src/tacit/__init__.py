@@ -1,3 +1,40 @@
-"""Tacit: probabilistic latent-variable models as plugins for the tools people already use."""
+"""Tacit: probabilistic latent-variable models as plugins for the tools people already use.
+
+The names below are imported when they are first used, so that ``import tacit`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit import artifact, datasets, kernels, plugins
+    from tacit.artifact import load
+    from tacit.corpus import Corpus
+    from tacit.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
+
+__all__ = ["Corpus", "Vocabulary", "artifact", "datasets", "kernels", "load", "plugins"]
+
+_MODULES = frozenset({"artifact", "datasets", "kernels", "plugins"})
+_OBJECTS = {
+    "Corpus": "tacit.corpus",
+    "Vocabulary": "tacit.vocabulary",
+    "load": "tacit.artifact",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"tacit.{name}")
+    if name not in _OBJECTS:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_OBJECTS[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
