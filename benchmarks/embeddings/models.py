@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+@lru_cache(maxsize=2)
 def fitted(cache: Path, variant: str = "em") -> LDS:
     """The variant's model, loaded or fitted and saved."""
     folder = cache / f"lds-{variant}"

@@ -1,0 +1,128 @@
+"""The spaCy pipelines that are compared: stock tagger and ner on different layers of vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.tokens import Doc
+from spacy.vectors import Vectors
+
+from benchmarks.embeddings import labelled, models, text
+
+WIDTH = 96
+STATES = 200
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What stands between the words and the tagger's softmax (or the parser's state).
+
+    `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: word2vec beside
+    them; `output` and `columns`: the LDS vectors in Doc.tensor; `depth`: convolution layers.
+    """
+
+    hashed: bool = True
+    static: bool = False
+    output: str | None = None
+    columns: tuple[int, int] | None = None
+    depth: int = 0
+
+    def tok2vec(self) -> Config:
+        layers = []
+        if self.hashed:
+            layers.append(
+                {
+                    "@architectures": "spacy.MultiHashEmbed.v2",
+                    "width": WIDTH,
+                    "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+                    "rows": [5000, 1000, 2500, 2500],
+                    "include_static_vectors": self.static,
+                }
+            )
+        if self.output:
+            layers.append({"@architectures": "tacit.DocTensor.v1", "columns": self.columns})
+        embed = layers[0]
+        if self.output:
+            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": WIDTH}
+            embed["layers"] = {str(i): layer for i, layer in enumerate(layers)}
+        if not self.depth:
+            return embed
+        encode = {
+            "@architectures": "spacy.MaxoutWindowEncoder.v2",
+            "width": WIDTH,
+            "depth": self.depth,
+            "window_size": 1,
+            "maxout_pieces": 3,
+        }
+        return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+
+
+THREE, TWO = "own_past_future", "own_context"
+ROWS: dict[str, Row] = {
+    "hash, CNN4 (spaCy's default)": Row(depth=4),
+    "hash + word2vec, CNN4": Row(static=True, depth=4),
+    "hash, no CNN": Row(),
+    "hash + word2vec, no CNN": Row(static=True),
+    "hash + word2vec, CNN1": Row(static=True, depth=1),
+    "hash + LDS own_context, no CNN": Row(output=TWO),
+    "hash + LDS own_past_future, no CNN": Row(output=THREE),
+    "hash + word2vec + LDS past, future, no CNN": Row(
+        static=True, output=THREE, columns=(STATES, 3 * STATES)
+    ),
+    "hash + word2vec + LDS own_context, no CNN": Row(static=True, output=TWO),
+    "hash + LDS own_past_future, CNN1": Row(output=THREE, depth=1),
+    "hash + LDS own_past_future, CNN4": Row(output=THREE, depth=4),
+    "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
+}
+
+
+def build(component: str, row: Row, vectors: Vectors | None) -> spacy.Language:
+    """An English pipeline with one stock component, uninitialized."""
+    nlp = spacy.blank("en")
+    if row.static and vectors is not None:
+        nlp.vocab.vectors = vectors
+    model: Config = {"tok2vec": row.tok2vec()}
+    if component == "tagger":
+        model["@architectures"] = "spacy.Tagger.v2"
+    else:
+        model |= {
+            "@architectures": "spacy.TransitionBasedParser.v2",
+            "state_type": "ner",
+            "extra_state_tokens": False,
+            "hidden_width": 64,
+            "maxout_pieces": 2,
+            "use_upper": True,
+        }
+    nlp.add_pipe(component, config={"model": model})
+    return nlp
+
+
+def static_vectors(cache: Path, tasks: list[labelled.Task], width: int = 100) -> Vectors:
+    """word2vec as spaCy vectors: every word of the data points at the row of its type or class."""
+    rows = text.word2vec(cache, width)
+    vocabulary = text.wikipedia(cache).vocabulary
+    vectors = Vectors(data=rows, name="word2vec")
+    strings = spacy.blank("en").vocab.strings
+    words = set(vocabulary.words)
+    for task in tasks:
+        words.update(w for part in (task.train, task.dev, task.test) for s in part for w in s.words)
+    for word in sorted(words):
+        vectors.add(strings.add(word), row=vocabulary.id_of(word))
+    return vectors
+
+
+def documents(
+    nlp: spacy.Language, task: labelled.Task, part: str, output: str | None, cache: Path
+) -> list[Doc]:
+    """One Doc per sentence, gold tokens, LDS vectors in its tensor where the row reads them."""
+    sentences = [s.words for s in getattr(task, part)]
+    docs = [Doc(nlp.vocab, words=words) for words in sentences]
+    if output is not None:
+        tensors = models.fitted(cache).transform(sentences, output=output)
+        for doc, tensor in zip(docs, tensors, strict=True):
+            doc.tensor = tensor
+    return docs
