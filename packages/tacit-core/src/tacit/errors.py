@@ -37,5 +37,9 @@ class ConfigurationError(TacitError, ValueError):
     """A setting of a model or component is out of its range."""
 
 
+class FittingError(TacitError, RuntimeError):
+    """A fit cannot start, resume or go on; the model keeps the best parameters it has seen."""
+
+
 class NotFittedError(TacitError, RuntimeError):
     """A model or component is used before it was fitted or loaded."""
