@@ -1,0 +1,158 @@
+"""Shape and suffix classes for words outside the vocabulary.
+
+A word that is too rare to have a type of its own still shows what it is: ``Grzegorzewski`` is a name,
+``deglazing`` a participle, ``€3.2bn`` an amount. ``word_class`` puts every string into one of about a
+hundred classes, written ``<oov:SHAPE>`` or ``<oov:SHAPE:suffix>``; ``coarser_class`` gives the class to fall
+back on where the finer one was too rare to be kept. Suffixes are English; shapes are not tied to a language.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+_LOWER_SUFFIXES: Final = (
+    "ation", "tion", "sion", "ness", "ment", "ities", "ity", "ship", "hood", "able", "ible", "less",
+    "ful", "ous", "ical", "ial", "ic", "al", "ive", "ary", "ish", "ism", "ists", "ist", "ized", "ises",
+    "izing", "ize", "ise", "ify", "ingly", "edly", "ally", "ly", "ings", "ing", "ed", "ers", "er",
+    "ors", "or", "est", "ant", "ent", "ance", "ence", "ies", "es", "s", "en", "y", "e", "a", "o", "i",
+)  # fmt: skip
+_TITLE_SUFFIXES: Final = (
+    "tion", "ing", "ed", "ers", "er", "ly", "ian", "ans", "an", "ese", "ish", "ism", "ist", "ics", "ic",
+    "al", "son", "sen", "ton", "land", "burg", "berg", "ville", "ford", "stein", "ski", "sky", "ov",
+    "ez", "man", "us", "ia", "s", "a", "o", "i", "e", "y", "n",
+)  # fmt: skip
+_SUFFIXES: Final = {
+    "x": _LOWER_SUFFIXES,
+    "Xx": _TITLE_SUFFIXES,
+    "x-x": ("ing", "ed", "s", "er", "ly"),
+}
+_SHAPES: Final = (
+    "x", "Xx", "XX", "X", "xX", "x'x", "x-x", "Xx-x", "x.x", "X.X", "x_x", "0", "0,0", "0-0", "0/0",
+    "0:0", "0.0.0", "0x", "x0", "X0", "0-x", "0%", "$0", "url", "email", "@x", "#x", "punct", "symbol",
+    "greek", "cyrillic", "hebrew", "arabic", "cjk", "hangul", "script", "mixed",
+)  # fmt: skip
+
+CLASSES: Final[tuple[str, ...]] = tuple(
+    f"<oov:{shape}{suffix}>"
+    for shape in _SHAPES
+    for suffix in ("", *(f":{s}" for s in _SUFFIXES.get(shape, ())))
+)
+"""Every class there is, coarse ones before their finer ones."""
+
+_KNOWN: Final = frozenset(CLASSES)
+_URL: Final = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://|www\.)\S+|\S+\.(?:com|org|net|edu|gov|html?|co\.uk)(?:/\S*)?", re.I
+)
+_EMAIL: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+# the first pattern that matches the whole word decides
+_NUMERIC: Final = tuple(
+    (re.compile(pattern), shape)
+    for pattern, shape in (
+        (r"\d+", "0"),
+        (r"[+-]?\d*(?:[.,]\d+)+", "0,0"),
+        (r"\d+(?:[-–—]\d+)+", "0-0"),
+        (r"\d+(?:/\d+)+", "0/0"),
+        (r"\d+(?::\d+)+", "0:0"),
+        (r"\d+(?:\.\d+){2,}", "0.0.0"),
+        (r"[+-]?[\d.,]+[%‰]", "0%"),
+        (r"[^\w\s]?[$€£¥][\d.,]+\w*|[\d.,]+[$€£¥]", "$0"),
+        (r"\d[\d.,]*[^\W\d_]+\.?", "0x"),
+        (r"\d[\d.,]*[-–][^\W\d_][^\s]*", "0-x"),
+    )
+)
+_SCRIPTS: Final = (
+    ("GREEK", "greek"), ("CYRILLIC", "cyrillic"), ("HEBREW", "hebrew"), ("ARABIC", "arabic"),
+    ("CJK", "cjk"), ("HIRAGANA", "cjk"), ("KATAKANA", "cjk"), ("HANGUL", "hangul"),
+)  # fmt: skip
+
+
+def word_class(word: str) -> str:
+    """The class of a word: ``word_class("deglazing") == "<oov:x:ing>"``.
+
+    Every string has a class, the empty one included; the name of a class is its own class. The function is
+    fixed: saved vocabularies depend on it.
+    """
+    if word in _KNOWN:
+        return word
+    shape = _shape(word)
+    suffixes = _SUFFIXES.get(shape)
+    if suffixes:
+        for suffix in suffixes:
+            # a suffix needs a stem: "sing" is no participle
+            if word.endswith(suffix) and len(word) >= len(suffix) + 2:
+                return f"<oov:{shape}:{suffix}>"
+    return f"<oov:{shape}>"
+
+
+def coarser_class(name: str) -> str | None:
+    """``<oov:x:ing>`` gives ``<oov:x>``; a class without a suffix has nothing coarser and gives None."""
+    shape, _, suffix = name[5:-1].partition(":")
+    return f"<oov:{shape}>" if suffix else None
+
+
+def _shape(word: str) -> str:
+    if word.isascii() and word.isalpha():
+        return _letters(word)
+    if any(character.isdigit() for character in word):
+        for pattern, shape in _NUMERIC:
+            if pattern.fullmatch(word):
+                return shape
+    if _EMAIL.fullmatch(word):
+        return "email"
+    if _URL.fullmatch(word):
+        return "url"
+    if len(word) > 1 and word[0] in "@#" and word[1].isalnum():
+        return f"{word[0]}x"
+    if not any(character.isalnum() for character in word):
+        return "symbol" if any(_is_symbol(character) for character in word) else "punct"
+    script = _foreign_script(word)
+    if script is not None:
+        return script
+    return _letters(word) if word.isalpha() else _compound(word)
+
+
+def _letters(word: str) -> str:
+    if word.islower():
+        return "x"
+    if word.isupper():
+        return "XX" if len(word) > 1 else "X"
+    return "Xx" if word[0].isupper() and not any(c.isupper() for c in word[1:]) else "xX"
+
+
+def _compound(word: str) -> str:
+    """Words of Latin letters with something between them."""
+    if any(character.isdigit() for character in word):
+        return "X0" if word[0].isupper() else "x0"
+    rest = "".join(character for character in word if character.isalpha())
+    if "-" in word or "–" in word:
+        return "x-x" if rest.islower() else "Xx-x"
+    if "'" in word or "’" in word:
+        return "x'x"
+    if "." in word:
+        return "X.X" if word[0].isupper() else "x.x"
+    return "x_x" if "_" in word else "mixed"
+
+
+def _is_symbol(character: str) -> bool:
+    return unicodedata.category(character)[0] not in "PZ"
+
+
+def _foreign_script(word: str) -> str | None:
+    """The script of the first letter, or None where that is Latin or there is no letter."""
+    for character in word:
+        if character.isalpha():
+            return _script(character)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _script(character: str) -> str | None:
+    name = unicodedata.name(character, "")
+    if "LATIN" in name or character.isascii():
+        return None
+    for prefix, shape in _SCRIPTS:
+        if name.startswith(prefix):
+            return shape
+    # º, ª and the like are letters of no script
+    return "script" if unicodedata.category(character) != "Lo" or name else "mixed"
