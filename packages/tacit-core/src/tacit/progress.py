@@ -1,7 +1,7 @@
 """Progress bars for everything that takes more than a moment.
 
-A bar goes to standard error, appears only after a second of work, and only where somebody looks: on a
-terminal or in a notebook. ``TACIT_PROGRESS=1`` shows it everywhere, ``TACIT_PROGRESS=0`` nowhere.
+A bar goes to standard error, appears only after a second of work, and only where somebody looks: on
+a terminal or in a notebook. ``TACIT_PROGRESS=1`` shows it everywhere, ``TACIT_PROGRESS=0`` nowhere.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def track(
     total
         The number of units, where ``len(iterable)`` does not tell it.
     unit
-        What one step is, such as ``"epoch"`` or ``"token"``; other than ``"it"`` it is shown with k, M, G.
+        What one step is, such as ``"epoch"`` or ``"token"``; any but ``"it"`` is shown in k, M, G.
     disable
         True hides the bar, False shows it, None decides as the module's docstring says.
 

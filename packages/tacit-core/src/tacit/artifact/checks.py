@@ -37,8 +37,8 @@ def require(
     finite
         Whether NaN and infinities are refused.
     dims
-        Named dimensions so far: a word already in it must have that size, a new one is added. Give the
-        same dictionary to every call, and begin with what the configuration settles, such as
+        Named dimensions so far: a word already in it must have that size, a new one is added. Give
+        the same dictionary to every call, and begin with what the configuration settles, such as
         ``{"states": 200}``.
 
     Raises

@@ -31,7 +31,10 @@ _KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", 
 
 @dataclass(frozen=True)
 class Member:
-    """A file, or a nested model's manifest, by size in bytes and sha256; ``folder`` for a nested model on disk."""
+    """A file, or a nested model's manifest, by size in bytes and sha256.
+
+    ``folder`` is where a nested model lies on the disk.
+    """
 
     size: int
     sha256: str
@@ -77,8 +80,8 @@ class Manifest:
         data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         if len(data) > MAX_BYTES:
             raise ArtifactError(
-                f"config, fitted_on and figures take {len(data)} bytes as JSON and {MAX_BYTES} are allowed: "
-                "keep large values in arrays"
+                f"config, fitted_on and figures take {len(data)} bytes as JSON, of {MAX_BYTES} "
+                "allowed: keep large values in arrays"
             )
         return data
 
@@ -95,8 +98,8 @@ def decode(data: bytes) -> Manifest:
         raise ArtifactError(f"model.json has an invalid format_version {version!r}")
     if version > FORMAT_VERSION:
         raise ArtifactError(
-            f"model.json has format version {version} and this release reads up to {FORMAT_VERSION}: "
-            "upgrade tacit-core"
+            f"model.json has format version {version} and this release reads up to "
+            f"{FORMAT_VERSION}: upgrade tacit-core"
         )
     if document.keys() != _KEYS:
         odd = ", ".join(sorted(map(str, document.keys() ^ _KEYS)))
@@ -120,7 +123,7 @@ def decode(data: bytes) -> Manifest:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a nested model if it can stand in a folder's name; raises `ArtifactError`."""
+    """A nested model's name, if it can stand in a folder's; raises `ArtifactError` otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ArtifactError(
             f"{name!r} cannot name a nested model: use letters, digits, '_', '.', '-'"
@@ -144,24 +147,24 @@ def is_member_name(name: str) -> bool:
 
 
 def check_names(manifest: Manifest) -> None:
-    """Raise `ArtifactError` unless every part is named by its content, so that no name leads elsewhere."""
+    """Raise `ArtifactError` unless every part is named by its content: no name leads elsewhere."""
     for name, member in manifest.files.items():
         if name != tensor_file(member):
             raise ArtifactError(
-                f"model.json names a file {name!r:.80}, which is not a tensor file's name"
+                f"model.json names a file {name!r:.80}, which no tensor file can have"
             )
     for name, member in manifest.nested.items():
         if member != in_folder(name, member):
             raise ArtifactError(
-                f"model.json names a folder {member.folder!r:.80}, which is not a nested model's name"
+                f"model.json names a folder {member.folder!r:.80}, which no nested model can have"
             )
 
 
 def plain(value: Any, where: str) -> Any:
     """Copy a value as JSON gives it back: tuples become lists, numpy scalars Python's.
 
-    Raises `ArtifactError` for anything that would not come back as it was: NaN and infinities, keys that
-    are not text, and objects.
+    Raises `ArtifactError` for anything that would not come back as it was: NaN and infinities, keys
+    that are not text, and objects.
     """
     if isinstance(value, Mapping):
         for key in value:

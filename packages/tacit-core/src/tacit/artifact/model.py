@@ -1,8 +1,8 @@
-"""The artefact in memory: a fitted model's tensors and metadata, and its form as bytes.
+r"""The artefact in memory: a fitted model's tensors and metadata, and its form as bytes.
 
 The bytes are the folder of `tacit.artifact.folder` in one piece::
 
-    b"TACIT\\x00\\x00\\x01", the manifest's length (8 bytes, little-endian), the manifest,
+    b"TACIT\x00\x00\x01", the manifest's length (8 bytes, little-endian), the manifest,
     each file the manifest names, each nested model in the same form
 
 with files and nested models in the order of the manifest, their sizes and sha256 standing in it.
@@ -30,7 +30,7 @@ class Artifact:
     Attributes
     ----------
     kind, name, distribution, version
-        The plugin that loads it, by its entry point, and the version of the distribution that saved it.
+        The plugin that loads it, by its entry point, and the distribution's version that saved it.
     config
         The model's settings; JSON values only.
     arrays
@@ -108,7 +108,7 @@ def merge(arrays: dict[str, npt.NDArray[Any]], more: dict[str, npt.NDArray[Any]]
 
 
 def check_depth(depth: int) -> None:
-    """Raise `ArtifactError` where models are nested too deep, as in a hostile or cyclic artefact."""
+    """Raise `ArtifactError` where models are nested too deep, as in a hostile or cyclic one."""
     if depth > manifests.MAX_DEPTH:
         raise ArtifactError(f"models are nested more than {manifests.MAX_DEPTH} deep")
 

@@ -1,4 +1,4 @@
-"""`Saveable`, which gives a model ``save`` and its way back, and `load`, which finds the model's class."""
+"""`Saveable`, which gives a model ``save`` and its way back, and `load`, which finds its class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL_KINDS = ("embedders", "language_models", "recommenders")
 
 
 class Saveable:
-    """A mixin for fitted models: they give their settings and arrays, and get ``save`` and ``load``.
+    """A mixin for fitted models: they give settings and arrays, and get ``save`` and ``load``.
 
     A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point and implements
     `config_dict`, `arrays` and `from_arrays`. Attributes ``figures`` (a list of dictionaries) and
@@ -48,7 +48,7 @@ class Saveable:
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """A fitted model from what `config_dict` and `arrays` gave; `tacit.artifact.require` checks them."""
+        """A fitted model from what the other two gave, checked by `tacit.artifact.require`."""
         raise NotImplementedError(f"{cls.__name__} does not say how it is rebuilt")
 
     def nested(self) -> Mapping[str, Saveable]:
@@ -56,7 +56,7 @@ class Saveable:
         return {}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model into the folder ``path``; the model that was there is replaced in one step."""
+        """Save the model into the folder ``path``, replacing in one step a model that is there."""
         write(path, self.to_artifact())
 
     def to_artifact(self) -> Artifact:
@@ -75,11 +75,11 @@ class Saveable:
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """The model of an artefact; raises `ArtifactError` if it is of another class or does not fit."""
+        """The model of an artefact; raises `ArtifactError` if it is of another class or unfit."""
         if (artifact.kind, artifact.name) != (cls.kind, cls.name):
             raise ArtifactError(
-                f"it holds a model {artifact.name!r} ({artifact.kind}), not {cls.name!r} ({cls.kind}): "
-                "tacit.load finds the class"
+                f"it holds a model {artifact.name!r} ({artifact.kind}), not {cls.name!r} "
+                f"({cls.kind}): tacit.load finds the class"
             )
         more: dict[str, Any] = {}
         if artifact.nested:
@@ -109,8 +109,8 @@ class Saveable:
 def load(path: str | os.PathLike[str]) -> Any:
     """Load a saved model with the plugin that saved it.
 
-    Raises `ArtifactError` if the folder is missing, damaged or does not fit its model, and `PluginError`
-    if its plugin is not installed or cannot be loaded.
+    Raises `ArtifactError` if the folder is missing, damaged or does not fit its model, and
+    `PluginError` if its plugin is not installed or cannot be loaded.
     """
     artifact = read(path)
     try:

@@ -50,7 +50,8 @@ def checked(arrays: Mapping[str, Any]) -> dict[str, Array]:
         dtype = array.dtype.newbyteorder("=")
         if dtype not in _ALLOWED:
             raise ArtifactError(
-                f"array {name!r} has dtype {array.dtype}: only bool, integers and float16/32/64 can be saved"
+                f"array {name!r} has dtype {array.dtype}: only bool, integers and float16, 32 and 64 "
+                "can be saved"
             )
         ready[name] = np.asarray(array, dtype=dtype, order="C")
     return ready
@@ -73,7 +74,7 @@ def decode(data: bytes) -> dict[str, Array]:
     """Arrays from the bytes of a safetensors file, each in memory of its own."""
     try:
         # The library checks that offsets, shapes and the length of the data agree.
-        items = safetensors.deserialize(data)
+        items = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
     except (safetensors.SafetensorError, ValueError, OverflowError) as error:
         raise ArtifactError(f"its tensors are damaged: {error}") from error
     arrays: dict[str, Array] = {}
