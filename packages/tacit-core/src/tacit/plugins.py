@@ -82,7 +82,7 @@ _outcomes: dict[_Entry, _Outcome] = {}
 
 
 def available(kind: str | None = None) -> list[PluginRecord]:
-    """List the plugins of one kind, or of all, and import nothing; `PluginError` for no such kind."""
+    """List the plugins of one kind, or of all; nothing is imported."""
     kinds = KINDS if kind is None else (_checked_kind(kind),)
     entries = [entry for entry in _entries() if entry.kind in kinds]
     entries.sort(key=lambda e: (KINDS.index(e.kind), e.name, e.distribution, e.target))
@@ -97,22 +97,15 @@ def available(kind: str | None = None) -> list[PluginRecord]:
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     """Load one plugin and return the object its entry point names.
 
-    Raises
-    ------
-    PluginError
-        The kind or name is unknown, or the name is claimed more than once.
-    PluginLoadError
-        The plugin cannot be imported or was written for another `API_VERSION`; ``__cause__`` says
-        why. It stays broken until `refresh`.
-    PluginUnavailableError
-        The plugin says that it cannot work here.
-
+    Raises `PluginError` if kind or name are unknown or the name is claimed more than once,
+    `PluginLoadError` if the plugin cannot be imported or was written for another `API_VERSION`
+    (``__cause__`` says why, and it stays broken until `refresh`), and its subclass
+    `PluginUnavailableError` if the plugin says that it cannot work here.
     """
     _checked_kind(kind)
     claims = [entry for entry in _entries() if (entry.kind, entry.name) == (kind, name)]
-    matching = claims
-    if distribution is not None:
-        matching = [entry for entry in claims if entry.key[2] == _canonical(distribution)]
+    wanted = _canonical(distribution or "")
+    matching = [entry for entry in claims if wanted in ("", entry.key[2])]
     if not matching:
         raise PluginError(_unknown(kind, name, distribution, claims))
     if len(matching) > 1:
@@ -123,8 +116,8 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
 def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:
     """Add an object to the registry of this process, for a test or a notebook.
 
-    Registering the same kind, name and distribution again replaces the object. Raises `PluginError`
-    for an unknown kind, an empty name, or a name which that distribution installs itself.
+    Registering the same again replaces the object. Raises `PluginError` for an unknown kind, an
+    empty name, or one that the distribution installs itself.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
     entry = _Entry(_checked_kind(kind), name, distribution, "", target, lambda: obj)

@@ -1,8 +1,8 @@
 """Saved models: folders of safetensors files and one ``model.json``, validated; never pickle.
 
 `read` and `write` handle an `Artifact`, which is tensors and metadata and needs no plugin; a model
-class inherits `Saveable`; `load` finds the class of a saved model through the registry; `require` is
-how a model checks the arrays it is given.
+class inherits `Saveable`; `load` finds the class of a saved model through the registry; `require`
+is how a model checks the arrays it is given.
 """
 
 from tacit.artifact.checks import require

@@ -64,8 +64,9 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
 def read(path: str | os.PathLike[str]) -> Artifact:
     """Read and check the artefact in the folder ``path``; its plugin is not needed.
 
-    The arrays are in memory of their own, so the folder may be replaced or removed afterwards. Raises
-    `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer format.
+    The arrays are in memory of their own, so the folder may be replaced or removed afterwards.
+    Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
+    format.
     """
     folder = Path(path)
     for last in [False] * 20 + [True]:

@@ -50,8 +50,8 @@ def checked(arrays: Mapping[str, Any]) -> dict[str, Array]:
         dtype = array.dtype.newbyteorder("=")
         if dtype not in _ALLOWED:
             raise ArtifactError(
-                f"array {name!r} has dtype {array.dtype}: only bool, integers and float16, 32 and 64 "
-                "can be saved"
+                f"array {name!r} has dtype {array.dtype}: only bool, integers and "
+                "float16, 32 and 64 can be saved"
             )
         ready[name] = np.asarray(array, dtype=dtype, order="C")
     return ready
@@ -75,12 +75,12 @@ def decode(data: bytes) -> dict[str, Array]:
     try:
         # The library checks that offsets, shapes and the length of the data agree.
         items = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
-    except (safetensors.SafetensorError, ValueError, OverflowError) as error:
+        arrays: dict[str, Array] = {}
+        for name, item in items:
+            flat = np.frombuffer(item["data"], _dtype(name, item["dtype"]))
+            arrays[name] = flat.reshape(item["shape"]).copy()
+    except (safetensors.SafetensorError, ValueError, OverflowError, TypeError) as error:
         raise ArtifactError(f"its tensors are damaged: {error}") from error
-    arrays: dict[str, Array] = {}
-    for name, item in items:
-        dtype = _dtype(name, item["dtype"])
-        arrays[name] = np.frombuffer(item["data"], dtype).reshape(item["shape"]).copy()
     return arrays
 
 
