@@ -20,6 +20,8 @@ reference = Backend(
     devices=frozenset({"cpu"}),
     operations={
         "lagged_counts": f"{_HERE}.lagged_counts.naive:lagged_counts",
+        "sparse_product": f"{_HERE}.sparse_product.naive:multiply",
+        "merge_counts": f"{_HERE}.lagged_counts.naive:merge_counts",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -31,6 +33,8 @@ cpu = Backend(
     devices=frozenset({"cpu"}),
     operations={
         "lagged_counts": f"{_HERE}.lagged_counts.cpu:lagged_counts",
+        "sparse_product": f"{_HERE}.sparse_product.cpu:multiply",
+        "merge_counts": f"{_HERE}.lagged_counts.cpu:merge_counts",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""
