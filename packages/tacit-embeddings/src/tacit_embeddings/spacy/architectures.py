@@ -1,17 +1,6 @@
-"""Model architectures that read the vectors of a document."""
+"""The model architectures of the entry points; each has a file of its own."""
 
-from typing import Any
+from tacit_embeddings.spacy.concat_embed import concat_embed
+from tacit_embeddings.spacy.doc_tensor import doc_tensor
 
-
-def doc_tensor() -> Any:
-    """Read ``Doc.tensor``."""
-    from thinc.api import noop
-
-    return noop()
-
-
-def concat_embed() -> Any:
-    """Concatenate embedding layers."""
-    from thinc.api import noop
-
-    return noop()
+__all__ = ["concat_embed", "doc_tensor"]

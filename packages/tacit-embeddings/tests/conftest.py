@@ -1,0 +1,105 @@
+"""A tiny embedder that the registry knows as ``toy``; it needs no fitting loop and is easy to predict."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import Vocabulary, plugins
+from tacit.artifact import Saveable, require
+from tacit.vocabulary import Normalization
+
+
+class Toy(Saveable):
+    """A word's own random row beside the mean row of its context: width is twice ``n_states``."""
+
+    kind, name = "embedders", "toy"
+
+    def __init__(self, n_states: int = 4, seed: int = 0) -> None:
+        self.n_states, self.seed = n_states, seed
+        self.calls: list[int] = []  # pieces per call
+
+    def fit(self, corpus: Any) -> "Toy":
+        self.vocabulary = corpus.vocabulary
+        rng = np.random.default_rng(self.seed)
+        self.table = rng.normal(size=(len(self.vocabulary), self.n_states)).astype(np.float32)
+        return self
+
+    @property
+    def width(self) -> int:
+        return 2 * self.table.shape[1]
+
+    def _embed(self, ids: Any) -> np.ndarray:
+        own = self.table[np.asarray(ids)]
+        if any(i == self.vocabulary.id_of("explode") for i in ids):
+            raise RuntimeError("this word explodes")
+        context = np.broadcast_to(own.mean(axis=0), own.shape)
+        return np.concatenate([own, context], axis=1)
+
+    def transform(self, sentences: Any) -> list[np.ndarray]:
+        sentences = list(sentences)
+        self.calls.append(len(sentences))
+        empty = np.zeros((0, self.width), dtype=np.float32)
+        ids = ([self.vocabulary.id_of(word) for word in words] for words in sentences)
+        return [self._embed(row) if row else empty for row in ids]
+
+    def config_dict(self) -> dict[str, Any]:
+        return {"n_states": self.n_states, "vocabulary": self.vocabulary.config_dict()}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"table": self.table, **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Toy":
+        toy = cls(config["n_states"])
+        toy.vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        require(arrays, "table", shape=("vocabulary", "states"), dtype=np.float32, finite=True)
+        toy.table = arrays["table"]
+        return toy
+
+
+class ToyIds(Toy):
+    """The same, taking ids, and giving views into one batch, as a fast model would."""
+
+    name = "toy_ids"
+
+    def transform_ids(self, pieces: list[np.ndarray]) -> list[np.ndarray]:
+        self.calls.append(len(pieces))
+        if not pieces:
+            return []
+        batch = np.concatenate([self._embed(piece) for piece in pieces])
+        return np.split(batch, np.cumsum([len(piece) for piece in pieces])[:-1])
+
+
+@pytest.fixture(scope="session")
+def toy_class() -> type[Toy]:
+    plugins.register("embedders", "toy", Toy)
+    plugins.register("embedders", "toy_ids", ToyIds)
+    return Toy
+
+
+@pytest.fixture(params=["toy", "toy_ids"])
+def toy_kind(request: pytest.FixtureRequest, toy_class: type[Toy]) -> type[Toy]:
+    """Both ways a model can take its input."""
+    return {"toy": Toy, "toy_ids": ToyIds}[request.param]
+
+
+WORDS = "the a cat dog mouse bird saw ate chased heard in on big small red . , explode".split()
+
+
+class _Corpus:
+    """As much of a corpus as the toy looks at."""
+
+    def __init__(self, words: list[str]) -> None:
+        counts = np.arange(len(words), 0, -1, dtype=np.int64)
+        self.vocabulary = Vocabulary(words, counts, normalization=Normalization(), oov="single")
+
+
+@pytest.fixture(scope="session")
+def toy_corpus() -> Any:
+    return _Corpus(["<unk>", "</s>", *WORDS])
+
+
+@pytest.fixture
+def toy(toy_class: type[Toy], toy_corpus: Any) -> Toy:
+    return toy_class().fit(toy_corpus)
