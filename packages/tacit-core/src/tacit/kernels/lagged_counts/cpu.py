@@ -2,9 +2,9 @@
 
 The positions of every word are sorted once, for all lags (a counting sort). For row i the words
 that precede its positions are gathered, all lags from the same cache line. Each lag then adds them
-into one dense accumulator of the vocabulary's length, which stays in the L2 cache, and marks them in
-a bitmap of two levels; reading the bitmap back yields the columns in ascending order, so no column
-is ever sorted. Very frequent words skip the bitmap and read the whole accumulator.
+into one dense accumulator of the vocabulary's length, which stays in the L2 cache, and marks them
+in a bitmap of two levels; reading the bitmap back yields the columns in ascending order, so no
+column is ever sorted. Very frequent words skip the bitmap and read the whole accumulator.
 
 Merging is the same accumulator fed from the parts instead of from the text.
 """
