@@ -39,10 +39,16 @@ def fitted(cache: Path, variant: str = "em") -> LDS:
     return tacit.load(folder)
 
 
-def fingerprint(cache: Path, variant: str) -> str:
-    """Changes when the model is fitted anew, so that its old cells no longer count."""
-    fitted(cache, variant)
-    return hashlib.sha256((cache / f"lds-{variant}" / "model.json").read_bytes()).hexdigest()[:10]
+def version(cache: Path, variant: str | None, static: bool = False) -> str:
+    """Changes when the model (or the text behind word2vec) does, so that old cells do not count."""
+    parts = []
+    if variant:
+        fitted(cache, variant)
+        manifest = (cache / f"lds-{variant}" / "model.json").read_bytes()
+        parts.append(hashlib.sha256(manifest).hexdigest()[:10])
+    if static:
+        parts.append(text.wikipedia(cache).vocabulary.fingerprint[:10])
+    return "+".join(parts) or "none"
 
 
 def main() -> None:

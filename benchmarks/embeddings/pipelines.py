@@ -32,23 +32,23 @@ class Row:
     depth: int = 0
 
     def tok2vec(self) -> Config:
-        layers = []
+        layers: dict[str, Config] = {}
         if self.hashed:
-            layers.append(
-                {
-                    "@architectures": "spacy.MultiHashEmbed.v2",
-                    "width": WIDTH,
-                    "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
-                    "rows": [5000, 1000, 2500, 2500],
-                    "include_static_vectors": self.static,
-                }
-            )
+            layers["hash"] = {
+                "@architectures": "spacy.MultiHashEmbed.v2",
+                "width": WIDTH,
+                "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+                "rows": [5000, 1000, 2500, 2500],
+                "include_static_vectors": self.static,
+            }
         if self.output:
-            layers.append({"@architectures": "tacit.DocTensor.v1", "columns": self.columns})
-        embed = layers[0]
+            columns = list(self.columns) if self.columns else None
+            layers["lds"] = {"@architectures": "tacit.DocTensor.v1", "columns": columns}
+        if not self.hashed:
+            return {**layers["lds"], "projection": WIDTH, "maxout_pieces": 3}
+        embed = layers["hash"]
         if self.output:
-            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": WIDTH}
-            embed["layers"] = {str(i): layer for i, layer in enumerate(layers)}
+            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": WIDTH, "embeds": layers}
         if not self.depth:
             return embed
         encode = {

@@ -107,7 +107,7 @@ def measure(
 
 
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
-    return models.fingerprint(options.cache, "em") if row.output else "1"
+    return models.version(options.cache, "em" if row.output else None, row.static)
 
 
 def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str:

@@ -1,0 +1,94 @@
+"""Tokens per second of LDS.transform against this machine's matrix product, one thread, h = 200.
+
+    python -m benchmarks.embeddings.smoothing [--repeats 9]
+
+The two-sided smoother does two h x h products per token: 4 h^2 = 160,000 flops. The peer is the
+float32 matrix product (sgemm) of the same run: of two 2048 x 2048 matrices, which is the machine's
+rate, and of (256 x 200) by (200 x 200), the shape of one batched step. Turns alternate; medians.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks import reporting
+from benchmarks.embeddings import common, labelled, models, text
+
+PROTOCOL = {
+    "measure": "tokens per second, and floating-point operations per second at 4 h^2 per token",
+    "threads": 1,
+    "input": "ids of EWT training sentences, in memory; of Wikipedia paragraphs for the long ones",
+    "peer": "numpy float32 matrix product, single thread, same run, alternating",
+}
+
+
+def rate(run: Callable[[], Any], work: float) -> float:
+    start = time.perf_counter()
+    run()
+    return work / (time.perf_counter() - start)
+
+
+def product(n: int, m: int, calls: int) -> tuple[Callable[[], Any], float]:
+    """`calls` products of (n, m) by (m, m) into one buffer, and their flops."""
+    rng = np.random.default_rng(0)
+    left = rng.standard_normal((n, m), dtype=np.float32)
+    right = rng.standard_normal((m, m), dtype=np.float32)
+    out = np.empty((n, m), dtype=np.float32)
+
+    def run() -> None:
+        for _ in range(calls):
+            np.matmul(left, right, out=out)
+
+    return run, 2.0 * n * m * m * calls
+
+
+def main() -> None:
+    parser = common.arguments(__doc__)
+    parser.add_argument("--repeats", type=int, default=9)
+    options = parser.parse_args()
+    model = models.fitted(options.cache)
+    corpus = text.wikipedia(options.cache)
+    sentences = [s.words for s in labelled.load("ewt-upos").train]
+    short = [model.vocabulary.encode(words) for words in sentences]
+    long = [corpus.sentence(i) for i in range(2500)]
+    flops = 4.0 * models.VARIANTS["em"].get("n_states", 200) ** 2
+    runs: dict[str, tuple[Callable[[], Any], float]] = {
+        "sgemm 2048 x 2048": product(2048, 2048, 4),
+        "sgemm 256 x 200 x 200": product(256, 200, 2000),
+    }
+    for name, ids in (("EWT sentences", short), ("Wikipedia paragraphs", long)):
+        tokens = float(sum(map(len, ids)))
+        for output in ("weighted_mean", "own_context"):
+
+            def run(ids: list[Any] = ids, output: str = output) -> None:
+                model.transform_ids(ids, output=output)
+
+            runs[f"LDS {output}, {name}"] = run, tokens * flops
+    run = lambda: model.transform(sentences, output="own_context")  # noqa: E731
+    runs["LDS own_context, EWT words"] = run, sum(map(len, short)) * flops
+    measured: dict[str, list[float]] = {name: [] for name in runs}
+    for repeat in range(options.repeats + 1):  # the first warms up
+        for name, (call, work) in runs.items():
+            value = rate(call, work)
+            if repeat:
+                measured[name].append(value)
+    machine = reporting.summary(measured["sgemm 2048 x 2048"])["median"]
+    rows = []
+    for name, values in measured.items():
+        median = reporting.summary(values)["median"]
+        row = {"row": name, "GFLOP/s": median / 1e9, "share of sgemm": median / machine}
+        if name.startswith("LDS"):
+            row["tokens/s"] = round(median / flops)
+        rows.append({**row, "flops": reporting.summary(values)})
+    if options.no_save:
+        reporting.print_table(rows)
+    else:
+        reporting.save("embeddings-smoothing", PROTOCOL, rows)
+
+
+if __name__ == "__main__":
+    main()
