@@ -70,7 +70,7 @@ class ArrayBatches:
         self.shuffle, self.drop_last = shuffle, drop_last
         if self.n_batches(0) == 0:
             raise ConfigurationError(
-                f"drop_last leaves no batch of {batch_size} among {self.n_items} rows; lower batch_size"
+                f"{self.n_items} rows make no batch of {batch_size}; lower batch_size"
             )
 
     def n_batches(self, epoch: int) -> int:

@@ -1,8 +1,8 @@
 """What the fitting loop asks of a model, and of the data it is fitted on.
 
 A model that offers the four methods of :class:`Trainable` can be fitted by
-:func:`tacit.fitting.fit`, whatever it computes with. The loop sees numpy arrays only; a torch model converts
-(:mod:`tacit.fitting.torch_model` has the conversions).
+:func:`tacit.fitting.fit`, whatever it computes with. The loop sees numpy arrays only; a torch
+model converts (:mod:`tacit.fitting.torch_model` has the conversions).
 """
 
 from collections.abc import Iterator, Mapping
