@@ -43,3 +43,11 @@ class FittingError(TacitError, RuntimeError):
 
 class NotFittedError(TacitError, RuntimeError):
     """A model or component is used before it was fitted or loaded."""
+
+
+def describe(error: BaseException | None) -> str:
+    """An exception in one line: the message of ours, type and message of any other."""
+    text = " ".join(str(error).split())
+    if isinstance(error, TacitError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.errors import PluginError, PluginLoadError, PluginUnavailableError
+from tacit.errors import PluginError, PluginLoadError, PluginUnavailableError, describe
 
 #: What a plugin can be; its entry-point group is ``tacit.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
@@ -151,14 +151,6 @@ def refresh() -> None:
         _outcomes = {}
 
 
-def describe(cause: BaseException | None) -> str:
-    """An exception in one line, as messages and ``tacit plugins`` show it."""
-    text = " ".join(str(cause).split())
-    if isinstance(cause, PluginError):
-        return text
-    return f"{type(cause).__name__}: {text}" if text else type(cause).__name__
-
-
 def _entries() -> list[_Entry]:
     installed = _scan()
     with _lock:
@@ -240,6 +232,7 @@ def _unknown(kind: str, name: str, distribution: str | None, claims: list[_Entry
 
 
 def _ambiguous(kind: str, name: str, claims: list[_Entry]) -> str:
+    claims = sorted(claims, key=lambda entry: (entry.distribution, entry.target))
     owners = " and ".join(f"{entry.distribution} ({entry.target})" for entry in claims)
     remedy = f"choose one, as in distribution={claims[0].distribution!r}, or uninstall one"
     if len({entry.key for entry in claims}) == 1:

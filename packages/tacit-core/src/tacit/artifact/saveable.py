@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit import plugins
 from tacit.artifact.folder import read, write
 from tacit.artifact.model import Artifact
-from tacit.errors import ArtifactError, PluginError, TacitError
+from tacit.errors import ArtifactError, PluginError, TacitError, describe
 
 __all__ = ["MODEL_KINDS", "Saveable", "load"]
 
@@ -90,7 +90,7 @@ class Saveable:
             raise
         except Exception as error:  # whatever a damaged artefact provokes in a model's own code
             raise ArtifactError(
-                f"{cls.__name__} cannot be rebuilt from it: {plugins.describe(error)}"
+                f"{cls.__name__} cannot be rebuilt from it: {describe(error)}"
             ) from error
         model.figures = list(artifact.figures)
         model.fitted_on = dict(artifact.fitted_on)

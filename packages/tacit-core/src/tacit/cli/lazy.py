@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from tacit import plugins
-from tacit.errors import PluginLoadError
+from tacit.errors import PluginLoadError, describe
 
 #: The core's own lazy groups: name -> (``module:attribute``, one line of help).
 BUILT_IN = {"data": ("tacit.cli.data:app", "List and fetch datasets.")}
@@ -39,7 +39,7 @@ class LazyCommand(TyperCommand):
             command = get_group(app)
         except Exception as error:  # a plugin's signatures may be wrong in any way
             raise PluginLoadError(
-                f"the commands {self.name!r} cannot be built: {plugins.describe(error)}"
+                f"the commands {self.name!r} cannot be built: {describe(error)}"
             ) from error
         return command.make_context(info_name, args, *more, **extra)
 

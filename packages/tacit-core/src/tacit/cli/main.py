@@ -15,7 +15,7 @@ import typer
 import tacit
 from tacit.cli.lazy import LazyGroup
 from tacit.cli.plugins import list_plugins
-from tacit.errors import TacitError
+from tacit.errors import TacitError, describe
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -49,5 +49,5 @@ def main() -> None:
     except TacitError as error:
         if os.environ.get("TACIT_DEBUG", "0") not in ("", "0"):
             raise
-        print("tacit:", " ".join(str(error).split()), file=sys.stderr)
+        print("tacit:", describe(error), file=sys.stderr)
         raise SystemExit(1) from None

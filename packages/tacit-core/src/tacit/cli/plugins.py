@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tacit import plugins
-from tacit.errors import PluginError
+from tacit.errors import PluginError, describe
 
 _HEADINGS = ("kind", "name", "distribution", "version", "status")
 
@@ -32,7 +32,7 @@ def list_plugins(
             try:
                 plugins.get(record.kind, record.name, distribution=record.distribution)
             except PluginError as error:
-                problems[i] = plugins.describe(error.__cause__ or error)
+                problems[i] = describe(error.__cause__ or error)
         records = plugins.available(kind)
     rows = [_HEADINGS] + [(r.kind, r.name, r.distribution, r.version, r.status) for r in records]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,0 +1,259 @@
+"""Discovery with real metadata: a distribution is a .dist-info folder and a module on a path."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+class Site:
+    """A folder of fake distributions, put on the path of a fresh interpreter."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def install(self, name, entry_points, version="1.0", **modules):
+        info = self.path / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
+        for module, source in modules.items():
+            (self.path / f"{module}.py").write_text(textwrap.dedent(source))
+
+    def run(self, *arguments):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.path),
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
+            "TERM": "dumb",
+        }
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def python(self, source):
+        done = self.run("-c", textwrap.dedent(source))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def tacit(self, *arguments):
+        return self.run("-m", "tacit", *arguments)
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_listing_imports_neither_plugins_nor_anything_heavy(site):
+    site.install(
+        "fake-plugin",
+        """
+        [tacit.embedders]
+        fake = fake_plugin_module:Fake
+        [tacit.commands]
+        fake = fake_plugin_module:app
+        """,
+        fake_plugin_module="raise SystemExit('imported')",
+    )
+    out = site.python("""
+        import sys
+        import tacit
+        light = set(sys.modules)
+        records = tacit.plugins.available()
+        assert {(r.kind, r.name) for r in records} >= {("embedders", "fake"), ("kernels", "cpu")}
+        assert all(r.status == "not loaded" and r.version for r in records)
+        heavy = {"numpy", "scipy", "numba", "torch", "spacy", "safetensors", "fake_plugin_module"}
+        print(sorted(heavy & set(sys.modules)))
+        print(sorted(m for m in sys.modules if m.startswith("tacit")))
+        """)
+    assert out.splitlines() == ["[]", "['tacit', 'tacit.errors', 'tacit.plugins']"]
+
+
+def test_importing_tacit_imports_none_of_its_parts(site):
+    out = site.python("""
+        import sys
+        before = set(sys.modules)
+        import tacit
+        new = {module.split(".")[0] for module in set(sys.modules) - before}
+        print(sorted(new - sys.stdlib_module_names), "tacit.plugins" in sys.modules)
+        """)
+    assert out.strip() == "['tacit'] False"
+
+
+def test_a_plugin_broken_at_import_is_reported_and_the_next_one_loads(site):
+    site.install(
+        "sick",
+        "[tacit.embedders]\nsick = sick_module:Model\n",
+        sick_module="import a_module_that_is_not_there",
+    )
+    site.install(
+        "well",
+        "[tacit.embedders]\nwell = well_module:Model\n",
+        well_module="class Model: api_version = 1",
+    )
+    out = site.python("""
+        from tacit import plugins
+        from tacit.errors import PluginLoadError
+        try:
+            plugins.get("embedders", "sick")
+        except PluginLoadError as error:
+            print(error)
+            print(type(error.__cause__).__name__)
+        print(plugins.get("embedders", "well").__module__)
+        statuses = {r.name: r.status for r in plugins.available("embedders")}
+        print(statuses["sick"], statuses["well"])
+        """)
+    message, cause, module, statuses = out.splitlines()
+    assert (
+        "the plugin 'sick' (embedders) of sick 1.0 cannot be loaded from sick_module:Model"
+        in message
+    )
+    assert "a_module_that_is_not_there" in message
+    assert cause == "ModuleNotFoundError"
+    assert module == "well_module"
+    assert statuses == "broken loaded"
+
+
+def test_two_distributions_may_claim_a_name_until_it_is_asked_for(site):
+    for name in ("one", "two"):
+        site.install(
+            name,
+            f"[tacit.embedders]\nshared = {name}_module:Model\n",
+            **{f"{name}_module": "class Model: pass"},
+        )
+    out = site.python("""
+        from tacit import plugins
+        from tacit.errors import PluginError
+        try:
+            plugins.get("embedders", "shared")
+        except PluginError as error:
+            print(error)
+        print(plugins.get("embedders", "shared", distribution="two").__module__)
+        """)
+    message, module = out.splitlines()
+    assert "one (one_module:Model) and two (two_module:Model)" in message
+    assert module == "two_module"
+
+
+def test_a_rival_claim_does_not_change_what_an_artefact_loads_with(site, tmp_path):
+    """A saved model records its distribution, so a stranger's claim on its name changes nothing."""
+    source = """
+        from tacit.artifact import Saveable
+        class Model(Saveable):
+            kind, name, distribution = "embedders", "shared", "{0}"
+            def config_dict(self): return {{}}
+            def arrays(self): return {{}}
+            @classmethod
+            def from_arrays(cls, config, arrays): return cls()
+        """
+    for name in ("one", "two"):
+        site.install(
+            name,
+            f"[tacit.embedders]\nshared = {name}_module:Model\n",
+            **{f"{name}_module": source.format(name)},
+        )
+    model = tmp_path / "model"
+    out = site.python(f"""
+        import tacit, two_module
+        two_module.Model().save({str(model)!r})
+        print(type(tacit.load({str(model)!r})).__module__)
+        """)
+    assert out.strip() == "two_module"
+
+
+def test_a_plugin_of_a_newer_contract_is_refused(site):
+    site.install(
+        "newer",
+        "[tacit.embedders]\nnewer = newer_module:Model\n",
+        newer_module="class Model: api_version = 99",
+    )
+    done = site.tacit("plugins", "embedders")
+    assert done.returncode == 0
+    assert "api_version is 99 and this tacit-core speaks 1: upgrade tacit-core" in done.stdout
+
+
+def test_metadata_that_cannot_be_parsed_hide_no_other_plugin(site):
+    site.install("torn", "[tacit.embedders]\nthis line is no entry point\n")
+    site.install("well", "[tacit.embedders]\nwell = m:Model\n")
+    out = site.python("""
+        from tacit import plugins
+        print([r.name for r in plugins.available("embedders") if r.name == "well"])
+        """)
+    assert out.strip() == "['well']"
+
+
+def test_the_command_line_lists_a_sick_plugin_and_says_why(site):
+    site.install("sick", "[tacit.embedders]\nsick = sick_module:Model\n", sick_module="1 / 0")
+    done = site.tacit("plugins", "embedders")
+    assert done.returncode == 0
+    assert "sick_module:Model: ZeroDivisionError: division by zero" in done.stdout
+    unloaded = site.tacit("plugins", "embedders", "--no-load")
+    assert "ZeroDivisionError" not in unloaded.stdout
+    assert "not loaded" in unloaded.stdout
+    traced = site.tacit("plugins", "embedders", "--traceback")
+    assert "1 / 0" in traced.stdout
+
+
+def test_a_broken_command_plugin_leaves_help_and_other_commands_alone(site):
+    site.install("sick", "[tacit.commands]\nsick = sick_module:app\n", sick_module="1 / 0")
+    site.install("odd", "[tacit.commands]\nodd = odd_module:app\n", odd_module="app = 7")
+    site.install(
+        "well",
+        "[tacit.commands]\nwell = well_module:app\n",
+        well_module="""
+            import typer
+            app = typer.Typer()
+            @app.command()
+            def greet(name: str): print("hello", name)
+            """,
+    )
+    help_text = site.tacit("--help")
+    assert help_text.returncode == 0
+    assert all(name in help_text.stdout for name in ("sick", "well", "plugins", "data"))
+    greeted = site.tacit("well", "greet", "you")  # a group even with a single command
+    assert (greeted.returncode, greeted.stdout) == (0, "hello you\n")
+    sick = site.tacit("sick", "--help")
+    assert (sick.returncode, sick.stdout) == (1, "")
+    assert sick.stderr.count("\n") == 1
+    assert "ZeroDivisionError" in sick.stderr
+    odd = site.tacit("odd")
+    assert (odd.returncode, odd.stderr.count("\n")) == (1, 1)
+    assert "are a int, not a typer.Typer" in odd.stderr
+
+
+def test_command_groups_of_one_name_are_reached_by_their_distribution(site):
+    for name in ("one", "two"):
+        source = f"""
+            import typer
+            app = typer.Typer()
+            @app.command()
+            def who(): print("{name}")
+            """
+        entry = f"[tacit.commands]\nshared = {name}_module:app\nplugins = {name}_module:app\n"
+        site.install(name, entry, **{f"{name}_module": source})
+    assert site.tacit("shared@two", "who").stdout == "two\n"
+    assert site.tacit("shared", "who").returncode == 2
+    assert "kind" in site.tacit("plugins", "--no-load").stdout  # ours cannot be taken over
+
+
+def test_help_imports_nothing_heavy(site):
+    out = site.python("""
+        import sys
+        from tacit.cli.main import app
+        try:
+            app(["--help"])
+        except SystemExit:
+            pass
+        heavy = {"numpy", "scipy", "numba", "torch", "spacy", "tacit.cli.data", "tacit.artifact"}
+        print("heavy:", sorted(heavy & set(sys.modules)))
+        """)
+    assert out.splitlines()[-1] == "heavy: []"
