@@ -86,6 +86,11 @@ class Cells:
             json.loads(self.path.read_text(encoding="utf8")) if self.path.exists() else {}
         )
 
+    def clear(self) -> None:
+        """Forget everything, on disk too."""
+        self.values = {}
+        self.path.unlink(missing_ok=True)
+
     def measure(self, key: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if key not in self.values:
             value = run()

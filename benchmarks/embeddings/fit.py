@@ -2,10 +2,11 @@
 
     python -m benchmarks.embeddings.fit [--repeats 3] [--threads 2]
 
-Both start from the memory-mapped corpus of the Wikipedia text (26M tokens, 40,000 types) in the same
-run, alternating, with the same number of threads: LDS with 200 states and its defaults; word2vec
-CBOW, 200 wide, 5 epochs, reading its fastest input (a file of space-separated words, written before
-the clock starts), its vocabulary pass included. Each repeat is a cell; rerun to resume.
+Both start from the memory-mapped corpus of the Wikipedia text (26M tokens, 40,000 types) in the
+same run, alternating, with the same number of threads: LDS with 200 states and its defaults;
+word2vec CBOW, 200 wide, 5 epochs, reading its fastest input (a file of space-separated words,
+written before the clock starts), its vocabulary pass included. Each repeat is a cell: a killed run
+goes on where it was, and `--fresh` measures anew.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PROTOCOL = {
 
 
 def with_threads(threads: int) -> None:
-    """Start this command anew with so many BLAS threads: they are settled when numpy is imported."""
+    """Start this command anew with so many BLAS threads: importing numpy settles them."""
     if os.environ.get("OMP_NUM_THREADS") != str(threads):
         for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
             os.environ[f"{name}_NUM_THREADS"] = str(threads)
@@ -68,10 +69,13 @@ def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
     options = parser.parse_args()
     with_threads(options.threads)
     log = common.logger("fit", options.cache)
     cells = common.Cells(options.cache, "fit")
+    if options.fresh:
+        cells.clear()
     lines_file(options.cache)
     rows: dict[str, list[float]] = {"LDS 200": [], "gensim word2vec 200": []}
     for repeat in range(options.repeats):
@@ -84,7 +88,8 @@ def main() -> None:
     report = [
         {
             "row": name,
-            "seconds": reporting.summary(seconds),
+            "seconds": reporting.summary(seconds)["median"],
+            "spread": reporting.summary(seconds),
             "times faster than word2vec": peer / reporting.summary(seconds)["median"],
         }
         for name, seconds in rows.items()
