@@ -1,0 +1,67 @@
+"""The checks that the recurrences share: packed sequences and what belongs to them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import KernelError
+
+_Array = NDArray[Any]
+
+
+def check_packed(rows: _Array, offsets: _Array, what: str) -> tuple[_Array, NDArray[np.int64]]:
+    """``rows`` (tokens, states) float32 or float64, and ``offsets`` (sequences + 1,) into it."""
+    rows, offsets = np.asarray(rows), np.asarray(offsets)
+    if rows.ndim != 2 or rows.dtype not in (np.float32, np.float64):
+        raise KernelError(
+            f"{what} must be (tokens, states) in float32 or float64, not {rows.dtype} {rows.shape}"
+        )
+    if offsets.ndim != 1 or len(offsets) == 0 or not np.issubdtype(offsets.dtype, np.integer):
+        raise KernelError(
+            f"offsets must be (sequences + 1,) integers, not {offsets.dtype} {offsets.shape}"
+        )
+    offsets = offsets.astype(np.int64, copy=False)
+    if offsets[0] != 0 or offsets[-1] != len(rows) or (np.diff(offsets) < 0).any():
+        raise KernelError(
+            f"offsets must ascend from 0 to the {len(rows)} tokens of {what}, and run from "
+            f"{offsets[0]} to {offsets[-1]}"
+        )
+    return rows, offsets
+
+
+def check_like(array: _Array | None, shape: tuple[int, ...], like: _Array, name: str) -> _Array:
+    """``array`` in the dtype of ``like``; zeros where it is None."""
+    if array is None:
+        return np.zeros(shape, like.dtype)
+    array = np.asarray(array)
+    if array.shape != shape:
+        raise KernelError(f"{name} must be {shape}, not {array.shape}")
+    return np.ascontiguousarray(array, like.dtype)
+
+
+def check_out(out: _Array | None, like: _Array) -> _Array:
+    """``out`` if it can take the result in place of a new array."""
+    if out is None:
+        return np.empty(like.shape, like.dtype)
+    if out.shape != like.shape or out.dtype != like.dtype or not out.flags.c_contiguous:
+        raise KernelError(
+            f"out must be {like.dtype} {like.shape} in C order, not {out.dtype} {out.shape}"
+        )
+    return out
+
+
+def previous_states(
+    a: _Array, offsets: NDArray[np.int64], initial: _Array | None, reverse: bool
+) -> _Array:
+    """What the recurrence multiplied at each token: the state before it, or ``initial`` (or 0)."""
+    before = np.zeros_like(a)
+    filled = np.flatnonzero(np.diff(offsets))
+    if reverse:
+        before[:-1] = a[1:]
+        edges = offsets[1:][filled] - 1
+    else:
+        before[1:] = a[:-1]
+        edges = offsets[:-1][filled]
+    before[edges] = 0.0 if initial is None else initial[filled]
+    return before
