@@ -66,21 +66,29 @@ class Lookup(dict[str, int]):
         self._words = words
         self._normalization = normalization
         self._classes = oov == "classes"
+        self._reserved = reserved(oov)
         self._limit = len(self) + _CACHE_LIMIT
 
     def __missing__(self, word: str) -> int:
-        own = self.own(word)
-        found = self._stand_in(word) if own is None else own
+        found = self.find(word)
         if len(self) < self._limit:
             self[word] = found
         return found
+
+    def find(self, word: str) -> int:
+        """The id of any string, without remembering it."""
+        own = self.own(word)
+        return self._stand_in(word) if own is None else own
 
     def own(self, word: str) -> int | None:
         """The id of the word's own type, or None where it has none."""
         found = self._exact(word)
         if found is None and self._normalization:
-            found = self._exact(self._normalization(word))
+            found = self._exact(self._normalized(word))
         return found
+
+    def _normalized(self, word: str) -> str:
+        return word if word in self._reserved else self._normalization(word)
 
     def _exact(self, word: str) -> int | None:
         # the dictionary also remembers words without a type, under the id of what stands for them
@@ -88,7 +96,7 @@ class Lookup(dict[str, int]):
         return found if found is not None and self._words[found] == word else None
 
     def _stand_in(self, word: str) -> int:
-        name = class_of(self._normalization(word), self._normalization) if self._classes else None
+        name = class_of(self._normalized(word), self._normalization) if self._classes else None
         while name is not None:
             found = self._exact(name)
             if found is not None:

@@ -1,44 +1,53 @@
 """Tokenizers by name: from one line of text to a list of tokens."""
 
-import re
+import hashlib
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
+from tacit import english_words
 from tacit.errors import CorpusError
 
 Tokenizer = Callable[[str], list[str]]
-
-_WORDS: Final = re.compile(r"\w+|[^\w\s]")
 
 
 def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     """The tokenizer of that name, or the callable itself.
 
-    ``"whitespace"``: ``str.split``. ``"words"``: one regular expression close to UD English.
-    ``"spacy:LANG"``: the rules of ``spacy.blank(LANG)``, whitespace tokens dropped. Any callable from a line
-    to a list of tokens passes through.
+    ``"whitespace"``: ``str.split``, which splits at any Unicode whitespace.
+    ``"words"``: one regular expression close to UD English, see ``tacit.english_words``.
+    ``"spacy:LANG"``: the rules of ``spacy.blank(LANG)``, whitespace tokens dropped.
+    Any callable from a line to a list of tokens passes through.
 
-    Raises CorpusError for an unknown name or where spaCy is missing.
+    Raises CorpusError for an unknown name, an unknown language, or where spaCy is missing.
     """
     if callable(tokenizer):
         return tokenizer
     if tokenizer == "whitespace":
         return str.split
     if tokenizer == "words":
-        return split_words
-    language, found, code = str(tokenizer).partition(":")
-    if language == "spacy" and found and code:
-        return _spacy_tokenizer(code)
+        return english_words.split_words
+    family, _, language = str(tokenizer).partition(":")
+    if family == "spacy" and language:
+        return _spacy_tokenizer(language)
     raise CorpusError(
-        f'there is no tokenizer {tokenizer!r}; use "whitespace", "words", "spacy:en" or any callable '
-        "from a line to a list of tokens"
+        f'there is no tokenizer {tokenizer!r}; use "whitespace", "words", "spacy:en" '
+        "or any callable from a line to a list of tokens"
     )
 
 
-def split_words(line: str) -> list[str]:
-    """Tokens of a line of English text, close to the tokenization of UD English EWT."""
-    return _WORDS.findall(line)
+def tokenizer_version(tokenizer: str | Tokenizer) -> str | None:
+    """A string that changes when the tokens could; None for a callable, which cannot be compared."""
+    if callable(tokenizer):
+        return None
+    get_tokenizer(tokenizer)
+    if tokenizer == "words":
+        return f"words {hashlib.sha256(english_words.VERSION.encode()).hexdigest()[:16]}"
+    if tokenizer.startswith("spacy:"):
+        import spacy
+
+        return f"{tokenizer} {spacy.__version__}"
+    return tokenizer
 
 
 @lru_cache(maxsize=8)
@@ -47,13 +56,14 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         import spacy
     except ImportError as error:
         raise CorpusError(
-            f'the tokenizer "spacy:{language}" needs spaCy; install it with pip install "tacit-core[spacy]"'
+            f'the tokenizer "spacy:{language}" needs spaCy; '
+            'install it with pip install "tacit-core[spacy]"'
         ) from error
     try:
         tokenizer: Any = spacy.blank(language).tokenizer
     except ImportError as error:
         raise CorpusError(
-            f"spaCy cannot make a tokenizer for the language {language!r}: {error}"
+            f'spaCy has no language "{language}"; name one of its codes, such as "spacy:en"'
         ) from error
 
     def tokenize(line: str) -> list[str]:

@@ -7,7 +7,7 @@ no type of its own. With ``oov="classes"`` such words go to their shape and suff
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sized
 from functools import cached_property
 from typing import Any, Self
 
@@ -105,15 +105,20 @@ class Vocabulary:
         """The id of a word: its own, else its class's, else that of ``<unk>``."""
         return self._ids[word]
 
-    def encode(self, tokens: Iterable[str]) -> NDArray[np.int32]:
-        """Ids of the tokens of a text, int32 (tokens,)."""
+    def encode(self, tokens: Iterable[str], *, remember: bool = True) -> NDArray[np.int32]:
+        """Ids of the tokens of a text, int32 (tokens,).
+
+        remember: keep the ids of unknown spellings for the next time (a bounded number of them);
+        False suits lists of distinct strings.
+        """
         if isinstance(tokens, str):
             raise CorpusError(
                 "encode was given one string; give a list of tokens, e.g. text.split()"
             )
-        if not isinstance(tokens, Sequence):
+        if not isinstance(tokens, Sized):
             tokens = list(tokens)
-        return np.fromiter(map(self._ids.__getitem__, tokens), dtype=np.int32, count=len(tokens))
+        find = self._ids.__getitem__ if remember else self._ids.find
+        return np.fromiter(map(find, tokens), dtype=np.int32, count=len(tokens))
 
     def decode(self, ids: Iterable[int] | NDArray[np.integer[Any]]) -> list[str]:
         """The words of ids; a word outside the vocabulary comes back as its class or ``<unk>``.

@@ -8,7 +8,7 @@ What must fit into memory is the set of distinct strings, one block of text, and
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from tacit.corpus.storage import GrowingArray, Place
 from tacit.errors import CorpusError
 from tacit.lookup import Normalization, Oov
+from tacit.progress import track
 from tacit.tokenizers import Tokenizer
 from tacit.vocabulary import Vocabulary
 
-BLOCK_TOKENS: Final = 1 << 17
+BLOCK_TOKENS = 1 << 17
 
 CodedBlock = tuple[NDArray[np.int32], NDArray[np.int64]]
 """Provisional ids of the tokens of a block, and the length of each of its sentences."""
@@ -67,25 +68,31 @@ def code(sentences: Iterable[Sequence[str]], types: Types) -> CodedBlock:
     return ids, lengths
 
 
+def tokenize(lines: list[str], tokenizer: Tokenizer) -> list[list[str]]:
+    """Tokens of each line. Raises CorpusError if the tokenizer returns anything but lists."""
+    sentences = list(map(tokenizer, lines))
+    for sentence in sentences:
+        if not isinstance(sentence, list | tuple):
+            raise CorpusError(
+                f"the tokenizer returned a {type(sentence).__name__} for a line; "
+                "it must return a list of strings"
+            )
+    return sentences
+
+
 def code_lines(
     blocks: Iterable[list[str]], tokenizer: Tokenizer, types: Types
 ) -> Iterator[CodedBlock]:
     """Provisional ids of blocks of lines."""
     for lines in blocks:
-        sentences = list(map(tokenizer, lines))
-        for sentence in sentences:
-            if type(sentence) is not list and not isinstance(sentence, list | tuple):
-                raise CorpusError(
-                    f"the tokenizer returned a {type(sentence).__name__}; it must return a list of strings"
-                )
-        yield code(sentences, types)
+        yield code(tokenize(lines, tokenizer), types)
 
 
 def code_sentences(sentences: Iterable[Sequence[str]], types: Types) -> Iterator[CodedBlock]:
     """Provisional ids of sentences that are tokenized already, in blocks."""
     block: list[Sequence[str]] = []
     size = 0
-    for number, sentence in enumerate(sentences):
+    for number, sentence in enumerate(track(sentences, "Reading sentences", unit=" sentences")):
         if isinstance(sentence, str | bytes) or not isinstance(sentence, Iterable):
             raise CorpusError(
                 f"sentence {number} is a {type(sentence).__name__}, not a list of tokens; "
@@ -124,7 +131,7 @@ def assemble(
         if vocabulary is None:
             counts = _count(ids, len(types))
             vocabulary = _choose(types, counts, len(offsets) - 1, selection)
-        ids.replace(vocabulary.encode(list(types)))
+        ids.replace(vocabulary.encode(types, remember=False))
         return Parts(ids.finish(), offsets.finish(), vocabulary, place)
     finally:
         ids.close()

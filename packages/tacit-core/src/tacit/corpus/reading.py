@@ -1,7 +1,7 @@
 """Lines of text files, plain or compressed, in blocks of bounded size.
 
 Only ``\\n`` and ``\\r\\n`` end a line; other characters that Unicode counts as line separators do not.
-A byte-order mark at the start of a file is dropped. Compression is recognized by content, not by name.
+A byte-order mark at the start of a file is dropped. Compression is known by content, not by name.
 """
 
 import bz2
@@ -10,19 +10,22 @@ import gzip
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from tacit.errors import CorpusError
+from tacit.progress import track
 
-BLOCK_BYTES: Final = 1 << 20
+BLOCK_BYTES = 1 << 20
+"""How much text is held, decoded and tokenized at a time."""
+
 _TEXT_SUFFIXES: Final = (".txt", ".gz", ".xz", ".bz2")
-_COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., IO[bytes]], str], ...]] = (
+_COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"\x1f\x8b", gzip.open, "gzip"),
     (b"\xfd7zXZ\x00", lzma.open, "xz"),
     (b"BZh", bz2.open, "bzip2"),
-)  # type: ignore[assignment]
+)
 
 Advance = Callable[[int], object]
 
@@ -115,8 +118,8 @@ def _chunks(path: Path, advance: Advance | None) -> Iterator[bytes]:
     compression = "text"
     try:
         with path.open("rb") as raw:
-            start = raw.peek(6)[:6]  # type: ignore[attr-defined]
-            stream: IO[bytes] = raw
+            start = raw.peek(6)[:6]
+            stream: Any = raw
             for magic, opener, name in _COMPRESSIONS:
                 if start.startswith(magic):
                     stream, compression = opener(raw), name
@@ -140,25 +143,34 @@ def _undecodable(
     bad = error.object[error.start : min(error.end, error.start + 4)]
     line = n_lines + error.object[: error.start].count(b"\n") + 1
     return CorpusError(
-        f"{path} is not {encoding} at line {line}, byte {start + error.start} (0x{bad.hex()}: {error.reason}); "
-        'name its encoding, or pass errors="replace"'
+        f"{path} is not {encoding} at line {line}, byte {start + error.start} "
+        f'(0x{bad.hex()}: {error.reason}); name its encoding, or pass errors="replace"'
     )
 
 
-def line_blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+def file_blocks(paths: Sequence[Path], encoding: str, errors: str) -> Iterator[list[str]]:
+    """Blocks of the lines of files, one after the other, with a progress bar."""
+    total = sum(path.stat().st_size for path in paths)
+    with track(None, "Tokenizing", total=total, unit="B") as bar:
+        for path in paths:
+            yield from read_blocks(path, encoding, errors, bar.update)
+
+
+def line_blocks(lines: Iterable[Any]) -> Iterator[list[str]]:
     """Lines from an iterable, gathered into blocks; a line end at the end of a line is dropped."""
     block: list[str] = []
     size = 0
-    for number, line in enumerate(lines):
-        if not isinstance(line, str):
-            raise CorpusError(
-                f"line {number} of the text is a {type(line).__name__}, not a string; "
-                "for sentences that are tokenized already use Corpus.from_sentences"
-            )
-        block.append(line.rstrip("\r\n"))
-        size += len(line)
-        if size >= BLOCK_BYTES:
-            yield block
-            block, size = [], 0
+    with track(lines, "Tokenizing", unit=" lines") as bar:
+        for number, line in enumerate(bar):
+            if not isinstance(line, str):
+                raise CorpusError(
+                    f"line {number} of the text is a {type(line).__name__}, not a string; "
+                    "for sentences that are tokenized already use Corpus.from_sentences"
+                )
+            block.append(line.rstrip("\r\n"))
+            size += len(line)
+            if size >= BLOCK_BYTES:
+                yield block
+                block, size = [], 0
     if block:
         yield block

@@ -1,9 +1,10 @@
-"""One-dimensional arrays that grow by appending, in memory while they are small and in a file beyond."""
+"""One-dimensional arrays that grow by appending: in memory while small, in a ``.npy`` file beyond."""
 
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 
 from tacit.errors import CorpusError
 
-SPILL_BYTES: Final = 256 << 20
-PASS_ITEMS: Final = 1 << 22
+SPILL_BYTES = 128 << 20
+"""An array of this size moves from memory to a temporary file."""
+
+PASS_ITEMS = 1 << 22
+"""How many values a pass over a stored array holds in memory."""
+
 _HEADER_BYTES: Final = 128
 
 
@@ -34,7 +39,7 @@ class Place:
 
 
 class GrowingArray:
-    """An array of unknown length. In a permanent place it is a ``.npy`` file from the start."""
+    """A one-dimensional array of unknown length; in a permanent place it is a file from the start."""
 
     def __init__(self, name: str, dtype: type[np.generic], place: Place) -> None:
         self._name = name
@@ -54,86 +59,101 @@ class GrowingArray:
         values = np.ascontiguousarray(values, dtype=self._dtype)
         self._size += len(values)
         if self._file is not None:
-            self._file.write(values.data)
+            self._write(self._file, values)
             return
         self._pieces.append(values)
         if self._size * self._dtype.itemsize > SPILL_BYTES:
             self._spill()
 
-    def _spill(self) -> None:
-        self._file = (self._place.folder / f"{self._name}.npy").open("w+b")
-        self._file.write(b"\0" * _HEADER_BYTES)
-        for piece in self._pieces:
-            self._file.write(piece.data)
-        self._pieces = []
-
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """The values so far, in blocks; what is written into a block of a file is not kept."""
-        if self._file is None:
-            yield from self._pieces
-            return
-        position = 0
-        while position < self._size:
-            block = self._read(position)
-            yield block
-            position += len(block)
+        """The values so far, in order, ``PASS_ITEMS`` or a little more at a time."""
+        for start in range(0, self._size if self._file is not None else 0, PASS_ITEMS):
+            yield self._read(start)
+        group: list[NDArray[Any]] = []
+        for piece in self._pieces:
+            group.append(piece)
+            if sum(map(len, group)) >= PASS_ITEMS:
+                yield np.concatenate(group)
+                group = []
+        if group:
+            yield np.concatenate(group)
 
     def replace(self, table: NDArray[Any]) -> None:
         """Put ``table[value]`` in the place of every value, block by block."""
-        if self._file is None:
-            self._pieces = [table[piece] for piece in self._pieces]
-            return
-        position = 0
-        while position < self._size:
-            block = table[self._read(position)]
-            self._seek(position)
-            self._file.write(np.ascontiguousarray(block, dtype=self._dtype).data)
-            position += len(block)
+        self._pieces = [table[piece] for piece in self._pieces]
+        if self._file is not None:
+            for start in range(0, self._size, PASS_ITEMS):
+                block = np.ascontiguousarray(table[self._read(start)], dtype=self._dtype)
+                self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
+                self._write(self._file, block)
 
     def finish(self) -> NDArray[Any]:
         """The whole array, read-only; a memory map where it lies in a file."""
         if self._file is None:
-            whole = np.concatenate(self._pieces) if self._pieces else np.empty(0, self._dtype)
+            whole = np.concatenate([*self._pieces, np.empty(0, self._dtype)])
             self._pieces = []
             whole.flags.writeable = False
             return whole
         path = Path(self._file.name)
-        self._file.seek(0)
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._size,)}
-        np.lib.format.write_array_header_1_0(self._file, header)
-        if self._file.tell() != _HEADER_BYTES:
-            raise CorpusError(f"numpy wrote a header of {self._file.tell()} bytes to {path}")
-        self.close()
+        with writing(path):
+            self._file.seek(0)
+            header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._size,)}
+            np.lib.format.write_array_header_1_0(self._file, header)
+            if self._file.tell() != _HEADER_BYTES:  # the values begin behind the room left for it
+                raise CorpusError(f"{path} was given a header of {self._file.tell()} bytes")
+            self._file.close()
         return load_array(path, self._dtype, self._size)
 
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:
-            self._file.close()
+            with writing(Path(self._file.name)):
+                self._file.close()
 
-    def _seek(self, position: int) -> None:
-        assert self._file is not None
-        self._file.seek(_HEADER_BYTES + position * self._dtype.itemsize)
+    def _spill(self) -> None:
+        path = self._place.folder / f"{self._name}.npy"
+        with writing(path):
+            self._file = path.open("w+b")
+            self._file.write(b"\0" * _HEADER_BYTES)
+        for piece in self._pieces:
+            self._write(self._file, piece)
+        self._pieces = []
 
-    def _read(self, position: int) -> NDArray[Any]:
+    def _write(self, file: IO[bytes], values: NDArray[Any]) -> None:
+        with writing(Path(file.name)):
+            file.write(values.data)
+
+    def _read(self, start: int) -> NDArray[Any]:
         assert self._file is not None
-        self._seek(position)
-        n_bytes = min(PASS_ITEMS, self._size - position) * self._dtype.itemsize
+        self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
+        n_bytes = min(PASS_ITEMS, self._size - start) * self._dtype.itemsize
         return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an operating system's refusal to write into a CorpusError."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(
+            f"cannot write {path}: {error.strerror or error}; make room or name another folder "
+            "with cache= (without a cache, TMPDIR says where large corpora go)"
+        ) from error
+
+
 def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -> NDArray[Any]:
-    """A ``.npy`` file as a read-only memory map. Raises CorpusError unless it is whole and as expected."""
+    """A ``.npy`` file as a read-only memory map; CorpusError unless it is whole and as expected."""
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        surplus = path.stat().st_size - array.nbytes - array.offset  # type: ignore[attr-defined]
     except FileNotFoundError:
         raise CorpusError(f"{path} is missing; build the corpus again") from None
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, AttributeError) as error:
         raise CorpusError(f"{path} is damaged ({error}); build the corpus again") from error
-    expected = (size,)
-    if array.dtype != dtype or array.shape != expected:
+    if array.dtype != dtype or array.shape != (size,) or surplus:
         raise CorpusError(
-            f"{path} holds {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {expected}; "
-            "build the corpus again"
+            f"{path} holds {array.dtype} of shape {array.shape} where {np.dtype(dtype)} of shape "
+            f"({size},) is expected; build the corpus again"
         )
     return array
