@@ -1,8 +1,8 @@
-"""The errors Tacit raises on purpose: one sentence each, saying what is wrong, where, and what to do."""
+"""The errors Tacit raises on purpose: one sentence each: what is wrong, where, what to do."""
 
 
 class TacitError(Exception):
-    """Base of every error that is a user's to mend; the command line prints it without a traceback."""
+    """Base of every error that is a user's to mend; the command line shows it in one line."""
 
 
 class PluginError(TacitError):
