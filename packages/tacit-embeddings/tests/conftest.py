@@ -1,4 +1,6 @@
-"""A tiny embedder that the registry knows as ``toy``; it needs no fitting loop and is easy to predict."""
+"""A tiny embedder that the registry knows as ``toy``; it needs no fitting loop and is easy to
+predict.
+"""
 
 from typing import Any
 
@@ -84,7 +86,7 @@ def toy_kind(request: pytest.FixtureRequest, toy_class: type[Toy]) -> type[Toy]:
     return {"toy": Toy, "toy_ids": ToyIds}[request.param]
 
 
-WORDS = "the a cat dog mouse bird saw ate chased heard in on big small red . , explode".split()
+WORDS = ["the", "a", "cat", "dog", "mouse", "bird", "saw", "ate", "red", ".", "explode"]
 
 
 class _Corpus:

@@ -17,7 +17,7 @@ NUMPY_OPS = NumpyOps()  # lengths stay on the CPU, whatever device the vectors a
 
 
 def concat_embed(
-    embeds: dict[str, Model],
+    embeds: dict[str, Any],  # of models; spaCy checks the type before it has built them
     width: int | None = None,
     maxout_pieces: int = 3,
 ) -> Model[list[Doc], list[Floats2d]]:
@@ -43,6 +43,9 @@ def concat_embed(
     """
     if not embeds:
         _fail("embeds is empty: name at least one layer, as in [...embeds.lds]")
+    strange = [name for name, layer in embeds.items() if not isinstance(layer, Model)]
+    if strange:
+        _fail(f"embeds.{strange[0]} is not a layer: give it an @architectures line")
     if maxout_pieces < 1 or (width is not None and width < 1):
         _fail(f"width and maxout_pieces must be positive, not {width}, {maxout_pieces}")
     # by name, not as given: spaCy sorts the sections of a configuration when it saves one, and the

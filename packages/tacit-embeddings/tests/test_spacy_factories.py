@@ -1,0 +1,77 @@
+"""What is installed: entry points that load, stay light, and build components with default
+settings.
+"""
+
+import ast
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+import spacy
+
+FACTORIES = ("lds_embeddings", "token_embeddings")
+ARCHITECTURES = ("tacit.DocTensor.v1", "tacit.ConcatEmbed.v1")
+
+
+def test_entry_points_resolve():
+    found = {
+        point.name: point
+        for group in ("spacy_factories", "spacy_architectures")
+        for point in entry_points(group=group)
+        if point.value.startswith("tacit_embeddings.")
+    }
+    assert set(found) >= {*FACTORIES, *ARCHITECTURES}
+    for point in found.values():
+        assert callable(point.load())
+    for name in ARCHITECTURES:
+        assert spacy.registry.architectures.get(name) is found[name].load()
+
+
+def test_importing_the_entry_points_imports_no_model():
+    """A factory that fails to import would break every pipeline of the environment."""
+    code = (
+        "import sys, spacy; before = set(sys.modules)\n"
+        "import tacit_embeddings.spacy.factories, tacit_embeddings.spacy.architectures\n"
+        "new = {name for name in set(sys.modules) - before if 'tacit' in name or name in "
+        "{'numba', 'scipy', 'safetensors', 'typer'}}\n"
+        "print(sorted(new))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(ast.literal_eval(done.stdout))
+    allowed = {"factories", "architectures", "doc_tensor", "concat_embed"}
+    assert imported == {
+        "tacit_embeddings",
+        "tacit_embeddings.spacy",
+        *(f"tacit_embeddings.spacy.{name}" for name in allowed),
+    }
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_default_configuration_builds_a_component(factory):
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe(factory)
+    assert nlp.get_pipe_meta(factory).assigns == ["doc.tensor"]
+    assert not component.is_trainable
+    assert component.name == factory
+    rebuilt = spacy.util.load_model_from_config(nlp.config, auto_fill=False)
+    assert rebuilt.pipe_names == [factory]
+    assert nlp.analyze_pipes()["problems"][factory] == []
+
+
+def test_lds_factory_asks_for_our_lds_whoever_else_claims_the_name():
+    component = spacy.blank("en").add_pipe("lds_embeddings")
+    assert (component.embedder, component.distribution) == ("lds", "tacit-embeddings")
+
+
+def test_packaged_pipeline_requires_this_distribution(monkeypatch):
+    """``spacy package`` finds requirements by the modules of what a config names."""
+    from spacy.cli.package import get_third_party_dependencies
+
+    # an editable install does not say which modules it holds, a wheel does
+    installed = {"tacit_embeddings": ["tacit-embeddings"]}
+    monkeypatch.setattr(spacy.util, "packages_distributions", lambda: installed)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lds_embeddings")
+    (found,) = get_third_party_dependencies(nlp.config)
+    assert found.startswith("tacit-embeddings>=")

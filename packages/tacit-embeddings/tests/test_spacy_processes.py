@@ -1,0 +1,69 @@
+"""``nlp.pipe(n_process=2)`` on a pipeline that has been used before: no hang, the same vectors.
+
+A thread pool that is warm when a process forks hangs its child for ever, so the kernels are warmed
+first and an alarm ends the test if a child does not answer.
+"""
+
+import multiprocessing
+import signal
+
+import numpy as np
+import pytest
+import spacy
+
+TEXTS = ["the cat saw a dog", "", "a bird ate the mouse .", "the dog  chased \n the cat"] * 10
+SECONDS = 90
+
+
+@pytest.fixture
+def alarm():
+    if not hasattr(signal, "SIGALRM"):
+        pytest.skip("no alarms on this platform")
+
+    def ring(number, frame):
+        raise TimeoutError(f"nlp.pipe(n_process=2) did not finish in {SECONDS} s")
+
+    old = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, old)
+    for child in multiprocessing.active_children():
+        child.kill()
+
+
+@pytest.fixture
+def forking():
+    """The registry knows the toy in this process only, so children must inherit it."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("this platform does not fork")
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("fork", force=True)
+    yield
+    multiprocessing.set_start_method(before, force=True)
+
+
+def compare(nlp, attribute="tensor"):
+    def rows(doc):
+        return doc.tensor if attribute == "tensor" else doc._.get(attribute)
+
+    warm = list(nlp.pipe(TEXTS))
+    parallel = list(nlp.pipe(TEXTS, n_process=2, batch_size=8))
+    assert [doc.text for doc in parallel] == TEXTS
+    for one, other in zip(warm, parallel, strict=True):
+        np.testing.assert_array_equal(rows(one), rows(other))
+    return parallel
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("target", ["tensor", "across_processes"])
+def test_two_processes_give_the_same_vectors(toy_kind, toy_corpus, alarm, forking, target):
+    toy = toy_kind().fit(toy_corpus)
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe(
+        "token_embeddings", config={"embedder": toy.name, "target": target, "mode": "append"}
+    )
+    component.initialize(artifact=toy)
+    docs = compare(nlp, target)
+    columns = {"token_embeddings": [0, toy.width]}
+    assert all(doc._.get(f"{target}_columns") == columns for doc in docs)
