@@ -28,9 +28,8 @@ def identity(
     model: Trainable, source: BatchSource, settings: FitSettings, configuration: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same in a run that goes on from a checkpoint (JSON)."""
-    kind = type(model)
     return {
-        "model": f"{kind.__module__}.{kind.__qualname__}",
+        "model": type(model).__qualname__,
         "configuration": dict(configuration),
         "data": source.fingerprint(),
         "settings": settings.fingerprint(),
