@@ -21,6 +21,8 @@ reference = Backend(
     operations={
         "lagged_counts": f"{_HERE}.lagged_counts.naive:lagged_counts",
         "sparse_product": f"{_HERE}.sparse_product.naive:multiply",
+        "linear_recurrence": f"{_HERE}.linear_recurrence.naive:forward",
+        "linear_recurrence_backward": f"{_HERE}.linear_recurrence.naive:backward",
         "modal_recurrence": f"{_HERE}.modal_recurrence.naive:forward",
         "modal_recurrence_backward": f"{_HERE}.modal_recurrence.naive:backward",
         "merge_counts": f"{_HERE}.lagged_counts.naive:merge_counts",
@@ -36,6 +38,8 @@ cpu = Backend(
     operations={
         "lagged_counts": f"{_HERE}.lagged_counts.cpu:lagged_counts",
         "sparse_product": f"{_HERE}.sparse_product.cpu:multiply",
+        "linear_recurrence": f"{_HERE}.linear_recurrence.cpu:forward",
+        "linear_recurrence_backward": f"{_HERE}.linear_recurrence.cpu:backward",
         "modal_recurrence": f"{_HERE}.modal_recurrence.cpu:forward",
         "modal_recurrence_backward": f"{_HERE}.modal_recurrence.cpu:backward",
         "merge_counts": f"{_HERE}.lagged_counts.cpu:merge_counts",

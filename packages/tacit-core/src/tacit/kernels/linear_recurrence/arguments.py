@@ -51,17 +51,9 @@ def check_out(out: _Array | None, like: _Array) -> _Array:
     return out
 
 
-def previous_states(
-    a: _Array, offsets: NDArray[np.int64], initial: _Array | None, reverse: bool
-) -> _Array:
-    """What the recurrence multiplied at each token: the state before it, or ``initial`` (or 0)."""
-    before = np.zeros_like(a)
-    filled = np.flatnonzero(np.diff(offsets))
-    if reverse:
-        before[:-1] = a[1:]
-        edges = offsets[1:][filled] - 1
-    else:
-        before[1:] = a[:-1]
-        edges = offsets[:-1][filled]
-    before[edges] = 0.0 if initial is None else initial[filled]
-    return before
+def square(F: _Array, u: _Array) -> _Array:
+    """F (states, states) for the states of ``u``, in its dtype."""
+    F, states = np.asarray(F), u.shape[1]
+    if F.shape != (states, states):
+        raise KernelError(f"F must be ({states}, {states}) as u has {states} states, not {F.shape}")
+    return F.astype(u.dtype, copy=False)

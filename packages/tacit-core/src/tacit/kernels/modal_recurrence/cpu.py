@@ -46,7 +46,8 @@ def _run(decay, rotation, n_real, u, offsets, initial, reverse, in_place, out, f
             t = end - 1 - i if reverse else start + i
             row = out[t]
             if not in_place:
-                row[:] = u[t]
+                for j in range(len(row)):
+                    row[j] = u[t, j]
             _step(decay, rotation, n_real, before, row)
             before = row
 
