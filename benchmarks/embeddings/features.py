@@ -78,6 +78,7 @@ ROWS: dict[str, Row] = {
     "LDS weighted_mean": lds("em", "weighted_mean"),
     "LDS own_context": lds("em", "own_context"),
     "LDS own_past_future": lds("em", "own_past_future"),
+    "LDS filtered": lds("em", "filtered"),
     "LDS h100 own_context": lds("h100", "own_context"),
     "LDS h100 mean": lds("h100", "mean"),
     "SSID alone mean": lds("ssid", "mean"),

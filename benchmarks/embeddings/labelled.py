@@ -87,7 +87,7 @@ def _ewt(name: str, folder: Path) -> Task:
 
 
 def _treebank(archive: Path) -> Task:
-    """Split by file: wsj_0001-0110 train, 0111-0125 dev, 0126-0199 test."""
+    """Split by file: wsj_0001-0110 train, 0111-0125 dev, 0126-0199 test; quotes as in plain text."""
     parts: tuple[list[Sentence], ...] = ([], [], [])
     with zipfile.ZipFile(archive) as files:
         names = sorted(n for n in files.namelist() if "combined/" in n and n.endswith(".mrg"))
@@ -96,7 +96,8 @@ def _treebank(archive: Path) -> Task:
             part = parts[0 if number <= 110 else 1 if number <= 125 else 2]
             lines: Iterable[str] = io.TextIOWrapper(files.open(name), encoding="utf8")
             for sentence in treebank.parse(enumerate(lines, 1), name):
-                part.append(Sentence(list(sentence.words), list(sentence.tags)))
+                words = ['"' if w in ("``", "''") else w for w in sentence.words]
+                part.append(Sentence(words, list(sentence.tags)))
     return Task("treebank-xpos", *parts)
 
 

@@ -27,7 +27,8 @@ PROTOCOL = {
     "for 250 / 1000 / all sentences at most, the best on the dev part",
     "vectors": "fitted on Wikipedia good and featured articles: 40,000 types, OOV shape classes",
     "subsets": "random sentences by seed, the same for every row; dev part whole",
-    "splits": "EWT official; treebank sample by file: 0001-0110, 0111-0125, 0126-0199",
+    "splits": "EWT official; treebank sample by file: 0001-0110, 0111-0125, 0126-0199, "
+    "its quotes as in plain text",
 }
 
 

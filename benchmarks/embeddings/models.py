@@ -17,8 +17,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "em": {},
     "h100": {"n_states": 100},
     "ssid": {"subspace_iterations": 0, "full_iterations": 0},
-    "random": {"start": "random"},
-    "unwhitened": {"whitening": "none"},
+    "random": {"start": "random", "subspace_iterations": 0, "full_iterations": 22},
+    "unwhitened": {"whiten": False},
     "diagonal": {"noise": "diagonal"},
     "spherical": {"noise": "spherical"},
 }
