@@ -1,3 +1,27 @@
 """Token embeddings from latent-variable models."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit_embeddings.lds.config import LDSConfig
+    from tacit_embeddings.lds.counts import LaggedCounts
+    from tacit_embeddings.lds.model import LDS
+
 __version__ = "0.1.0"
+
+__all__ = ["LDS", "LDSConfig", "LaggedCounts"]
+
+_HOMES = {
+    "LDS": "tacit_embeddings.lds.model",
+    "LDSConfig": "tacit_embeddings.lds.config",
+    "LaggedCounts": "tacit_embeddings.lds.counts",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, because spaCy imports this package whenever it looks for factories.
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -44,8 +44,8 @@ class LaggedCounts(Saveable):
     """Co-occurrence counts of a circular stream for the lags 1 .. n_lags.
 
     Counts of two texts add up: ``a + b`` is the count of two separate circular streams; laid end to
-    end they would differ in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count less,
-    so ``old.scaled(0.5) + new`` forgets exponentially.
+    end they would differ in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count
+    less, so ``old.scaled(0.5) + new`` forgets exponentially.
 
     Attributes
     ----------

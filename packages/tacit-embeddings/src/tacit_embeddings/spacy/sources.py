@@ -8,6 +8,7 @@ from tacit import artifact as artifacts
 from tacit import plugins
 from tacit.artifact.saveable import resolve
 from tacit.errors import ConfigurationError
+from tacit_embeddings.building import build, record_text
 
 __all__ = ["embedder_class", "fit", "from_bytes", "load", "resolve_tokenizer"]
 
@@ -56,28 +57,28 @@ def fit(
     tokenizer: Any,
     vocabulary: dict[str, Any],
     settings: dict[str, Any],
-    component: str,
+    language: str | None = None,
 ) -> Any:
     """Fit a model on raw text.
 
     ``corpus`` is a file, a list of files, an iterable of lines or a `Corpus`; ``vocabulary`` the
-    arguments of ``Corpus.from_text`` about it; ``settings`` the model's own.
+    arguments of ``Corpus.from_text`` about it; ``settings`` the
+    model's own; ``language`` the tokenizer's name for the record, if it is spaCy's.
     """
     from tacit.corpus import Corpus
 
-    try:
-        model = model_class(**settings)
-    except TypeError as error:
-        raise ConfigurationError(
-            f"settings of {component!r} do not suit {model_class.__name__}: {error}"
-        ) from error
+    model = build(model_class, settings)
+    paths = None
     if not isinstance(corpus, Corpus):
         if isinstance(corpus, str | Path):
-            corpus = Path(corpus)
-        elif isinstance(corpus, list | tuple):
-            corpus = [Path(path) for path in corpus]
+            corpus = [corpus]
+        if isinstance(corpus, list | tuple):
+            corpus = paths = [Path(path) for path in corpus]
         corpus = Corpus.from_text(corpus, tokenizer=tokenizer, **vocabulary)
-    return model.fit(corpus)
+    model.fit(corpus)
+    names = None if paths is None else [path.name for path in paths]
+    record_text(model, text=names, tokenizer=tokenizer if isinstance(tokenizer, str) else language)
+    return model
 
 
 def resolve_tokenizer(tokenizer: Any, nlp: Any) -> Any:

@@ -1,0 +1,280 @@
+"""`LDS`: context-dependent token vectors from a linear dynamical system (Belanger and Kakade, ICML 2015).
+
+    x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t        (eqs 1-2)
+
+with w_t the centred and whitened indicator of the word at t. Fitting sees the text once, as lagged
+co-occurrence counts; the vector of a token is made of the smoothed mean of its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.artifact import Saveable
+from tacit.corpus import Corpus
+from tacit.errors import ConfigurationError, NotFittedError
+from tacit.vocabulary import Vocabulary
+from tacit_embeddings.lds import learning, outputs
+from tacit_embeddings.lds.config import OUTPUTS, LDSConfig
+from tacit_embeddings.lds.counts import LaggedCounts
+from tacit_embeddings.lds.dynamics import TransitionPair, transition_pairs
+from tacit_embeddings.lds.inference import Float32, Messages, Smoother
+from tacit_embeddings.lds.moments import whitening
+from tacit_embeddings.lds.state import FittedState
+
+_BLOCK_TOKENS = 4096
+
+
+class LDS(Saveable):
+    """Token embeddings of a linear dynamical system fitted to raw text.
+
+    Args:
+        config: settings; keyword arguments replace single ones.
+        settings: any field of `LDSConfig`.
+
+    Raises:
+        ConfigurationError: a setting is unknown or out of range.
+
+    Example:
+        >>> model = LDS(n_states=200).fit(corpus)
+        >>> [vectors] = model.transform([["The", "bank", "of", "the", "river"]])
+        >>> vectors.shape
+        (5, 400)
+    """
+
+    kind: ClassVar[str] = "embedders"
+    name: ClassVar[str] = "lds"
+    distribution: ClassVar[str] = "tacit-embeddings"
+    api_version: ClassVar[int] = 1
+
+    def __init__(self, config: LDSConfig | None = None, **settings: Any) -> None:
+        base = (config or LDSConfig()).to_dict()
+        self.config = LDSConfig.from_dict({**base, **settings})
+        self.figures: list[dict[str, Any]] = []
+        self.fitted_on: dict[str, Any] = {}
+        self.history: list[learning.Step] = []
+        self._state: FittedState | None = None
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def fit(self, text: Corpus | LaggedCounts) -> Self:
+        """Fits the model to a corpus, or to counts of one.
+
+        Args:
+            text: a `Corpus`, or `LaggedCounts` with at least ``config.n_lags`` lags.
+
+        Raises:
+            CorpusError: too few word types for ``n_states``, or too few lags.
+        """
+        counts = self._counts(text)
+        return self._adopt(learning.fit(self.config, counts), counts)
+
+    def refit(self, text: Corpus | LaggedCounts, iterations: int = 3) -> Self:
+        """Continues from the fitted parameters after text was added: EM iterations only, no SVD.
+
+        Args:
+            text: counts of the old and the new text together (``old + new``), or a corpus of both, in the
+                vocabulary of this model.
+            iterations: EM iterations over the whole vocabulary.
+
+        Raises:
+            NotFittedError: there is nothing to continue from.
+            CorpusError: the vocabulary is another one.
+        """
+        state = self._fitted()
+        counts = self._counts(text)
+        state.vocabulary.require_same(counts.vocabulary, "the added text")
+        found = learning.refit(self.config, counts, state.parameters, state.scale, iterations)
+        return self._adopt(found, counts)
+
+    def _counts(self, text: Corpus | LaggedCounts) -> LaggedCounts:
+        if isinstance(text, LaggedCounts):
+            return text
+        return LaggedCounts.from_corpus(
+            text, n_lags=self.config.n_lags, workers=self.config.threads
+        )
+
+    def _adopt(self, found: learning.Fit, counts: LaggedCounts) -> Self:
+        scale, mean = whitening(counts, learning.pseudo_counts(self.config, counts))
+        self._state = FittedState.of(counts.vocabulary, found.parameters, found.Xi, scale, mean)
+        self.history = found.history
+        self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
+        gain = {"measure": "log-likelihood gain over no dynamics, nats per token"}
+        self.figures = [
+            {**gain, "value": found.history[-1].likelihood_gain, "protocol": "ASOS, training text"}
+        ]
+        self._forget_inference()
+        return self
+
+    def _forget_inference(self) -> None:
+        for name in ("_posterior", "_balanced"):
+            self.__dict__.pop(name, None)
+
+    def _fitted(self) -> FittedState:
+        if self._state is None:
+            raise NotFittedError(
+                "this LDS is not fitted: call fit(corpus), or load one with tacit.load"
+            )
+        return self._state
+
+    # -- vectors -----------------------------------------------------------------------------------
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The word types the model knows. Raises NotFittedError."""
+        return self._fitted().vocabulary
+
+    @property
+    def width(self) -> int:
+        """Columns of ``transform``'s arrays; known before fitting."""
+        return self.config.n_states * outputs.WIDTHS[self.config.output]
+
+    @property
+    def likelihood_gain(self) -> float:
+        """Log-likelihood of the fitted text in nats per token, over the model without dynamics."""
+        self._fitted()
+        return float(self.figures[0]["value"])
+
+    def transform(
+        self, sentences: Iterable[Sequence[str]], *, output: str | None = None
+    ) -> list[Float32]:
+        """Vectors of every token of every sentence.
+
+        Args:
+            sentences: token lists; an empty one gives an array of shape (0, width).
+            output: another output than ``config.output``.
+
+        Returns:
+            One float32 array (tokens, width) per sentence.
+
+        Raises:
+            NotFittedError: the model was not fitted or loaded.
+            ConfigurationError: ``output`` is unknown.
+        """
+        encode = self.vocabulary.encode
+        return self.transform_ids([encode(sentence) for sentence in sentences], output=output)
+
+    def transform_ids(
+        self, sentences: Sequence[npt.NDArray[np.integer[Any]]], *, output: str | None = None
+    ) -> list[Float32]:
+        """``transform`` of word ids of ``vocabulary``, each (tokens,)."""
+        output = self._output(output)
+        smoother = self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced
+        arrays: list[Float32] = []
+        for block in _blocks(sentences):
+            ids, offsets = _packed(block)
+            vectors = outputs.compose(
+                output,
+                smoother,
+                ids,
+                offsets,
+                own_weight=self.config.own_weight,
+                exact_ends=self.config.ends == "exact",
+                T_inv=self._fitted().inference.filter,
+            )
+            bounds = zip(offsets[:-1], offsets[1:], strict=True)
+            arrays.extend(vectors[i:j].copy() for i, j in bounds)
+        return arrays
+
+    def messages(self, sentences: Iterable[Sequence[str]]) -> list[Messages]:
+        """The exact parts of the smoothed mean of every token, in the model's own coordinates."""
+        encoded = [self.vocabulary.encode(sentence) for sentence in sentences]
+        ids, offsets = _packed(encoded)
+        parts = self._posterior.messages(ids, offsets, exact_ends=self.config.ends == "exact")
+        bounds = list(zip(offsets[:-1], offsets[1:], strict=True))
+        return [Messages(*(part[i:j].copy() for part in parts)) for i, j in bounds]
+
+    def with_output(self, output: str, **settings: Any) -> LDS:
+        """The same fitted model returning another output; shares the parameters, copies nothing."""
+        other = LDS(self.config, output=self._output(output), **settings)
+        other._state, other.history = self._state, self.history
+        other.figures, other.fitted_on = self.figures, self.fitted_on
+        return other
+
+    def _output(self, output: str | None) -> str:
+        if output is not None and output not in OUTPUTS:
+            raise ConfigurationError(
+                f"LDS: output must be one of {', '.join(OUTPUTS)}, not {output!r}"
+            )
+        return output or self.config.output
+
+    @cached_property
+    def _posterior(self) -> Smoother:
+        return self._smoother(0.0)
+
+    @cached_property
+    def _balanced(self) -> Smoother:
+        if self.config.row_norm_power == 0.0:
+            return self._posterior
+        return self._smoother(self.config.row_norm_power)
+
+    def _smoother(self, power: float) -> Smoother:
+        table, forward, backward, left_end, right_end, _ = self._fitted().inference
+        rows = outputs.balanced(table.astype(np.float32), power)
+        return Smoother(rows, forward, backward, left_end, right_end)
+
+    # -- what the model learned --------------------------------------------------------------------
+
+    def transition_pairs(
+        self, n_pairs: int = 10, n_words: int = 8, min_count: int = 50
+    ) -> list[TransitionPair]:
+        """Word groups that the transition operator turns into each other (paper, Table 1).
+
+        Args:
+            n_pairs: singular-vector pairs, counting both signs.
+            n_words: words a side.
+            min_count: rarer words are not shown.
+        """
+        state = self._fitted()
+        vocabulary = state.vocabulary
+        shown = vocabulary.counts >= min(min_count, int(vocabulary.counts.max()))
+        shown[[vocabulary.boundary_id, *vocabulary.oov_ids]] = False
+        return transition_pairs(state.parameters, vocabulary.words, shown, n_pairs, n_words)
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Settings and the vocabulary's, as JSON values."""
+        return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The fitted state. Raises NotFittedError."""
+        return self._fitted().arrays()
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls(LDSConfig.from_dict(dict(config["settings"])))
+        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        model._state = FittedState.from_arrays(model.config, vocabulary, arrays)
+        return model
+
+
+def _packed(
+    sentences: Sequence[npt.NDArray[np.integer[Any]]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    offsets = np.zeros(len(sentences) + 1, np.int64)
+    np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
+    ids = np.concatenate(sentences) if len(sentences) else np.empty(0)
+    return ids.astype(np.int64), offsets
+
+
+def _blocks(
+    sentences: Sequence[npt.NDArray[np.integer[Any]]],
+) -> Iterable[list[npt.NDArray[np.integer[Any]]]]:
+    """Sentences in blocks that stay in the cache; a longer one goes alone."""
+    block: list[npt.NDArray[np.integer[Any]]] = []
+    n_tokens = 0
+    for sentence in sentences:
+        if block and n_tokens + len(sentence) > _BLOCK_TOKENS:
+            yield block
+            block, n_tokens = [], 0
+        block.append(sentence)
+        n_tokens += len(sentence)
+    if block:
+        yield block
