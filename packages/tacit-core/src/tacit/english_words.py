@@ -1,9 +1,11 @@
-"""The ``"words"`` tokenizer: English text to tokens by one regular expression, close to UD English EWT.
+"""The ``"words"`` tokenizer: English text to tokens by one regular expression, close to UD English
+EWT.
 
-Clitics are cut off (``do n't``, ``Kim 's``, ``can not``), hyphenated words are cut at the hyphen except behind
-prefixes (``long - term`` but ``co-author``); addresses, numbers, dates, abbreviations and initials stay whole.
-Alternatives stand in order of how often they are needed. All repetitions that could be tried again from the next
-character are bounded or possessive, so time is linear in the length of the line whatever it holds.
+Clitics are cut off (``do n't``, ``Kim 's``, ``can not``), hyphenated words are cut at the hyphen
+except behind prefixes (``long - term`` but ``co-author``); addresses, numbers, dates,
+abbreviations and initials stay whole. Alternatives stand in order of how often they are needed.
+All repetitions that could be tried again from the next character are bounded or possessive, so
+time is linear in the length of the line whatever it holds.
 """
 
 import re

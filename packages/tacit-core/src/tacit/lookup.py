@@ -1,4 +1,4 @@
-"""How any string finds its id: normalization, then the word's own type, then its class, then ``<unk>``."""
+"""How any string finds its id: normalization, then its own type, then its class, then ``<unk>``."""
 
 import re
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ _CACHE_LIMIT: Final = 500_000
 class Normalization:
     """What is done to a word before it is looked up; nothing, unless asked for.
 
-    digits: every run of decimal digits becomes ``NUM`` (``1990s`` -> ``NUMs``, ``3.5`` -> ``NUM.NUM``).
-    lowercase: the word is lower-cased (but ``NUM`` is not).
+    digits: every run of decimal digits becomes ``NUM`` (``1990s`` -> ``NUMs``, ``3.5`` ->
+    ``NUM.NUM``). lowercase: the word is lower-cased (but ``NUM`` is not).
     """
 
     digits: bool = False
@@ -50,15 +50,15 @@ def reserved(oov: Oov) -> frozenset[str]:
 
 
 def class_of(normalized: str, normalization: Normalization) -> str:
-    """The shape and suffix class of a normalized word; its ``NUM`` are seen as the digits they were."""
+    """The shape and suffix class of a normalized word; ``NUM`` is seen as the digits it was."""
     return word_class(normalized.replace("NUM", "0") if normalization.digits else normalized)
 
 
 class Lookup(dict[str, int]):
     """String -> id for every string: ``lookup[word]`` never fails.
 
-    Holds the words themselves; strings that needed work are remembered too, up to a limit, so that a
-    second look costs one dictionary access.
+    Holds the words themselves; strings that needed work are remembered too, up to a limit, so that
+    a second look costs one dictionary access.
     """
 
     def __init__(self, words: tuple[str, ...], normalization: Normalization, oov: Oov) -> None:
@@ -109,6 +109,6 @@ def check_oov(value: str) -> Oov:
     """The value, if it is "single" or "classes"; CorpusError otherwise."""
     if value not in get_args(Oov):
         raise CorpusError(
-            f'oov is {value!r}; it must be "single" (one <unk>) or "classes" (shape and suffix classes)'
+            f'oov is {value!r}; use "single" (one <unk>) or "classes" (shapes and suffixes)'
         )
     return value  # type: ignore[return-value]

@@ -37,7 +37,7 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
 
 
 def tokenizer_version(tokenizer: str | Tokenizer) -> str | None:
-    """A string that changes when the tokens could; None for a callable, which cannot be compared."""
+    """A string that changes when the tokens could; None for a callable, which has no version."""
     if callable(tokenizer):
         return None
     get_tokenizer(tokenizer)

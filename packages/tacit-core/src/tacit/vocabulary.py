@@ -1,9 +1,9 @@
 """The types of a corpus: words, their counts, and how any string finds its id.
 
-Ids run from the most frequent type to the rarest; ties go by code point. Two types are always there: the
-boundary ``</s>``, whose count is the number of sentences, and ``<unk>``, which stands for every word that has
-no type of its own. With ``oov="classes"`` such words go to their shape and suffix class first (see
-``tacit.word_classes``), so far as that class was frequent enough to be a type.
+Ids run from the most frequent type to the rarest; ties go by code point. Two types are always
+there: the boundary ``</s>``, whose count is the number of sentences, and ``<unk>``, which stands for
+every word that has no type of its own. With ``oov="classes"`` such words go to their shape and suffix
+class first (see ``tacit.word_classes``), if that was frequent enough to be a type.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import ArtifactError, CorpusError
 from tacit.lookup import BOUNDARY, UNKNOWN, Lookup, Normalization, Oov, check_oov, reserved
+from tacit.vocabulary_arrays import pack, unpack
 from tacit.vocabulary_selection import select
 
 __all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary"]
@@ -25,8 +26,9 @@ class Vocabulary:
     """Words in id order with their counts, and the way from any string to an id.
 
     words: the types, most frequent first; includes ``</s>`` and ``<unk>``.
-    counts: int64 (types,), how often each occurs in the text it was built from; ``<unk>`` and the classes hold
-        the summed counts of the words they stand for, ``</s>`` the number of sentences.
+    counts: int64 (types,), read-only: how often each occurs in the text it was built from; ``<unk>``
+        and the classes hold the summed counts of the words they stand for, ``</s>`` the number of
+        sentences (plus what was literally written as ``</s>``).
     normalization, oov: how strings are looked up.
 
     Raises CorpusError if words repeat, counts do not fit them, or a special type is missing.
@@ -40,30 +42,26 @@ class Vocabulary:
     def __init__(
         self,
         words: Iterable[str],
-        counts: Iterable[int] | NDArray[np.int64],
+        counts: Iterable[int] | NDArray[np.integer[Any]],
         normalization: Normalization | None = None,
         oov: Oov = "single",
     ) -> None:
-        self.words = tuple(words)
+        self.words = tuple(map(str, words))
         array = counts if isinstance(counts, np.ndarray) else np.array(list(counts), dtype=np.int64)
-        self.counts = np.array(array, dtype=np.int64)
+        self.counts = array.astype(np.int64)
         self.counts.flags.writeable = False
         self.normalization = normalization or Normalization()
         self.oov = check_oov(oov)
         if self.counts.shape != (len(self.words),):
             raise CorpusError(
-                f"a vocabulary of {len(self.words)} words was given counts of shape {array.shape}; give one count per word"
+                f"a vocabulary of {len(self.words)} words was given counts of shape {array.shape}; "
+                "give one count a word"
             )
-        if self.counts.size and self.counts.min() < 0:
-            raise CorpusError(
-                "a vocabulary was given a negative count; counts are numbers of occurrences"
-            )
-        self._index()
-
-    def _index(self) -> None:
+        if (self.counts < 0).any():
+            raise CorpusError("a vocabulary was given a negative count; counts say how often")
         self._ids = Lookup(self.words, self.normalization, self.oov)
         if len(self._ids) != len(self.words):
-            raise CorpusError("a vocabulary was given the same word twice; every word needs one id")
+            raise CorpusError("a vocabulary was given the same word twice; every word has one id")
         for special in (BOUNDARY, UNKNOWN):
             if special not in self._ids:
                 raise CorpusError(
@@ -84,9 +82,10 @@ class Vocabulary:
     ) -> Self:
         """Choose the types of a text from the counts of its words as they were spelled.
 
-        max_vocabulary: how many proper words are kept; ``</s>``, ``<unk>`` and the classes come on top.
+        max_vocabulary: how many proper words are kept, most frequent first; ``</s>``, ``<unk>`` and
+            the classes come on top.
         min_count: words that occur less often (after normalization) are left out.
-        min_class_count: a class with fewer occurrences is folded into a coarser one, then into ``<unk>``.
+        min_class_count: a class with fewer occurrences joins a coarser one, then ``<unk>``.
         """
         words, chosen = select(
             counts,
@@ -112,9 +111,7 @@ class Vocabulary:
         False suits lists of distinct strings.
         """
         if isinstance(tokens, str):
-            raise CorpusError(
-                "encode was given one string; give a list of tokens, e.g. text.split()"
-            )
+            raise CorpusError("encode was given one string; give a list of tokens: text.split()")
         if not isinstance(tokens, Sized):
             tokens = list(tokens)
         find = self._ids.__getitem__ if remember else self._ids.find
@@ -125,14 +122,15 @@ class Vocabulary:
 
         Raises CorpusError for an id that is not in 0 .. len(self) - 1.
         """
-        array = ids if isinstance(ids, np.ndarray) else np.array(list(ids), dtype=np.int64)
-        if array.size and (array.min() < 0 or array.max() >= len(self.words)):
+        listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        strange = next((i for i in listed if not 0 <= i < len(self.words)), None)
+        if strange is not None:
             raise CorpusError(
-                f"cannot decode id {array.min() if array.min() < 0 else array.max()}: this vocabulary has the ids "
-                f"0 to {len(self.words) - 1}; decode with the vocabulary that encoded the text"
+                f"there is no id {strange} in a vocabulary of {len(self.words)} types; "
+                "decode with the vocabulary that encoded the text"
             )
         words = self.words
-        return [words[i] for i in array.tolist()]
+        return [words[i] for i in listed]
 
     def __len__(self) -> int:
         return len(self.words)
@@ -163,17 +161,16 @@ class Vocabulary:
 
     @cached_property
     def oov_ids(self) -> NDArray[np.int32]:
-        """The ids that stand for words without a type: ``<unk>`` and the classes; int32, ascending."""
+        """The ids that stand for words without a type, ``<unk>`` and classes; int32, ascending."""
         names = reserved(self.oov) - {BOUNDARY}
         return np.array([i for i, word in enumerate(self.words) if word in names], dtype=np.int32)
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hex) of the words in order and of how strings are looked up; counts do not enter."""
+        """sha256 (hex) of the words in order and of how strings are looked up, not of counts."""
         digest = hashlib.sha256(repr((self.normalization, self.oov)).encode())
-        for word in self.words:
-            data = word.encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(data) + data)
+        for array in pack(self.words):
+            digest.update(array.tobytes())
         return digest.hexdigest()
 
     def require_same(self, other: "Vocabulary", what: str) -> None:
@@ -183,31 +180,26 @@ class Vocabulary:
         """
         if other is self or self.fingerprint == other.fingerprint:
             return
-        first = next(
-            (i for i, (a, b) in enumerate(zip(self.words, other.words, strict=False)) if a != b),
-            None,
-        )
+        pairs = enumerate(zip(self.words, other.words, strict=False))
+        first = next((i for i, (ours, theirs) in pairs if ours != theirs), None)
         if first is not None:
-            difference = (
-                f"id {first} is {other.words[first]!r} there and {self.words[first]!r} here"
-            )
+            theirs, ours = f"id {first} is {other.words[first]!r}", repr(self.words[first])
         elif len(self) != len(other):
-            difference = f"{len(other)} types there and {len(self)} here"
+            theirs, ours = f"{len(other)} types", str(len(self))
         else:
-            difference = f"{other.normalization}, oov={other.oov!r} there and {self.normalization}, oov={self.oov!r} here"
+            theirs, ours = repr(other), repr(self)
         raise CorpusError(
-            f"the vocabulary of {what} is not the one expected ({difference}); "
+            f"the vocabulary of {what} is not the one expected ({theirs} there, {ours} here); "
             "build the corpus with vocabulary=model.vocabulary"
         )
 
     # ---- to arrays and back ----
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """``vocabulary.text`` uint8 (bytes,), ``.offsets`` int64 (types + 1,), ``.counts`` int64 (types,)."""
-        encoded = [word.encode("utf-8", "surrogatepass") for word in self.words]
-        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum([len(data) for data in encoded], out=offsets[1:])
-        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        """The words as ``vocabulary.text`` and ``.offsets``, see ``vocabulary_arrays.pack``, and
+        ``vocabulary.counts``, int64 (types,).
+        """
+        text, offsets = pack(self.words)
         return {
             "vocabulary.text": text,
             "vocabulary.offsets": offsets,
@@ -224,56 +216,18 @@ class Vocabulary:
 
     @classmethod
     def from_arrays(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The vocabulary that ``config_dict`` and ``arrays`` describe. Raises ArtifactError if they are damaged."""
-        try:
-            text = _array(arrays, "vocabulary.text", np.uint8)
-            offsets = _array(arrays, "vocabulary.offsets", np.int64)
-            if (
-                not offsets.size
-                or offsets[0] != 0
-                or offsets[-1] != text.size
-                or (np.diff(offsets) < 0).any()
-            ):
-                raise ArtifactError(
-                    "vocabulary.offsets do not divide vocabulary.text into words; the file is damaged"
-                )
-            data, ends = text.tobytes(), offsets.tolist()
-            words = [
-                data[a:b].decode("utf-8", "surrogatepass")
-                for a, b in zip(ends, ends[1:], strict=False)
-            ]
-            digits, lowercase = config["digits"], config["lowercase"]
-            if not isinstance(digits, bool) or not isinstance(lowercase, bool):
-                raise ArtifactError(
-                    "the vocabulary's digits and lowercase must be true or false; the file is damaged"
-                )
-            counts = _array(arrays, "vocabulary.counts", np.int64)
-            return cls(words, counts, Normalization(digits, lowercase), config["oov"])
-        except KeyError as error:
+        """The vocabulary that ``config_dict`` and ``arrays`` describe; ArtifactError if damaged."""
+        words, counts = unpack(arrays)
+        settings = [config.get(name) for name in ("digits", "lowercase")]
+        if not all(isinstance(setting, bool) for setting in settings):
             raise ArtifactError(
-                f"the vocabulary's setting {error} is missing; the file is damaged"
-            ) from error
-        except (UnicodeDecodeError, CorpusError) as error:
-            raise ArtifactError(f"the vocabulary cannot be read: {error}") from error
+                f"the vocabulary's digits and lowercase are {settings}, not true or false; "
+                "the model is damaged"
+            )
+        try:
+            return cls(words, counts, Normalization(*map(bool, settings)), config["oov"])
+        except (CorpusError, KeyError) as error:
+            raise ArtifactError(f"the vocabulary of the model is damaged: {error}") from error
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            "words": self.words,
-            "counts": self.counts,
-            "normalization": self.normalization,
-            "oov": self.oov,
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
-
-def _array(arrays: Mapping[str, NDArray[Any]], name: str, dtype: type[np.generic]) -> NDArray[Any]:
-    array = arrays.get(name)
-    if array is None:
-        raise ArtifactError(f"{name} is missing; the file is damaged or holds no vocabulary")
-    if array.ndim != 1 or array.dtype != dtype:
-        raise ArtifactError(
-            f"{name} is {array.dtype} of shape {array.shape}; expected one dimension of {np.dtype(dtype)}"
-        )
-    return array
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.words, self.counts, self.normalization, self.oov)

@@ -18,27 +18,25 @@ def select(
     oov: Oov,
     min_class_count: int,
 ) -> tuple[list[str], list[int]]:
-    """Words and counts in id order: count descending, then code point. Arguments as Vocabulary.from_counts."""
-    if max_vocabulary is not None and max_vocabulary < 1:
-        raise CorpusError(
-            f"max_vocabulary is {max_vocabulary}; it must be at least 1, or None for all words"
-        )
-    if min_count < 1 or min_class_count < 1:
-        raise CorpusError(
-            f"min_count is {min_count} and min_class_count {min_class_count}; both must be at least 1"
-        )
-    names = reserved(oov)
-    proper, special = _normalized(counts, normalization, names)
+    """Words and counts in id order: count descending, then code point.
+
+    Arguments as Vocabulary.from_counts. Raises CorpusError for a limit below 1.
+    """
+    limits = {"min_count": min_count, "min_class_count": min_class_count}
+    if max_vocabulary is not None:
+        limits["max_vocabulary"] = max_vocabulary
+    for name, limit in limits.items():
+        if limit < 1:
+            raise CorpusError(f"{name} is {limit}; it must be at least 1")
+    proper, special = _normalized(counts, normalization, reserved(oov))
     ranked = sorted(proper.items(), key=_rank)
     n_kept = sum(count >= min_count for _, count in ranked)
     if max_vocabulary is not None:
         n_kept = min(n_kept, max_vocabulary)
-    rare = ranked[n_kept:]
+    for word, count in ranked[n_kept:]:
+        special[class_of(word, normalization) if oov == "classes" else UNKNOWN] += count
     if oov == "classes":
-        special += _class_counts(rare, normalization)
-        special = _fold(special, min_class_count)
-    else:
-        special[UNKNOWN] += sum(count for _, count in rare)
+        special = _merge_rare(special, min_class_count)
     special[BOUNDARY] += n_sentences
     special[UNKNOWN] += 0
     chosen = sorted([*ranked[:n_kept], *special.items()], key=_rank)
@@ -53,45 +51,28 @@ def _normalized(
     counts: Mapping[str, int], normalization: Normalization, names: frozenset[str]
 ) -> tuple[Counter[str], Counter[str]]:
     """Counts of proper words after normalization, and of reserved names written in the text."""
-    special = Counter({name: counts[name] for name in names if name in counts})
-    if not normalization:
-        proper = Counter(dict(counts))
-    else:
-        proper = Counter()
+    proper: Counter[str] = Counter()
+    if normalization:
         for word, count in counts.items():
-            # a reserved name keeps its spelling; a word that becomes one by normalization means it too
+            # a reserved name keeps its spelling; what becomes one by normalization means it too
             proper[word if word in names else normalization(word)] += count
-        special = Counter({name: proper[name] for name in names if name in proper})
-    for name in special:
-        del proper[name]
+    else:
+        proper.update(counts)
+    special = Counter({name: proper.pop(name) for name in names if name in proper})
     return proper, special
 
 
-def _class_counts(rare: list[tuple[str, int]], normalization: Normalization) -> Counter[str]:
-    classes: Counter[str] = Counter()
-    for word, count in rare:
-        classes[class_of(word, normalization)] += count
-    return classes
-
-
-def _fold(classes: Counter[str], min_class_count: int) -> Counter[str]:
-    """Merge classes that are too rare into their coarser class, and those still too rare into ``<unk>``."""
-    kept: Counter[str] = Counter()
-    level = classes
-    while level:
-        coarser: Counter[str] = Counter()
-        # a coarse class must have received all its finer ones before it is judged
-        for name, count in level.items():
-            above = coarser_class(name) if name.startswith("<oov:") else None
-            if name in (BOUNDARY, UNKNOWN) or (count >= min_class_count and above is not None):
-                kept[name] += count
-            elif above is not None:
-                coarser[above] += count
-            else:
-                coarser[name] += count
-        if coarser == level:
-            for name, count in coarser.items():
-                kept[name if count >= min_class_count else UNKNOWN] += count
-            return kept
-        level = coarser
+def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
+    """Move rare classes into their coarser class, and rare coarse classes into ``<unk>``."""
+    kept = Counter({name: counts.pop(name, 0) for name in (BOUNDARY, UNKNOWN)})
+    coarse: Counter[str] = Counter()
+    for name, count in counts.items():
+        above = coarser_class(name)
+        if above is not None and count >= min_class_count:
+            kept[name] = count
+        else:
+            coarse[above or name] += count
+    # a coarse class has received all that was merged into it before it is judged
+    for name, count in coarse.items():
+        kept[name if count >= min_class_count else UNKNOWN] += count
     return kept

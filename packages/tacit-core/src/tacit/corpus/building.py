@@ -1,8 +1,9 @@
 """From text to ids in one pass: provisional ids in order of first appearance, renumbered in blocks.
 
-The text is read once. Every string gets a provisional id when it is first seen; when the text ends its counts
-decide the vocabulary, and the provisional ids, in memory or in a file, are replaced by the final ones.
-What must fit into memory is the set of distinct strings, one block of text, and the longest line.
+The text is read once. Every string gets a provisional id when it is first seen; when the text ends
+its counts decide the vocabulary, and the provisional ids, in memory or in a file, are replaced by
+the final ones. What must fit into memory is the set of distinct strings, one block of text, and
+the longest line.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +40,7 @@ class Selection:
 
 
 class Parts(NamedTuple):
-    """What a corpus is made of: int32 ids (tokens,), int64 offsets (sentences + 1,), vocabulary, place."""
+    """A corpus: int32 ids (tokens,), int64 offsets (sentences + 1,), vocabulary, place."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -53,7 +54,8 @@ class Types(dict[str, int]):
     def __missing__(self, word: str) -> int:
         if not isinstance(word, str):
             raise CorpusError(
-                f"a token is a {type(word).__name__} ({word!r:.40}), not a string; tokens must be strings"
+                f"a token is a {type(word).__name__} ({word!r:.40}), not a string; "
+                "tokens must be strings"
             )
         self[word] = found = len(self)
         return found

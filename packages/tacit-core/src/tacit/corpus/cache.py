@@ -1,7 +1,8 @@
 """A corpus in a folder: ``.npy`` arrays in a sub-folder, and ``corpus.json``, which names it.
 
-The manifest is written last, by ``os.replace``, and is the only commit point: a build that is killed
-leaves the corpus that was there before, and a sub-folder that nothing names and the next build removes.
+The manifest is written last, by ``os.replace``, and is the only commit point: a build that is
+killed leaves the corpus that was there before, and a sub-folder that nothing names and the next
+build removes.
 """
 
 import json
@@ -33,7 +34,8 @@ class Stored(NamedTuple):
 
 
 class Build:
-    """A new corpus on its way into a folder; a context manager that leaves nothing behind unless committed.
+    """A new corpus on its way into a folder; a context manager that leaves nothing behind unless
+    committed.
 
     Raises CorpusError if the folder is a file, or holds something that is not ours.
     """
@@ -91,7 +93,7 @@ class Build:
             temporary.write_text(json.dumps(vars(manifest), indent=1), encoding="utf-8")
             for path in self.data.iterdir():
                 _sync(path)
-            os.replace(temporary, self._folder / MANIFEST)
+            temporary.replace(self._folder / MANIFEST)
         self._committed = True
         if previous is not None and previous != self.data.name:
             shutil.rmtree(self._folder / previous, ignore_errors=True)
@@ -100,8 +102,8 @@ class Build:
 def reusable(folder: Path, fingerprint: str | None) -> Stored | None:
     """The corpus in a folder if it is whole and has this fingerprint, else None.
 
-    Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version: what a
-    release does not understand it does not overwrite.
+    Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version:
+    what a release does not understand it does not overwrite.
     """
     if not (folder / MANIFEST).exists():
         return None
@@ -150,7 +152,8 @@ def _check_ids(ids: NDArray[np.int32], n_types: int, folder: Path) -> None:
         block = ids[start : start + PASS_ITEMS]
         if block.min() < 0 or block.max() >= n_types:
             raise CorpusError(
-                f"the ids in {folder} are damaged (beyond the {n_types} types); build the corpus again"
+                f"the ids in {folder} are damaged (beyond the {n_types} types); "
+                "build the corpus again"
             )
 
 

@@ -23,7 +23,6 @@ from tacit.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
 from tacit.vocabulary import Vocabulary
 
 Folder = str | os.PathLike[str]
-Text = Folder | Iterable[Folder]
 
 
 class VocabularySettings(TypedDict, total=False):
@@ -41,9 +40,9 @@ class Corpus:
     """A tokenized text.
 
     ids: int32 (tokens,), the whole text without boundaries; read-only, a memory map where large.
-    offsets: int64 (sentences + 1,); sentence i is ``ids[offsets[i] : offsets[i + 1]]``, never empty.
-    vocabulary: what the ids mean. Its counts are those of the text it was built from, which is another
-        text where ``vocabulary=`` was given; ``type_counts`` counts this one.
+    offsets: int64 (sentences + 1,); sentence i is ``ids[offsets[i] : offsets[i + 1]]``, never
+    empty. vocabulary: what the ids mean. Its counts are those of the text it was built from, which
+        is another text where ``vocabulary=`` was given; ``type_counts`` counts this one.
     origin: where the text came from (names of files, tokenizer), as JSON, for the record.
     """
 
@@ -65,7 +64,7 @@ class Corpus:
     @classmethod
     def from_text(
         cls,
-        text: Text,
+        text: reading.Text,
         *,
         tokenizer: str | Tokenizer = "whitespace",
         vocabulary: Vocabulary | None = None,
@@ -76,7 +75,8 @@ class Corpus:
         workers: int = 1,
         **settings: Unpack[VocabularySettings],
     ) -> Self:
-        """Tokenize text files, or lines, in one pass: a line is a sentence, empty lines are skipped.
+        """Tokenize text files, or lines, in one pass: a line is a sentence, empty lines are
+        skipped.
 
         text: a path, a list of paths (plain text or .xz, .gz, .bz2), or an iterable of lines. One
             string is always a path; a list of strings is paths if the first is a file or named like
@@ -86,20 +86,20 @@ class Corpus:
             ``<unk>`` and the OOV classes come on top. None (default) keeps all.
         min_count: words that occur less often are left out; default 1.
         digits, lowercase: turn each run of digits into ``NUM``; lower-case. Default False.
-        oov: "single" (default) maps all other words to ``<unk>``; "classes" to about a hundred shape
-            and suffix classes, of which those with fewer than min_class_count (50) are merged.
-        vocabulary: use this one, as for a held-out text; it takes the place of the settings above.
-        cache: a folder for the result, memory-mapped; a corpus found there is used again if it came
-            from the same files (path, size, times) with the same settings, and built anew otherwise.
-            Without it, up to 32M tokens stay in memory and more go to a temporary folder.
-        cache_key: a name for the version of a source or tokenizer that cannot be compared (an
-            iterable, a callable); without one such a corpus is built anew every time.
-        encoding, errors: as for open().
+        oov: "single" (default) maps all other words to ``<unk>``; "classes" to about a hundred
+            shape and suffix classes, of which those with fewer than min_class_count (50) are
+            merged. vocabulary: use this one, as for a held-out text; it takes the place of the
+            settings above. cache: a folder for the result, memory-mapped; a corpus found there is
+            used again if it came from the same files (path, size, times) with the same settings,
+            and built anew otherwise. Without it, up to 32M tokens stay in memory and more go to a
+            temporary folder. cache_key: a name for the version of a source or tokenizer that
+            cannot be compared (an iterable, a callable); without one such a corpus is built anew
+            every time. encoding, errors: as for open().
         workers: processes that tokenize; the result does not depend on it. They pay for slow
             tokenizers; the tokenizer must be a name or a function from a module.
 
-        Raises CorpusError for a missing file, a directory, undecodable bytes (with line and byte), a
-        text without tokens, contradictory settings, or a cache folder that is not ours.
+        Raises CorpusError for a missing file, a directory, undecodable bytes (with line and byte),
+        a text without tokens, contradictory settings, or a cache folder that is not ours.
         """
         selection = selection_for(vocabulary, Selection(**settings))
         paths = reading.as_paths(text)
@@ -108,10 +108,7 @@ class Corpus:
             check_sendable(tokenizer)
 
         def coder(types: Types) -> Iterator[CodedBlock]:
-            if paths is None:
-                blocks = reading.line_blocks(text)
-            else:
-                blocks = reading.file_blocks(paths, encoding, errors)
+            blocks = reading.blocks_of(text, paths, encoding, errors)
             if workers == 1:
                 return building.code_lines(blocks, tokenize, types)
             return code_in_workers(blocks, tokenizer, types, workers)
@@ -204,7 +201,8 @@ class Corpus:
     def blocks(
         self, n_tokens: int = 1 << 20
     ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-        """Whole sentences, at most n_tokens tokens at a time; a longer sentence is a block by itself.
+        """Whole sentences, at most n_tokens tokens at a time; a longer sentence is a block by
+        itself.
 
         Yields int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
@@ -256,7 +254,11 @@ class Corpus:
         return counts
 
     def describe(self, n_words: int = 10) -> dict[str, Any]:
-        """Sizes, the share of tokens outside the vocabulary, and the most frequent words; as JSON."""
+        """Sizes, the share of tokens outside the vocabulary, and the most frequent words.
+
+        A dictionary for JSON: n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words
+        (word and count), and what ``origin`` holds.
+        """
         counts = self.type_counts.copy()
         oov = int(counts[self.vocabulary.oov_ids].sum())
         counts[self.vocabulary.boundary_id] -= self.n_sentences

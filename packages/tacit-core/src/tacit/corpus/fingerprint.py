@@ -22,11 +22,12 @@ def fingerprint(
     reading: tuple[str, str],
     cache_key: str | None,
 ) -> str | None:
-    """sha256 (hex), or None where source or tokenizer cannot be compared and no key stands for them.
+    """sha256 (hex), or None where source or tokenizer cannot be compared and no key stands for
+    them.
 
-    paths: files, each identified by its absolute path, size and times of change; None for an iterable.
-    tokenizer: the tokenizer's version; None for a callable. reading: encoding and error handler.
-    cache_key: the user's word for what cannot be compared.
+    paths: files, each identified by its absolute path, size and times of change; None for an
+    iterable. tokenizer: the tokenizer's version; None for a callable. reading: encoding and error
+    handler. cache_key: the user's word for what cannot be compared.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None

@@ -1,4 +1,4 @@
-"""From a source of coded blocks to a corpus: found in a cache folder, or built there or in memory."""
+"""A corpus from a source of coded blocks: found in a cache folder, or built there or in memory."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def make(
     fingerprint: str | None,
     origin: dict[str, Any],
 ) -> Parts:
-    """Build a corpus from coded blocks, or take it from the folder if its fingerprint says it is there."""
+    """Build a corpus, or take it from the folder if the one there has the same fingerprint."""
     types = Types()
     what = ", ".join(origin["sources"]) or "the text"
     if folder is None:

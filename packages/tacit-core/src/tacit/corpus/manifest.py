@@ -17,8 +17,9 @@ PREFIX: Final = "build-"
 class Manifest:
     """What ``corpus.json`` says.
 
-    data: the sub-folder of the arrays. vocabulary: Vocabulary.config_dict(). origin: where the text came
-    from, in words. fingerprint: of sources and settings, or None where they cannot be compared.
+    data: the sub-folder of the arrays. vocabulary: Vocabulary.config_dict(). origin: where the
+    text came from, in words. fingerprint: of sources and settings, or None where they cannot be
+    compared.
     """
 
     data: str
@@ -34,7 +35,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a corpus folder. Raises CorpusError if there is none that this release reads."""
+    """The manifest of a corpus folder; CorpusError if there is none that this release reads."""
     path = folder / MANIFEST
     if not path.is_file():
         raise CorpusError(
@@ -53,7 +54,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if entries.get("version") != VERSION:
         raise CorpusError(
-            f"{path} has format version {entries.get('version')!r} and this release reads {VERSION}; "
+            f"{path} has format version {entries.get('version')!r}, this release reads {VERSION}; "
             "update tacit-core, or build the corpus in another folder"
         )
     return _checked(entries, path)

@@ -1,7 +1,8 @@
-"""Lines of text files, plain or compressed, in blocks of bounded size.
+r"""Lines of text files, plain or compressed, in blocks of bounded size.
 
-Only ``\\n`` and ``\\r\\n`` end a line; other characters that Unicode counts as line separators do not.
-A byte-order mark at the start of a file is dropped. Compression is known by content, not by name.
+Only ``\n`` and ``\r\n`` end a line; other characters that Unicode counts as line separators do
+not. A byte-order mark at the start of a file is dropped. Compression is known by content, not by
+name.
 """
 
 import bz2
@@ -12,10 +13,10 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from tacit.errors import CorpusError
-from tacit.progress import track
+from tacit.progress import Progress, track
 
 BLOCK_BYTES = 1 << 20
 """How much text is held, decoded and tokenized at a time."""
@@ -27,16 +28,15 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"BZh", bz2.open, "bzip2"),
 )
 
+Text = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Advance = Callable[[int], object]
 
 
-def as_paths(
-    text: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-) -> list[Path] | None:
+def as_paths(text: Text) -> list[Path] | None:
     """The files a source means, or None where it is an iterable of lines.
 
-    One string or path is one file. A list is files if its elements are paths, or strings of which the first
-    exists or is named like a text file; otherwise its strings are lines.
+    One string or path is one file. A list is files if its elements are paths, or strings of which
+    the first exists or is named like a text file; otherwise its strings are lines.
     """
     if isinstance(text, str | os.PathLike):
         return [_checked(Path(text))]
@@ -75,13 +75,24 @@ def _checked(path: Path) -> Path:
     )
 
 
+def blocks_of(
+    text: Text, paths: Sequence[Path] | None, encoding: str, errors: str
+) -> Iterator[list[str]]:
+    """Blocks of the lines of a source: of its files, or where paths is None of the iterable it is."""
+    if paths is not None:
+        return file_blocks(paths, encoding, errors)
+    assert not isinstance(text, str | os.PathLike)
+    return line_blocks(text)
+
+
 def read_blocks(
     path: Path, encoding: str = "utf-8", errors: str = "strict", advance: Advance | None = None
 ) -> Iterator[list[str]]:
-    """Blocks of the lines of a file, without their line ends; ``advance`` is told of bytes read from disk.
+    """Blocks of the lines of a file, without their line ends; ``advance`` hears of bytes read.
 
-    A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that and by
-    the longest line. Raises CorpusError for bytes the encoding does not have, or a damaged archive.
+    A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that
+    and by the longest line. Raises CorpusError for bytes the encoding does not have, or a damaged
+    archive.
     """
     try:
         decoder = codecs.getincrementaldecoder(encoding)(errors)
@@ -97,6 +108,8 @@ def read_blocks(
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             raise _undecodable(path, encoding, error, n_bytes - pending, n_lines) from error
+        except UnicodeError as error:
+            raise CorpusError(f"{path} is not {encoding}: {error}; name its encoding") from error
         n_bytes += len(data)
         if at_start and text:
             text, at_start = text.removeprefix("\ufeff"), False
@@ -151,16 +164,18 @@ def _undecodable(
 def file_blocks(paths: Sequence[Path], encoding: str, errors: str) -> Iterator[list[str]]:
     """Blocks of the lines of files, one after the other, with a progress bar."""
     total = sum(path.stat().st_size for path in paths)
-    with track(None, "Tokenizing", total=total, unit="B") as bar:
+    bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
+    with bar:
         for path in paths:
             yield from read_blocks(path, encoding, errors, bar.update)
 
 
-def line_blocks(lines: Iterable[Any]) -> Iterator[list[str]]:
+def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
     """Lines from an iterable, gathered into blocks; a line end at the end of a line is dropped."""
     block: list[str] = []
     size = 0
-    with track(lines, "Tokenizing", unit=" lines") as bar:
+    bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
+    with bar:
         for number, line in enumerate(bar):
             if not isinstance(line, str):
                 raise CorpusError(

@@ -1,4 +1,4 @@
-"""One-dimensional arrays that grow by appending: in memory while small, in a ``.npy`` file beyond."""
+"""Arrays that grow by appending: in memory while small, in a ``.npy`` file beyond."""
 
 import shutil
 import tempfile
@@ -39,7 +39,7 @@ class Place:
 
 
 class GrowingArray:
-    """A one-dimensional array of unknown length; in a permanent place it is a file from the start."""
+    """A one-dimensional array of unknown length; a file from the start in a permanent place."""
 
     def __init__(self, name: str, dtype: type[np.generic], place: Place) -> None:
         self._name = name

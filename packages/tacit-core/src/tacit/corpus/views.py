@@ -13,13 +13,13 @@ Offsets = NDArray[np.int64]
 
 
 def blocks(ids: Ids, offsets: Offsets, n_tokens: int) -> Iterator[tuple[Ids, Offsets]]:
-    """Whole sentences, at most n_tokens tokens at a time or one longer sentence; see Corpus.blocks."""
+    """Whole sentences, at most n_tokens tokens at a time or one longer one; see Corpus.blocks."""
     n_sentences = len(offsets) - 1
     first = 0
     while first < n_sentences:
         limit = int(offsets[first]) + n_tokens
         # the first offset beyond the limit; the one before it ends the block
-        beyond = bisect_left(offsets, limit + 1, first + 1, n_sentences + 1)  # type: ignore[arg-type]
+        beyond = bisect_left(offsets, limit + 1, first + 1, n_sentences + 1)
         last = max(beyond - 1, first + 1)
         bounds = np.asarray(offsets[first : last + 1])
         yield np.asarray(ids[bounds[0] : bounds[-1]]), bounds - bounds[0]
@@ -49,7 +49,7 @@ def stream(ids: Ids, offsets: Offsets, boundary: int, n_tokens: int) -> Iterator
 
 
 def subset(ids: Ids, offsets: Offsets, keep: NDArray[np.bool_]) -> tuple[Ids, Offsets, Place]:
-    """The sentences where keep (sentences,) is true, in order, copied to memory or a temporary file."""
+    """The sentences where keep (sentences,) is true, in order, copied to a place of their own."""
     place = Place()
     kept_ids = GrowingArray("ids", np.int32, place)
     kept_offsets = GrowingArray("offsets", np.int64, place)

@@ -1,7 +1,8 @@
 """Tokenization in several processes: the same ids in the same order as in one.
 
-A worker turns a block of lines into the distinct strings of the block, in order of appearance, and numbers
-that point at them; the parent only gives ids to new strings, so little travels and little is left to do.
+A worker turns a block of lines into the distinct strings of the block, in order of appearance, and
+numbers that point at them; the parent only gives ids to new strings, so little travels and little
+is left to do.
 """
 
 import multiprocessing
