@@ -99,7 +99,10 @@ def download(
         DataError: no address served the file, it is too long, or its hash is another one.
     """
     target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
     part = Partial(target)
     causes: list[str] = []
     for url in urls:

@@ -163,7 +163,7 @@ def _unpack_zip(archive: Path, writer: _Writer) -> None:
         for info in source.infolist():
             # The name as stored: ZipInfo.filename has been cut at a null byte and cleaned.
             name = info.orig_filename
-            if not writer.wanted(name) or info.is_dir():
+            if not writer.wanted(name) or name.endswith("/"):
                 continue
             kind = stat.S_IFMT(info.external_attr >> 16)
             if kind not in (0, stat.S_IFREG):

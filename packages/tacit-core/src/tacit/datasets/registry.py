@@ -124,7 +124,7 @@ def get(name: str) -> DatasetSpec:
         hint = f"did you mean {close[0]}?" if close else "`tacit data list` shows those there are"
         raise DataError(f"there is no dataset {name!r}: {hint}")
     if len(claims) > 1:
-        owners = " and ".join(owner for owner, _ in claims)
+        owners = " and ".join(sorted(owner for owner, _ in claims))
         raise DataError(f"the dataset {name!r} is registered by {owners}: uninstall one of them")
     return claims[0][1]
 
