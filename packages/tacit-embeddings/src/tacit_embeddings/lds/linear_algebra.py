@@ -61,9 +61,9 @@ def with_spectral_radius_at_most(A: Matrix, limit: float) -> Matrix:
     if size.max(initial=0.0) <= limit:
         return A
     if np.linalg.cond(vectors) > 1e10:
-        return A * (limit / size.max())
+        return np.asarray(A * (limit / size.max()), dtype=np.float64)
     clipped = values * np.minimum(1.0, limit / np.maximum(size, 1e-300))
-    return np.ascontiguousarray((vectors * clipped @ np.linalg.inv(vectors)).real)
+    return np.ascontiguousarray((vectors * clipped @ np.linalg.inv(vectors)).real, np.float64)
 
 
 def symmetric_power(X: Matrix, exponent: float, floor: float = 1e-12) -> Matrix:

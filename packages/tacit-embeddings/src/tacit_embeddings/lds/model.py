@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -177,8 +178,7 @@ class LDS(Saveable):
                 exact_ends=self.config.ends == "exact",
                 T_inv=self._fitted().inference.filter,
             )
-            bounds = zip(offsets[:-1], offsets[1:], strict=True)
-            arrays.extend(vectors[i:j].copy() for i, j in bounds)
+            arrays.extend(vectors[i:j].copy() for i, j in pairwise(offsets.tolist()))
         return arrays
 
     def messages(self, sentences: Iterable[Sequence[str]]) -> list[Messages]:
@@ -186,7 +186,7 @@ class LDS(Saveable):
         encoded = [self.vocabulary.encode(sentence) for sentence in sentences]
         ids, offsets = _packed(encoded)
         parts = self._posterior.messages(ids, offsets, exact_ends=self.config.ends == "exact")
-        bounds = list(zip(offsets[:-1], offsets[1:], strict=True))
+        bounds = pairwise(offsets.tolist())
         return [Messages(*(part[i:j].copy() for part in parts)) for i, j in bounds]
 
     def with_output(self, output: str, **settings: Any) -> LDS:

@@ -120,7 +120,7 @@ def compose(
     """
     own = smoother.table.take(ids, axis=0)
     if output == "own":
-        return _own(own, own, own, own_weight, T_inv)
+        return normalize(own)
     # The filtered mean must not see the future, which the exact left end would bring in.
     a, b = smoother.sums(ids, offsets, exact_ends=exact_ends and output != "filtered")
     return _COMPOSERS[output](own, a, b, own_weight, T_inv.T.astype(np.float32))

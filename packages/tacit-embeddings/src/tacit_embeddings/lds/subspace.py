@@ -53,7 +53,7 @@ class HankelFactors(NamedTuple):
 
 def hankel_product(moments: SparseMoments, X: Float32, transpose: bool = False) -> Float32:
     """``H X`` or ``H^T X`` for X (r, vocabulary, width): one sparse product for each of the 2r-1 lags."""
-    r, V, width = X.shape
+    r, _, width = X.shape
     Y = np.zeros_like(X)
     for k in range(1, 2 * r):
         rows = [
@@ -140,11 +140,10 @@ def identify(
     r = len(Gamma)
     if r < 2:
         raise ValueError("identifying A needs at least two Hankel blocks: set r to 2 or more")
-    earlier = sum(
-        gram(Delta[j], Delta[j + 1]) for j in range(r - 1)
-    )  # Delta^{1:r-1} (Delta^{2:r})^T
-    later = sum(gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1))
-    A = np.asarray(np.linalg.lstsq(later.T, np.asarray(earlier).T, rcond=1e-10)[0]).T
+    # A = Delta^{1:r-1} (Delta^{2:r})^+ through its normal equations
+    earlier = np.sum([gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    later = np.sum([gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    A = np.linalg.lstsq(later.T, earlier.T, rcond=1e-10)[0].T
     A = with_spectral_radius_at_most(A, maximum_radius)
     C, Gs = Gamma[0], Delta[-1].T
     C = C - np.outer(moments.mean, moments.mean @ C).astype(np.float32)
@@ -191,4 +190,4 @@ def basis(factors: HankelFactors, mean: npt.NDArray[np.float64], width: int) -> 
     order = np.argsort(values)[::-1][:width]
     order = order[values[order] > 1e-9 * values[order[0]]]
     B = blocks @ (vectors[:, order] / np.sqrt(values[order])).astype(np.float32)
-    return _orthonormal(B[None])[0]
+    return np.asarray(_orthonormal(B[None])[0])
