@@ -61,6 +61,7 @@ class Backend:
 
 
 _Choice = tuple[str, ...]
+_Owned = tuple[Backend, str]
 _chosen: ContextVar[_Choice] = ContextVar("tacit_kernels_chosen", default=())
 _imported: dict[str, Operation] = {}
 _warned: set[tuple[str, str]] = set()
@@ -73,8 +74,9 @@ def use(name: str) -> Iterator[None]:
     Parameters
     ----------
     name
-        A backend, or several separated by commas, tried in that order. An unknown name, or an
-        operation the named backends do not offer, raises `KernelError` when an operation is called.
+        A backend, or several separated by commas, tried in that order; ``name@distribution`` where
+        two distributions offer the same name. An unknown or ambiguous name, or an operation the
+        named backends do not offer, raises `KernelError` when an operation is called.
     """
     token = _chosen.set(_names(name))
     try:
@@ -87,7 +89,7 @@ def operations() -> dict[str, list[str]]:
     """Every operation offered by a backend that loads -> the backends' names, best first."""
     offered: dict[str, list[str]] = {}
     loaded, _ = _load_backends()
-    for backend in loaded:
+    for backend, _ in loaded:
         for operation in backend.operations:
             offered.setdefault(operation, []).append(backend.name)
     return offered
@@ -115,13 +117,14 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
             skipped.append(f"{backend.name} cannot be imported ({_cause(error)})")
     if not fitting:
         raise _nothing_left(operation, kind, wanted, skipped)
-    if len(fitting) == 1 and (fitting[0][0] != REFERENCE or REFERENCE in wanted):
+    asked_for = bool(wanted)  # what was chosen by name needs no warning
+    if len(fitting) == 1 and (fitting[0][0] != REFERENCE or asked_for):
         return fitting[0][1]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         reasons = list(skipped)
         for name, function in fitting:
-            if name == REFERENCE and REFERENCE not in wanted:
+            if name == REFERENCE and not asked_for:
                 _warn_of_reference(operation, reasons)
             try:
                 return function(*args, **kwargs)
@@ -137,9 +140,9 @@ def _names(text: str) -> _Choice:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _load_backends() -> tuple[list[Backend], list[str]]:
-    """Backends that load, best first, and one sentence for each that does not."""
-    loaded: list[Backend] = []
+def _load_backends() -> tuple[list[_Owned], list[str]]:
+    """Backends that load, with their distributions, best first, and one sentence for each that does not."""
+    loaded: list[_Owned] = []
     skipped: list[str] = []
     for record in plugins.available("kernels"):
         try:
@@ -150,27 +153,34 @@ def _load_backends() -> tuple[list[Backend], list[str]]:
             )
             continue
         if isinstance(backend, Backend):
-            loaded.append(backend)
+            loaded.append((backend, record.distribution))
         else:
             skipped.append(f"{record.name} of {record.distribution} is not a Backend")
-    loaded.sort(key=lambda backend: -backend.priority)
+    loaded.sort(key=lambda owned: -owned[0].priority)
     return loaded, skipped
 
 
-def _select(loaded: list[Backend], skipped: list[str], wanted: _Choice) -> list[Backend]:
+def _select(loaded: list[_Owned], skipped: list[str], wanted: _Choice) -> list[Backend]:
     if not wanted:
-        return loaded
+        return [backend for backend, _ in loaded]
     selected = []
-    for name in wanted:
-        named = [backend for backend in loaded if backend.name == name]
+    for choice in wanted:
+        name, _, owner = choice.partition("@")
+        named = [(b, d) for b, d in loaded if b.name == name and owner in ("", d)]
         if not named:
-            known = ", ".join(backend.name for backend in loaded)
+            known = ", ".join(backend.name for backend, _ in loaded)
             why = "; ".join(reason for reason in skipped if reason.startswith(f"{name} "))
             raise KernelError(
-                f"no kernel backend {name!r} is ready here"
+                f"no kernel backend {choice!r} is ready here"
                 f"{f' ({why})' if why else ''}: choose from {known}"
             )
-        selected.extend(named)
+        if len(named) > 1:
+            owners = " and ".join(distribution for _, distribution in named)
+            raise KernelError(
+                f"the kernel backend {name!r} is offered by {owners}: "
+                f"say which, as {name}@{named[0][1]}"
+            )
+        selected.append(named[0][0])
     return selected
 
 
