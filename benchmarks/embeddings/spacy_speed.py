@@ -47,7 +47,7 @@ def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) ->
         nlp.update(batch, sgd=optimizer, drop=0.1)
     if row.output:
         lds = nlp.add_pipe("lds_embeddings", first=True)
-        lds.initialize(nlp=nlp, artifact=models.with_output(options.cache, row.output))
+        lds.initialize(nlp=nlp, artifact=models.fitted(options.cache).with_output(row.output))
     return nlp
 
 

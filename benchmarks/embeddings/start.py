@@ -9,14 +9,12 @@ benchmarks/results/embeddings-start.{json,png}.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks import reporting
-from benchmarks.embeddings import common, text
+from benchmarks.embeddings import common, models, text
 from tacit_embeddings.lds.config import LDSConfig
-from tacit_embeddings.lds.counts import LaggedCounts
 from tacit_embeddings.lds.learning import fit
 
 STARTS = ("subspace", "random")
@@ -29,11 +27,6 @@ PROTOCOL = {
 }
 
 
-@lru_cache(maxsize=1)
-def counts(cache: Path, n_lags: int) -> LaggedCounts:
-    return LaggedCounts.from_corpus(text.wikipedia(cache), n_lags)
-
-
 def measure(cache: Path, start: str, seed: int, states: int, iterations: int) -> dict[str, Any]:
     config = LDSConfig(
         n_states=states,
@@ -42,7 +35,7 @@ def measure(cache: Path, start: str, seed: int, states: int, iterations: int) ->
         subspace_iterations=0,
         full_iterations=iterations,
     )
-    history = fit(config, counts(cache, config.n_lags)).history
+    history = fit(config, models.counts(cache)).history
     return {
         "gain": [step.likelihood_gain for step in history],
         "seconds": [round(step.seconds, 1) for step in history],
