@@ -20,6 +20,7 @@ class Toy(Saveable):
     def __init__(self, n_states: int = 4, seed: int = 0) -> None:
         self.n_states, self.seed = n_states, seed
         self.calls: list[int] = []  # pieces per call
+        self.explosive = False  # the word "explode" does
 
     def fit(self, corpus: Any) -> "Toy":
         self.vocabulary = corpus.vocabulary
@@ -33,7 +34,7 @@ class Toy(Saveable):
 
     def _embed(self, ids: Any) -> np.ndarray:
         own = self.table[np.asarray(ids)]
-        if any(i == self.vocabulary.id_of("explode") for i in ids):
+        if self.explosive and self.vocabulary.id_of("explode") in ids:
             raise RuntimeError("this word explodes")
         context = np.broadcast_to(own.mean(axis=0), own.shape)
         return np.concatenate([own, context], axis=1)

@@ -115,6 +115,7 @@ def test_only_the_failing_document_goes_to_the_error_handler(toy_kind, toy_corpu
     toy = toy_kind().fit(toy_corpus)
     nlp = pipeline(toy)
     texts = ["the cat", "this may explode", "a dog"]
+    toy.explosive = True
     with pytest.raises(RuntimeError, match="explodes"):
         list(nlp.pipe(texts))
     failed = []

@@ -67,6 +67,8 @@ def _checked(path: Path) -> Path:
             )
         if path.exists():
             return path
+    except CorpusError:  # a ValueError too
+        raise
     except (OSError, ValueError):  # a name too long or with a NUL: a text given in place of a path
         pass
     shown = str(path) if len(str(path)) < 80 else f"{str(path)[:60]}..."

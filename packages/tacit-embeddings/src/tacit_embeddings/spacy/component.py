@@ -157,9 +157,7 @@ class TokenEmbeddings(ModelSerialization, Pipe):
             }
             words = sources.resolve_tokenizer(tokenizer, self._nlp())
             model_class = sources.embedder_class(self.embedder, self.distribution)
-            self._set_model(
-                sources.fit(model_class, corpus, words, vocabulary, settings or {}, self.name)
-            )
+            self._set_model(sources.fit(model_class, corpus, words, vocabulary, settings or {}))
         elif self._encoder is None:
             raise ConfigurationError(
                 f"the component {self.name!r} needs a model: set artifact (a folder that `tacit "

@@ -142,10 +142,9 @@ def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
 
 def _vectors(doc: Doc, source: str) -> Any:
     """Return the array of a document, or None where nothing has been written for its tokens."""
-    if source == "tensor":
-        array = doc.tensor
-    else:
-        array = getattr(doc._, source) if Doc.has_extension(source) else None
+    array = doc.tensor if source == "tensor" else None
+    if source != "tensor" and Doc.has_extension(source):
+        array = doc._.get(source)
     if array is None or array.ndim != 2 or array.shape[0] != len(doc):
         return None
     return array

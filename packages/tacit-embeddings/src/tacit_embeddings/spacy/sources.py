@@ -1,6 +1,5 @@
 """Where a component's model comes from: an artefact, a fitted object, or raw text."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +56,11 @@ def fit(
     tokenizer: Any,
     vocabulary: dict[str, Any],
     settings: dict[str, Any],
-    language: str | None = None,
 ) -> Any:
     """Fit a model on raw text.
 
     ``corpus`` is a file, a list of files, an iterable of lines or a `Corpus`; ``vocabulary`` the
-    arguments of ``Corpus.from_text`` about it; ``settings`` the
-    model's own; ``language`` the tokenizer's name for the record, if it is spaCy's.
+    arguments of ``Corpus.from_text`` about it; ``settings`` the model's own.
     """
     from tacit.corpus import Corpus
 
@@ -77,27 +74,31 @@ def fit(
         corpus = Corpus.from_text(corpus, tokenizer=tokenizer, **vocabulary)
     model.fit(corpus)
     names = None if paths is None else [path.name for path in paths]
-    record_text(model, text=names, tokenizer=tokenizer if isinstance(tokenizer, str) else language)
+    record_text(model, text=names, tokenizer=getattr(tokenizer, "name", tokenizer))
     return model
 
 
 def resolve_tokenizer(tokenizer: Any, nlp: Any) -> Any:
     """Return the tokenizer of ``nlp`` for ``"spacy"``, and anything else as it is."""
-    if tokenizer != "spacy":
+    if not isinstance(tokenizer, str) or tokenizer != "spacy":
         return tokenizer
     if nlp is None:
         raise ConfigurationError(
             "tokenizer = 'spacy' means the pipeline's own, but the pipeline is gone: pass nlp=nlp, "
             "or another tokenizer"
         )
-    return _spacy_words(nlp.tokenizer)
+    return _SpacyWords(nlp)
 
 
-def _spacy_words(tokenizer: Any) -> Callable[[str], list[str]]:
-    def words(text: str) -> list[str]:
-        return [token.text for token in tokenizer(text) if not token.is_space]
+class _SpacyWords:
+    """The tokens of a pipeline's tokenizer, whitespace left out."""
 
-    return words
+    def __init__(self, nlp: Any) -> None:
+        self.name = f"spacy:{nlp.lang}"
+        self._tokenizer = nlp.tokenizer
+
+    def __call__(self, text: str) -> list[str]:
+        return [token.text for token in self._tokenizer(text) if not token.is_space]
 
 
 def _model(

@@ -1,0 +1,204 @@
+"""``tacit embed``: fit an embedder on raw text, apply it to a file, and look into it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from tacit.errors import ArtifactError, ConfigurationError
+
+app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
+Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
+#: no leap from a mistyped byte to a lost evening: say "replace" to go on
+Errors = Annotated[str, typer.Option(help="What to do with undecodable bytes: strict or replace.")]
+
+
+@app.command()
+def fit(
+    text: Annotated[
+        list[Path],
+        typer.Option(
+            "--text", metavar="FILE", help="Raw text, a sentence a line; may be repeated."
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where to save it.")
+    ],
+    model: Annotated[
+        str, typer.Option("--model", help="An embedder that `tacit plugins embedders` shows.")
+    ] = "lds",
+    distribution: Annotated[
+        str | None, typer.Option(help="Whose, if two distributions have one of that name.")
+    ] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help='"words", "whitespace" or "spacy:LANG".')
+    ] = "words",
+    max_vocabulary: Annotated[
+        int, typer.Option(min=0, help="Types kept, the most frequent ones; 0 keeps all.")
+    ] = 40_000,
+    min_count: Annotated[int, typer.Option(min=1, help="Rarer types are out of vocabulary.")] = 1,
+    digits: Annotated[bool, typer.Option(help="Map all numbers to one shape.")] = True,
+    lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
+    oov: Annotated[
+        str, typer.Option(help="Unknown words: by shape and suffix (classes) or one (single).")
+    ] = "classes",
+    n_states: Annotated[
+        int | None, typer.Option(min=1, help="Dimension of the latent state (lds).")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the model, as JSON."),
+    ] = None,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+) -> None:
+    """Fit an embedder on raw text and save it."""
+    from tacit import Corpus, plugins
+    from tacit_embeddings.building import build, record_text
+
+    chosen = {} if n_states is None else {"n_states": n_states}
+    embedder = build(
+        plugins.get("embedders", model, distribution=distribution),
+        {**chosen, **_settings(settings or [])},
+    )
+    _check_output(output)
+    corpus = Corpus.from_text(
+        text,
+        tokenizer=tokenizer,
+        max_vocabulary=max_vocabulary or None,
+        min_count=min_count,
+        digits=digits,
+        lowercase=lowercase,
+        oov=oov,  # type: ignore[arg-type] # checked by the corpus
+        encoding=encoding,
+        errors=errors,
+    )
+    typer.echo(
+        f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
+        f"{len(corpus.vocabulary):,} types",
+        err=True,
+    )
+    embedder.fit(corpus)
+    record_text(embedder, text=[path.name for path in text], tokenizer=tokenizer)
+    embedder.save(output)
+    typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)
+
+
+@app.command()
+def apply(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Text, a sentence a line.")],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FILE.npz|-", help="An .npz file, or - to print."),
+    ] = "-",
+    tokenizer: Annotated[
+        str | None, typer.Option(help="As in fit; the one it was fitted with if not given.")
+    ] = None,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+) -> None:
+    """Write a vector for every token of a text.
+
+    Printed: a token, a tab and its numbers a line, an empty line after every sentence. In an .npz file:
+    vectors (tokens, width) float32; offsets (lines + 1) int64, line i being rows offsets[i] to
+    offsets[i + 1]; and the tokens, UTF-8, one a line, as the bytes of the array tokens.
+    """
+    from tacit_embeddings import applying
+
+    if output != "-" and not output.endswith(".npz"):
+        _usage(f"--output must end in .npz or be -, not {output}")
+    embedder = _load(folder)
+    if tokenizer is None:
+        tokenizer = str(getattr(embedder, "fitted_on", {}).get("tokenizer", "words"))
+    sentences = applying.embed_file(embedder, file, tokenizer, encoding, errors)
+    if output == "-":
+        for words, rows in sentences:
+            for word, row in zip(words, rows, strict=True):
+                typer.echo(f"{word}\t{' '.join(f'{value:.6g}' for value in row)}")
+            typer.echo()
+    else:
+        n_tokens, n_lines = applying.save_npz(Path(output), sentences, embedder.width)
+        typer.echo(f"{n_tokens:,} vectors of {n_lines:,} lines in {output}", err=True)
+
+
+@app.command()
+def pairs(
+    folder: Folder,
+    n_pairs: Annotated[int, typer.Option("--pairs", min=1, help="Singular vectors shown.")] = 10,
+    n_words: Annotated[int, typer.Option("--words", min=1, help="Words shown for each.")] = 8,
+) -> None:
+    """Show which words a linear dynamical system expects after which.
+
+    A line is a pair of singular vectors of the transition operator: words, then what follows them.
+    """
+    embedder = _load(folder)
+    if not hasattr(embedder, "transition_pairs"):
+        raise ConfigurationError(
+            f"{folder} holds a model {embedder.name!r}, which has no transition operator: "
+            "pairs are for lds"
+        )
+    for before, after in embedder.transition_pairs(n_pairs=n_pairs, n_words=n_words):
+        typer.echo(f"{' '.join(before)}\t->\t{' '.join(after)}")
+
+
+@app.command()
+def neighbours(
+    folder: Folder,
+    word: Annotated[str, typer.Argument(help="A word.")],
+    n_words: Annotated[int, typer.Option("--words", min=1, help="Neighbours shown.")] = 10,
+) -> None:
+    """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
+    from tacit_embeddings.applying import nearest_words
+
+    embedder = _load(folder)
+    if word not in embedder.vocabulary:
+        stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
+        typer.echo(f"{word!r} is not in the vocabulary: shown is {stands_for}", err=True)
+    for other, cosine in nearest_words(embedder, word, n_words):
+        typer.echo(f"{cosine:.3f}\t{other}")
+
+
+def _load(folder: Path) -> Any:
+    import tacit
+
+    embedder = tacit.load(folder)
+    if not hasattr(embedder, "transform"):
+        raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
+    return embedder
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    """Read ``NAME=VALUE``; a value that is not JSON is a string."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            _usage(f"--set takes NAME=VALUE, not {pair}")
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name.replace("-", "_")] = value
+    return found
+
+
+def _check_output(folder: Path) -> None:
+    """Find out before the work what would make saving fail after it."""
+    there = os.path.lexists(folder)
+    if there and not folder.is_dir():
+        raise ArtifactError(f"{folder} is not a folder, and a model is saved as a folder")
+    if there and not (folder / "model.json").exists() and any(folder.iterdir()):
+        raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not os.access(nearest, os.W_OK):
+        raise ArtifactError(f"{nearest} cannot be written to: choose another --output")
+
+
+def _usage(message: str) -> NoReturn:
+    raise typer.BadParameter(message)
