@@ -16,12 +16,12 @@ from tacit.kernels.lagged_counts import Counts
 Case = tuple[str, tuple[Any, ...]]
 """What is awkward about it, and the arguments."""
 
-_LENGTHS = (0, 1, 3, 7, 8, 63, 500)
+_LENGTHS = (0, 1, 3, 7, 8, 300)
 
 
 def lagged_counts() -> Iterator[Case]:
     """Streams shorter than the lags, one word type, a word so frequent that it fills its row."""
-    for vocabulary in (1, 2, 63, 64, 65, 5000):
+    for vocabulary in (1, 2, 63, 65, 5000):
         for length in _LENGTHS:
             for n_lags, n_history in ((1, 0), (7, 0), (7, min(7, length)), (3, length)):
                 rng = np.random.default_rng(length)
@@ -34,9 +34,9 @@ def lagged_counts() -> Iterator[Case]:
 def merge_counts() -> Iterator[Case]:
     """One part, empty rows, no entries at all, parts that overlap in every entry or in none."""
     for dtype in (np.int32, np.float32):
-        for rows, vocabulary in ((1, 1), (5, 63), (40, 5000)):
+        for rows, vocabulary, densities in ((1, 1, (0, 1)), (5, 63, (0, 1)), (9, 5000, (0.01,))):
             for n_parts in (1, 2, 5):
-                for density in (0.0, 0.01, 1.0):
+                for density in densities:
                     parts = [
                         _random_counts(rows, vocabulary, density, dtype, seed)
                         for seed in range(n_parts)
