@@ -31,7 +31,7 @@ BATCH = 256
 FEW = 8
 """With fewer sequences left than this a step costs more than the second run of the chunked form."""
 
-LONG = 512
+LONG = 1024
 """Steps with few sequences that pay for the chunked form."""
 
 
