@@ -103,9 +103,10 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
     """
     kind = device.partition(":")[0]
     wanted = _chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
-    loaded, skipped = _load_backends()
+    loaded, unloaded = _load_backends()
+    skipped: list[str] = []
     fitting = []
-    for backend in _select(loaded, skipped, wanted):
+    for backend in _select(loaded, unloaded, wanted):
         if operation not in backend.operations:
             continue
         if kind not in backend.devices:
@@ -116,7 +117,7 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
         except Exception as error:  # a broken backend must not disturb the others
             skipped.append(f"{backend.name} cannot be imported ({_cause(error)})")
     if not fitting:
-        raise _nothing_left(operation, kind, wanted, skipped)
+        raise _nothing_left(operation, kind, wanted, skipped + unloaded)
     asked_for = bool(wanted)  # what was chosen by name needs no warning
     if len(fitting) == 1 and (fitting[0][0] != REFERENCE or asked_for):
         return fitting[0][1]
@@ -125,13 +126,13 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
         reasons = list(skipped)
         for name, function in fitting:
             if name == REFERENCE and not asked_for:
-                _warn_of_reference(operation, reasons)
+                _warn_of_reference(operation, reasons, unloaded)
             try:
                 return function(*args, **kwargs)
             except UnsupportedShape as error:
                 reasons.append(f"{name}: {error}")
                 last = error
-        raise _nothing_left(operation, kind, wanted, reasons) from last
+        raise _nothing_left(operation, kind, wanted, reasons + unloaded) from last
 
     return run
 
@@ -160,7 +161,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
     return loaded, skipped
 
 
-def _select(loaded: list[_Owned], skipped: list[str], wanted: _Choice) -> list[Backend]:
+def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[Backend]:
     if not wanted:
         return [backend for backend, _ in loaded]
     selected = []
@@ -169,7 +170,7 @@ def _select(loaded: list[_Owned], skipped: list[str], wanted: _Choice) -> list[B
         named = [(b, d) for b, d in loaded if b.name == name and owner in ("", d)]
         if not named:
             known = ", ".join(backend.name for backend, _ in loaded)
-            why = "; ".join(reason for reason in skipped if reason.startswith(f"{name} "))
+            why = "; ".join(reason for reason in unloaded if reason.startswith(f"{name} "))
             raise KernelError(
                 f"no kernel backend {choice!r} is ready here"
                 f"{f' ({why})' if why else ''}: choose from {known}"
@@ -207,8 +208,10 @@ def _nothing_left(operation: str, kind: str, wanted: _Choice, skipped: list[str]
     )
 
 
-def _warn_of_reference(operation: str, reasons: list[str]) -> None:
-    why = "; ".join(reasons) or "no other backend offers it"
+def _warn_of_reference(operation: str, reasons: list[str], unloaded: list[str]) -> None:
+    why = "; ".join(reasons) or "no other backend that loads offers it"
+    if unloaded:
+        why += f" ({'; '.join(unloaded)})"
     if (operation, why) not in _warned:
         _warned.add((operation, why))
         warnings.warn(

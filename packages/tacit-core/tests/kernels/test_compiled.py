@@ -1,0 +1,46 @@
+import os
+import subprocess
+import sys
+
+MODULE = """
+from tacit.kernels.compiled import njit
+
+@njit
+def twice(x):
+    return 2 * x
+
+@njit(fastmath={"contract"})
+def thrice(x):
+    return 3 * x
+"""
+
+
+def run(folder, cache, writable=True):
+    """Import the module in a fresh process; without a ``__pycache__`` it can write to."""
+    folder.mkdir(exist_ok=True)
+    (folder / "module.py").write_text(MODULE)
+    if not (folder / "__pycache__").exists():
+        (folder / "__pycache__").write_text("a file where the folder should be")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
+    environment |= {"PYTHONPATH": str(folder), "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
+    code = "import module; print(module.twice(2), module.thrice(2), module.twice.stats.cache_hits)"
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_compiled_code_goes_to_the_user_s_cache_where_the_package_cannot_be_written(tmp_path):
+    (tmp_path / "cache").mkdir()
+    first = run(tmp_path / "package", tmp_path / "cache")
+    assert first.stdout.split() == ["4", "6", "Counter()"]
+    assert list((tmp_path / "cache").rglob("*.nbi"))
+    second = run(tmp_path / "package", tmp_path / "cache")
+    assert "1})" in second.stdout
+    assert not second.stderr
+
+
+def test_without_any_cache_it_still_runs_and_says_so_once(tmp_path):
+    (tmp_path / "cache").write_text("not a folder")
+    found = run(tmp_path / "package", tmp_path / "cache")
+    assert found.stdout.split()[:2] == ["4", "6"]
+    assert found.stderr.count("NUMBA_CACHE_DIR") >= 1
