@@ -1,5 +1,6 @@
 import json
 import os
+import pickle
 import signal
 import threading
 import time
@@ -139,6 +140,14 @@ def test_a_loss_that_is_not_finite_ends_the_fit_and_keeps_the_best(bad, every):
     assert caught.value.step == 8
     assert caught.value.history.stopped == "diverged"
     assert model.x == 4
+
+
+def test_divergence_in_a_process_pool_comes_back_whole():
+    error = DivergenceError("training loss", np.inf, 3, 0.1)
+    error.history = History(steps=3)
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 (our own bytes)
+    assert str(copy) == str(error)
+    assert (copy.step, copy.history) == (3, error.history)
 
 
 def test_divergence_without_evaluations_goes_back_to_the_last_whole_epoch():

@@ -17,11 +17,11 @@ def uninterrupted(models, tmp_path_factory):
 
 
 def killed(start, *arguments):
-    assert start(*arguments).wait(timeout=60) == -signal.SIGKILL
+    assert start(*arguments).wait(timeout=180) == -signal.SIGKILL
 
 
 def finished(start, kind, folder, result):
-    assert start(kind, folder, result, 0, "none").wait(timeout=60) == 0
+    assert start(kind, folder, result, 0, "none").wait(timeout=180) == 0
     with np.load(result) as file:
         outcome = dict(file)
     history = json.loads(str(outcome.pop("history")))
@@ -66,7 +66,7 @@ def test_run_killed_from_outside_at_an_arbitrary_moment_resumes_identically(
     models, start_worker, uninterrupted, tmp_path
 ):
     worker = start_worker("numpy", tmp_path / "c", tmp_path / "none.npz", 0, "slow")
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 180
     while not (tmp_path / "c" / "checkpoint.json").exists():
         assert time.monotonic() < limit
         assert worker.poll() is None

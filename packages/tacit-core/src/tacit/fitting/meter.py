@@ -16,8 +16,14 @@ class DivergenceError(FittingError):
             f"the {what} is {value} at step {step} (learning rate {learning_rate:g}); "
             "the best parameters before it are kept; use a lower learning rate or clip gradients"
         )
-        self.step, self.learning_rate, self.value = step, learning_rate, value
+        self.what, self.value = what, value
+        self.step, self.learning_rate = step, learning_rate
         self.history: History | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Process pools send exceptions by pickle, which otherwise passes on the message alone."""
+        arguments = (self.what, self.value, self.step, self.learning_rate)
+        return type(self), arguments, {"history": self.history}
 
 
 class LossMeter:

@@ -1,0 +1,231 @@
+"""The Ratings container.
+
+Stored in the order (user, item): ``item_ids`` (n_ratings) int32 and ``values`` (n_ratings) float32,
+the ratings of user u at ``user_offsets[u]:user_offsets[u + 1]``, items ascending. The same by item,
+(item, user), is made when it is first asked for. 16 bytes a rating for both.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.errors import DataError
+from tacit.ratings.index import IdIndex, number_ids
+
+Duplicates = Literal["error", "last"]
+Ints = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+Values = NDArray[np.float32]
+
+
+class Ratings:
+    """Explicit ratings of numbered users and items, immutable by convention.
+
+    ``users``, ``items``: the raw ids. ``scale``: lowest and highest rating possible. A part of a
+    data set (a fold) keeps users, items and scale of the whole, so that numbers mean the same.
+    """
+
+    def __init__(
+        self,
+        user_ids: ArrayLike,
+        item_ids: ArrayLike,
+        values: ArrayLike,
+        users: IdIndex,
+        items: IdIndex,
+        *,
+        scale: tuple[float, float] | None = None,
+        duplicates: Duplicates = "error",
+    ) -> None:
+        """From numbers, in any order; see ``from_arrays`` for raw ids.
+
+        ``duplicates``: what to do if a user rated an item twice: "error" or "last" (the later row
+        counts). Raises DataError for lengths that differ, numbers out of range, values that are
+        not finite or off the scale, duplicates, or no ratings at all where no scale is given.
+        """
+        self.users, self.items = users, items
+        u, i = _numbers(user_ids, users), _numbers(item_ids, items)
+        v = np.asarray(values, np.float32)
+        if not (u.shape == i.shape == v.shape and v.ndim == 1):
+            raise DataError(
+                f"users, items and values have shapes {u.shape}, {i.shape}, {v.shape}; "
+                "give one of each for every rating"
+            )
+        self._check_values(u, i, v)
+        if scale is None:
+            if not len(v):
+                raise DataError("there are no ratings; give at least one, or the scale")
+            scale = float(v.min()), float(v.max())
+        self.scale = float(scale[0]), float(scale[1])
+        self._check_scale(u, i, v)
+        key = u.astype(np.int64) * max(len(items), 1) + i
+        ordered = bool((key[1:] > key[:-1]).all())
+        if not ordered:
+            order = np.argsort(key, kind="stable")
+            order = order[self._keep(key[order], duplicates)]
+            u, i, v = u[order], i[order], v[order]
+        self.user_offsets: Offsets = _offsets(u, len(users))
+        self.item_ids: Ints = i
+        self.values: Values = v
+
+    @classmethod
+    def from_arrays(
+        cls,
+        users: ArrayLike,
+        items: ArrayLike,
+        values: ArrayLike,
+        *,
+        scale: tuple[float, float] | None = None,
+        duplicates: Duplicates = "error",
+    ) -> "Ratings":
+        """From raw ids, one of each a rating: integers or anything with a ``str``.
+
+        Users and items are numbered in sorted order. Without ``scale`` it is taken from the values.
+        """
+        user_index, user_ids = number_ids(users, "user")
+        item_index, item_ids = number_ids(items, "item")
+        options: dict[str, Any] = {"scale": scale, "duplicates": duplicates}
+        return cls(user_ids, item_ids, values, user_index, item_index, **options)
+
+    @classmethod
+    def from_triples(
+        cls, triples: Iterable[tuple[object, object, float]], **options: Any
+    ) -> "Ratings":
+        """From (raw user, raw item, value) triples; options as ``from_arrays``."""
+        users: list[str] = []
+        items: list[str] = []
+        values: list[float] = []
+        for user, item, value in triples:
+            users.append(str(user))
+            items.append(str(item))
+            values.append(value)
+        return cls.from_arrays(users, items, np.array(values, np.float64), **options)
+
+    def _check_values(self, u: Ints, i: Ints, v: Values) -> None:
+        bad = np.flatnonzero(~np.isfinite(v))
+        if len(bad):
+            raise DataError(f"{self._name(u, i, bad[0])} is {v[bad[0]]}; ratings must be finite")
+
+    def _check_scale(self, u: Ints, i: Ints, v: Values) -> None:
+        low, high = self.scale
+        if not low <= high:
+            raise DataError(
+                f"the rating scale {low:g} to {high:g} is empty; give (lowest, highest)"
+            )
+        bad = np.flatnonzero((v < np.float32(low)) | (v > np.float32(high)))
+        if len(bad):
+            raise DataError(
+                f"{self._name(u, i, bad[0])} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
+                "correct the rating or the scale"
+            )
+
+    def _name(self, u: Ints, i: Ints, row: int) -> str:
+        user, item = self.users.raw[u[row]], self.items.raw[i[row]]
+        return f"the rating of user {str(user)!r} for item {str(item)!r}"
+
+    def _keep(self, key: Offsets, duplicates: Duplicates) -> NDArray[np.bool_]:
+        """Which of the rows with these sorted keys stay."""
+        last = np.append(key[1:] != key[:-1], True)[: len(key)]
+        if duplicates == "error" and not last.all():
+            user, item = divmod(int(key[np.argmin(last)]), len(self.items))
+            raise DataError(
+                f"user {str(self.users.raw[user])!r} rated item {str(self.items.raw[item])!r} "
+                "more than once; give duplicates='last' to keep the later rating"
+            )
+        if duplicates not in ("error", "last"):
+            raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
+        return last
+
+    @property
+    def n_users(self) -> int:
+        """Users numbered, those without a rating here included."""
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        """Items numbered, those without a rating here included."""
+        return len(self.items)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        low, high = self.scale
+        return (
+            f"Ratings({len(self)} ratings from {low:g} to {high:g}, "
+            f"{self.n_users} users, {self.n_items} items)"
+        )
+
+    @cached_property
+    def mean(self) -> float:
+        """The mean rating, summed in float64; NaN if there are none."""
+        return float(self.values.mean(dtype=np.float64)) if len(self) else float("nan")
+
+    @cached_property
+    def levels(self) -> Values:
+        """The different values that occur, ascending."""
+        return np.unique(self.values)
+
+    @cached_property
+    def user_ids(self) -> Ints:
+        """The user of every rating, (n_ratings), in the order of ``item_ids`` and ``values``."""
+        return np.repeat(np.arange(self.n_users, dtype=np.int32), np.diff(self.user_offsets))
+
+    def of_user(self, user: int) -> tuple[Ints, Values]:
+        """Items and values of a user's ratings (views)."""
+        span = slice(self.user_offsets[user], self.user_offsets[user + 1])
+        return self.item_ids[span], self.values[span]
+
+    def of_item(self, item: int) -> tuple[Ints, Values]:
+        """Users and values of an item's ratings (views)."""
+        return self.by_item.of_user(item)
+
+    @cached_property
+    def by_item(self) -> "Ratings":
+        """The same ratings with users and items exchanged; made once, on first use."""
+        other = object.__new__(Ratings)
+        order = np.argsort(self.item_ids, kind="stable")
+        other.users, other.items, other.scale = self.items, self.users, self.scale
+        other.user_offsets = _offsets(self.item_ids, self.n_items)
+        other.item_ids, other.values = self.user_ids[order], self.values[order]
+        return other
+
+    def select(self, keep: NDArray[Any]) -> "Ratings":
+        """The ratings at these positions (a mask or indices), with the same users, items, scale."""
+        user_ids, item_ids, values = self.user_ids[keep], self.item_ids[keep], self.values[keep]
+        return Ratings(user_ids, item_ids, values, self.users, self.items, scale=self.scale)
+
+    def to_csr(self) -> scipy.sparse.csr_array:
+        """(n_users, n_items) sparse matrix of the values; a rating of 0 is a stored zero."""
+        shape = (self.n_users, self.n_items)
+        return scipy.sparse.csr_array((self.values, self.item_ids, self.user_offsets), shape=shape)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex digest of the ratings, raw ids and scale; does not depend on the order given."""
+        digest = hashlib.blake2b(repr(self.scale).encode(), digest_size=16)
+        for index in (self.users, self.items):
+            digest.update("\n".join(index.raw.tolist()).encode() + b"\0")
+        for array in (self.user_offsets, self.item_ids, self.values):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
+    array = np.asarray(ids)
+    if array.size == 0:
+        array = array.astype(np.int32)
+    if array.dtype.kind not in "iu":
+        raise DataError(f"{index.what} numbers are of type {array.dtype}; give integers")
+    if array.size and (int(array.min()) < 0 or int(array.max()) >= len(index)):
+        raise DataError(f"a {index.what} number is not in 0 to {len(index) - 1}; number them anew")
+    return array.astype(np.int32)
+
+
+def _offsets(ids: Ints, n: int) -> Offsets:
+    counts = np.bincount(ids, minlength=n)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
