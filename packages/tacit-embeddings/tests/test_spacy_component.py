@@ -5,10 +5,13 @@ import warnings
 import numpy as np
 import pytest
 import spacy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from spacy.tokens import Doc
 from thinc.api import NumpyOps, use_ops
 
 from tacit.errors import ConfigurationError, NotFittedError
+from tacit_embeddings.spacy.encoding import DocEncoder
 
 TEXT = "the cat saw a dog . the bird ate"
 
@@ -190,3 +193,27 @@ def test_embedder_that_breaks_its_contract_is_named(toy, monkeypatch):
     monkeypatch.setattr(component._encoder, "_transform", lambda pieces: [np.zeros((1, 3))])
     with pytest.raises(Exception, match="Toy breaks its contract"):
         nlp("the cat")
+
+
+TOKENS = st.tuples(st.sampled_from(["the", "cat", "zebra", " ", "\n"]), st.booleans())
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.lists(TOKENS, max_size=7), max_size=6), sentences=st.booleans())
+def test_encoder_equals_a_loop_over_tokens(toy_kind, toy_corpus, texts, sentences):
+    toy = toy_kind().fit(toy_corpus)
+    vocab = spacy.blank("en").vocab
+    docs = [
+        Doc(vocab, words=[word for word, _ in text], sent_starts=[start for _, start in text])
+        for text in texts
+    ]
+    found = DocEncoder(toy)(docs, sentences=sentences)
+    assert len(found) == len(docs)
+    for doc, rows in zip(docs, found, strict=True):
+        expected = np.zeros((len(doc), toy.width), dtype=np.float32)
+        for part in doc.sents if sentences and len(doc) else [doc]:
+            kept = [token for token in part if not token.is_space]
+            for token, row in zip(kept, toy.transform([[t.text for t in kept]])[0], strict=True):
+                expected[token.i] = row
+        np.testing.assert_array_equal(rows, expected)
+        assert rows.flags.owndata

@@ -208,8 +208,7 @@ class TokenEmbeddings(ModelSerialization, Pipe):
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document."""
-        for doc, rows in zip(docs, vectors, strict=True):
-            self.target.write(doc, rows, self.name, self._previous_owner)
+        self.target.write(docs, vectors, self.name, self._previous_owner)
 
     def _one_by_one(self, docs: list[Doc], handler: Callable[..., Any]) -> Iterator[Doc]:
         for doc in docs:

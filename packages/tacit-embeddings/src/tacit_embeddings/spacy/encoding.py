@@ -6,7 +6,7 @@ what the model sees and get rows of zeros.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,38 +42,59 @@ class DocEncoder:
         ``sentences=True`` gives the model the sentences of a document one by one, where their
         boundaries are known.
         """
-        self._cache.strings = docs[0].vocab.strings if docs else None
-        pieces: list[Any] = []
-        layouts = [self._split(doc, sentences, pieces) for doc in docs]
-        vectors = iter(self._checked(self._transform(pieces), pieces))
-        return [
-            self._rows(len(doc), keep, list(islice(vectors, n)))
-            for doc, (keep, n) in zip(docs, layouts, strict=True)
-        ]
+        if not docs:
+            return []
+        offsets = np.cumsum([0, *map(len, docs)])
+        words, keep = self._look_up(docs)
+        cuts = _cuts(docs, offsets) if sentences else offsets
+        # positions among the words that are kept
+        where = cuts if keep is None else np.concatenate([[0], np.cumsum(keep)])[cuts]
+        spans = [(a, b) for a, b in pairwise(where.tolist()) if a < b]
+        pieces = [words[a:b] for a, b in spans]
+        vectors = self._checked(self._transform(pieces), pieces)
+        if keep is None and not sentences and len(pieces) == len(docs):
+            return [_own(rows) for rows in vectors]
+        return self._spread(vectors, spans, offsets, keep)
 
-    def _split(self, doc: Doc, sentences: bool, pieces: list[Any]) -> tuple[np.ndarray | None, int]:
-        """Append a document's pieces; return which tokens they hold (None: all) and how many there
-        are.
+    def _look_up(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray | None]:
+        """Return the words or ids of all documents in a row, and which tokens they are (None:
+        all).
         """
-        if not len(doc):
-            return None, 0
-        words = list(map(self._cache.__getitem__, doc.to_array(ORTH).tolist()))
-        blank = -1 if self._by_id else None
-        keep = None
-        if blank in words:
-            keep = np.array([word != blank for word in words])
-        bounds = [0, len(doc)]
-        if sentences:
-            starts = np.flatnonzero(doc.to_array(SENT_START)[1:] == 1) + 1
-            bounds = [0, *starts.tolist(), len(doc)]
-        before = len(pieces)
-        for start, stop in pairwise(bounds):
-            piece = words[start:stop]
-            if keep is not None:
-                piece = [word for word in piece if word != blank]
-            if piece:
-                pieces.append(np.array(piece, dtype=np.int32) if self._by_id else piece)
-        return keep, len(pieces) - before
+        self._cache.strings = docs[0].vocab.strings
+        orths = np.concatenate([doc.to_array(ORTH) for doc in docs]).tolist()
+        if self._by_id:
+            ids = np.fromiter(map(self._cache.__getitem__, orths), dtype=np.int32, count=len(orths))
+            keep = ids >= 0
+            return (ids, None) if keep.all() else (ids[keep], keep)
+        words = list(map(self._cache.__getitem__, orths))
+        if None not in words:
+            return words, None
+        keep = np.array([word is not None for word in words])
+        return [word for word in words if word is not None], keep
+
+    def _spread(
+        self,
+        vectors: list[np.ndarray],
+        spans: list[tuple[int, int]],
+        offsets: np.ndarray,
+        keep: np.ndarray | None,
+    ) -> list[np.ndarray]:
+        """Put the rows of the pieces where their tokens are, and zeros where there is
+        whitespace.
+        """
+        found = []
+        given = zip(spans, vectors, strict=True)
+        (start, stop), rows = next(given, ((0, 0), None))
+        before = 0  # kept tokens before this document
+        for first, last in pairwise(offsets.tolist()):
+            out = np.zeros((last - first, self.width), dtype=np.float32)
+            places = np.arange(last - first) if keep is None else np.flatnonzero(keep[first:last])
+            while rows is not None and start < before + len(places):
+                out[places[start - before : stop - before]] = rows
+                (start, stop), rows = next(given, ((0, 0), None))
+            before += len(places)
+            found.append(out)
+        return found
 
     def _checked(self, given: Any, pieces: list[Any]) -> list[np.ndarray]:
         vectors = [np.asarray(rows, dtype=np.float32) for rows in given]
@@ -86,15 +107,19 @@ class DocEncoder:
             )
         return vectors
 
-    def _rows(self, n_tokens: int, keep: np.ndarray | None, parts: list[np.ndarray]) -> np.ndarray:
-        if keep is None and len(parts) == 1:
-            rows = parts[0]
-            # a view into a batch would keep the whole batch in memory for as long as the Doc lives
-            return rows if rows.flags.owndata and rows.flags.c_contiguous else rows.copy()
-        rows = np.zeros((n_tokens, self.width), dtype=np.float32)
-        if parts:
-            rows[slice(None) if keep is None else keep] = np.concatenate(parts)
-        return rows
+
+def _cuts(docs: Sequence[Doc], offsets: np.ndarray) -> np.ndarray:
+    """Return where documents and their sentences start, counted through all documents, and the
+    end.
+    """
+    starts = [np.flatnonzero(doc.to_array(SENT_START) == 1) for doc in docs]
+    inner = [start + offset for start, offset in zip(starts, offsets[:-1], strict=True)]
+    return np.unique(np.concatenate([offsets, *inner]))
+
+
+def _own(rows: np.ndarray) -> np.ndarray:
+    # a view into a batch would keep the whole batch in memory for as long as the Doc lives
+    return rows if rows.flags.owndata and rows.flags.c_contiguous else rows.copy()
 
 
 class _WordCache(dict[int, Any]):

@@ -30,7 +30,7 @@ def load(source: Any, embedder: str | None, distribution: str | None) -> Any:
             f"{type(source).__name__}"
         )
     _check_name(getattr(source, "name", embedder), "the model given", embedder)
-    _ = source.width  # raises if it was never fitted
+    _ = source.vocabulary  # raises if it was never fitted
     return source
 
 

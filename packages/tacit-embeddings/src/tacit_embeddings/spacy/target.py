@@ -6,6 +6,7 @@ In ``append`` mode ``doc._.<target>_columns`` says whose columns are whose, as
 through ``Doc.to_bytes`` and ``nlp.pipe(n_process=2)``.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from spacy.tokens import Doc
@@ -42,21 +43,25 @@ class Target:
         if mode == "append":
             _register(f"{name}_columns")
 
-    def write(self, doc: Doc, rows: Any, owner: str, previous_owner: str) -> None:
-        """Write ``rows (n_tokens, width)``; columns nobody has recorded are put down to
-        ``previous_owner``.
-        """
-        rows = get_current_ops().asarray(rows, dtype="float32")
-        if self.mode == "append":
-            rows = self._beside(doc, rows, owner, previous_owner)
-        else:
-            doc.user_data.pop(self._columns_key, None)
-        if self.is_tensor:
-            doc.tensor = rows
-        else:
-            doc._.set(self.name, rows)
+    def write(self, docs: Sequence[Doc], vectors: Sequence[Any], owner: str, before: str) -> None:
+        """Write one array ``(n_tokens, width)`` per document.
 
-    def _beside(self, doc: Doc, rows: Any, owner: str, previous_owner: str) -> Any:
+        ``owner`` is the component that writes; columns nobody has recorded are put down to
+        ``before``.
+        """
+        ops = get_current_ops()
+        for doc, rows in zip(docs, vectors, strict=True):
+            array = ops.asarray(rows, dtype="float32")
+            if self.mode == "append":
+                array = self._beside(doc, array, owner, before)
+            elif doc.user_data:
+                doc.user_data.pop(self._columns_key, None)
+            if self.is_tensor:
+                doc.tensor = array
+            else:
+                doc._.set(self.name, array)
+
+    def _beside(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
         """Put our columns after those that are there, or where they were if we have been here
         before.
         """
@@ -73,7 +78,7 @@ class Target:
             # never here, or what we wrote has been replaced since
             start, stop = have, have + width
         if have and not columns and start:
-            columns[previous_owner] = [0, start]
+            columns[before] = [0, start]
         columns[owner] = [start, stop]
         doc.user_data[self._columns_key] = columns
         xp = get_array_module(rows)
