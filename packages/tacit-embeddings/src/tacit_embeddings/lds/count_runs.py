@@ -21,6 +21,7 @@ from tacit.kernels.lagged_counts import Counts, merge_counts
 
 _MAX_DISK_RUNS = 16  # more are summed into one, which bounds the number of files and of small reads
 _ENTRY_BYTES = 8  # an int32 column and a 4-byte count
+_MIN_ENTRIES = 1 << 16  # half a megabyte at a time, however small the limit
 
 
 class Source(Protocol):
@@ -156,7 +157,7 @@ class RunStore:
         self._vocabulary = vocabulary
         self._limit = limit
         self._scratch = scratch
-        self._max_entries = max(limit // _ENTRY_BYTES // 16, 1)
+        self._max_entries = max(limit // _ENTRY_BYTES // 16, _MIN_ENTRIES)
         self._resident: list[list[Counts]] = []
         self._disk: list[list[OnDisk]] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -195,8 +196,8 @@ class RunStore:
     def _merge_resident(self) -> list[Counts]:
         """The sum of the resident runs, of which each lag is let go as soon as it is summed."""
         runs, self._resident = self._resident, []
-        if len(runs) == 1:
-            return runs[0]
+        if len(runs) <= 1:
+            return runs[0] if runs else []
         merged = []
         for _ in range(len(runs[0])):
             lag: list[Source] = [InMemory(run.pop(0)) for run in runs]
