@@ -1,7 +1,11 @@
-"""A tiny embedder that the registry knows as ``toy``; it needs no fitting loop and is easy to
-predict.
+"""Shared by the tests: a tiny embedder that the registry knows as ``toy``, an alarm, the command line.
+
+The toy needs no fitting loop, and its vectors are easy to predict.
 """
 
+import multiprocessing
+import signal
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,6 +13,7 @@ import pytest
 
 from tacit import Vocabulary, plugins
 from tacit.artifact import Saveable, require
+from tacit.cli.main import main
 from tacit.vocabulary import Normalization
 
 
@@ -87,6 +92,9 @@ def toy_kind(request: pytest.FixtureRequest, toy_class: type[Toy]) -> type[Toy]:
     return {"toy": Toy, "toy_ids": ToyIds}[request.param]
 
 
+#: how long a test with several processes may take
+SECONDS = 90
+
 WORDS = ["the", "a", "cat", "dog", "mouse", "bird", "saw", "ate", "red", ".", "explode"]
 
 
@@ -106,3 +114,34 @@ def toy_corpus() -> Any:
 @pytest.fixture
 def toy(toy_class: type[Toy], toy_corpus: Any) -> Toy:
     return toy_class().fit(toy_corpus)
+
+
+@pytest.fixture
+def alarm():
+    if not hasattr(signal, "SIGALRM"):
+        pytest.skip("no alarms on this platform")
+
+    def ring(number, frame):
+        raise TimeoutError(f"nlp.pipe(n_process=2) did not finish in {SECONDS} s")
+
+    old = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, old)
+    for child in multiprocessing.active_children():
+        child.kill()
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, toy_class):
+    """Run a command line; returns exit status, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tacit", "embed", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return run

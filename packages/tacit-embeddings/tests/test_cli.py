@@ -1,28 +1,11 @@
 """``tacit embed``: fit, apply, pairs and neighbours, and what a mistake looks like."""
 
-import sys
-
 import numpy as np
 import pytest
 
 import tacit
-from tacit.cli.main import main
 
 LINES = ["The cat saw a dog .", "", "A bird ate the mouse ."] * 3
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, toy_class):
-    """Run a command line; returns exit status, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tacit", "embed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
 
 
 @pytest.fixture

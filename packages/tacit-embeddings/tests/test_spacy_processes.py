@@ -5,31 +5,12 @@ first and an alarm ends the test if a child does not answer.
 """
 
 import multiprocessing
-import signal
 
 import numpy as np
 import pytest
 import spacy
 
 TEXTS = ["the cat saw a dog", "", "a bird ate the mouse .", "the dog  chased \n the cat"] * 10
-SECONDS = 90
-
-
-@pytest.fixture
-def alarm():
-    if not hasattr(signal, "SIGALRM"):
-        pytest.skip("no alarms on this platform")
-
-    def ring(number, frame):
-        raise TimeoutError(f"nlp.pipe(n_process=2) did not finish in {SECONDS} s")
-
-    old = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(SECONDS)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, old)
-    for child in multiprocessing.active_children():
-        child.kill()
 
 
 @pytest.fixture

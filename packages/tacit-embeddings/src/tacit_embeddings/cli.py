@@ -136,7 +136,8 @@ def pairs(
 ) -> None:
     """Show which words a linear dynamical system expects after which.
 
-    A line is a pair of singular vectors of the transition operator: words, then what follows them.
+    A line is a pair of singular vectors of the transition operator, with its singular value: words,
+    then words expected next.
     """
     embedder = _load(folder)
     if not hasattr(embedder, "transition_pairs"):
@@ -144,8 +145,8 @@ def pairs(
             f"{folder} holds a model {embedder.name!r}, which has no transition operator: "
             "pairs are for lds"
         )
-    for before, after in embedder.transition_pairs(n_pairs=n_pairs, n_words=n_words):
-        typer.echo(f"{' '.join(before)}\t->\t{' '.join(after)}")
+    for before, after, strength in embedder.transition_pairs(n_pairs=n_pairs, n_words=n_words):
+        typer.echo(f"{strength:.3f}\t{' '.join(before)}\t->\t{' '.join(after)}")
 
 
 @app.command()
