@@ -52,7 +52,10 @@ _triton = Backend(
     api_version=API_VERSION,
     priority=100,
     devices=frozenset({"cuda"}),
-    operations={},
+    operations={
+        "modal_recurrence": f"{_HERE}.modal_recurrence.triton:forward",
+        "modal_recurrence_backward": f"{_HERE}.modal_recurrence.triton:backward",
+    },
 )
 
 
