@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit import plugins
 from tacit.artifact.folder import read, write
 from tacit.artifact.model import Artifact
-from tacit.errors import ArtifactError, PluginError, TacitError, describe
+from tacit.errors import ArtifactError, PluginError, PluginLoadError, TacitError, describe
 
 __all__ = ["MODEL_KINDS", "Saveable", "load"]
 
@@ -128,8 +128,10 @@ def resolve(artifact: Artifact) -> Any:
     try:
         found = plugins.get(artifact.kind, artifact.name, distribution=artifact.distribution)
     except PluginError as error:
-        saved_by = f"{artifact.distribution} {artifact.version}".rstrip()
-        raise type(error)(f"it was saved by {saved_by}: {error}") from error
+        saved_by = f"it was saved by {artifact.distribution} {artifact.version}".rstrip()
+        if not isinstance(error, PluginLoadError):
+            saved_by += ", which is not installed here or has it no more"
+        raise type(error)(f"{saved_by}: {error}") from error
     if not hasattr(found, "from_artifact"):
         raise PluginError(
             f"the plugin {artifact.name!r} of {artifact.distribution} loads no artefacts"
