@@ -13,7 +13,7 @@ from typing import Final
 
 _SEPARATE: Final = re.compile(
     r"""
-    (?<=\w) (?=(?: n['’]t | ['’](?:s|re|ve|ll|d|m) )\b(?!['’]\w))     # do|n't, Kim|'s
+    (?<=\w) (?=(?: n['’]t | ['’](?:s|re|ve|ll|d|m) )\b(?!['’](?!ve\b)\w))   # do|n't, Kim|'s
   | (?<=\bcan)(?=not\b) | (?<=\b[gw][oa]n)(?=na\b) | (?<=\bgot)(?=ta\b)
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -51,7 +51,7 @@ _TOKEN: Final = re.compile(
       | \+?\d+(?:[.,:]\d+)*+(?:st|nd|rd|th|s)?+                              # 1,000.5 10:30 1990s
     )
   | \w++
-  | (?<!\w)['’](?:[smdSMD]|[rv]e|ll|RE|VE|LL)\b(?!['’])                      # a clitic
+  | (?<!\w)['’](?:[smdSMD]|[rv]e|ll|RE|VE|LL)\b(?!['’](?!ve\b))             # a clitic
   | [:;=][-^']?[()DPp](?!\w)                                                 # :-)
   | \.?[!?]{{2,}} | \.[!?] | \.{{2,}} | -{{2,}} | ={{2,}} | \*{{2,}} | <{{2,}} | >{{2,}}
   | '{{2}} | ’{{2}} | ‘{{2}} | `{{2}} | \${{2,}}

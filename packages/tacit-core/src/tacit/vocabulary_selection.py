@@ -1,7 +1,9 @@
 """Which words of a text become types, from how often each was written."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
+from operator import itemgetter
 
 from tacit.errors import CorpusError
 from tacit.lookup import BOUNDARY, UNKNOWN, Normalization, Oov, class_of, reserved
@@ -29,8 +31,8 @@ def select(
         if limit < 1:
             raise CorpusError(f"{name} is {limit}; it must be at least 1")
     proper, special = _normalized(counts, normalization, reserved(oov))
-    ranked = sorted(proper.items(), key=_rank)
-    n_kept = sum(count >= min_count for _, count in ranked)
+    ranked = _ranked(proper)
+    n_kept = bisect_right(ranked, -min_count, key=lambda item: -item[1])
     if max_vocabulary is not None:
         n_kept = min(n_kept, max_vocabulary)
     for word, count in ranked[n_kept:]:
@@ -39,12 +41,14 @@ def select(
         special = _merge_rare(special, min_class_count)
     special[BOUNDARY] += n_sentences
     special[UNKNOWN] += 0
-    chosen = sorted([*ranked[:n_kept], *special.items()], key=_rank)
+    chosen = _ranked(dict(ranked[:n_kept]) | special)
     return [word for word, _ in chosen], [count for _, count in chosen]
 
 
-def _rank(item: tuple[str, int]) -> tuple[int, str]:
-    return -item[1], item[0]
+def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    ranked = sorted(counts.items(), key=itemgetter(0))
+    ranked.sort(key=itemgetter(1), reverse=True)  # stable: ties stay in the order of the words
+    return ranked
 
 
 def _normalized(

@@ -21,7 +21,7 @@ from tacit.progress import track
 from tacit.tokenizers import Tokenizer
 from tacit.vocabulary import Vocabulary
 
-BLOCK_TOKENS = 1 << 17
+BLOCK_TOKENS = 1 << 15
 
 CodedBlock = tuple[NDArray[np.int32], NDArray[np.int64]]
 """Provisional ids of the tokens of a block, and the length of each of its sentences."""
@@ -61,12 +61,14 @@ class Types(dict[str, int]):
         return found
 
 
-def code(sentences: Iterable[Sequence[str]], types: Types) -> CodedBlock:
+def code(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
     """Provisional ids of a block of sentences."""
-    sentences = list(sentences)
     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
     tokens = chain.from_iterable(sentences)
-    ids = np.fromiter(map(types.__getitem__, tokens), dtype=np.int32, count=int(lengths.sum()))
+    try:
+        ids = np.fromiter(map(types.__getitem__, tokens), dtype=np.int32, count=lengths.sum())
+    except TypeError as error:  # a list or dictionary where a token should be
+        raise CorpusError(f"a token is not a string ({error}); tokens must be strings") from error
     return ids, lengths
 
 

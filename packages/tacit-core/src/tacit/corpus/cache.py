@@ -23,6 +23,8 @@ from tacit.corpus.storage import PASS_ITEMS, load_array, writing
 from tacit.errors import ArtifactError, CorpusError
 from tacit.vocabulary import Vocabulary
 
+_running: set[str] = set()  # the builds of this process
+
 
 class Stored(NamedTuple):
     """An opened corpus."""
@@ -55,6 +57,7 @@ class Build:
             )
         _remove_abandoned(folder)
         self.data = folder / f"{PREFIX}{_host()}-{os.getpid()}-{secrets.token_hex(6)}"
+        _running.add(self.data.name)
         with writing(self.data):
             self.data.mkdir()
 
@@ -62,6 +65,7 @@ class Build:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        _running.discard(self.data.name)
         if not self._committed:
             shutil.rmtree(self.data, ignore_errors=True)
 
@@ -177,7 +181,9 @@ def _remove_abandoned(folder: Path) -> None:
     named = _named(folder)
     for path in folder.glob(f"{PREFIX}{_host()}-*-*"):
         process = path.name.split("-")[2]
-        if path.name != named and process.isdigit() and not _is_alive(int(process)):
+        if path.name == named or path.name in _running or not process.isdigit():
+            continue
+        if int(process) == os.getpid() or not _is_alive(int(process)):
             shutil.rmtree(path, ignore_errors=True)
 
 

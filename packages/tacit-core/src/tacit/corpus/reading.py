@@ -18,7 +18,7 @@ from typing import Any, Final
 from tacit.errors import CorpusError
 from tacit.progress import Progress, track
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 17  # the strings of a block fit into a processor's cache
 """How much text is held, decoded and tokenized at a time."""
 
 _TEXT_SUFFIXES: Final = (".txt", ".gz", ".xz", ".bz2")
@@ -158,7 +158,7 @@ def _undecodable(
     bad = error.object[error.start : min(error.end, error.start + 4)]
     line = n_lines + error.object[: error.start].count(b"\n") + 1
     return CorpusError(
-        f"{path} is not {encoding} at line {line}, byte {start + error.start} "
+        f"{path} is not {encoding} at line {line}, byte offset {start + error.start} "
         f'(0x{bad.hex()}: {error.reason}); name its encoding, or pass errors="replace"'
     )
 
