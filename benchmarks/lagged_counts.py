@@ -1,0 +1,157 @@
+"""Counting speed: (pair, lag) updates per second on one core, beside two other ways to count.
+
+    python benchmarks/lagged_counts.py [--tokens N]
+
+With TACIT_DATA the ids are those of the Wikipedia training text there (words and punctuation by a
+regular expression, V = 40,000); without it they are drawn from Zipf's law. Compilation is timed apart.
+The peers: scipy.sparse (coo_array of ones -> csr_array, sum_duplicates) and numpy (one int64 key for
+each pair, np.sort, run lengths). All three give the same matrices, which is checked.
+"""
+
+import argparse
+import lzma
+import os
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import reporting
+import scipy.sparse
+
+from tacit.kernels.lagged_counts import Counts, lagged_counts, merge_counts
+from tacit.vocabulary import Vocabulary
+from tacit_embeddings.lds.counts import LaggedCounts
+
+VOCABULARY, LAGS, BLOCK = 40_000, 7, 4_000_000
+WIKIPEDIA = Path("lm/wikipedia-good-articles/train.txt.xz")
+CACHE = Path(__file__).parent / ".cache" / "wikipedia_ids.npy"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tokens", type=int, help="use only so many ids")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    ids, source = real_ids() if os.environ.get("TACIT_DATA") else drawn_ids()
+    ids = np.ascontiguousarray(ids[: options.tokens])
+    start = time.perf_counter()
+    lagged_counts(ids[:1000], LAGS, VOCABULARY)
+    merge_counts(lagged_counts(ids[:1000], LAGS, VOCABULARY), VOCABULARY)
+    first_call = time.perf_counter() - start
+    check(ids[:200_000])
+
+    block = ids[:BLOCK]
+    corpus = Stream(ids)
+    ways = [
+        ("tacit kernel, one block", block, lambda: lagged_counts(block, LAGS, VOCABULARY)),
+        ("tacit kernel, whole text at once", ids, lambda: lagged_counts(ids, LAGS, VOCABULARY)),
+        ("tacit LaggedCounts, 2 GB budget", ids, lambda: LaggedCounts.from_corpus(corpus, LAGS)),
+        (
+            "tacit LaggedCounts, 512 MB budget",
+            ids,
+            lambda: LaggedCounts.from_corpus(corpus, LAGS, 512 << 20),
+        ),
+        ("numpy: sort of int64 keys, one block", block, lambda: by_sorting(block)),
+        ("scipy: coo to csr, one block", block, lambda: by_scipy(block)),
+    ]
+    rows = []
+    for name, counted, function in ways:
+        repeats = options.repeats if name.startswith("tacit") else min(options.repeats, 3)
+        seconds = reporting.timed(function, repeats)
+        rates = [len(counted) * LAGS / s / 1e6 for s in seconds]
+        found = reporting.summary(rates)
+        rows.append(
+            {
+                "way": name,
+                "tokens": len(counted),
+                "seconds": float(np.median(seconds)),
+                "M updates/s": found["median"],
+                "least": found["min"],
+                "most": found["max"],
+                "repeats": repeats,
+            }
+        )
+    for row in rows:
+        row["times scipy"] = row["M updates/s"] / rows[-1]["M updates/s"]
+    protocol = {
+        "text": source,
+        "vocabulary": VOCABULARY,
+        "lags": LAGS,
+        "unit": "(pair, lag) updates per second, one thread, warm, results allocated anew",
+        "first call (import, compilation or its cache), seconds": round(first_call, 2),
+    }
+    reporting.save("lagged_counts", protocol, rows)
+
+
+class Stream:
+    """Ids as `LaggedCounts.from_corpus` reads a corpus."""
+
+    def __init__(self, ids):
+        self.ids = ids
+        words = ["</s>", "<unk>", *(f"w{i}" for i in range(VOCABULARY - 2))]
+        self.vocabulary = Vocabulary(words, np.ones(VOCABULARY, np.int64))
+
+    def stream(self, n_tokens):
+        for start in range(0, len(self.ids), n_tokens):
+            yield self.ids[start : start + n_tokens]
+
+
+def by_scipy(ids):
+    shape, found = (VOCABULARY, VOCABULARY), []
+    for k in range(1, LAGS + 1):
+        ones = np.ones(len(ids) - k, np.int32)
+        matrix = scipy.sparse.coo_array((ones, (ids[k:], ids[:-k])), shape).tocsr()
+        matrix.sum_duplicates()
+        found.append(Counts(matrix.indptr, matrix.indices, matrix.data))
+    return found
+
+
+def by_sorting(ids):
+    found = []
+    wide = ids.astype(np.int64)
+    for k in range(1, LAGS + 1):
+        keys = wide[k:] * VOCABULARY + wide[:-k]
+        keys.sort()
+        first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+        counts = np.diff(np.r_[first, len(keys)]).astype(np.int32)
+        rows, columns = np.divmod(keys[first], VOCABULARY)
+        indptr = np.searchsorted(rows, np.arange(VOCABULARY + 1))
+        found.append(Counts(indptr, columns.astype(np.int32), counts))
+    return found
+
+
+def check(ids):
+    ours = lagged_counts(ids, LAGS, VOCABULARY)
+    for theirs in (by_scipy(ids), by_sorting(ids)):
+        for a, b in zip(ours, theirs, strict=True):
+            for x, y in zip(a, b, strict=True):
+                np.testing.assert_array_equal(x, y)
+
+
+def drawn_ids(n=26_000_000):
+    ids = np.random.default_rng(0).zipf(1.1, n).astype(np.float64)
+    return np.minimum(ids - 1, VOCABULARY - 1).astype(np.int32), "drawn from Zipf's law, seed 0"
+
+
+def real_ids():
+    source = "good and featured articles of Wikipedia, a boundary before every paragraph"
+    if CACHE.exists():
+        return np.load(CACHE), source
+    pattern, known, pieces = re.compile(r"\w+|[^\w\s]"), {}, []
+    with lzma.open(Path(os.environ["TACIT_DATA"]) / WIKIPEDIA, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            words = pattern.findall(line)
+            if words:
+                pieces.append([0, *(known.setdefault(w, len(known) + 1) for w in words)])
+    provisional = np.fromiter((i for piece in pieces for i in piece), np.int32)
+    frequent = np.argsort(-np.bincount(provisional), kind="stable")[: VOCABULARY - 1]
+    final = np.full(len(known) + 1, VOCABULARY - 1, np.int32)
+    final[frequent] = np.arange(len(frequent))
+    CACHE.parent.mkdir(exist_ok=True)
+    np.save(CACHE, final[provisional])
+    return np.load(CACHE), source
+
+
+if __name__ == "__main__":
+    main()
