@@ -49,6 +49,10 @@ class Row:
         embed = layers["hash"]
         if self.output:
             embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": WIDTH, "embeds": layers}
+        elif self.static and not self.depth:
+            # MultiHashEmbed with static vectors cannot stand alone in a tagger (spaCy 3.8): its
+            # initialization takes the tags for vectors; behind this layer it does not see them
+            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": None, "embeds": layers}
         if not self.depth:
             return embed
         encode = {
