@@ -45,8 +45,8 @@ def multiply(
         (rows, width), or (columns, width) with ``transpose``; float32, overwritten, not overlapping
         ``dense``. Its contents are undefined after an error.
     transpose
-        Multiply by the transpose. It scatters instead of gathering and takes up to twice as long; a
-        caller with memory to spare stores the transposed CSR instead.
+        Multiply by the transpose. It scatters instead of gathering and takes about one and a half
+        times as long; where the same E is used often and memory allows, store the transposed CSR.
     row_scale, column_scale
         r (rows,) and c (columns,); 1 where left out.
     columns
