@@ -12,6 +12,7 @@ import argparse
 import lzma
 import os
 import re
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tacit_embeddings.lds.counts import LaggedCounts
 
 VOCABULARY, LAGS, BLOCK = 40_000, 7, 4_000_000
 WIKIPEDIA = Path("lm/wikipedia-good-articles/train.txt.xz")
-CACHE = Path(__file__).parent / ".cache" / "wikipedia_ids.npy"
+CACHE = Path(tempfile.gettempdir()) / "tacit-benchmarks" / "wikipedia_ids.npy"
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from tacit.kernels.compiled import njit
 from tacit.kernels.lagged_counts import Counts
 
 _GATHERED = 8192  # positions gathered at once: 7 lags of them fill a quarter of a 1 MB L2 cache
-_DENSE = 8  # a row with over vocabulary / 8 pairs reads the whole accumulator
+_DENSE = 4  # a row with over vocabulary / 4 pairs reads the whole accumulator
 
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
@@ -55,15 +55,15 @@ def merge_counts(parts: list[Counts], vocabulary: int) -> Counts:
     indices = np.concatenate([part.indices for part in parts])
     data = np.concatenate([part.data for part in parts])
     indptr = np.zeros(starts.shape[1], np.int64)
-    out_indices = np.empty(len(indices) + 1, np.int32)
-    out_data = np.empty(len(indices) + 1, data.dtype)
+    out_indices = np.empty((1, len(indices)), np.int32)
+    out_data = np.empty((1, len(indices)), data.dtype)
     wide = np.int64 if data.dtype.kind == "i" else np.float64
     accumulator = np.zeros(vocabulary, wide)
     limit = wide(np.iinfo(np.int32).max if data.dtype.kind == "i" else np.inf)
     if not _merge(starts, indices, data, accumulator, limit, indptr, out_indices, out_data):
         raise KernelError("a sum of counts exceeds int32: scale the counts, which makes them float")
     end = indptr[-1]
-    return Counts(indptr, out_indices[:end].copy(), out_data[:end].copy())
+    return Counts(indptr, out_indices[0, :end].copy(), out_data[0, :end].copy())
 
 
 @intrinsic
@@ -103,38 +103,43 @@ def _count(stream, n_history, starts, positions, indptr, indices, data):  # type
         first, end = starts[i], starts[i + 1]
         while first < end and positions[first] < n_history:
             first += 1
+        if first == end:
+            for k in range(n_lags):
+                indptr[k, i + 1] = indptr[k, i]
+            continue
         fits = end - first <= gathered.shape[1]
         if fits:
-            _gather(stream, positions[first:end], gathered)
+            _gather(stream, positions, first, end, gathered)
         for k in range(n_lags):
             begin = first
             while begin < end and positions[begin] <= k:  # no word is k + 1 places earlier
                 begin += 1
             dense = (end - begin) * _DENSE > vocabulary
             if fits:
-                earlier = gathered[k, begin - first : end - first]
-                _accumulate(earlier, accumulator, words, summary, dense)
+                _accumulate(
+                    gathered, k, begin - first, end - first, accumulator, words, summary, dense
+                )
             else:
                 for s in range(begin, end, gathered.shape[1]):
-                    some = positions[s : min(s + gathered.shape[1], end)]
-                    earlier = gathered[0, : len(some)]
-                    for t in range(len(some)):
-                        earlier[t] = stream[uint64(some[t] - k - 1)]
-                    _accumulate(earlier, accumulator, words, summary, dense)
+                    n = min(gathered.shape[1], end - s)
+                    for t in range(n):
+                        gathered[0, t] = stream[uint64(positions[uint64(s + t)] - k - 1)]
+                    _accumulate(gathered, 0, 0, n, accumulator, words, summary, dense)
             start = indptr[k, i]
-            out = (indices[k], data[k])
             if dense:
-                indptr[k, i + 1] = _emit_all(accumulator, out, start)
+                indptr[k, i + 1] = _emit_all(accumulator, indices, data, k, start)
             else:
-                indptr[k, i + 1] = _emit_marked(accumulator, words, summary, out, start)
+                indptr[k, i + 1] = _emit_marked(
+                    accumulator, words, summary, indices, data, k, start
+                )
 
 
 @njit
-def _gather(stream, positions, gathered):  # type: ignore[no-untyped-def]
-    """gathered[k, s] = the word k + 1 places before positions[s]; arbitrary where there is none."""
+def _gather(stream, positions, first, end, gathered):  # type: ignore[no-untyped-def]
+    """gathered[k, s] = the word k + 1 places before the s-th position; arbitrary if there is none."""
     n_lags = gathered.shape[0]
-    for s in range(len(positions)):
-        p = positions[s]
+    for s in range(end - first):
+        p = positions[uint64(first + s)]
         if p >= n_lags:
             for k in range(n_lags):
                 gathered[k, s] = stream[uint64(p - k - 1)]
@@ -144,13 +149,14 @@ def _gather(stream, positions, gathered):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _accumulate(columns, accumulator, words, summary, dense):  # type: ignore[no-untyped-def]
+def _accumulate(columns, k, start, end, accumulator, words, summary, dense):  # type: ignore[no-untyped-def]
+    """Add the columns[k, start:end], and mark them unless the row is dense."""
     if dense:
-        for s in range(len(columns)):
-            accumulator[uint64(columns[s])] += 1
+        for s in range(start, end):
+            accumulator[uint64(columns[k, s])] += 1
         return
-    for s in range(len(columns)):  # without a branch: whether a column is new is unpredictable
-        c = uint64(columns[s])
+    for s in range(start, end):  # without a branch: whether a column is new is unpredictable
+        c = uint64(columns[k, s])
         accumulator[c] += 1
         _mark(words, summary, c)
 
@@ -171,8 +177,9 @@ def _merge(starts, indices, data, accumulator, limit, indptr, out_indices, out_d
                 _mark(words, summary, c)
         if highest > limit:
             return False
-        out = (out_indices, out_data)
-        indptr[i + 1] = _emit_marked(accumulator, words, summary, out, indptr[i])
+        indptr[i + 1] = _emit_marked(
+            accumulator, words, summary, out_indices, out_data, 0, indptr[i]
+        )
     return True
 
 
@@ -191,9 +198,8 @@ def _mark(words, summary, c):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _emit_marked(accumulator, words, summary, out, start):  # type: ignore[no-untyped-def]
-    """Write out and clear what is marked, ascending; returns the end."""
-    indices, data = out
+def _emit_marked(accumulator, words, summary, indices, data, k, start):  # type: ignore[no-untyped-def]
+    """Write out and clear what is marked, ascending, from indices[k, start] on; returns the end."""
     end = start
     for i in range(len(summary)):
         busy = summary[i]
@@ -206,26 +212,25 @@ def _emit_marked(accumulator, words, summary, out, start):  # type: ignore[no-un
             while bits != _ZERO:
                 c = (word << _SIX) + _trailing_zeros(bits)
                 bits &= bits - _ONE
-                indices[uint64(end)] = c
-                data[uint64(end)] = accumulator[c]
+                indices[k, uint64(end)] = c
+                data[k, uint64(end)] = accumulator[c]
                 accumulator[c] = 0
                 end += 1
     return end
 
 
 @njit
-def _emit_all(accumulator, out, start):  # type: ignore[no-untyped-def]
+def _emit_all(accumulator, indices, data, k, start):  # type: ignore[no-untyped-def]
     """Write out and clear every count that is not zero; returns the end.
 
     Without a branch: a zero is written too and overwritten by what follows, so one entry past the
     end is touched.
     """
-    indices, data = out
     end = start
     for c in range(len(accumulator)):
         count = accumulator[c]
         accumulator[c] = 0
-        indices[uint64(end)] = c
-        data[uint64(end)] = count
+        indices[k, uint64(end)] = c
+        data[k, uint64(end)] = count
         end += count != 0
     return end
