@@ -1,14 +1,15 @@
-"""The ``"words"`` tokenizer: English text to tokens by one regular expression, close to UD English
-EWT.
+"""The ``"words"`` tokenizer: English text to tokens, close to UD English EWT.
 
-Clitics are cut off (``do n't``, ``Kim 's``, ``can not``), hyphenated words are cut at the hyphen
-except behind prefixes (``long - term`` but ``co-author``); addresses, numbers, dates,
-abbreviations and initials stay whole. Alternatives stand in order of how often they are needed.
-All repetitions that could be tried again from the next character are bounded or possessive, so
-time is linear in the length of the line whatever it holds.
+Text is cut at whitespace, and each piece by one regular expression; pieces seen lately are remembered,
+as most text repeats them. Clitics are cut off (``do n't``, ``Kim 's``, ``can not``), hyphenated words
+at the hyphen except behind prefixes (``long - term`` but ``co-author``); addresses, numbers, dates,
+abbreviations and initials stay whole. Alternatives stand in order of how often they are needed. All
+repetitions that could be tried again from the next character are bounded or possessive, so that time
+is linear in the length of a line whatever it holds.
 """
 
 import re
+from itertools import chain
 from typing import Final
 
 _SEPARATE: Final = re.compile(
@@ -33,9 +34,9 @@ _TOKEN: Final = re.compile(
         (?<!\b(?:etc|{_THREE_LETTERS}))(?<!\b(?:{_FOUR_LETTERS}))
       | n['’]t\b | N['’]T\b
       | (?:https?://|ftp://|www\.)[^\s<>"]*{_URL_END}
-      | (?:Mr|Ms|Dr|St|Jr|Sr|Lt|Co|vs|Ft|Mt|{_THREE_LETTERS}|{_FOUR_LETTERS})\.(?=\s|,)
-      | etc\.(?=\s[a-z]|[,;)]) | No\.(?=\s\d)
-      | [A-HJ-Z]\.(?=\s[A-Z])                         # an initial
+      | (?:Mr|Ms|Dr|St|Jr|Sr|Lt|Co|vs|Ft|Mt|{_THREE_LETTERS}|{_FOUR_LETTERS})\.(?=,|\s|\Z)
+      | etc\.(?=[,;)])
+      | [A-HJ-Z]\.(?=\Z)                              # an initial
       | [^\W\d_](?:\.[^\W\d_])+\b\.?                  # U.S., e.g., p.m
       | (?:[Ee]|[Cc]o|[Pp]re|[Nn]on|[Pp]ost|[Pp]ro|[Ee]x|[Mm]ulti|[Aa]nti)-\w++
       | [^\W\d_]++(?:['’][^\W\d_]{{2,}}+ | (?=-)(?!-[\w.-]{{0,63}}[@.]\w))   # Sha'lan; long|-term
@@ -60,12 +61,31 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 
+_REMEMBERED_PIECES: Final = 1 << 17
+_REMEMBERED_LENGTH: Final = 64
+
 VERSION: Final = f"{_SEPARATE.pattern}{_TOKEN.pattern}"
 """What the tokens of a text depend on; a corpus tokenized by another version is not reused."""
 
 
 def split_words(line: str) -> list[str]:
     """Tokens of a line of English text; what is not whitespace is kept, in order."""
-    if any(hint in line for hint in _MAY_NEED_SEPARATION):
-        line = _SEPARATE.sub(" ", line)
-    return _TOKEN.findall(line)
+    return list(chain.from_iterable(map(_PIECES.__getitem__, line.split())))
+
+
+class _Pieces(dict[str, list[str]]):
+    """Tokens of pieces of text without whitespace; forgets them all when it holds too many."""
+
+    def __missing__(self, piece: str) -> list[str]:
+        text = piece
+        if any(hint in piece for hint in _MAY_NEED_SEPARATION):
+            text = _SEPARATE.sub(" ", piece)
+        tokens = _TOKEN.findall(text)
+        if len(piece) <= _REMEMBERED_LENGTH:
+            if len(self) >= _REMEMBERED_PIECES:
+                self.clear()
+            self[piece] = tokens
+        return tokens
+
+
+_PIECES: Final = _Pieces()

@@ -1,6 +1,5 @@
 """Which words of a text become types, from how often each was written."""
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from operator import itemgetter
@@ -31,18 +30,27 @@ def select(
         if limit < 1:
             raise CorpusError(f"{name} is {limit}; it must be at least 1")
     proper, special = _normalized(counts, normalization, reserved(oov))
-    ranked = _ranked(proper)
-    n_kept = bisect_right(ranked, -min_count, key=lambda item: -item[1])
-    if max_vocabulary is not None:
-        n_kept = min(n_kept, max_vocabulary)
-    for word, count in ranked[n_kept:]:
-        special[class_of(word, normalization) if oov == "classes" else UNKNOWN] += count
+    kept = dict(_most_frequent(proper, max_vocabulary, min_count))
+    for word in proper.keys() - kept.keys():
+        name = class_of(word, normalization) if oov == "classes" else UNKNOWN
+        special[name] += proper[word]
     if oov == "classes":
         special = _merge_rare(special, min_class_count)
     special[BOUNDARY] += n_sentences
     special[UNKNOWN] += 0
-    chosen = _ranked(dict(ranked[:n_kept]) | special)
+    chosen = _ranked(kept | special)
     return [word for word, _ in chosen], [count for _, count in chosen]
+
+
+def _most_frequent(
+    counts: Mapping[str, int], n: int | None, min_count: int
+) -> list[tuple[str, int]]:
+    least = min_count
+    if n is not None and n < len(counts):
+        # sorting a million words that are not kept would take longer than all the rest
+        nth = sorted(counts.values(), reverse=True)[n - 1]
+        least = max(least, nth)
+    return _ranked({word: count for word, count in counts.items() if count >= least})[:n]
 
 
 def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -1,5 +1,6 @@
 """The one-pass builder against the plainest possible two-pass one, in memory."""
 
+import os
 import weakref
 from collections import Counter
 
@@ -98,6 +99,18 @@ def test_the_temporary_folder_goes_with_the_last_corpus_that_uses_it():
     assert [s.tolist() for s in head] == expected
     del head
     assert not folder.exists()
+
+
+@pytest.mark.usefixtures("tiny_blocks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_leaves_the_temporary_folder_to_its_parent():
+    corpus = Corpus.from_sentences(TEXTS)
+    child = os.fork()
+    if child == 0:
+        del corpus
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert corpus._place.folder.exists()
 
 
 @pytest.mark.usefixtures("tiny_blocks")

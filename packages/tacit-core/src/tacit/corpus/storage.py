@@ -1,5 +1,6 @@
 """Arrays that grow by appending: in memory while small, in a ``.npy`` file beyond."""
 
+import os
 import shutil
 import tempfile
 import weakref
@@ -34,8 +35,13 @@ class Place:
         """The folder; a temporary one exists from the first time it is asked for."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="tacit-corpus-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            weakref.finalize(self, _remove, self._folder, os.getpid())
         return self._folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child that ends must not take its parent's files along
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class GrowingArray:
