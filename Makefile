@@ -1,18 +1,63 @@
-PYTHON ?= python3
+# Every target does its own set-up, on a machine with Python 3.11 or newer and nothing else.
+#   make demo    fit an LDS, train a tagger with and without it    (TACIT_DATA names the data, if any)
+#   make test    everything that must hold: installation, lint, types, tests
+#   make unit | lint | install-check    its parts
+#   make bench   measure again what the documentation states       (needs TACIT_DATA; hours)
+#   make docs    the documentation as web pages, in site/
+#   tox          the full matrix of environments
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 PACKAGES := $(wildcard packages/*/pyproject.toml)
+ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
+
+# Tests compare one process with another and fork warm pools: one thread each keeps them alike.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 TACIT_PROGRESS=0
 
 .PHONY: setup demo test unit lint install-check bench docs clean
+.DELETE_ON_ERROR:
 
-setup: $(STAMP)
+setup: $(READY)
 
-$(STAMP): constraints.txt $(PACKAGES)
-	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Tacit needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11')"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e packages/tacit-core[torch,spacy,testing] -e packages/tacit-embeddings[spacy,testing] \
-		-e packages/tacit-lm[spacy,testing] -e packages/tacit-surprise[testing] \
-		ruff mypy pytest-timeout tox tox-uv uv gensim hatchling
-	touch $(STAMP)
+# The mark is removed first and made last: after an interruption the next run starts from nothing.
+$(READY): constraints.txt $(PACKAGES)
+	@test -n "$(PYTHON)" || { echo "Tacit needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "setting up $(VENV) with $$($(PYTHON) --version) (some minutes the first time)"
+	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	@rm -f $@
+	$(PIP) install --quiet --constraint constraints.txt \
+		--editable packages/tacit-core[torch,spacy,testing] --editable packages/tacit-embeddings[spacy,testing] \
+		--editable packages/tacit-lm[spacy,testing] --editable packages/tacit-surprise[testing] \
+		ruff mypy pytest-timeout tox tox-uv uv hatchling
+	@touch $@
+
+demo: setup
+	@$(BIN)/python examples/demo/demo.py $(DEMO)
+
+# The unit tests come last, so that their summary is the last line.
+test: lint install-check unit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Every package alone, from its wheel, with what it declares and nothing else.
+install-check: lint
+	$(TEST_ENV) $(BIN)/tox run --quiet -e $(ALONE) -- --quick
+
+unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
+	@$(TEST_ENV) $(BIN)/python -m pytest --quiet --timeout=300
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+docs: setup
+	$(BIN)/tox run -e docs
+
+clean:
+	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output
