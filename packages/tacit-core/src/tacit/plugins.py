@@ -76,9 +76,15 @@ class _Outcome:
 
 
 _lock = threading.Lock()
+_generation = 0
 _installed: tuple[_Entry, ...] | None = None
 _registered: dict[tuple[str, str, str], _Entry] = {}
 _outcomes: dict[_Entry, _Outcome] = {}
+
+
+def generation() -> int:
+    """A number that changes whenever what `get` returns may: the key of a cache of plugins."""
+    return _generation
 
 
 def available(kind: str | None = None) -> list[PluginRecord]:
@@ -128,14 +134,18 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
             f"{distribution} already installs {name!r} under tacit.{kind}: "
             "register it under another name or distribution"
         )
+    global _generation
     with _lock:
         _outcomes.pop(entry, None)
         _registered[entry.key] = entry
+        _generation += 1
 
 
 def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
     """Take back a `register`; raises `PluginError` if there was none."""
+    global _generation
     with _lock:
+        _generation += 1
         entry = _registered.pop((_checked_kind(kind), name, _canonical(distribution)), None)
         if entry is None:
             raise PluginError(f"{name!r} of {distribution} is not registered under tacit.{kind}")
@@ -144,9 +154,10 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
 
 def refresh() -> None:
     """Forget what was found and loaded, so that a plugin installed or mended meanwhile is seen."""
-    global _installed, _outcomes
+    global _installed, _outcomes, _generation
     importlib.invalidate_caches()
     with _lock:
+        _generation += 1
         _installed = None
         _outcomes = {}
 

@@ -65,6 +65,9 @@ _Owned = tuple[Backend, str]
 _chosen: ContextVar[_Choice] = ContextVar("tacit_kernels_chosen", default=())
 _imported: dict[str, Operation] = {}
 _warned: set[tuple[str, str]] = set()
+# A look through the registry costs as much as a kernel's run over a sentence, so what was found is kept.
+_REMEMBERED = 256
+_resolved: dict[tuple[str, str, _Choice, int], Operation] = {}
 
 
 @contextmanager
@@ -101,8 +104,18 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
     It tries the fitting backends in order, passing on at `UnsupportedShape`. Raises `KernelError`
     if there is none, naming every backend that was skipped and why.
     """
-    kind = device.partition(":")[0]
     wanted = _chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
+    key = (operation, device, wanted, plugins.generation())
+    found = _resolved.get(key)
+    if found is None:
+        found = _resolve(operation, device.partition(":")[0], wanted)
+        if len(_resolved) >= _REMEMBERED:
+            _resolved.clear()
+        _resolved[key] = found
+    return found
+
+
+def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
     loaded, unloaded = _load_backends()
     skipped: list[str] = []
     fitting = []
