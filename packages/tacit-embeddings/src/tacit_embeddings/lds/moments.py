@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg.blas
 import scipy.sparse
 
 from tacit.kernels import sparse_product
@@ -98,7 +99,7 @@ class SparseMoments:
         self._a = T / (T + kappa * V)
         self._u = (self.scale * (counts.unigram / T)).astype(np.float32)
         self._row_scale = self.scale.astype(np.float32)
-        self._column_scale = (self.scale / T).astype(np.float32)
+        self._column_scale = (self._a * self.scale / T).astype(np.float32)
         self._threads = threads
         self._lags = [CSR(*counts.lags[k]) for k in range(counts.n_lags)]
         self._transposed = [_transposed(lag) for lag in self._lags]
@@ -120,8 +121,8 @@ class SparseMoments:
             column_scale=self._column_scale,
             threads=self._threads,
         )
-        Y -= np.outer(self._u, self._u @ X)
-        Y *= np.float32(self._a)
+        # Y - a u (u^T X) in place: Y.T is the Fortran-ordered matrix that BLAS updates
+        scipy.linalg.blas.sger(-self._a, self._u @ X, self._u, a=Y.T, overwrite_a=1)
         return Y
 
     def left(self, C: Loading, k: int) -> npt.NDArray[np.float32]:
