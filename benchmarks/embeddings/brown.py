@@ -166,7 +166,7 @@ def clusters(cache: Path, n_classes: int = N_CLASSES) -> dict[str, str]:
         found: dict[str, str] = json.loads(path.read_text(encoding="utf8"))
         return found
     log = common.logger("brown", cache)
-    corpus = text.wikipedia(cache)
+    corpus = text.corpus(cache)
     start = time.perf_counter()
     n_words = len(corpus.vocabulary)
     right, left = bigrams(np.asarray(corpus.ids), np.asarray(corpus.offsets), n_words)

@@ -25,16 +25,40 @@ def data_folder() -> Path:
     return Path(folder)
 
 
-def arguments(description: str | None, seeds: str = "0-2") -> argparse.ArgumentParser:
+TEXTS = ("wiki", "wiki+ewt", "wiki+novels+ewt")
+
+
+class Parser(argparse.ArgumentParser):
+    """Everything made of another text than Wikipedia lies in a folder of its own in the cache."""
+
+    def parse_args(self, *args: Any, **more: Any) -> Any:  # type: ignore[override]
+        options = super().parse_args(*args, **more)
+        if options.text != TEXTS[0]:
+            options.cache = options.cache / options.text
+        return options
+
+
+def text_of(cache: Path) -> str:
+    return cache.name if cache.name in TEXTS else TEXTS[0]
+
+
+def results_name(name: str, cache: Path) -> str:
+    """`name`, and the text where it is not Wikipedia alone."""
+    text = text_of(cache)
+    return name if text == TEXTS[0] else f"{name}-{text}"
+
+
+def arguments(description: str | None, seeds: str = "0-2") -> Parser:
     """A parser with the options that all benchmarks here have."""
     user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
-    parser = argparse.ArgumentParser(description=(description or "").split("\n")[0])
+    parser = Parser(description=(description or "").split("\n")[0])
     parser.add_argument(
         "--cache",
         type=Path,
         default=Path(os.environ.get("TACIT_BENCH_CACHE", user_cache)),
         help="where corpora, models and cells are kept (default: TACIT_BENCH_CACHE)",
     )
+    parser.add_argument("--text", choices=TEXTS, default=TEXTS[0], help="the unlabelled text")
     parser.add_argument("--seeds", type=number_range, default=number_range(seeds), help="e.g. 0-4")
     parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
     parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")

@@ -64,7 +64,7 @@ def neighbor_sum(width: int, decay: float = 0.5, reach: int = 5) -> Row:
 
 def _own(cache: Path, width: int, sentences: Words) -> list[np.ndarray]:
     vectors = text.word2vec(cache, width)
-    vocabulary = text.wikipedia(cache).vocabulary
+    vocabulary = text.corpus(cache).vocabulary
     return [vectors[vocabulary.encode(words)] for words in sentences]
 
 

@@ -42,14 +42,14 @@ def lines_file(cache: Path) -> Path:
     if not path.exists():
         temporary = path.with_suffix(".tmp")
         with temporary.open("w", encoding="utf8") as stream:
-            for words in text.WordSentences(text.wikipedia(cache)):
+            for words in text.WordSentences(text.corpus(cache)):
                 stream.write(" ".join(words) + "\n")
         temporary.replace(path)
     return path
 
 
 def lds(cache: Path, threads: int) -> dict[str, Any]:
-    corpus = text.wikipedia(cache)
+    corpus = text.corpus(cache)
     start = time.perf_counter()
     model = LDS(n_states=200).fit(corpus)
     seconds = time.perf_counter() - start

@@ -1,7 +1,8 @@
 """The labelled data: sentences as (words, tags), split into train, dev and test.
 
-Nothing is trained on text it is tested on: the unlabelled text is Wikipedia, the labelled text web
-English (EWT), newswire (treebank sample, CoNLL-2003) and social media (WNUT-17).
+Nothing is trained on text it is tested on: the unlabelled text is Wikipedia (with `--text`, training
+parts and novels too), the labelled text web English (EWT), newswire (treebank sample, CoNLL-2003) and
+social media (WNUT-17).
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def measure(
 ) -> dict[str, Any]:
     paths, vectors = None, {"train": None, "dev": None, "test": None}
     if "Brown" in name:
-        bits, vocabulary = brown.clusters(options.cache), text.wikipedia(options.cache).vocabulary
+        bits, vocabulary = brown.clusters(options.cache), text.corpus(options.cache).vocabulary
         paths = lambda word: bits[vocabulary.decode([vocabulary.id_of(word)])[0]]  # noqa: E731
     if row := VECTORS[name]:
         vectors = {
@@ -158,7 +158,11 @@ def main() -> None:
             log.info("%s: %s", key, found[-1])
         rows.append({"row": name, **max(found, key=lambda cell: cell["dev"])})
     if not options.no_save:
-        reporting.save("embeddings-lexicalized", PROTOCOL, rows)
+        reporting.save(
+            common.results_name("embeddings-lexicalized", options.cache),
+            {**PROTOCOL, "text": common.text_of(options.cache)},
+            rows,
+        )
 
 
 if __name__ == "__main__":

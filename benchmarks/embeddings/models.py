@@ -1,4 +1,4 @@
-"""The LDS models that are compared: fitted once on the Wikipedia corpus, kept in the cache."""
+"""The LDS models that are compared: fitted once on the text, kept in the cache."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @lru_cache(maxsize=1)
 def counts(cache: Path) -> LaggedCounts:
-    """Lagged counts of the Wikipedia text, the same for every variant."""
-    return LaggedCounts.from_corpus(text.wikipedia(cache), LDSConfig().n_lags)
+    """Lagged counts of the text, the same for every variant."""
+    return LaggedCounts.from_corpus(text.corpus(cache), LDSConfig().n_lags)
 
 
 @lru_cache(maxsize=2)
@@ -53,7 +53,7 @@ def version(cache: Path, variant: str | None, static: bool = False) -> str:
         manifest = (cache / f"lds-{variant}" / "model.json").read_bytes()
         parts.append(hashlib.sha256(manifest).hexdigest()[:10])
     if static:
-        parts.append(text.wikipedia(cache).vocabulary.fingerprint[:10])
+        parts.append(text.corpus(cache).vocabulary.fingerprint[:10])
     return "+".join(parts) or "none"
 
 

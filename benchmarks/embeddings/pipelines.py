@@ -108,7 +108,7 @@ def build(component: str, row: Row, vectors: Vectors | None) -> spacy.Language:
 def static_vectors(cache: Path, tasks: list[labelled.Task], width: int = 100) -> Vectors:
     """word2vec as spaCy vectors: every word of the data points at the row of its type or class."""
     rows = text.word2vec(cache, width)
-    vocabulary = text.wikipedia(cache).vocabulary
+    vocabulary = text.corpus(cache).vocabulary
     vectors = Vectors(data=rows, name="word2vec")
     strings = spacy.blank("en").vocab.strings
     words = set(vocabulary.words)

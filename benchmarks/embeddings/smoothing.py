@@ -51,10 +51,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     options = parser.parse_args()
     model = models.fitted(options.cache)
-    corpus = text.wikipedia(options.cache)
+    corpus = text.corpus(options.cache)
     sentences = [s.words for s in labelled.load("ewt-upos").train]
     short = [model.vocabulary.encode(words) for words in sentences]
-    long = [corpus.sentence(i) for i in range(2500)]
+    long = [corpus.sentence(i) for i in range(min(2500, corpus.n_sentences))]
     flops = 4.0 * models.VARIANTS["em"].get("n_states", 200) ** 2
     runs: dict[str, tuple[Callable[[], Any], float]] = {
         "sgemm 2048 x 2048": product(2048, 2048, 4),

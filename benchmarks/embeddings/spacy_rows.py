@@ -37,7 +37,7 @@ PROTOCOL = {
     "epochs by sentences: tagger 250: 40, 1000: 15, all: 4; ner 250: 40, 1000: 15, all: 5; "
     "the best epoch on the dev part",
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
-    "word2vec CBOW 100 wide and LDS 200 states, both fitted on the same Wikipedia text, "
+    "word2vec CBOW 100 wide and LDS 200 states, both fitted on the same text, "
     "40,000 types, the same OOV classes",
 }
 
@@ -161,7 +161,11 @@ def report(options: argparse.Namespace) -> None:
                         row[f"{part} {size or 'all'}"] = common.spread([c[part] for c in found])
             if len(row) > 3:
                 rows.append(row)
-    reporting.save("embeddings-spacy", {**PROTOCOL, "seeds": options.seeds}, rows)
+    reporting.save(
+        common.results_name("embeddings-spacy", options.cache),
+        {**PROTOCOL, "text": common.text_of(options.cache), "seeds": options.seeds},
+        rows,
+    )
 
 
 def size_of(text: str) -> int | None:

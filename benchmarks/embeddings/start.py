@@ -3,7 +3,7 @@
     python -m benchmarks.embeddings.start [--seeds 0-2] [--iterations 30] [--states 100]
 
 Likelihood gain over the model without dynamics, in nats per token, at the start and after every full
-EM iteration (no subspace stage for either), on the Wikipedia text. Writes the curves and a picture,
+EM iteration (no subspace stage for either), on the unlabelled text. Writes the curves and a picture,
 benchmarks/results/embeddings-start.{json,png}.
 """
 
@@ -22,7 +22,6 @@ LABELS = {"subspace": "subspace identification", "random": "random start"}
 PROTOCOL = {
     "measure": "log-likelihood gain over the model without dynamics, nats per token, by iteration "
     "(approximate second-order statistics, horizon 7)",
-    "text": "Wikipedia good and featured articles, 40,000 types",
     "em": "full iterations only",
 }
 
@@ -67,7 +66,7 @@ def main() -> None:
     options = parser.parse_args()
     log = common.logger("start", options.cache)
     cells = common.Cells(options.cache, "start")
-    vocabulary = text.wikipedia(options.cache).vocabulary.fingerprint[:10]
+    vocabulary = text.corpus(options.cache).vocabulary.fingerprint[:10]
     rows: list[dict[str, Any]] = []
     for seed in options.seeds:
         for start in STARTS:
@@ -78,8 +77,13 @@ def main() -> None:
             ends = {"first": cell["gain"][0], "last": cell["gain"][-1]}
             rows.append({"start": start, "seed": seed, **ends, **cell})
     if not options.no_save:
-        protocol = {**PROTOCOL, "states": options.states, "iterations": options.iterations}
-        reporting.save("embeddings-start", protocol, rows)
+        protocol = {
+            **PROTOCOL,
+            "text": common.text_of(options.cache),
+            "states": options.states,
+            "iterations": options.iterations,
+        }
+        reporting.save(common.results_name("embeddings-start", options.cache), protocol, rows)
         picture(reporting.RESULTS / "embeddings-start.png", rows)
 
 

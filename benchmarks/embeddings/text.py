@@ -1,7 +1,17 @@
-"""The unlabelled text of the benchmarks, tokenized once, and word2vec trained on the same ids."""
+"""The unlabelled text of the benchmarks, tokenized once, and word2vec trained on the same ids.
+
+    python -m benchmarks.embeddings.text [--text wiki+ewt]
+
+Texts: `wiki`, English Wikipedia's good and featured articles (26M tokens), is the default; `wiki+ewt`
+adds the raw text of the training part of EWT, `wiki+novels+ewt` a hundred English novels as well
+(together about 45M tokens). Dev and test parts of the labelled data are never among them.
+"""
 
 from __future__ import annotations
 
+import io
+import lzma
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,35 +20,52 @@ import numpy as np
 
 from benchmarks.embeddings import common
 from tacit import Corpus
+from tacit.datasets import conllu
 
 MAX_VOCABULARY = 40_000
 
 
-def wikipedia(cache: Path) -> Corpus:
-    """English Wikipedia, good and featured articles: 40,000 types, digits to NUM, OOV classes."""
+def lines(name: str) -> Iterator[str]:
+    """The lines of one text."""
+    data = common.data_folder()
+    if name == "wiki":
+        path = data / "lm" / "wikipedia-good-articles" / "train.txt.xz"
+        with lzma.open(path, "rt", encoding="utf8") as stream:
+            yield from stream
+    elif name == "novels":
+        with tarfile.open(data / "lm" / "english-novels" / "english-novels.tar.xz") as archive:
+            for member in archive:
+                if content := archive.extractfile(member) if member.isfile() else None:
+                    yield from io.TextIOWrapper(content, encoding="utf8")
+    elif name == "ewt":
+        path = data / "ud" / "UD_English-EWT" / "en_ewt-ud-train.conllu.xz"
+        for sentence in conllu.read(path):
+            yield sentence.text.replace("\n", " ")
+    else:
+        raise ValueError(f"No text is called {name!r}.")
+
+
+def corpus(cache: Path) -> Corpus:
+    """The text that the cache folder is named after: 40,000 types, digits to NUM, OOV classes."""
+    name = common.text_of(cache)
     folder = cache / "corpus-wiki"
-    try:
+    if folder.exists():
         return Corpus.open(folder)
-    except Exception:
-        log = common.logger("text", cache)
+    log = common.logger("text", cache)
     start = time.perf_counter()
-    corpus = Corpus.from_text(
-        common.data_folder() / "lm" / "wikipedia-good-articles" / "train.txt.xz",
+    found = Corpus.from_text(
+        (line for part in name.split("+") for line in lines(part)),
         tokenizer="words",
         max_vocabulary=MAX_VOCABULARY,
         digits=True,
         oov="classes",
         cache=folder,
+        cache_key=name,
     )
     seconds = time.perf_counter() - start
-    log.info(
-        "tokenized %d tokens in %d lines, %d types, %.0f s",
-        corpus.n_tokens,
-        corpus.n_sentences,
-        len(corpus.vocabulary),
-        seconds,
-    )
-    return corpus
+    size = f"{found.n_tokens} tokens in {found.n_sentences} lines, {len(found.vocabulary)} types"
+    log.info("tokenized %s: %s, %.0f s", name, size, seconds)
+    return found
 
 
 class WordSentences:
@@ -64,14 +91,14 @@ def word2vec(cache: Path, width: int, seed: int = 1) -> np.ndarray:
     from gensim.models import Word2Vec
 
     log = common.logger("text", cache)
-    corpus = wikipedia(cache)
+    tokens = corpus(cache)
     start = time.perf_counter()
     model = Word2Vec(
-        WordSentences(corpus), vector_size=width, min_count=1, workers=1, epochs=5, seed=seed
+        WordSentences(tokens), vector_size=width, min_count=1, workers=1, epochs=5, seed=seed
     )
     log.info("word2vec %d in %.0f s", width, time.perf_counter() - start)
-    vectors = np.zeros((len(corpus.vocabulary), width), dtype=np.float32)
-    for row, word in enumerate(corpus.vocabulary.words):
+    vectors = np.zeros((len(tokens.vocabulary), width), dtype=np.float32)
+    for row, word in enumerate(tokens.vocabulary.words):
         if word in model.wv:
             vectors[row] = model.wv[word]
     temporary = path.with_suffix(".tmp.npy")
@@ -83,7 +110,7 @@ def word2vec(cache: Path, width: int, seed: int = 1) -> np.ndarray:
 def main() -> None:
     """Prepare what the other benchmarks read."""
     cache = common.arguments(main.__doc__).parse_args().cache
-    wikipedia(cache)
+    corpus(cache)
     for width in (100, 200):
         word2vec(cache, width)
 
