@@ -6,6 +6,7 @@ import spacy
 from spacy.training import Example
 
 from tacit.errors import ConfigurationError
+from tacit_embeddings.spacy.architectures import doc_tensor
 
 DATA = [
     ("the cat saw a dog", ["DET", "N", "V", "DET", "N"], [(4, 7, "ANIMAL"), (14, 17, "ANIMAL")]),
@@ -43,7 +44,7 @@ def encoded(embed):
 LAYERS = {
     "alone": VECTORS,
     "linear": {**VECTORS, "projection": 16},
-    "maxout": {**VECTORS, "projection": 16, "maxout_pieces": 2, "normalize": True, "dropout": 0.1},
+    "maxout": {**VECTORS, "projection": 16, "maxout_pieces": 2, "normalize": False, "dropout": 0.1},
     "columns": {**VECTORS, "columns": [2, 7], "projection": 16, "maxout_pieces": 2},
     "beside_hash": concat(vectors=VECTORS, hash=HASH),
     "mixed": concat(16, vectors=VECTORS, hash=HASH),
@@ -87,11 +88,11 @@ def build(toy, kind, tok2vec, **config):
         for text, tags, spans in DATA
     ]
     optimizer = nlp.initialize(lambda: examples)
-    optimizer.learn_rate = 0.02
+    optimizer.learn_rate = 0.05
     return nlp, examples, optimizer
 
 
-def train(toy, kind, tok2vec, steps=120, **config):
+def train(toy, kind, tok2vec, steps=80, **config):
     spacy.util.fix_random_seed(0)
     nlp, examples, optimizer = build(toy, kind, tok2vec, **config)
     for _ in range(steps):
@@ -183,6 +184,7 @@ def test_width_of_appended_columns_is_announced(toy):
         ({**VECTORS, "columns": [0, 4], "width": 5}, "width says 5"),
         ({**VECTORS, "width": 0}, "width must be positive"),
         ({**VECTORS, "dropout": 1.0}, "dropout"),
+        ({**VECTORS, "scale": 0}, "scale"),
         ({**VECTORS, "projection": 0}, "projection"),
         ({"@architectures": "tacit.ConcatEmbed.v1", "embeds": {}}, "name at least one layer"),
         ({"@architectures": "tacit.ConcatEmbed.v1", "embeds": {"a": 3}}, "embeds.a is not a layer"),
@@ -191,6 +193,24 @@ def test_width_of_appended_columns_is_announced(toy):
 def test_bad_layer_setting_is_named(layer, match):
     with pytest.raises(ConfigurationError, match=match):
         spacy.blank("en").add_pipe("tagger", config=head("tagger", layer))
+
+
+def test_rows_are_read_as_they_are_or_brought_to_one_scale(toy):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
+    doc, empty = nlp("the  cat"), nlp("")
+
+    def rows(**settings):
+        return doc_tensor(width=toy.width, **settings).predict([doc, empty])[0]
+
+    np.testing.assert_array_equal(rows(normalize=False), doc.tensor)
+    np.testing.assert_allclose((rows() ** 2).mean(axis=1), [1, 0, 1], rtol=1e-6)
+    np.testing.assert_allclose(rows(scale=3.0), 3 * rows(), rtol=1e-6)
+    np.testing.assert_allclose(rows(scale=3.0, normalize=False), 3 * doc.tensor, rtol=1e-6)
+    assert rows().dtype == np.float32
+    part = doc_tensor(columns=[2, 5], normalize=False).predict([doc, empty])
+    np.testing.assert_array_equal(part[0], doc.tensor[:, 2:5])
+    assert part[1].shape == (0, 3)
 
 
 def test_gradient_reaches_every_layer_but_not_the_vectors(toy):

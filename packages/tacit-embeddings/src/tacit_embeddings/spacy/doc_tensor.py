@@ -22,7 +22,8 @@ def doc_tensor(
     width: int | None = None,
     source: str = "tensor",
     columns: list[int] | None = None,
-    normalize: bool = False,
+    normalize: bool = True,
+    scale: float = 1.0,
     dropout: float = 0.0,
     projection: int | None = None,
     maxout_pieces: int = 1,
@@ -39,7 +40,11 @@ def doc_tensor(
     columns
         ``[start, stop]``: read these columns only, ``stop`` not included.
     normalize
-        Bring every row to unit length; rows of zeros stay zeros.
+        Bring every row to a mean square of 1, the scale that layers are initialized for and other
+        embedding layers have; rows of zeros stay zeros. On vectors of unit length a head learns
+        many times more slowly.
+    scale
+        Factor on the rows after that; more than 1 gives them more weight beside other layers.
     dropout
         Share of the entries set to zero in training, apart from what ``[training] dropout`` does.
     projection
@@ -56,6 +61,8 @@ def doc_tensor(
     width = _checked_width(width, columns)
     if not 0.0 <= dropout < 1.0:
         _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
+    if not (scale > 0 and scale < float("inf")):
+        _fail(f"scale must be positive, not {scale}")
     read: Model[list[Doc], list[Floats2d]] = Model(
         NAME,
         forward,
@@ -66,6 +73,7 @@ def doc_tensor(
             "start": columns[0] if columns else 0,
             "stop": columns[1] if columns else None,
             "normalize": normalize,
+            "scale": scale,
             "dropout": dropout,
             # what `ownership.announce_widths` found in the pipeline
             "announced": None,
@@ -134,10 +142,17 @@ def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
             "each component a target of its own"
         )
     array = model.ops.asarray2f(array if stop is None else array[:, start:stop])
+    return _scaled(model, array)
+
+
+def _scaled(model: Model[Any, Any], array: Any) -> Any:
+    xp, scale = model.ops.xp, model.attrs["scale"]
     if model.attrs["normalize"]:
-        norms = model.ops.xp.linalg.norm(array, axis=1, keepdims=True)
-        array = array / model.ops.xp.where(norms == 0, 1, norms)
-    return array
+        squares = xp.einsum("ij,ij->i", array, array)[:, None] / array.shape[1]
+        scale = scale / xp.sqrt(xp.where(squares == 0, 1, squares))
+    elif scale == 1.0:
+        return array
+    return array * model.ops.xp.asarray(scale, dtype="float32")
 
 
 def _vectors(doc: Doc, source: str) -> Any:

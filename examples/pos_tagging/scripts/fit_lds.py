@@ -1,0 +1,37 @@
+"""Learn token vectors from raw text: `tacit embed fit`, in Python.
+
+The text is tokenized already, with spaces between tokens, as scripts/convert.py writes it.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit import Corpus
+from tacit_embeddings import LDS
+
+
+def main(
+    text: Annotated[Path, typer.Argument(help="Raw text, a sentence a line.")] = Path(
+        "corpus/raw.txt"
+    ),
+    output: Annotated[Path, typer.Argument(help="Folder to save the model in.")] = Path(
+        "assets/lds"
+    ),
+    n_states: Annotated[int, typer.Option(help="The vectors have twice as many columns.")] = 100,
+    max_vocabulary: Annotated[int, typer.Option(help="Types kept.")] = 20_000,
+) -> None:
+    corpus = Corpus.from_text(
+        text, tokenizer="whitespace", max_vocabulary=max_vocabulary, digits=True, oov="classes"
+    )
+    model = LDS(n_states=n_states).fit(corpus)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    model.save(output)
+    print(f"{corpus.n_tokens:,} tokens, {len(corpus.vocabulary):,} types, saved in {output}")
+    for before, after, _ in model.transition_pairs(n_pairs=3, n_words=5):
+        print(f"  {' '.join(before)} -> {' '.join(after)}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
