@@ -12,6 +12,7 @@ import numpy.typing as npt
 Matrix = npt.NDArray[np.float64]
 
 _MAXIMUM_DOUBLINGS = 60
+_DIVERGED = 1e100
 
 
 def symmetrized(X: Matrix) -> Matrix:
@@ -26,17 +27,23 @@ class SteinSolver:
         L: (states, states), spectral radius at most 1.
         R: (states, states); the product of both radii must be below 1.
         tolerance: relative size of the powers at which doubling stops.
+
+    Raises:
+        numpy.linalg.LinAlgError: the powers do not vanish.
     """
 
     def __init__(self, L: Matrix, R: Matrix, tolerance: float = 1e-17) -> None:
         self._powers: list[tuple[Matrix, Matrix]] = []
         for _ in range(_MAXIMUM_DOUBLINGS):
             self._powers.append((L, R))
-            L, R = L @ L, R @ R
-            if np.linalg.norm(L) * np.linalg.norm(R) < tolerance:
+            with np.errstate(over="ignore", invalid="ignore"):
+                L, R = L @ L, R @ R
+                remaining = np.linalg.norm(L) * np.linalg.norm(R)
+            if remaining < tolerance:
+                return
+            if not remaining < _DIVERGED:
                 break
-            if not (np.isfinite(L).all() and np.isfinite(R).all()):
-                raise np.linalg.LinAlgError("the recursion is not stable")
+        raise np.linalg.LinAlgError("the recursion is not stable")
 
     def solve(self, W: Matrix) -> Matrix:
         """The fixed point ``sum_j L^j W R^j``, shape (states, states)."""

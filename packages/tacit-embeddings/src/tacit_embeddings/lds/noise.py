@@ -62,7 +62,7 @@ class Noise(Protocol):
 
 
 def gram(X: Loading, Y: Loading) -> Matrix:
-    """``X^T Y`` (states, states) in float64 whatever the inputs are."""
+    """``X^T Y`` (states, states): summed in the precision of the inputs, returned in float64."""
     return np.asarray(X.T @ Y, dtype=np.float64)
 
 

@@ -35,6 +35,7 @@ Float32 = npt.NDArray[np.float32]
 Notify = Callable[[str], None]
 
 _OVERSAMPLING = 20
+_ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eigenvalue
 
 
 class HankelFactors(NamedTuple):
@@ -182,12 +183,14 @@ def basis(factors: HankelFactors, mean: npt.NDArray[np.float64], width: int) -> 
     """Orthonormal columns (vocabulary, width) spanning what the Hankel factors see, best first.
 
     EM restricted to C = B c costs the same whatever the vocabulary; the blocks of Gamma and Delta hold the
-    leading left and right directions of every lag.
+    leading left and right directions of every lag. Fewer columns where the factors span fewer: what float32
+    leaves of the others is rounding, and not orthogonal to the mean.
     """
     blocks = np.concatenate([*factors.Gamma, *factors.Delta], axis=1)
     blocks -= np.outer(mean, mean @ blocks).astype(np.float32)
     values, vectors = np.linalg.eigh(gram(blocks, blocks))
     order = np.argsort(values)[::-1][:width]
-    order = order[values[order] > 1e-9 * values[order[0]]]
+    order = order[values[order] > _ROUNDING * values[order[0]]]
     B = blocks @ (vectors[:, order] / np.sqrt(values[order])).astype(np.float32)
+    B -= np.outer(mean, mean @ B).astype(np.float32)
     return np.asarray(_orthonormal(B[None])[0])
