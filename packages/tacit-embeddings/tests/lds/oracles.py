@@ -183,21 +183,21 @@ class Steady(NamedTuple):
 
 def steady(s, steps=3000):
     """The limits of the time-varying filter and smoother, by running them until nothing changes."""
-    X = s.P
-    for _ in range(steps):
+    X, before = s.P, None
+    while steps and (before is None or np.abs(X - before).max() > 1e-15):
         S = s.C @ X @ s.C.T + s.D
         K = X @ s.C.T @ pseudo_inverse(S)
         Xf = X - K @ s.C @ X
-        X = s.A @ Xf @ s.A.T + s.Q
+        X, before, steps = s.A @ Xf @ s.A.T + s.Q, X, steps - 1
     J = Xf @ s.A.T @ np.linalg.inv(X)
     Xs = Xf
-    for _ in range(steps):
+    for _ in range(3000):
         Xs = Xf + J @ (Xs - X) @ J.T
     return Steady(X, Xf, Xs, K, S)
 
 
 class RingStatistics(NamedTuple):
-    """Exact counterparts of ``asos.Statistics``; log_likelihood in nats per token."""
+    """Exact counterparts of ``asos.Statistics``; log_likelihood in nats per token, of ``dimensions``."""
 
     S_xx: np.ndarray
     S_10: np.ndarray
@@ -205,6 +205,7 @@ class RingStatistics(NamedTuple):
     Xi: np.ndarray
     Pi: np.ndarray
     log_likelihood: float
+    dimensions: int
 
 
 def ring_statistics(s, w):
@@ -225,6 +226,7 @@ def ring_statistics(s, w):
         Xi,
         xf.T @ xf / n,
         -0.5 * (rank * np.log(2 * np.pi) + log_pseudo_determinant(k.S) + square),
+        rank,
     )
 
 
