@@ -64,14 +64,34 @@ def test_lds_factory_asks_for_our_lds_whoever_else_claims_the_name():
     assert (component.embedder, component.distribution) == ("lds", "tacit-embeddings")
 
 
-def test_packaged_pipeline_requires_this_distribution(monkeypatch):
-    """``spacy package`` finds requirements by the modules of what a config names."""
-    from spacy.cli.package import get_third_party_dependencies
+def requirements(folder):
+    """What ``spacy package`` would write into the package of a saved pipeline."""
+    from spacy.cli.package import get_meta
 
-    # an editable install does not say which modules it holds, a wheel does
-    installed = {"tacit_embeddings": ["tacit-embeddings"]}
-    monkeypatch.setattr(spacy.util, "packages_distributions", lambda: installed)
+    meta = {"name": "x", "version": "1", "spacy_version": ">=3.8", "vectors": {}}
+    return get_meta(folder, meta)["requirements"]
+
+
+def test_packaged_pipeline_requires_this_distribution_once(tmp_path):
     nlp = spacy.blank("en")
     nlp.add_pipe("lds_embeddings")
-    (found,) = get_third_party_dependencies(nlp.config)
-    assert found.startswith("tacit-embeddings>=")
+    nlp.add_pipe("token_embeddings")
+    nlp.to_disk(tmp_path / "pipeline")
+    loaded = spacy.load(tmp_path / "pipeline")
+    loaded.to_disk(tmp_path / "again")
+    for folder in ("pipeline", "again"):
+        (found,) = [each for each in requirements(tmp_path / folder) if "tacit" in each]
+        assert found.startswith("tacit-embeddings>=")
+
+
+def test_packaged_pipeline_requires_the_distribution_of_its_embedder(toy, tmp_path, monkeypatch):
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe("token_embeddings")
+    component.initialize(artifact=toy)
+    assert len(nlp.meta["requirements"]) == 1  # the toy belongs to none
+    monkeypatch.setattr(type(toy), "distribution", "numpy")
+    component.initialize(artifact=toy)
+    assert [each.split(">")[0] for each in nlp.meta["requirements"]] == [
+        "tacit-embeddings",
+        "numpy",
+    ]

@@ -17,6 +17,7 @@ from tacit.errors import ConfigurationError, NotFittedError
 from tacit_embeddings.spacy import sources
 from tacit_embeddings.spacy.encoding import DocEncoder, token_batches
 from tacit_embeddings.spacy.ownership import announce_widths, check_ownership, earlier_owner
+from tacit_embeddings.spacy.requirements import note_requirement
 from tacit_embeddings.spacy.serialization import ModelSerialization
 from tacit_embeddings.spacy.target import Target
 
@@ -75,6 +76,8 @@ class TokenEmbeddings(ModelSerialization, Pipe):
         self.batch_tokens = batch_tokens
         # weak, because the pipeline owns us; used to look for clashes, and for its tokenizer
         self._nlp: Callable[[], Any] = weakref.ref(nlp)
+        if hasattr(nlp, "meta"):
+            note_requirement(nlp, "tacit-embeddings")
         self._encoder: DocEncoder | None = None
         self._checked: list[str] | None = None
         self._previous_owner = "other"
@@ -232,6 +235,8 @@ class TokenEmbeddings(ModelSerialization, Pipe):
             return
         check_ownership(nlp, self)
         announce_widths(nlp)
+        if self._encoder is not None:
+            note_requirement(nlp, getattr(self._encoder.model, "distribution", ""))
         self._previous_owner = earlier_owner(nlp, self, self.target.name)
         self._checked = nlp.pipe_names
 
