@@ -52,10 +52,10 @@ class Smoother:
         self._backward = Recurrence(backward, table, reverse=True)
         self._ends = ExactEnds(self._forward, self._backward, left_end, right_end)
 
-    def sums(
+    def messages(
         self, ids: npt.NDArray[np.integer], offsets: Offsets, *, exact_ends: bool
-    ) -> tuple[Float32, Float32]:
-        """The sums a and b, both (tokens, states) float32: own + past and own + future.
+    ) -> Messages:
+        """own, past and future of every token.
 
         Args:
             ids: (tokens,) packed sequences.
@@ -65,22 +65,17 @@ class Smoother:
         forward, backward = self._forward, self._backward
         u_a, u_b = forward.gather(ids), backward.gather(ids)
         a, b = forward.run(u_a, offsets), backward.run(u_b, offsets)
-        if exact_ends and len(ids):
-            filled = np.flatnonzero(np.diff(offsets))
-            first, last = offsets[filled], offsets[filled + 1] - 1
+        filled = np.flatnonzero(np.diff(offsets))
+        first, last = offsets[filled], offsets[filled + 1] - 1
+        if exact_ends and len(filled):
             past, future = self._ends.solve(a[last], b[first], last - first + 1)
             u_a[first] += past
             u_b[last] += future
             a = forward.run(u_a, offsets, out=a)
             b = backward.run(u_b, offsets, out=b)
-        return forward.outward(a), backward.outward(b)
-
-    def messages(
-        self, ids: npt.NDArray[np.integer], offsets: Offsets, *, exact_ends: bool
-    ) -> Messages:
-        """own, past and future of every token; arguments as in ``sums``."""
-        a, b = self.sums(ids, offsets, exact_ends=exact_ends)
-        own = self.table.take(ids, axis=0)
-        a -= own
-        b -= own
-        return Messages(own, a, b)
+        # A word's own input goes before the change of basis, which would leave its rounding behind.
+        a -= u_a
+        b -= u_b
+        if exact_ends and len(filled):
+            a[first], b[last] = past, future
+        return Messages(self.table.take(ids, axis=0), forward.outward(a), backward.outward(b))

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from tacit_embeddings.lds.inference import Float32, Smoother
+from tacit_embeddings.lds.inference import Float32, Messages, Smoother
 from tacit_embeddings.lds.linear_algebra import Matrix
 
 #: Width in units of the number of states.
@@ -52,47 +52,39 @@ def normalize(x: Float32) -> Float32:
     return x
 
 
-def _own_context(own: Float32, a: Float32, b: Float32, g: float, T_inv: Float32) -> Float32:
-    n, h = own.shape
+def _own_context(m: Messages, g: float, T_inv: Float32) -> Float32:
+    n, h = m.own.shape
     out = np.empty((n, 2 * h), np.float32)
-    a += b
-    a -= own
-    a -= own
-    out[:, h:] = normalize(a)
-    out[:, :h] = normalize(own)
+    out[:, h:] = normalize(np.add(m.past, m.future, out=m.past))
+    out[:, :h] = normalize(m.own)
     return out
 
 
-def _weighted_mean(own: Float32, a: Float32, b: Float32, g: float, T_inv: Float32) -> Float32:
-    a += b
-    a += np.float32(g - 2.0) * own
-    return normalize(a)
+def _weighted_mean(m: Messages, g: float, T_inv: Float32) -> Float32:
+    total = np.add(m.past, m.future, out=m.past)
+    total += np.float32(g) * m.own
+    return normalize(total)
 
 
-def _own_past_future(own: Float32, a: Float32, b: Float32, g: float, T_inv: Float32) -> Float32:
-    return normalize(np.concatenate([np.float32(g) * own, a - own, b - own], axis=1))
+def _own_past_future(m: Messages, g: float, T_inv: Float32) -> Float32:
+    return normalize(np.concatenate([np.float32(g) * m.own, m.past, m.future], axis=1))
 
 
-def _mean(own: Float32, a: Float32, b: Float32, g: float, T_inv: Float32) -> Float32:
-    return _weighted_mean(own, a, b, 1.0, T_inv)
+def _mean(m: Messages, g: float, T_inv: Float32) -> Float32:
+    return _weighted_mean(m, 1.0, T_inv)
 
 
-def _own(own: Float32, a: Float32, b: Float32, g: float, T_inv: Float32) -> Float32:
-    return normalize(own)
+def _filtered(m: Messages, g: float, T_inv: Float32) -> Float32:
+    return normalize(np.add(m.own, m.past, out=m.past) @ T_inv)
 
 
-def _filtered(own: Float32, a: Float32, b: Float32, g: float, T_inv: Float32) -> Float32:
-    return normalize(a @ T_inv)
-
-
-Composer = Callable[[Float32, Float32, Float32, float, Float32], Float32]
+Composer = Callable[[Messages, float, Float32], Float32]
 
 _COMPOSERS: dict[str, Composer] = {
     "own_context": _own_context,
     "weighted_mean": _weighted_mean,
     "own_past_future": _own_past_future,
     "mean": _mean,
-    "own": _own,
     "filtered": _filtered,
 }
 
@@ -115,12 +107,12 @@ def compose(
         ids: (tokens,) packed word ids.
         offsets: (sequences + 1,).
         own_weight: g.
-        exact_ends: as in ``Smoother.sums``.
-        T_inv: (states, states), from a to the filtered mean.
+        exact_ends: as in ``Smoother.messages``.
+        T_inv: (states, states), from own + past to the filtered mean.
     """
-    own = smoother.table.take(ids, axis=0)
     if output == "own":
-        return normalize(own)
+        return normalize(smoother.table.take(ids, axis=0))
     # The filtered mean must not see the future, which the exact left end would bring in.
-    a, b = smoother.sums(ids, offsets, exact_ends=exact_ends and output != "filtered")
-    return _COMPOSERS[output](own, a, b, own_weight, T_inv.T.astype(np.float32))
+    exact_ends = exact_ends and output != "filtered"
+    messages = smoother.messages(ids, offsets, exact_ends=exact_ends)
+    return _COMPOSERS[output](messages, own_weight, T_inv.T.astype(np.float32))
