@@ -13,7 +13,7 @@ from tacit_embeddings.lds.moments import SparseMoments, project, whitening
 @pytest.fixture(scope="module")
 def counts():
     rng = np.random.default_rng(0)
-    words = "the cat sat on a mat and dog ran far".split()
+    words = ["the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran", "far"]
     sentences = [[words[i] for i in rng.integers(0, 10, n)] for n in rng.integers(1, 9, 80)]
     corpus = Corpus.from_sentences(sentences)
     found = LaggedCounts.from_corpus(corpus, 4)
