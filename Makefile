@@ -51,7 +51,7 @@ install-check: lint
 	$(TEST_ENV) $(BIN)/tox run --quiet -e $(ALONE) -- --quick
 
 unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
-	@$(TEST_ENV) $(BIN)/python -m pytest --quiet --timeout=300
+	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300
 
 bench: setup
 	$(BIN)/python -m benchmarks

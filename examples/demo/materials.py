@@ -1,0 +1,111 @@
+"""What the demo works on: raw text without labels, and a few labelled sentences."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import tacit
+from tacit.datasets import conllu, synthetic_text
+
+Sentence = tuple[Sequence[str], Sequence[str]]
+"""Words and their tags, of the same length."""
+
+ENGLISH = ["She", "will", "book", "a", "table", ",", "then", "light", "a", "light", "fire", "."]
+
+
+@dataclass(frozen=True)
+class Material:
+    """Raw text to fit on, labelled sentences to train and test on, and a sentence to show."""
+
+    text: str
+    labels: str
+    corpus: tacit.Corpus
+    train: list[Sentence]
+    test: list[Sentence]
+    example: Sentence
+    """Words to show the taggers' answers for, with their tags or none."""
+
+
+def find(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
+    """Real text where TACIT_DATA names it, or else an invented language.
+
+    Args:
+        folder: where the tokenized text is kept for the next run.
+        labelled: sentences with tags to train on.
+        tested: sentences to test on; None for all of a treebank's test part (2000 of the invented
+            language).
+        lines: lines (sentences, of the invented language) of raw text; None for the default.
+
+    Raises:
+        DataError: TACIT_DATA is set and the text or the treebank is not in that folder.
+    """
+    find_all = real if os.environ.get("TACIT_DATA") else invented
+    return find_all(folder, labelled, tested, lines)
+
+
+def real(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
+    """English: Wikipedia's good articles, a paragraph a line, and the English Web Treebank."""
+    path = tacit.datasets.locate("wikipedia-good-articles")["train"]
+    treebank = tacit.datasets.locate("ud-english-ewt")
+    settings: dict[str, Any] = {"max_vocabulary": 40_000, "digits": True, "oov": "classes"}
+    corpus = tacit.Corpus.from_text(path, tokenizer="words", workers=2, cache=folder, **settings)
+    return Material(
+        text="Wikipedia's good articles"
+        + ("" if lines is None else f", the first {lines:,} lines"),
+        labels="UD_English-EWT",
+        corpus=corpus if lines is None else corpus.head(lines),
+        train=spread([(s.words, s.upos) for s in conllu.read(treebank["train"])], labelled),
+        test=[(s.words, s.upos) for s in conllu.read(treebank["test"])][:tested],
+        example=(
+            [
+                "She",
+                "will",
+                "book",
+                "a",
+                "table",
+                ",",
+                "read",
+                "the",
+                "book",
+                "and",
+                "light",
+                "a",
+                "light",
+                "fire",
+                ".",
+            ],
+            (),
+        ),
+    )
+
+
+def invented(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
+    """A language with rich morphology, made by a seeded generator."""
+    n_sentences = lines or 100_000
+    unseen = synthetic_text.generate(1, seed=4)[0]
+    settings: dict[str, Any] = {"max_vocabulary": 20_000, "digits": True, "oov": "classes"}
+    corpus = tacit.Corpus.from_sentences(
+        (s.words for s in islice(synthetic_text.sentences(seed=1), n_sentences)),
+        cache=folder,
+        cache_key=f"synthetic text, {n_sentences} sentences",
+        **settings,
+    )
+    return Material(
+        text=f"{n_sentences:,} sentences of an invented language (set TACIT_DATA for real text)",
+        labels="the same language",
+        corpus=corpus,
+        train=[(s.words, s.tags) for s in synthetic_text.generate(labelled, seed=2)],
+        test=[(s.words, s.tags) for s in synthetic_text.generate(tested or 2000, seed=3)],
+        example=(unseen.words, unseen.tags),
+    )
+
+
+def spread(sentences: list[Sentence], n: int) -> list[Sentence]:
+    """Take n sentences at equal distances, so that every genre of a treebank is among them."""
+    step = max(len(sentences) / n, 1.0)
+    return [sentences[int(i * step)] for i in range(min(n, len(sentences)))]
