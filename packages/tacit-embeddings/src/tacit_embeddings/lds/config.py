@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -67,7 +68,11 @@ class LDSConfig:
         """Refuse settings out of range: one sentence, naming the setting."""
         for name, low in _LOWEST.items():
             value = getattr(self, name)
-            if value is not None and not value >= low:
+            if name == "kappa" and value is None:
+                continue
+            if name in _WHOLE and type(value) is not int:
+                raise ConfigurationError(f"LDS: {name} must be a whole number, not {value!r}")
+            if not low <= value < math.inf:
                 raise ConfigurationError(f"LDS: {name} must be at least {low}, not {value!r}")
         for name, kind in (
             ("output", Output),
@@ -119,5 +124,7 @@ _LOWEST: dict[str, float] = {
     "subspace_factor": 1,
     "subspace_iterations": 0,
     "full_iterations": 0,
+    "seed": 0,
     "threads": 1,
 }
+_WHOLE = frozenset(_LOWEST) - {"own_weight", "row_norm_power", "kappa", "subspace_factor"}

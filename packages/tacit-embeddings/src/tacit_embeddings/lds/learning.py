@@ -13,12 +13,13 @@ from tacit.progress import Progress, track
 from tacit_embeddings.lds.asos import Statistics, expectation, maximization
 from tacit_embeddings.lds.config import LDSConfig
 from tacit_embeddings.lds.counts import LaggedCounts
-from tacit_embeddings.lds.linear_algebra import Matrix
+from tacit_embeddings.lds.linear_algebra import Matrix, spectral_radius
 from tacit_embeddings.lds.moments import Moments, SparseMoments, project
 from tacit_embeddings.lds.noise import DiagonalNoise
 from tacit_embeddings.lds.steady_state import Parameters
 from tacit_embeddings.lds.subspace import (
     HankelFactors,
+    admissible,
     basis,
     hankel_svd,
     identify,
@@ -104,8 +105,7 @@ def fit(config: LDSConfig, counts: LaggedCounts) -> Fit:
     """Fits an LDS to lagged counts from nothing.
 
     Raises:
-        CorpusError: too few lags or word types.
-        numpy.linalg.LinAlgError: the moments belong to no stable system.
+        CorpusError: too few lags or word types, or counts that no stable system fits.
     """
     check_counts(config, counts)
     kappa = pseudo_counts(config, counts)
@@ -127,8 +127,17 @@ def fit(config: LDSConfig, counts: LaggedCounts) -> Fit:
             parameters = parameters._replace(noise=noise)
             full_iterations = config.subspace_iterations + config.full_iterations
         return _finish(config, parameters, moments, full_iterations, trail)
+    except np.linalg.LinAlgError as error:
+        raise _unstable(config, error) from error
     finally:
         trail.close()
+
+
+def _unstable(config: LDSConfig, error: Exception) -> CorpusError:
+    return CorpusError(
+        f"no stable LDS of {config.n_states} states fits these counts ({error}): give more text, or set "
+        "n_states lower or kappa higher"
+    )
 
 
 def refit(
@@ -146,14 +155,21 @@ def refit(
         parameters: of the earlier model, in its own whitened coordinates.
         scale: the diagonal of its W (vocabulary,).
         iterations: EM iterations.
+
+    Raises:
+        CorpusError: too few lags or word types, or counts that no stable system fits.
     """
     check_counts(config, counts)
     trail = _Trail(iterations + 1, "refitting the LDS")
     try:
         moments = SparseMoments(counts, pseudo_counts(config, counts), threads=config.threads)
-        C = parameters.C * (moments.scale / scale)[:, None].astype(np.float32)
+        # What a state says of a word stays in proportion to how often the word occurs.
+        C = parameters.C * (scale / moments.scale)[:, None].astype(np.float32)
         C -= np.outer(moments.mean, moments.mean @ C).astype(np.float32)
-        return _finish(config, parameters._replace(C=C), moments, iterations, trail)
+        start = admissible(parameters._replace(C=C), moments.mean)
+        return _finish(config, start, moments, iterations, trail)
+    except np.linalg.LinAlgError as error:
+        raise _unstable(config, error) from error
     finally:
         trail.close()
 
@@ -203,4 +219,6 @@ def _finish(
 ) -> Fit:
     parameters = trail.iterate(parameters, moments, config.horizon, iterations, "full")
     statistics = trail.expect(parameters, moments, config.horizon, "final")
+    if spectral_radius(parameters.A) >= 1.0:
+        raise np.linalg.LinAlgError("the state grows without bound")
     return Fit(parameters, statistics.Xi, trail.history)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.artifact import Saveable
 from tacit.corpus import Corpus
-from tacit.errors import ConfigurationError, NotFittedError
+from tacit.errors import ConfigurationError, DataError, NotFittedError
 from tacit.vocabulary import Vocabulary
 from tacit_embeddings.lds import learning, outputs
 from tacit_embeddings.lds.config import OUTPUTS, LDSConfig
@@ -163,12 +163,17 @@ class LDS(Saveable):
     def transform_ids(
         self, sentences: Sequence[npt.NDArray[np.integer[Any]]], *, output: str | None = None
     ) -> list[Float32]:
-        """``transform`` of word ids of ``vocabulary``, each (tokens,)."""
+        """``transform`` of word ids of ``vocabulary``, each (tokens,).
+
+        Raises DataError for an id that is not in the vocabulary.
+        """
         output = self._output(output)
+        n_types = len(self.vocabulary)
         smoother = self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced
         arrays: list[Float32] = []
         for block in _blocks(sentences):
             ids, offsets = _packed(block)
+            _check(ids, n_types)
             vectors = outputs.compose(
                 output,
                 smoother,
@@ -262,6 +267,15 @@ def _packed(
     np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
     ids = np.concatenate(sentences) if len(sentences) else np.empty(0)
     return ids.astype(np.int64), offsets
+
+
+def _check(ids: npt.NDArray[np.int64], n_types: int) -> None:
+    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
+        strange = ids.min() if ids.min() < 0 else ids.max()
+        raise DataError(
+            f"there is no word id {strange} in a vocabulary of {n_types} types; "
+            "encode the text with the vocabulary of this model"
+        )
 
 
 def _blocks(

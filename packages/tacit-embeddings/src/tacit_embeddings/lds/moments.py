@@ -67,10 +67,14 @@ def _transposed(matrix: CSR) -> CSR:
 def whitening(
     counts: LaggedCounts, kappa: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,)."""
+    """The diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,).
+
+    A type that never occurs, where kappa is 0, has the scale of one that occurs once: all that is scaled is 0.
+    """
     V = len(counts.unigram)
-    mean = np.sqrt((counts.unigram + kappa) / (counts.n_tokens + kappa * V))
-    return 1.0 / mean, mean
+    total = counts.n_tokens + kappa * V
+    mean = np.sqrt((counts.unigram + kappa) / total)
+    return 1.0 / np.where(mean > 0, mean, np.sqrt(1.0 / total)), mean
 
 
 class SparseMoments:

@@ -126,10 +126,17 @@ class FittedState:
             noise = DiagonalNoise(per_word("noise.d"), mean, config.noise == "spherical")
         parameters = Parameters(square("A"), table("C"), square("Q"), noise)
         matrices = {name: square(name) for name in _MATRICES}
-        for name in ("forward", "backward"):
-            if spectral_radius(matrices[name]) >= 1.0:
+        for name, matrix in (
+            ("A", parameters.A),
+            ("forward", matrices["forward"]),
+            ("backward", matrices["backward"]),
+        ):
+            if spectral_radius(matrix) >= 1.0:
                 raise ArtifactError(
                     f"the recursion {name!r} is not stable (an eigenvalue of 1 or more): the file is damaged"
                 )
+        scale = per_word("scale")
+        if not (scale > 0).all():
+            raise ArtifactError("the array 'scale' is not positive: the file is damaged")
         inference = TwoSided(table=table("table"), **matrices)
-        return cls(vocabulary, parameters, square("Xi"), per_word("scale"), mean, inference)
+        return cls(vocabulary, parameters, square("Xi"), scale, mean, inference)

@@ -28,13 +28,15 @@ from tacit_embeddings.lds.linear_algebra import (
     with_spectral_radius_at_most,
 )
 from tacit_embeddings.lds.moments import SparseMoments
-from tacit_embeddings.lds.noise import FullNoise, gram
+from tacit_embeddings.lds.noise import DiagonalNoise, FullNoise, gram
 from tacit_embeddings.lds.steady_state import Parameters
 
 Float32 = npt.NDArray[np.float32]
 Notify = Callable[[str], None]
 
 _OVERSAMPLING = 20
+_EXPLAINED = 0.97  # of any variance by the states of a start
+_MOST_EXPLAINED = 0.999  # by those of a model that EM has left
 _ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eigenvalue
 
 
@@ -158,13 +160,36 @@ def identify(
     return _repaired(A, C, Q)
 
 
-def _repaired(A: Matrix, C: Float32, Q: Matrix, limit: float = 0.97) -> Parameters:
+def _repaired(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
     """Rescales Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
     P = symmetrized(scipy.linalg.solve_discrete_lyapunov(A, Q))
-    R_half = symmetric_power(gram(C, C), 0.5)
-    largest = float(np.linalg.eigvalsh(symmetrized(R_half @ P @ R_half))[-1])
-    shrink = min(1.0, limit / max(largest, 1e-300))
+    shrink = min(1.0, _EXPLAINED / max(_explained(C, P), 1e-300))
     return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
+
+
+def _explained(C: Float32, P: Matrix) -> float:
+    """The largest eigenvalue of C P C^T, the largest share of a variance that the states explain."""
+    R_half = symmetric_power(gram(C, C), 0.5)
+    return float(np.linalg.eigvalsh(symmetrized(R_half @ P @ R_half))[-1])
+
+
+def admissible(parameters: Parameters, mean: npt.NDArray[np.float64]) -> Parameters:
+    """Parameters brought to other whitened coordinates, made to leave a noise covariance there.
+
+    Args:
+        parameters: with C in the new coordinates.
+        mean: m of the new coordinates (vocabulary,).
+    """
+    A, C, Q, noise = parameters
+    if isinstance(noise, DiagonalNoise):
+        return parameters._replace(noise=noise._replace(mean=mean))
+    if not isinstance(noise, FullNoise):
+        return parameters
+    explained = _explained(np.asarray(C, np.float32), noise.N)
+    if explained <= _MOST_EXPLAINED:
+        return parameters
+    shrink = _EXPLAINED / explained
+    return Parameters(A, C, Q * shrink, FullNoise(noise.N * shrink))
 
 
 def random_parameters(
