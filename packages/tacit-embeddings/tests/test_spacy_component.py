@@ -195,16 +195,18 @@ def test_embedder_that_breaks_its_contract_is_named(toy, monkeypatch):
         nlp("the cat")
 
 
+VOCAB = spacy.blank("en").vocab
 TOKENS = st.tuples(st.sampled_from(["the", "cat", "zebra", " ", "\n"]), st.booleans())
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(texts=st.lists(st.lists(TOKENS, max_size=7), max_size=6), sentences=st.booleans())
 def test_encoder_equals_a_loop_over_tokens(toy_kind, toy_corpus, texts, sentences):
     toy = toy_kind().fit(toy_corpus)
-    vocab = spacy.blank("en").vocab
     docs = [
-        Doc(vocab, words=[word for word, _ in text], sent_starts=[start for _, start in text])
+        Doc(VOCAB, words=[word for word, _ in text], sent_starts=[start for _, start in text])
         for text in texts
     ]
     found = DocEncoder(toy)(docs, sentences=sentences)

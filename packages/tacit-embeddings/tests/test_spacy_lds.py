@@ -75,7 +75,8 @@ def test_two_processes_after_the_kernels_are_warm(nlp, sentences, alarm):
     parallel = list(nlp.pipe(texts, n_process=2, batch_size=20))
     assert [doc.text for doc in parallel] == texts
     for one, other in zip(warm, parallel, strict=True):
-        np.testing.assert_array_equal(one.tensor, other.tensor)
+        # batches differ, and with them the order of a matrix product's sums
+        np.testing.assert_allclose(one.tensor, other.tensor, atol=1e-5)
 
 
 def test_command_line_fits_applies_and_shows_pairs(sentences, tmp_path, run):
