@@ -237,8 +237,10 @@ class LDS(Saveable):
         """
         state = self._fitted()
         vocabulary = state.vocabulary
-        shown = vocabulary.counts >= min(min_count, int(vocabulary.counts.max()))
+        shown = np.ones(len(vocabulary), bool)
         shown[[vocabulary.boundary_id, *vocabulary.oov_ids]] = False
+        most = vocabulary.counts[shown].max(initial=0)
+        shown &= vocabulary.counts >= min(min_count, most)
         return transition_pairs(state.parameters, vocabulary.words, shown, n_pairs, n_words)
 
     # -- artefact ----------------------------------------------------------------------------------
