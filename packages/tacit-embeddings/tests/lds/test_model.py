@@ -130,6 +130,20 @@ def test_refitting_on_the_same_text_goes_on_where_fitting_ended(counts, model):
     assert more.likelihood_gain > model.likelihood_gain
 
 
+def test_what_a_state_says_of_a_word_goes_with_the_frequency_of_the_word(counts, sentences, corpus):
+    """C x is in units of sqrt(mu): sqrt(mu) C x / mu, by what factor the word gains, stays."""
+    tail = Corpus.from_sentences(sentences[:200], vocabulary=corpus.vocabulary)
+    more = counts + LaggedCounts.from_corpus(tail, 7).scaled(3.0)
+    model = LDS(**SETTINGS).fit(counts)
+    before = model._state
+    after = model.refit(more, iterations=0)._state
+    gained = (before.scale / after.scale)[:, None]
+    assert gained.max() > 1.1
+    expected = before.parameters.C * gained
+    expected -= np.outer(after.mean, after.mean @ expected)
+    np.testing.assert_allclose(after.parameters.C, expected, atol=1e-5 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("noise", ["full", "diagonal"])
 def test_refitting_survives_words_that_become_rare(noise, sentences, corpus):
     """Twenty times as much text of a third of the words: variances change a hundredfold."""
