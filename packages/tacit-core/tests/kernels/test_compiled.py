@@ -18,7 +18,8 @@ def thrice(x):
 def run(folder, cache, writable=True):
     """Import the module in a fresh process; without a ``__pycache__`` it can write to."""
     folder.mkdir(exist_ok=True)
-    (folder / "module.py").write_text(MODULE)
+    if not (folder / "module.py").exists():  # a cache is of a file with its time
+        (folder / "module.py").write_text(MODULE)
     if not (folder / "__pycache__").exists():
         (folder / "__pycache__").write_text("a file where the folder should be")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
