@@ -54,7 +54,11 @@ unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300
 
 bench: setup
-	$(BIN)/python -m benchmarks
+	@test -n "$$TACIT_DATA" || { echo "make bench needs the evaluation data: set TACIT_DATA to their folder" >&2; exit 1; }
+	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib python-crfsuite
+	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
+		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
+	$(BIN)/python -m benchmarks.tables
 
 docs: setup
 	$(BIN)/tox run -e docs

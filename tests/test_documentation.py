@@ -1,0 +1,150 @@
+"""What the documentation shows works: Python blocks, commands and configurations, on a small text.
+
+The blocks of a page run in order, in one namespace and one empty folder that holds ``text.txt``. Only the
+number of states is changed, because the text is small.
+"""
+
+import configparser
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.cli.init_config import fill_config
+from spacy.cli.train import train
+from spacy.tokens import Doc, DocBin
+from thinc.api import Config
+
+import tacit
+from tacit import plugins
+from tacit.datasets import synthetic_text
+from tacit_embeddings import LDS
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+STATES = {
+    "n_states=200": "n_states=12",
+    "n_states=50": "n_states=12",
+    "--n-states 50": "--n-states 12",
+}
+
+
+def blocks(page, language):
+    """The page's blocks in a language, each with as many empty lines before it as in the page."""
+    text = page.read_text(encoding="utf8")
+    for match in BLOCK.finditer(text):
+        if match[1] == language:
+            yield "\n" * (text[: match.start()].count("\n") + 1) + match[2]
+
+
+def having(language):
+    return [
+        pytest.param(page, id=str(page.relative_to(ROOT)))
+        for page in PAGES
+        if any(blocks(page, language))
+    ]
+
+
+def small(text):
+    for large, little in STATES.items():
+        text = text.replace(large, little)
+    return text
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    sentences = synthetic_text.generate(1500, seed=5)
+    lines = [" ".join(sentence.words) for sentence in sentences]
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TACIT_DATA", raising=False)
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    before = {(r.kind, r.name, r.distribution) for r in plugins.available()}
+    yield tmp_path
+    for record in plugins.available():
+        if (record.kind, record.name, record.distribution) not in before:
+            plugins.unregister(record.kind, record.name, distribution=record.distribution)
+
+
+@pytest.mark.parametrize("page", having("python"))
+def test_python_blocks_run(page, folder):
+    run_commands(page, folder)  # a page may use what its commands made
+    names = {"__name__": "documentation"}
+    for source in blocks(page, "python"):
+        exec(compile(small(source), str(page), "exec"), names)
+
+
+def test_commands_run(folder):
+    """Those of the pages without Python blocks; the others are run with them."""
+    pages = {parameter.values[0] for parameter in having("console")}
+    for page in pages - {parameter.values[0] for parameter in having("python")}:
+        run_commands(page, folder)
+
+
+def run_commands(page, folder):
+    for block in blocks(page, "console"):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                program, *arguments = shlex.split(small(line[2:]))
+                assert program == "tacit"
+                done = subprocess.run(
+                    [sys.executable, "-m", "tacit", *arguments],
+                    cwd=folder,
+                    env={**os.environ, "TACIT_PROGRESS": "0"},
+                    capture_output=True,
+                    text=True,
+                    timeout=200,
+                    check=False,
+                )
+                assert done.returncode == 0, line + done.stderr
+
+
+@pytest.mark.parametrize("page", having("ini"))
+def test_configurations_make_a_pipeline(page):
+    """A whole one as it is; a piece of one in a pipeline with a tagger."""
+    for text in blocks(page, "ini"):
+        parsed = configparser.ConfigParser(interpolation=None)
+        parsed.read_string(text)
+        if not parsed.has_section("nlp"):
+            text = (
+                '[nlp]\nlang = "en"\npipeline = ["lds_embeddings","tagger"]\n[components]\n'
+                '[components.lds_embeddings]\nfactory = "lds_embeddings"\n'
+                '[components.tagger]\nfactory = "tagger"\n'
+                '[components.tagger.model]\n@architectures = "spacy.Tagger.v2"\n' + text
+            )
+        nlp = spacy.util.load_model_from_config(Config().from_str(text), auto_fill=True)
+        assert nlp.pipe_names == ["lds_embeddings", "tagger"]
+        assert nlp.get_pipe("tagger").model.get_ref("tok2vec").name == "concat_embed"
+
+
+def test_the_whole_configuration_trains(folder):
+    """As the page says: spaCy fills it up and trains a tagger that can be loaded."""
+    page = ROOT / "docs" / "getting-started.md"
+    [text] = blocks(page, "ini")
+    (folder / "base.cfg").write_text(text.strip(), encoding="utf8")
+    corpus = tacit.Corpus.from_text(folder / "text.txt", max_vocabulary=500)
+    LDS(n_states=6).fit(corpus).save("my-lds")
+    blank = spacy.blank("en")
+    for part, seed in (("train", 1), ("dev", 2)):
+        docs = DocBin()
+        for sentence in synthetic_text.generate(20, seed=seed):
+            docs.add(Doc(blank.vocab, words=list(sentence.words), tags=list(sentence.tags)))
+        docs.to_disk(folder / f"{part}.spacy")
+    fill_config(folder / "config.cfg", folder / "base.cfg", silent=True)
+    train("config.cfg", "trained", overrides={"training.max_steps": 3})
+    shutil.rmtree("my-lds")  # the trained pipeline has the model inside
+    tagger = spacy.load(folder / "trained" / "model-last")
+    assert all(token.tag_ for token in tagger("Any words will do ."))
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
