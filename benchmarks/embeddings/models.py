@@ -16,6 +16,7 @@ from tacit_embeddings import LDS, LaggedCounts, LDSConfig
 VARIANTS: dict[str, dict[str, Any]] = {
     "em": {},
     "h100": {"n_states": 100},
+    "h300": {"n_states": 300},
     "ssid": {"subspace_iterations": 0, "full_iterations": 0},
     "random": {"start": "random", "subspace_iterations": 0, "full_iterations": 22},
     "unwhitened": {"whiten": False},

@@ -22,7 +22,8 @@ class Row:
     """What stands between the words and the tagger's softmax (or the parser's state).
 
     `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: word2vec beside
-    them; `output` and `columns`: the LDS vectors in Doc.tensor; `depth`: convolution layers.
+    them; `output` and `columns`: the vectors in Doc.tensor of the LDS variant `lds`; `depth`:
+    convolution layers.
     """
 
     hashed: bool = True
@@ -30,6 +31,7 @@ class Row:
     output: str | None = None
     columns: tuple[int, int] | None = None
     depth: int = 0
+    lds: str = "em"
 
     def tok2vec(self) -> Config:
         layers: dict[str, Config] = {}
@@ -78,6 +80,8 @@ ROWS: dict[str, Row] = {
         static=True, output=THREE, columns=(STATES, 3 * STATES)
     ),
     "hash + word2vec + LDS own_context, no CNN": Row(static=True, output=TWO),
+    "hash + LDS 300 own_context, no CNN": Row(output=TWO, lds="h300"),
+    "hash + word2vec + LDS 300 own_context, no CNN": Row(static=True, output=TWO, lds="h300"),
     "hash + LDS own_past_future, CNN1": Row(output=THREE, depth=1),
     "hash + LDS own_past_future, CNN4": Row(output=THREE, depth=4),
     "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
@@ -120,13 +124,13 @@ def static_vectors(cache: Path, tasks: list[labelled.Task], width: int = 100) ->
 
 
 def documents(
-    nlp: spacy.Language, task: labelled.Task, part: str, output: str | None, cache: Path
+    nlp: spacy.Language, task: labelled.Task, part: str, row: Row, cache: Path
 ) -> list[Doc]:
     """One Doc per sentence, gold tokens, LDS vectors in its tensor where the row reads them."""
     sentences = [s.words for s in getattr(task, part)]
     docs = [Doc(nlp.vocab, words=words) for words in sentences]
-    if output is not None:
-        tensors = models.fitted(cache).transform(sentences, output=output)
+    if row.output is not None:
+        tensors = models.fitted(cache, row.lds).transform(sentences, output=row.output)
         for doc, tensor in zip(docs, tensors, strict=True):
             doc.tensor = tensor
     return docs

@@ -107,7 +107,7 @@ def measure(
 
 
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
-    return models.version(options.cache, "em" if row.output else None, row.static)
+    return models.version(options.cache, row.lds if row.output else None, row.static)
 
 
 def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str:
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> None:
                         vectors = pipelines.static_vectors(options.cache, [task])
                     nlp = pipelines.build(TASKS[task_name], row, vectors)
                     docs = {
-                        part: pipelines.documents(nlp, task, part, row.output, options.cache)
+                        part: pipelines.documents(nlp, task, part, row, options.cache)
                         for part in ("train", "dev", "test")
                     }
                     cell = cells.measure(
@@ -149,7 +149,7 @@ def report(options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for task, component in TASKS.items():
         for name, spec in pipelines.ROWS.items():
-            if spec.output and not (options.cache / "lds-em").exists():
+            if spec.output and not (options.cache / f"lds-{spec.lds}").exists():
                 continue
             model = version(options, spec)
             row: dict[str, Any] = {"task": task, "component": component, "row": name}

@@ -38,7 +38,7 @@ def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) ->
     vectors = pipelines.static_vectors(options.cache, everything) if row.static else None
     nlp = pipelines.build(component, row, vectors)
     few = labelled.Task(task.name, [task.train[i] for i in task.subset(250, 0)], [], [])
-    docs = pipelines.documents(nlp, few, "train", row.output, options.cache)
+    docs = pipelines.documents(nlp, few, "train", row, options.cache)
     examples = spacy_rows.gold(docs, few.train, component)
     spacy.util.fix_random_seed(0)
     nlp.initialize(lambda: examples)
@@ -47,7 +47,8 @@ def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) ->
         nlp.update(batch, sgd=optimizer, drop=0.1)
     if row.output:
         lds = nlp.add_pipe("lds_embeddings", first=True)
-        lds.initialize(nlp=nlp, artifact=models.fitted(options.cache).with_output(row.output))
+        model = models.fitted(options.cache, row.lds).with_output(row.output)
+        lds.initialize(nlp=nlp, artifact=model)
     return nlp
 
 
