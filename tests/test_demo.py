@@ -32,7 +32,7 @@ def test_it_fits_trains_compares_and_uses_what_is_there_the_next_time(tmp_path):
     assert len(rows) == 3
     assert all(0 < float(accuracy) <= 100 for accuracy, _ in rows)
     assert "fitting an LDS with 6 states" in first.stdout
-    assert tacit.load(tmp_path / "lds").width == 12
+    assert tacit.load(tmp_path / "lds").width == 18
     second = demo(tmp_path)
     assert "the LDS is there already" in second.stdout
     assert str(tmp_path / "lds") in second.stdout

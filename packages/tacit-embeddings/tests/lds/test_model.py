@@ -259,7 +259,7 @@ class TestRefused:
     )
     def test_an_unfitted_model(self, call, counts):
         model = LDS()
-        assert model.width == 400
+        assert model.width == 600
         with pytest.raises(NotFittedError, match="not fitted"):
             {
                 "transform": lambda: model.transform([["a"]]),

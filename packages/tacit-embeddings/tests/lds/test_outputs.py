@@ -105,7 +105,7 @@ def test_another_output_shares_the_parameters(model, sentences):
     assert other.figures == model.figures
     assert other.likelihood_gain == model.likelihood_gain
     assert other.config.output == "own"
-    assert model.config.output == "own_context"
+    assert model.config.output == "own_past_future"
 
 
 def test_balanced_rows_change_the_vectors_and_not_the_model(model, sentences):

@@ -47,7 +47,7 @@ class LDSConfig:
     """
 
     n_states: int = 200
-    output: Output = "own_context"
+    output: Output = "own_past_future"
     own_weight: float = 3.0
     row_norm_power: float = 1.0
     ends: Ends = "exact"

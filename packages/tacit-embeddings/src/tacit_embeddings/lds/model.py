@@ -45,7 +45,7 @@ class LDS(Saveable):
         >>> model = LDS(n_states=200).fit(corpus)
         >>> [vectors] = model.transform([["The", "bank", "of", "the", "river"]])
         >>> vectors.shape
-        (5, 400)
+        (5, 600)
     """
 
     kind: ClassVar[str] = "embedders"
