@@ -19,7 +19,7 @@ def main(
     output: Annotated[Path, typer.Argument(help="Folder to save the model in.")] = Path(
         "assets/lds"
     ),
-    n_states: Annotated[int, typer.Option(help="The vectors have three times as many columns.")] = 100,
+    n_states: Annotated[int, typer.Option(help="The vectors are three times as wide.")] = 100,
     max_vocabulary: Annotated[int, typer.Option(help="Types kept.")] = 20_000,
 ) -> None:
     corpus = Corpus.from_text(
