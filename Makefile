@@ -15,8 +15,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PACKAGES := $(wildcard packages/*/pyproject.toml)
 ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
 
-# Tests compare one process with another and fork warm pools: one thread each keeps them alike.
-TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 TACIT_PROGRESS=0
+# Our threads are over kernels and processes; those of a BLAS below them would only get into their way.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+TEST_ENV := $(ONE_THREAD) TACIT_PROGRESS=0
 
 .PHONY: setup demo test unit lint install-check bench docs clean
 .DELETE_ON_ERROR:
@@ -36,7 +37,7 @@ $(READY): constraints.txt $(PACKAGES)
 	@touch $@
 
 demo: setup
-	@$(BIN)/python examples/demo/demo.py $(DEMO)
+	@$(ONE_THREAD) $(BIN)/python examples/demo/demo.py $(DEMO)
 
 # The unit tests come last, so that their summary is the last line.
 test: lint install-check unit

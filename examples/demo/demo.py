@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import materials
+import spacy
 import taggers
 from spacy.tokens import Doc
 
@@ -51,15 +52,13 @@ def run(options: argparse.Namespace) -> None:
     print(f"  {material.text}: {material.corpus.n_tokens:,} tokens")
     artifact = options.output / "lds"
     fit(material, options.states, artifact)
-    rows = []
+    pipelines = []
     for name in taggers.LAYERS:
         say(f"training a tagger on {len(material.train)} sentences of {material.labels}: {name}")
-        nlp = taggers.train(name, artifact, material.train)
-        accuracy, speed = taggers.evaluate(nlp, material.test)
-        tags = [token.tag_ for token in nlp(Doc(nlp.vocab, words=material.example[0]))]
-        rows.append((name, accuracy, speed, tags))
-    nlp.to_disk(options.output / "tagger")
-    report(rows, material)
+        pipelines.append(taggers.train(name, artifact, material.train))
+    pipelines[-1].to_disk(options.output / "tagger")
+    say("testing the taggers")
+    report(pipelines, material)
     print(USAGE.format(artifact=artifact, tagger=options.output / "tagger"))
 
 
@@ -83,18 +82,22 @@ def fit(material: materials.Material, states: int, artifact: Path) -> None:
     print(f"  {time.perf_counter() - start:.0f} s")
 
 
-def report(rows: list[tuple[str, float, float, list[str]]], material: materials.Material) -> None:
-    default_errors = 100 - rows[1][1]
+def report(pipelines: list[spacy.Language], material: materials.Material) -> None:
+    accuracies = [taggers.accuracy(nlp, material.test) for nlp in pipelines]
+    speeds = taggers.speeds(pipelines, material.test)
+    default_errors = 100 - accuracies[1]
     print(f"\n{'tagger':40}{'accuracy':>10}{'errors':>9}{'words/s':>10}")
-    for name, accuracy, speed, _ in rows:
-        errors = (100 - accuracy) / default_errors - 1
+    for name, accuracy, speed in zip(taggers.LAYERS, accuracies, speeds, strict=True):
+        errors = (100 - accuracy) / default_errors - 1 if default_errors else 0.0
         print(f"{name:40}{accuracy:9.2f}%{errors:+9.0%}{speed:10,.0f}")
     n_words = sum(len(words) for words, _ in material.test)
     print(f"(universal part-of-speech tags, {n_words:,} words of test text, one training run each;")
     print(" errors: against spaCy's default)\n")
     words, gold = material.example
-    answers = [(name, tags) for name, *_, tags in rows] + [("the truth", gold)]
-    for name, tags in answers if gold else answers[:-1]:
+    answers = {"the truth": gold}
+    for name, nlp in zip(taggers.LAYERS, pipelines, strict=True):
+        answers[name] = [token.tag_ for token in nlp(Doc(nlp.vocab, words=words))]
+    for name, tags in answers.items():
         tagged = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
         print(f"{name}:\n  {tagged}")
 
