@@ -28,7 +28,7 @@ from tacit_embeddings.lds.inference import Float32, Messages, Smoother
 from tacit_embeddings.lds.moments import whitening
 from tacit_embeddings.lds.state import FittedState
 
-_BLOCK_TOKENS = 1024
+_BLOCK_TOKENS = 4096
 
 
 class LDS(Saveable):
