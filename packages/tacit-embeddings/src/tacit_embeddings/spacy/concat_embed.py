@@ -120,7 +120,7 @@ def forward(
 
 
 def _on_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
-    """Let a layer multiply with numpy's BLAS: several times as fast as the BLIS that thinc brings.
+    """Let a layer multiply with numpy's BLAS: more than twice as fast as the BLIS that thinc brings.
 
     The mixing layer reads all columns of all parts, so nearly all of a head's time is its product.
     Other operations than thinc's own for the CPU (a GPU's, Apple's) stay.
