@@ -17,10 +17,13 @@ import numpy as np
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, models, text
+from tacit_embeddings.lds import packing
 
 PROTOCOL = {
     "measure": "tokens per second, and floating-point operations per second at 4 h^2 per token",
     "threads": 1,
+    "rows": "through transform_ids, arrays of their own for every sentence; packed: transform_packed "
+    "into one array; words: transform",
     "input": "ids of EWT training sentences, in memory; of Wikipedia paragraphs for the long ones",
     "peer": "numpy float32 matrix product, single thread, same run, alternating",
 }
@@ -68,6 +71,17 @@ def main() -> None:
                 model.transform_ids(ids, output=output)
 
             runs[f"LDS {output}, {name}"] = run, tokens * flops
+    packed = packing.pack(short)
+    width = model.with_output("own_context").width
+    out = np.empty((len(packed.ids), width), np.float32)
+    for ends in ("exact", "zero"):
+        other = model.with_output("own_context", ends=ends)
+
+        def run(other: Any = other) -> None:
+            other.transform_packed(*packed, out=out)
+
+        tokens = float(len(packed.ids))
+        runs[f"LDS own_context, EWT packed, {ends} ends"] = run, tokens * flops
     run = lambda: model.transform(sentences, output="own_context")  # noqa: E731
     runs["LDS own_context, EWT words"] = run, sum(map(len, short)) * flops
     measured: dict[str, list[float]] = {name: [] for name in runs}

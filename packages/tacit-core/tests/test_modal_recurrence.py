@@ -3,7 +3,7 @@ import pytest
 
 from tacit import kernels
 from tacit.errors import KernelError
-from tacit.kernels.modal_recurrence import backward, decompose, forward
+from tacit.kernels.modal_recurrence import backward, decompose, forward, scan
 from tacit.kernels.modal_recurrence.naive import block_diagonal
 
 LENGTHS = {
@@ -195,3 +195,62 @@ def test_decomposition_of_a_matrix_without_an_eigenbasis_tells_by_its_condition(
 def test_decomposition_refuses_what_is_no_finite_square_matrix(F):
     with pytest.raises(KernelError, match="square matrix of finite numbers"):
         decompose(F)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_a_scan_is_the_recurrence_less_the_tokens_own_inputs(backend, reverse):
+    args = problem([5, 0, 1, 40], (3, 10))
+    u, offsets, entering = args.pop("u"), args["offsets"], args.pop("initial")
+    first = (offsets[1:] - 1 if reverse else offsets[:-1])[[0, 2, 3]]
+    last = (offsets[:-1] if reverse else offsets[1:] - 1)[[0, 2, 3]]
+    with_entering = u.copy()
+    with_entering[first] += entering[[0, 2, 3]]
+    order = np.random.default_rng(3).permutation(len(u))
+    with kernels.use(backend):
+        m = forward(**args, u=with_entering, reverse=reverse)
+        out = np.full((len(u), 30), 7.0)
+        found = scan(
+            args["real"], args["complex"], u[order], np.argsort(order), offsets, entering,
+            reverse, out, 4,
+        )  # fmt: skip
+        ends = scan(
+            args["real"], args["complex"], u[order], np.argsort(order), offsets, entering, reverse
+        )
+    assert found.before is out
+    assert ends.before is None
+    np.testing.assert_allclose(out[:, 4:27], m - u, atol=1e-12)
+    assert (out[:, :4] == 7.0).all()
+    assert (out[:, 27:] == 7.0).all()
+    np.testing.assert_allclose(found.last[[0, 2, 3]], m[last], atol=1e-12)
+    np.testing.assert_array_equal(found.last[1], entering[1])
+    np.testing.assert_array_equal(found.last, ends.last)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ids": np.array([0, 5])}, "ids run from 0 to 5, and the table has 5 rows"),
+        ({"ids": np.array([-1, 0])}, "ids run from -1"),
+        ({"ids": np.array([0.0, 1.0])}, "ids must be"),
+        ({"table": np.zeros((5, 3), np.int32)}, "table must be"),
+        ({"table": np.zeros((5, 4))}, "states"),
+        ({"offsets": np.array([0, 1])}, "offsets must ascend from 0 to the 2 tokens of ids"),
+        ({"initial": np.zeros((2, 3))}, "initial must be"),
+        ({"out": np.zeros((1, 3))}, "out must be"),
+        ({"out": np.zeros((2, 3)), "column": 1}, "out must be"),
+        ({"out": np.zeros((2, 6))[:, ::2]}, "out must be"),
+    ],
+)
+def test_a_scan_refuses_what_does_not_fit(backend, change, message):
+    args = {
+        "real": np.array([0.5]),
+        "complex": np.array([[0.1, 0.2]]),
+        "table": np.zeros((5, 3)),
+        "ids": np.array([0, 4]),
+        "offsets": np.array([0, 2]),
+        **change,
+    }
+    with kernels.use(backend), pytest.raises(KernelError, match=message):
+        scan(**args)

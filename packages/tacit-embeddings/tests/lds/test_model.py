@@ -7,7 +7,9 @@ from tacit.corpus import Corpus
 from tacit.datasets import synthetic_text
 from tacit.errors import ConfigurationError, CorpusError, DataError, NotFittedError
 from tacit_embeddings import LDS, LaggedCounts
+from tacit_embeddings.lds import outputs, packing
 from tacit_embeddings.lds.asos import expectation
+from tacit_embeddings.lds.config import OUTPUTS
 from tacit_embeddings.lds.moments import SparseMoments
 from tacit_embeddings.lds.state import FittedState
 
@@ -206,6 +208,28 @@ def test_ids_and_words_give_the_same(model, sentences):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_packed_sequences_give_the_same_without_copies(model, sentences, output):
+    ids = [model.vocabulary.encode(sentence) for sentence in [*sentences[:200], []]]
+    offsets = np.cumsum([0, *map(len, ids)])
+    expected = np.concatenate(model.transform_ids(ids, output=output))
+    out = np.empty_like(expected)
+    packed = np.concatenate(ids)
+    assert model.transform_packed(packed, offsets, output=output, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(model.transform_packed(packed, offsets, output=output), expected)
+
+
+def test_chunks_and_blocks_do_not_show(model, sentences, monkeypatch):
+    ids = [model.vocabulary.encode(sentence) for sentence in sentences[:60]]
+    expected = model.transform_ids(ids)
+    monkeypatch.setattr(packing, "CHUNK_TOKENS", 50)
+    monkeypatch.setattr(packing, "CHUNK_SEQUENCES", 3)
+    monkeypatch.setattr(outputs, "_BLOCK_TOKENS", 17)
+    for x, y in zip(model.transform_ids(ids), expected, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+
+
 def test_inference_is_found_after_fitting_and_found_anew_after_refitting(counts, sentences):
     model = LDS(**SETTINGS).fit(counts)
     before = model.transform(sentences[:3])
@@ -221,6 +245,16 @@ class TestRefused:
         for ids in ([0, len(model.vocabulary)], [-1]):
             with pytest.raises(DataError, match="there is no word id"):
                 model.transform_ids([np.array(ids)])
+
+    def test_packed_sequences_that_do_not_fit(self, model):
+        ids = np.zeros(4, int)
+        for offsets in ([0, 3], [1, 4], [0, 5, 4], [], [[0, 4]]):
+            with pytest.raises(DataError, match="offsets"):
+                model.transform_packed(ids, np.array(offsets, int))
+        with pytest.raises(DataError, match="no word id"):
+            model.transform_packed(ids - 1, np.array([0, 4]))
+        with pytest.raises(DataError, match="out must be float32"):
+            model.transform_packed(ids, np.array([0, 4]), out=np.empty((4, 1)))
 
     def test_another_vocabulary(self, counts, model):
         other = Corpus.from_sentences([["other", "words", "here"]] * 20)

@@ -25,6 +25,7 @@ reference = Backend(
         "linear_recurrence_backward": f"{_HERE}.linear_recurrence.naive:backward",
         "modal_recurrence": f"{_HERE}.modal_recurrence.naive:forward",
         "modal_recurrence_backward": f"{_HERE}.modal_recurrence.naive:backward",
+        "modal_scan": f"{_HERE}.modal_recurrence.naive:scan",
         "merge_counts": f"{_HERE}.lagged_counts.naive:merge_counts",
     },
 )
@@ -42,6 +43,7 @@ cpu = Backend(
         "linear_recurrence_backward": f"{_HERE}.linear_recurrence.cpu:backward",
         "modal_recurrence": f"{_HERE}.modal_recurrence.cpu:forward",
         "modal_recurrence_backward": f"{_HERE}.modal_recurrence.cpu:backward",
+        "modal_scan": f"{_HERE}.modal_recurrence.cpu:scan",
         "merge_counts": f"{_HERE}.lagged_counts.cpu:merge_counts",
     },
 )

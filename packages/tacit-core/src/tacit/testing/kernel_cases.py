@@ -88,6 +88,18 @@ def modal_recurrence_backward() -> Iterator[Case]:
         yield label, (real, pairs, m, offsets, grad, initial, reverse, 1)
 
 
+def modal_scan() -> Iterator[Case]:
+    """The same sequences as rows of a table, kept in the middle of a wider array or not at all."""
+    for real, pairs, u, offsets, initial, reverse in _modal_recurrences():
+        states = u.shape[1]
+        rng = np.random.default_rng(len(u))
+        table = rng.standard_normal((5, states), np.float32)
+        ids = rng.integers(0, 5, len(u)).astype(np.int32)
+        for out in (None, np.zeros((len(u) + 2, states + 2), np.float32)):
+            label = f"{len(real)} real, {len(pairs)} pairs, {len(u)} tokens, reverse={reverse}"
+            yield label, (real, pairs, table, ids, offsets, initial, reverse, out, 1)
+
+
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
     function.__name__: function
     for function in (
@@ -98,6 +110,7 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
         linear_recurrence_backward,
         modal_recurrence,
         modal_recurrence_backward,
+        modal_scan,
     )
 }
 """Operation -> its cases. Operations that are not here are a backend's own and its own to test."""

@@ -157,9 +157,13 @@ def _expected(operation: str, arguments: tuple[Any, ...]) -> Any:
 
 def _outputs(operation: str) -> tuple[int, ...]:
     """Positions of arguments that are there to be written into."""
-    return {"sparse_product": (4,), "modal_recurrence": (6,), "linear_recurrence": (5,)}.get(
-        operation, ()
-    )
+    outputs = {
+        "sparse_product": (4,),
+        "linear_recurrence": (5,),
+        "modal_recurrence": (6,),
+        "modal_scan": (7,),
+    }
+    return outputs.get(operation, ())
 
 
 def _get(record: plugins.PluginRecord) -> Any:

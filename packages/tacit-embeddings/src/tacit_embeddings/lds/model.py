@@ -8,7 +8,7 @@ co-occurrence counts; the vector of a token is made of the smoothed mean of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -20,15 +20,13 @@ from tacit.artifact import Saveable
 from tacit.corpus import Corpus
 from tacit.errors import ConfigurationError, DataError, NotFittedError
 from tacit.vocabulary import Vocabulary
-from tacit_embeddings.lds import learning, outputs
+from tacit_embeddings.lds import learning, outputs, packing
 from tacit_embeddings.lds.config import OUTPUTS, LDSConfig
 from tacit_embeddings.lds.counts import LaggedCounts
 from tacit_embeddings.lds.dynamics import TransitionPair, transition_pairs
 from tacit_embeddings.lds.inference import Float32, Messages, Smoother
 from tacit_embeddings.lds.moments import whitening
 from tacit_embeddings.lds.state import FittedState
-
-_BLOCK_TOKENS = 4096
 
 
 class LDS(Saveable):
@@ -168,28 +166,68 @@ class LDS(Saveable):
         Raises DataError for an id that is not in the vocabulary.
         """
         output = self._output(output)
-        n_types = len(self.vocabulary)
-        smoother = self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced
         arrays: list[Float32] = []
-        for block in _blocks(sentences):
-            ids, offsets = _packed(block)
-            _check(ids, n_types)
-            vectors = outputs.compose(
-                output,
-                smoother,
-                ids,
-                offsets,
-                own_weight=self.config.own_weight,
-                exact_ends=self.config.ends == "exact",
-                T_inv=self._fitted().inference.filter,
-            )
-            arrays.extend(vectors[i:j].copy() for i, j in pairwise(offsets.tolist()))
+        for packed in packing.chunks(sentences):
+            bounds = packed.offsets.tolist()
+            for first, last, vectors in self._compose(packed, output):
+                start = bounds[first]
+                spans = pairwise(bounds[first : last + 1])
+                arrays.extend(vectors[i - start : j - start].copy() for i, j in spans)
         return arrays
+
+    def transform_packed(
+        self,
+        ids: npt.NDArray[np.integer[Any]],
+        offsets: npt.NDArray[np.integer[Any]],
+        *,
+        output: str | None = None,
+        out: Float32 | None = None,
+    ) -> Float32:
+        """``transform`` of sequences that lie in one array already: no copies, for large amounts.
+
+        Args:
+            ids: (tokens,) word ids of ``vocabulary``, all sequences one after another.
+            offsets: (sequences + 1,) where each begins, and the end.
+            output: another output than ``config.output``.
+            out: (tokens, width) float32 to write into.
+
+        Returns:
+            (tokens, width) float32; ``out`` if given.
+
+        Raises:
+            DataError: an id is not in the vocabulary, or shapes do not fit.
+        """
+        output = self._output(output)
+        packed = packing.Packed(np.asarray(ids, np.int64), np.asarray(offsets, np.int64))
+        packing.check_offsets(packed)
+        shape = (len(packed.ids), self.config.n_states * outputs.WIDTHS[output])
+        if out is None:
+            out = np.empty(shape, np.float32)
+        if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
+            raise DataError(f"out must be float32 {shape} in C order, not {out.dtype} {out.shape}")
+        for _ in self._compose(packed, output, out):
+            pass
+        return out
+
+    def _compose(
+        self, packed: packing.Packed, output: str, out: Float32 | None = None
+    ) -> Iterator[outputs.Block]:
+        state = self._fitted()
+        packing.check(packed, len(state.vocabulary))
+        return outputs.compose(
+            output,
+            self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced,
+            *packed,
+            own_weight=self.config.own_weight,
+            exact_ends=self.config.ends == "exact",
+            T_inv=state.inference.filter,
+            out=out,
+        )
 
     def messages(self, sentences: Iterable[Sequence[str]]) -> list[Messages]:
         """The exact parts of the smoothed mean of every token, in the model's own coordinates."""
         encoded = [self.vocabulary.encode(sentence) for sentence in sentences]
-        ids, offsets = _packed(encoded)
+        ids, offsets = packing.pack(encoded)
         parts = self._posterior.messages(ids, offsets, exact_ends=self.config.ends == "exact")
         bounds = pairwise(offsets.tolist())
         return [Messages(*(part[i:j].copy() for part in parts)) for i, j in bounds]
@@ -260,37 +298,3 @@ class LDS(Saveable):
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         model._state = FittedState.from_arrays(model.config, vocabulary, arrays)
         return model
-
-
-def _packed(
-    sentences: Sequence[npt.NDArray[np.integer[Any]]],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    offsets = np.zeros(len(sentences) + 1, np.int64)
-    np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
-    ids = np.concatenate(sentences) if len(sentences) else np.empty(0)
-    return ids.astype(np.int64), offsets
-
-
-def _check(ids: npt.NDArray[np.int64], n_types: int) -> None:
-    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
-        strange = ids.min() if ids.min() < 0 else ids.max()
-        raise DataError(
-            f"there is no word id {strange} in a vocabulary of {n_types} types; "
-            "encode the text with the vocabulary of this model"
-        )
-
-
-def _blocks(
-    sentences: Sequence[npt.NDArray[np.integer[Any]]],
-) -> Iterable[list[npt.NDArray[np.integer[Any]]]]:
-    """Sentences in blocks that stay in the cache; a longer one goes alone."""
-    block: list[npt.NDArray[np.integer[Any]]] = []
-    n_tokens = 0
-    for sentence in sentences:
-        if block and n_tokens + len(sentence) > _BLOCK_TOKENS:
-            yield block
-            block, n_tokens = [], 0
-        block.append(sentence)
-        n_tokens += len(sentence)
-    if block:
-        yield block

@@ -79,7 +79,7 @@ class ModalPowers:
 
 
 class Recurrence:
-    """y_t = M y_{t-1} + table[w_t] over packed sequences, starting from zero.
+    """x_t = M (x_{t-1} + table[w_{t-1}]): what comes into every token of packed sequences.
 
     Args:
         M: (states, states).
@@ -107,26 +107,61 @@ class Recurrence:
             return
         self.basis, self.basis_inverse = modes.P, modes.P_inv
         self._steps = (modes.real.astype(np.float32), modes.complex.astype(np.float32))
-        self._from_own = self.basis.T.astype(np.float32)
         self._inputs = table @ self.basis_inverse.T.astype(np.float32)
 
-    def gather(self, ids: npt.NDArray[np.integer]) -> Float32:
-        """Inputs table[w_t] in the recurrence's own basis (tokens, states)."""
-        return self._inputs.take(ids, axis=0)
+    def scan(
+        self,
+        ids: npt.NDArray[np.integer],
+        offsets: Offsets,
+        initial: Float32 | None = None,
+        out: Float32 | None = None,
+        column: int = 0,
+    ) -> Float32:
+        """Run over packed sequences; everything in the recurrence's own basis.
 
-    def run(self, u: Float32, offsets: Offsets, out: Float32 | None = None) -> Float32:
-        """The states for inputs ``u``, both in the recurrence's own basis (tokens, states)."""
-        if self._modes is not None:
-            real, pairs = self._steps
-            y = modal_recurrence.forward(real, pairs, u, offsets, reverse=self._reverse, out=out)
-        else:
-            M = self._M.astype(np.float32)
-            y = linear_recurrence.forward(M, u, offsets, reverse=self._reverse, out=out)
-        return np.asarray(y)
+        Args:
+            ids: (tokens,), the w_t.
+            offsets: (sequences + 1,).
+            initial: (sequences, states), what comes into the first token; zeros if None.
+            out: (tokens or more, width), takes x_t.
+            column: where in ``out`` its columns begin.
 
-    def outward(self, y: Float32) -> Float32:
-        """Rows in the recurrence's own basis, brought to the coordinates of ``table``."""
-        return y @ self._from_own if self._modes is not None else y
+        Returns:
+            (sequences, states), x + table[w] of the last token; ``initial`` if there is none.
+        """
+        if self._modes is None:
+            return self._scan_densely(ids, offsets, initial, out, column)
+        found = modal_recurrence.scan(
+            *self._steps, self._inputs, ids, offsets, initial, self._reverse, out, column
+        )
+        return np.asarray(found.last)
+
+    def _scan_densely(
+        self,
+        ids: npt.NDArray[np.integer],
+        offsets: Offsets,
+        initial: Float32 | None,
+        out: Float32 | None,
+        column: int,
+    ) -> Float32:
+        M = self._M.astype(np.float32)
+        filled = np.flatnonzero(np.diff(offsets))
+        first, last = offsets[filled], offsets[filled + 1] - 1
+        if self._reverse:
+            first, last = last, first
+        if initial is None:
+            initial = np.zeros((len(offsets) - 1, len(M)), np.float32)
+        own = self._inputs.take(ids, axis=0)
+        u = own.copy()
+        u[first] += initial[filled]
+        y = linear_recurrence.forward(M, u, offsets, reverse=self._reverse)
+        if out is not None:
+            x = out[: len(ids), column : column + len(M)]
+            np.subtract(y, own, out=x)
+            x[first] = initial[filled]
+        ends = initial.copy()
+        ends[filled] = y[last]
+        return ends
 
     def powers(self, exponents: Integers) -> Powers:
         """M^n in the recurrence's own basis, for every n >= 0 of ``exponents``."""

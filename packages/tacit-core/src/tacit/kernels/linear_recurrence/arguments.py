@@ -12,22 +12,28 @@ _Array = NDArray[Any]
 
 def check_packed(rows: _Array, offsets: _Array, what: str) -> tuple[_Array, NDArray[np.int64]]:
     """``rows`` (tokens, states) float32 or float64, and ``offsets`` (sequences + 1,) into it."""
-    rows, offsets = np.asarray(rows), np.asarray(offsets)
+    rows = np.asarray(rows)
     if rows.ndim != 2 or rows.dtype not in (np.float32, np.float64):
         raise KernelError(
             f"{what} must be (tokens, states) in float32 or float64, not {rows.dtype} {rows.shape}"
         )
+    return rows, check_offsets(offsets, len(rows), what)
+
+
+def check_offsets(offsets: _Array, tokens: int, what: str) -> NDArray[np.int64]:
+    """``offsets`` (sequences + 1,) into the ``tokens`` of ``what``."""
+    offsets = np.asarray(offsets)
     if offsets.ndim != 1 or len(offsets) == 0 or not np.issubdtype(offsets.dtype, np.integer):
         raise KernelError(
             f"offsets must be (sequences + 1,) integers, not {offsets.dtype} {offsets.shape}"
         )
     offsets = offsets.astype(np.int64, copy=False)
-    if offsets[0] != 0 or offsets[-1] != len(rows) or (np.diff(offsets) < 0).any():
+    if offsets[0] != 0 or offsets[-1] != tokens or (np.diff(offsets) < 0).any():
         raise KernelError(
-            f"offsets must ascend from 0 to the {len(rows)} tokens of {what}, and run from "
+            f"offsets must ascend from 0 to the {tokens} tokens of {what}, and run from "
             f"{offsets[0]} to {offsets[-1]}"
         )
-    return rows, offsets
+    return offsets
 
 
 def check_like(array: _Array | None, shape: tuple[int, ...], like: _Array, name: str) -> _Array:

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.dispatch import resolve
-from tacit.kernels.modal_recurrence.naive import Gradients
+from tacit.kernels.modal_recurrence.naive import Gradients, Scan
 
 if TYPE_CHECKING:
     from tacit.kernels.modal_recurrence.decomposition import Decomposition
 
-__all__ = ["Gradients", "backward", "decompose", "forward"]
+__all__ = ["Gradients", "Scan", "backward", "decompose", "forward", "scan"]
 
 _Array = NDArray[Any]
 
@@ -95,6 +95,57 @@ def backward(
     """
     result: Gradients = resolve("modal_recurrence_backward", _device(m))(
         real, complex, m, offsets, grad, initial, reverse, threads
+    )
+    return result
+
+
+def scan(
+    real: _Array,
+    complex: _Array,
+    table: _Array,
+    ids: NDArray[np.integer[Any]],
+    offsets: NDArray[np.integer[Any]],
+    initial: _Array | None = None,
+    reverse: bool = False,
+    out: _Array | None = None,
+    column: int = 0,
+) -> Scan:
+    """The recurrence over inputs ``table[ids]``, as every token sees it coming: without its own.
+
+        before_1 = initial,    before_t = Lambda (before_{t-1} + table[ids[t - 1]])
+
+    Nothing is gathered into memory and nothing taken off again, so that this is the fast way to run
+    a fitted model, and the accurate one where a token's own input is large.
+
+    Parameters
+    ----------
+    real, complex, offsets, reverse
+        As in `forward`.
+    table
+        (rows, states) float32 or float64, one row of inputs for every id.
+    ids
+        (tokens,), all sequences one after another.
+    initial
+        (sequences, states), what comes into the first token (the last with ``reverse``); zeros
+        where left out.
+    out
+        (tokens or more, width), in the table's dtype and C order, takes ``before``. Without it
+        only the last states are computed.
+    column
+        Where in ``out`` the ``states`` columns begin.
+
+    Returns
+    -------
+    ``out``, and (sequences, states) the last token's before + input; ``initial`` if there is no
+    token. Re-entrant; releases the GIL. For inference: its gradient is that of `forward`.
+
+    Raises
+    ------
+    KernelError
+        Where shapes or dtypes do not fit, or an id has no row.
+    """
+    result: Scan = resolve("modal_scan", _device(table))(
+        real, complex, table, ids, offsets, initial, reverse, out, column
     )
     return result
 

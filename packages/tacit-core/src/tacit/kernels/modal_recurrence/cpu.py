@@ -16,18 +16,16 @@ from numpy.typing import NDArray
 from tacit.errors import KernelError
 from tacit.kernels.compiled import njit
 from tacit.kernels.linear_recurrence.arguments import check_like, check_out, check_packed
-from tacit.kernels.modal_recurrence.arguments import check_eigenvalues
-from tacit.kernels.modal_recurrence.naive import Gradients
+from tacit.kernels.modal_recurrence.arguments import check_eigenvalues, check_scan
+from tacit.kernels.modal_recurrence.naive import Gradients, Scan
 
 _Array = NDArray[Any]
 
 
 @njit
-def _step(decay, rotation, n_real, before, row):  # type: ignore[no-untyped-def]
-    """Add Lambda before to the row."""
+def _rotate(rotation, n_real, before, row):  # type: ignore[no-untyped-def]
+    """Add to each coordinate of a pair what comes from the other one."""
     pairs = len(rotation)
-    for j in range(len(row)):
-        row[j] += decay[j] * before[j]
     x, y = row[n_real : n_real + pairs], row[n_real + pairs :]
     before_x, before_y = before[n_real : n_real + pairs], before[n_real + pairs :]
     for j in range(pairs):
@@ -48,8 +46,35 @@ def _run(decay, rotation, n_real, u, offsets, initial, reverse, in_place, out, f
             if not in_place:
                 for j in range(len(row)):
                     row[j] = u[t, j]
-            _step(decay, rotation, n_real, before, row)
+            for j in range(len(row)):
+                row[j] += decay[j] * before[j]
+            _rotate(rotation, n_real, before, row)
             before = row
+
+
+@njit
+def _scan(decay, rotation, n_real, table, ids, offsets, initial, reverse, out, column, keep, last):  # type: ignore[no-untyped-def]
+    """out[t] = what comes into token t; last[s] = what goes on from the last token, undecayed."""
+    states = len(decay)
+    before = np.empty_like(decay)
+    for s in range(len(offsets) - 1):
+        start, end = offsets[s], offsets[s + 1]
+        total = last[s]
+        for j in range(states):
+            total[j] = before[j] = initial[s, j]
+        for i in range(end - start):
+            t = end - 1 - i if reverse else start + i
+            if i > 0:
+                for j in range(states):
+                    before[j] = decay[j] * total[j]
+                _rotate(rotation, n_real, total, before)
+            if keep:
+                row = out[t, column : column + states]
+                for j in range(states):
+                    row[j] = before[j]
+            word = table[ids[t]]
+            for j in range(states):
+                total[j] = before[j] + word[j]
 
 
 @njit
@@ -101,6 +126,28 @@ def forward(
 
     _each(work, offsets, threads)
     return result
+
+
+def scan(
+    real: _Array,
+    complex: _Array,
+    table: _Array,
+    ids: _Array,
+    offsets: _Array,
+    initial: _Array | None = None,
+    reverse: bool = False,
+    out: _Array | None = None,
+    column: int = 0,
+) -> Scan:
+    """See `tacit.kernels.modal_recurrence.scan`."""
+    table, ids, offsets, initial = check_scan(table, ids, offsets, initial, out, column)
+    decay, rotation = _eigenvalues(real, complex, table)
+    last = np.empty_like(initial)
+    keep, target = (True, out) if out is not None else (False, np.empty((0, 0), table.dtype))
+    _scan(
+        decay, rotation, len(real), table, ids, offsets, initial, reverse, target, column, keep, last
+    )  # fmt: skip
+    return Scan(out, last)
 
 
 def backward(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.linear_recurrence.arguments import check_like, check_out, check_packed
-from tacit.kernels.modal_recurrence.arguments import check_eigenvalues
+from tacit.kernels.modal_recurrence.arguments import check_eigenvalues, check_scan
 
 _Array = NDArray[Any]
 
@@ -20,6 +20,13 @@ class Gradients(NamedTuple):
     complex: _Array
     u: _Array
     initial: _Array
+
+
+class Scan(NamedTuple):
+    """What every token sees coming (tokens, width), and the last states (sequences, states)."""
+
+    before: _Array | None
+    last: _Array
 
 
 def block_diagonal(real: _Array, complex: _Array) -> NDArray[np.float64]:
@@ -55,6 +62,33 @@ def forward(
             m = matrix @ m + u[t]
             out[t] = m
     return out
+
+
+def scan(
+    real: _Array,
+    complex: _Array,
+    table: _Array,
+    ids: _Array,
+    offsets: _Array,
+    initial: _Array | None = None,
+    reverse: bool = False,
+    out: _Array | None = None,
+    column: int = 0,
+) -> Scan:
+    """See `tacit.kernels.modal_recurrence.scan`."""
+    check_eigenvalues(real, complex, np.shape(table)[-1])
+    table, ids, offsets, initial = check_scan(table, ids, offsets, initial, out, column)
+    matrix, last = block_diagonal(real, complex), np.empty_like(initial)
+    for s in range(len(offsets) - 1):
+        m = last_m = initial[s].astype(np.float64)
+        tokens = range(int(offsets[s]), int(offsets[s + 1]))
+        for t in reversed(tokens) if reverse else tokens:
+            if out is not None:
+                out[t, column : column + len(matrix)] = m
+            last_m = m + table[ids[t]]
+            m = matrix @ last_m
+        last[s] = last_m
+    return Scan(out, last)
 
 
 def backward(
