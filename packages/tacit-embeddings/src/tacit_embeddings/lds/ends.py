@@ -64,23 +64,23 @@ class ExactEnds:
         """
         distinct, which = np.unique(lengths, return_inverse=True)
         past: Float32 = b @ self._L_T
-        y: Float32 = a + self._forward.powers(distinct - 1).times(past, which)
+        y: Float32 = a + self._forward.powers.times(past, lengths - 1)
         groups = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
         for n, group in zip(distinct.tolist(), groups, strict=True):
             echo = self._echo(n)
             if len(echo.rows):
                 y[np.ix_(group, echo.rows)] += y[group] @ echo.matrix
         future: Float32 = y @ self._R_T
-        echoed: Float32 = self._backward.powers(distinct - 1).times(future, which) @ self._L_T
+        echoed: Float32 = self._backward.powers.times(future, lengths - 1) @ self._L_T
         past += echoed
         return past, future
 
     def _echo(self, n: int) -> _Echo:
         if n in self._echoes:
             return self._echoes[n]
-        exponent, states = np.array([n - 1]), np.zeros(len(self._L), np.int64)
-        there = self._forward.powers(exponent).times(self._L.T, states).T
-        back = self._backward.powers(exponent).times(self._R.T, states).T
+        exponents = np.full(len(self._L), n - 1)
+        there = self._forward.powers.times(self._L.T, exponents).T
+        back = self._backward.powers.times(self._R.T, exponents).T
         rows = _that_matter(there, back)
         columns = _that_matter(back, there)
         Y = there[np.ix_(rows, columns)] @ back[columns]

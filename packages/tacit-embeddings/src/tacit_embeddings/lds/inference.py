@@ -22,6 +22,7 @@ __all__ = ["Ends", "Float32", "Messages", "Offsets", "Smoother", "inverse_norms"
 
 Ids = npt.NDArray[np.integer]
 
+_ENDS_AT_A_TIME = 1024  # sequences: enough for a product, and what it reads stays in the cache
 _TINY = np.float32(1e-12)
 
 
@@ -82,13 +83,18 @@ class Smoother:
             ids: (tokens,) packed sequences.
             offsets: (sequences + 1,) where each begins, and the end.
         """
-        lengths = np.diff(offsets)
-        filled = np.flatnonzero(lengths)
-        past, future = np.zeros((2, len(lengths), self.states), np.float32)
-        if len(filled):
-            a = self._forward.scan(ids, offsets)[filled]
-            b = self._backward.scan(ids, offsets)[filled]
-            past[filled], future[filled] = self._ends.solve(a, b, lengths[filled])
+        past, future = np.zeros((2, len(offsets) - 1, self.states), np.float32)
+        for first in range(0, len(offsets) - 1, _ENDS_AT_A_TIME):
+            bounds = offsets[first : first + _ENDS_AT_A_TIME + 1]
+            part, local = ids[bounds[0] : bounds[-1]], bounds - bounds[0]
+            lengths = np.diff(bounds)
+            filled = np.flatnonzero(lengths)
+            if not len(filled):
+                continue
+            a = self._forward.scan(part, local)[filled]
+            b = self._backward.scan(part, local)[filled]
+            found = self._ends.solve(a, b, lengths[filled])
+            past[first + filled], future[first + filled] = found
         return Ends(past, future)
 
     def contexts(

@@ -6,7 +6,7 @@ magnified by the condition of the eigenvectors, so beyond `MAXIMUM_CONDITION` th
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,30 +20,33 @@ Offsets = npt.NDArray[np.int64]
 Rows = TypeVar("Rows", npt.NDArray[np.float32], npt.NDArray[np.float64])
 Integers = npt.NDArray[np.int64]
 
+_KEPT = 256  # powers that are found once; sequences are rarely longer
+
 #: Eigenvectors of a larger condition are not used.
 MAXIMUM_CONDITION = 1e5
 
 
 class Powers(Protocol):
-    """Several powers of a matrix, in the own basis of its recurrence."""
+    """Powers of the matrix of a recurrence, in its own basis."""
 
-    def times(self, rows: Rows, which: Integers) -> Rows:
-        """Row i of ``rows`` (n, states) times power ``which[i]``, in the dtype of the rows."""
+    def times(self, rows: Rows, exponents: Integers) -> Rows:
+        """Row i of ``rows`` (n, states) times power ``exponents[i]`` >= 0, in the rows' dtype."""
         ...
 
 
 class DensePowers:
-    """M^n for every n of ``exponents``."""
+    """Powers of any matrix M (states, states)."""
 
-    def __init__(self, M: Matrix, exponents: Integers) -> None:
-        self._transposed = [np.linalg.matrix_power(M, n).T for n in exponents.tolist()]
+    def __init__(self, M: Matrix) -> None:
+        self._M = M
 
-    def times(self, rows: Rows, which: Integers) -> Rows:
+    def times(self, rows: Rows, exponents: Integers) -> Rows:
         """See `Powers`."""
         product = np.empty_like(rows)
-        for n in np.unique(which):
-            chosen = which == n
-            product[chosen] = rows[chosen] @ self._transposed[n].astype(rows.dtype)
+        for n in np.unique(exponents).tolist():
+            chosen = exponents == n
+            power = np.linalg.matrix_power(self._M, n).T.astype(rows.dtype)
+            product[chosen] = rows[chosen] @ power
         return product
 
 
@@ -53,29 +56,37 @@ class ModalPowers:
     Args:
         real: eigenvalues (n_real,).
         pairs: eigenvalues (n_pairs, 2) as (re, im).
-        exponents: (powers,).
     """
 
-    def __init__(
-        self, real: npt.NDArray[np.float64], pairs: npt.NDArray[np.float64], exponents: Integers
-    ) -> None:
-        n = exponents.astype(np.float64)[:, None]
-        size = np.hypot(pairs[:, 0], pairs[:, 1]) ** n
-        angle = n * np.arctan2(pairs[:, 1], pairs[:, 0])
-        self._cross = size * np.sin(angle)
-        self._diagonal = np.concatenate(
-            [real**n, size * np.cos(angle), size * np.cos(angle)], axis=1
-        )
-        self._n_real, self._n_pairs = len(real), len(pairs)
+    def __init__(self, real: npt.NDArray[np.float64], pairs: npt.NDArray[np.float64]) -> None:
+        self._real, self._n_pairs = real, len(pairs)
+        self._size = np.hypot(pairs[:, 0], pairs[:, 1])
+        self._angle = np.arctan2(pairs[:, 1], pairs[:, 0])
+        factors = self._factors(np.arange(_KEPT))
+        self._kept: dict[np.dtype[Any], tuple[npt.NDArray[Any], ...]] = {
+            np.dtype(kind): tuple(f.astype(kind) for f in factors)
+            for kind in (np.float32, np.float64)
+        }
 
-    def times(self, rows: Rows, which: Integers) -> Rows:
+    def times(self, rows: Rows, exponents: Integers) -> Rows:
         """See `Powers`."""
-        middle = self._n_real + self._n_pairs
-        product = rows * self._diagonal.astype(rows.dtype)[which]
-        cross = self._cross.astype(rows.dtype)[which]
-        product[:, self._n_real : middle] += rows[:, middle:] * cross
-        product[:, middle:] -= rows[:, self._n_real : middle] * cross
+        factors, which = self._kept[rows.dtype], exponents
+        if exponents.max(initial=0) >= _KEPT:
+            distinct, which = np.unique(exponents, return_inverse=True)
+            factors = tuple(f.astype(rows.dtype) for f in self._factors(distinct))
+        same, cross = (f.take(which, axis=0) for f in factors)
+        first, middle = len(self._real), len(self._real) + self._n_pairs
+        product: Rows = np.multiply(rows, same, out=same)
+        product[:, first:middle] += rows[:, middle:] * cross
+        product[:, middle:] -= rows[:, first:middle] * cross
         return product
+
+    def _factors(self, exponents: Integers) -> tuple[Matrix, Matrix]:
+        """What each state (n, states), and its partner in a pair (n, n_pairs), is multiplied by."""
+        n = exponents.astype(np.float64)[:, None]
+        size, angle = self._size**n, n * self._angle
+        cosine = size * np.cos(angle)
+        return np.concatenate([self._real**n, cosine, cosine], axis=1), size * np.sin(angle)
 
 
 class Recurrence:
@@ -89,6 +100,7 @@ class Recurrence:
     Attributes:
         basis: (states, states), takes the recurrence's own basis to the coordinates of ``table``.
         basis_inverse: its inverse.
+        powers: of M, in the own basis.
     """
 
     def __init__(self, M: Matrix, table: Float32, *, reverse: bool) -> None:
@@ -103,9 +115,11 @@ class Recurrence:
         self._modes = modes
         if modes is None:
             self.basis = self.basis_inverse = np.eye(len(M))
+            self.powers: Powers = DensePowers(M)
             self._inputs = table
             return
         self.basis, self.basis_inverse = modes.P, modes.P_inv
+        self.powers = ModalPowers(modes.real, modes.complex)
         self._steps = (modes.real.astype(np.float32), modes.complex.astype(np.float32))
         self._inputs = table @ self.basis_inverse.T.astype(np.float32)
 
@@ -162,9 +176,3 @@ class Recurrence:
         ends = initial.copy()
         ends[filled] = y[last]
         return ends
-
-    def powers(self, exponents: Integers) -> Powers:
-        """M^n in the recurrence's own basis, for every n >= 0 of ``exponents``."""
-        if self._modes is None:
-            return DensePowers(self._M, exponents)
-        return ModalPowers(self._modes.real, self._modes.complex, exponents)

@@ -51,7 +51,7 @@ def concat_embed(
         _fail(f"width and maxout_pieces must be positive, not {width}, {maxout_pieces}")
     # by name, not as given: spaCy sorts the sections of a configuration when it saves one, and the
     # parameters of a saved model are told apart by the order of its layers
-    layers = [embeds[name] for name in sorted(embeds)]
+    layers = [_on_blas(embeds[name]) for name in sorted(embeds)]
     mix = None
     if width is not None:
         mix = _on_blas(Maxout(nO=width, nP=maxout_pieces, normalize=True, dropout=0.0))
@@ -122,11 +122,12 @@ def forward(
 def _on_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
     """Let a layer multiply with numpy's BLAS: more than twice as fast as the BLIS that thinc brings.
 
-    The mixing layer reads all columns of all parts, so nearly all of a head's time is its product.
-    Other operations than thinc's own for the CPU (a GPU's, Apple's) stay.
+    Without an encoder nearly all of a head's time is the products of the mixing layer, which reads
+    all columns of all parts, and of hash embeddings. Other operations than thinc's own for the CPU
+    (a GPU's, Apple's) stay.
     """
-    if type(layer.ops) is NumpyOps:
-        for node in layer.walk():
+    for node in layer.walk():
+        if type(node.ops) is NumpyOps:
             node.ops = NUMPY_BLAS
     return layer
 

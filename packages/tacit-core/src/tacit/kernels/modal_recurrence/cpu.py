@@ -18,8 +18,10 @@ from tacit.kernels.compiled import njit
 from tacit.kernels.linear_recurrence.arguments import check_like, check_out, check_packed
 from tacit.kernels.modal_recurrence.arguments import check_eigenvalues, check_scan
 from tacit.kernels.modal_recurrence.naive import Gradients, Scan
+from tacit.kernels.prefetch import prefetch
 
 _Array = NDArray[Any]
+_AHEAD = 3  # tokens whose rows are asked for beforehand: about the time a row takes to come
 
 
 @njit
@@ -57,6 +59,7 @@ def _scan(decay, rotation, n_real, table, ids, offsets, initial, reverse, out, c
     """out[t] = what comes into token t; last[s] = what goes on from the last token, undecayed."""
     states = len(decay)
     before = np.empty_like(decay)
+    rows, size = table.ctypes.data, states * table.itemsize
     for s in range(len(offsets) - 1):
         start, end = offsets[s], offsets[s + 1]
         total = last[s]
@@ -64,6 +67,9 @@ def _scan(decay, rotation, n_real, table, ids, offsets, initial, reverse, out, c
             total[j] = before[j] = initial[s, j]
         for i in range(end - start):
             t = end - 1 - i if reverse else start + i
+            later = t - _AHEAD if reverse else t + _AHEAD
+            if 0 <= later < len(ids):
+                prefetch(rows + ids[later] * size, size)
             if i > 0:
                 for j in range(states):
                     before[j] = decay[j] * total[j]
