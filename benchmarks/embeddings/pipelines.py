@@ -23,7 +23,7 @@ class Row:
 
     `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: word2vec beside
     them; `output` and `columns`: the vectors in Doc.tensor of the LDS variant `lds`; `depth`:
-    convolution layers.
+    convolution layers; `width`: of the layer that mixes them.
     """
 
     hashed: bool = True
@@ -32,6 +32,7 @@ class Row:
     columns: tuple[int, int] | None = None
     depth: int = 0
     lds: str = "em"
+    width: int = WIDTH
 
     def tok2vec(self) -> Config:
         layers: dict[str, Config] = {}
@@ -50,7 +51,7 @@ class Row:
             return {**layers["lds"], "projection": WIDTH, "maxout_pieces": 3}
         embed = layers["hash"]
         if self.output:
-            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": WIDTH, "embeds": layers}
+            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": self.width, "embeds": layers}
         elif self.static and not self.depth:
             # MultiHashEmbed with static vectors cannot stand alone in a tagger (spaCy 3.8): its
             # initialization takes the tags for vectors; behind this layer it does not see them
@@ -80,6 +81,11 @@ ROWS: dict[str, Row] = {
         static=True, output=THREE, columns=(STATES, 3 * STATES)
     ),
     "hash + word2vec + LDS own_context, no CNN": Row(static=True, output=TWO),
+    "hash + word2vec + LDS own_past_future, no CNN": Row(static=True, output=THREE),
+    "hash + word2vec + LDS own_past_future, no CNN, 288 wide": Row(
+        static=True, output=THREE, width=288
+    ),
+    "hash + LDS own_past_future, no CNN, 288 wide": Row(output=THREE, width=288),
     "hash + LDS 300 own_context, no CNN": Row(output=TWO, lds="h300"),
     "hash + word2vec + LDS 300 own_context, no CNN": Row(static=True, output=TWO, lds="h300"),
     "hash + LDS own_past_future, CNN1": Row(output=THREE, depth=1),

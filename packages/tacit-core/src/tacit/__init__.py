@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from tacit import artifact, datasets, kernels, plugins
     from tacit.artifact import load
     from tacit.corpus import Corpus
+    from tacit.ratings import Ratings
     from tacit.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
 
-__all__ = ["Corpus", "Vocabulary", "artifact", "datasets", "kernels", "load", "plugins"]
+__all__ = ["Corpus", "Ratings", "Vocabulary", "artifact", "datasets", "kernels", "load", "plugins"]
 
 _MODULES = frozenset({"artifact", "datasets", "kernels", "plugins"})
 _OBJECTS = {
     "Corpus": "tacit.corpus",
+    "Ratings": "tacit.ratings",
     "Vocabulary": "tacit.vocabulary",
     "load": "tacit.artifact",
 }

@@ -39,7 +39,8 @@ class LDSConfig:
         full_iterations: EM iterations over the whole vocabulary after that [50].
         maximum_radius: limit on the spectral radius of the initial A.
         noise: ``"full"`` rank, ``"diagonal"`` or ``"spherical"`` observation noise; the latter two are the
-            paper's comparison and skip the subspace.
+            paper's comparison and skip the subspace. Their likelihood gain also counts the direction in
+            which whitened words never vary: compare it among them only.
         start: ``"subspace"`` identification or ``"random"`` (the paper's Figure 2).
         whiten: identify the subspace in whitened coordinates; False is the paper's comparison.
         seed: of the randomised SVD and of a random start.
