@@ -27,6 +27,8 @@ reference = Backend(
         "modal_recurrence_backward": f"{_HERE}.modal_recurrence.naive:backward",
         "modal_scan": f"{_HERE}.modal_recurrence.naive:scan",
         "merge_counts": f"{_HERE}.lagged_counts.naive:merge_counts",
+        "rating_sgd": f"{_HERE}.rating_sgd.naive:epoch",
+        "rating_scores": f"{_HERE}.rating_scores.naive:scores",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -45,6 +47,8 @@ cpu = Backend(
         "modal_recurrence_backward": f"{_HERE}.modal_recurrence.cpu:backward",
         "modal_scan": f"{_HERE}.modal_recurrence.cpu:scan",
         "merge_counts": f"{_HERE}.lagged_counts.cpu:merge_counts",
+        "rating_sgd": f"{_HERE}.rating_sgd.cpu:epoch",
+        "rating_scores": f"{_HERE}.rating_scores.cpu:scores",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""

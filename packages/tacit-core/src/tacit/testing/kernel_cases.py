@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.kernels.lagged_counts import Counts
+from tacit.kernels.rating_sgd import Coefficients, Tables
 
 Case = tuple[str, tuple[Any, ...]]
 """What is awkward about it, and the arguments."""
@@ -100,6 +101,40 @@ def modal_scan() -> Iterator[Case]:
             yield label, (real, pairs, table, ids, offsets, initial, reverse, out, 1)
 
 
+def rating_sgd() -> Iterator[Case]:
+    """One factor, a user without ratings, a single rating, with and without identities and biases."""
+    for n_users, n_items, n, factors in ((1, 1, 1, 1), (3, 5, 6, 63), (9, 4, 20, 16), (2, 2, 0, 3)):
+        for side in (False, True):
+            rng = np.random.default_rng(n)
+            cells = np.sort(rng.permutation(n_users * n_items)[:n])
+            ids = (cells % n_items).astype(np.int32)
+            offsets = np.searchsorted(cells, np.arange(n_users + 1) * n_items)
+            tables = Tables(
+                rng.standard_normal((n_users, factors), np.float32),
+                rng.standard_normal((n_items, factors), np.float32),
+                rng.standard_normal(n_users, np.float32),
+                rng.standard_normal(n_items, np.float32),
+                rng.standard_normal((n_items if side else 0, factors), np.float32),
+            )
+            rates = Coefficients(0.02, 0.01 if n_users > 1 else 0.0, 0.5)
+            arguments = (
+                offsets, ids, rng.integers(1, 6, n).astype(np.float32), rng.permutation(n_users),
+                tables, 3.5, rates, Coefficients(0.1, 0.05, 0.3), 7,
+                *((offsets, ids) if side else (None, None)),
+            )  # fmt: skip
+            yield f"{n} ratings, {factors} factors, identities={side}", arguments
+
+
+def rating_scores() -> Iterator[Case]:
+    """No pairs, one factor, users and items that are unknown."""
+    for n, factors in ((0, 3), (1, 1), (50, 63)):
+        rng = np.random.default_rng(n)
+        tables = [rng.standard_normal((rows, factors), np.float32) for rows in (4, 6)]
+        biases = [rng.standard_normal(rows, np.float32) for rows in (4, 6)]
+        users, items = rng.integers(-1, 4, n), rng.integers(-1, 6, n)
+        yield f"{n} pairs, {factors} factors", (users, items, *tables, *biases, 3.5)
+
+
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
     function.__name__: function
     for function in (
@@ -111,6 +146,8 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
         modal_recurrence,
         modal_recurrence_backward,
         modal_scan,
+        rating_scores,
+        rating_sgd,
     )
 }
 """Operation -> its cases. Operations that are not here are a backend's own and its own to test."""

@@ -99,7 +99,7 @@ class KernelBackendTests:
             served = 0
             for label, arguments in CASES[operation]():
                 try:
-                    actual = self.run(operation, arguments)
+                    actual = self.run(operation, copy.deepcopy(arguments))
                 except kernels.UnsupportedShape:
                     continue
                 served += 1
@@ -162,6 +162,7 @@ def _outputs(operation: str) -> tuple[int, ...]:
         "linear_recurrence": (5,),
         "modal_recurrence": (6,),
         "modal_scan": (7,),
+        "rating_sgd": (4,),
     }
     return outputs.get(operation, ())
 

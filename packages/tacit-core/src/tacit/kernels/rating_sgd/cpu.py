@@ -1,0 +1,160 @@
+"""The epoch on the CPU: one thread, a user's factors in the first-level cache, items prefetched."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.kernels.compiled import njit
+from tacit.kernels.prefetch import prefetch
+from tacit.kernels.rating_sgd.arguments import (
+    Packed,
+    check_packed,
+    check_tables,
+    check_users,
+    check_values,
+)
+
+if TYPE_CHECKING:
+    from tacit.kernels.rating_sgd import Coefficients, Tables
+
+_Array = NDArray[Any]
+_REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
+_AHEAD = 2  # ratings whose items' factors are asked for beforehand
+
+
+@njit
+def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
+    """See `naive.order`."""
+    state = seed * np.uint64(0x9E3779B97F4A7C15)
+    state += np.uint64(user + 1) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
+    state |= np.uint64(1)
+    for k in range(n):
+        places[k] = k
+    for k in range(n - 1, 0, -1):
+        state ^= state << np.uint64(13)
+        state ^= state >> np.uint64(7)
+        state ^= state << np.uint64(17)
+        j = np.int64((state >> np.uint64(33)) % np.uint64(k + 1))
+        places[k], places[j] = places[j], places[k]
+
+
+@njit(fastmath=_REORDERED)
+def _update(e, rate, penalty, x, q):  # type: ignore[no-untyped-def]
+    """Both factors of one rating, from their old values."""
+    for d in range(len(x)):
+        old = q[d]
+        q[d] = old + rate * (e * x[d] - penalty * old)
+        x[d] += rate * (e * old - penalty * x[d])
+
+
+@njit(fastmath=_REORDERED)
+def _update_with_side(e, rate, penalty, x, q, s, g):  # type: ignore[no-untyped-def]
+    for d in range(len(x)):
+        old = q[d]
+        g[d] += e * old
+        q[d] = old + rate * (e * x[d] - penalty * old)
+        x[d] += rate * (e * old - penalty * (x[d] - s[d]))
+
+
+@njit(fastmath=_REORDERED)
+def _dot(x, q):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for d in range(len(x)):
+        total += x[d] * q[d]
+    return total
+
+
+@njit(fastmath=_REORDERED)
+def _side_mean(w, ids, s):  # type: ignore[no-untyped-def]
+    s[:] = 0
+    for j in ids:
+        row = w[j]
+        for d in range(len(s)):
+            s[d] += row[d]
+    scale = np.float32(1.0 / max(len(ids), 1))
+    for d in range(len(s)):
+        s[d] *= scale
+
+
+@njit(fastmath=_REORDERED)
+def _side_step(w, ids, g, rate, penalty):  # type: ignore[no-untyped-def]
+    step = np.float32(rate / max(len(ids), 1))
+    keep = np.float32(1) - step * penalty
+    for j in ids:
+        row = w[j]
+        for d in range(len(g)):
+            row[d] = keep * row[d] + step * g[d]
+
+
+@njit
+def _epoch(offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, packed):  # type: ignore[no-untyped-def]
+    p, q, b, c, w = tables
+    alpha, beta, gamma = rates
+    lambda_factors, lambda_biases, lambda_side = penalties
+    longest = 0
+    for u in users:
+        longest = max(longest, offsets[u + 1] - offsets[u])
+    places = np.empty(longest, np.int64)
+    x, s, g = np.zeros_like(p[:1])[0], np.zeros_like(p[:1])[0], np.zeros_like(p[:1])[0]
+    rows, size = q.ctypes.data, q.shape[1] * q.itemsize
+    total = 0.0
+    for u in users:
+        start, n = offsets[u], offsets[u + 1] - offsets[u]
+        if n == 0:
+            continue
+        _shuffle(places, n, seed, u)
+        ids = packed[1][packed[0][u] : packed[0][u + 1]]
+        if side:
+            _side_mean(w, ids, s)
+            g[:] = 0
+        for d in range(len(x)):
+            x[d] = p[u, d] + s[d]
+        bias = b[u]
+        for k in range(n):
+            if k + _AHEAD < n:
+                prefetch(rows + item_ids[start + places[k + _AHEAD]] * size, size)
+            i = item_ids[start + places[k]]
+            e = values[start + places[k]] - mean - bias - c[i] - _dot(x, q[i])
+            total += np.float64(e) * np.float64(e)
+            bias += beta * (e - lambda_biases * bias)
+            c[i] += beta * (e - lambda_biases * c[i])
+            if side:
+                _update_with_side(e, alpha, lambda_factors, x, q[i], s, g)
+            else:
+                _update(e, alpha, lambda_factors, x, q[i])
+        b[u] = bias
+        for d in range(len(x)):
+            p[u, d] = x[d] - s[d]
+        if side:
+            _side_step(w, ids, g, gamma, lambda_side)
+    return total
+
+
+def epoch(
+    offsets: _Array,
+    item_ids: _Array,
+    values: _Array,
+    users: _Array,
+    tables: "Tables",
+    mean: float,
+    rates: "Coefficients",
+    penalties: "Coefficients",
+    seed: int,
+    side_offsets: _Array | None = None,
+    side_ids: _Array | None = None,
+) -> "tuple[float, Tables]":
+    """See `tacit.kernels.rating_sgd.epoch`."""
+    n_users, n_items = check_tables(tables)
+    packed = check_packed(offsets, item_ids, n_users, n_items, "item")
+    side = side_offsets is not None and side_ids is not None and len(tables.side_factors) > 0
+    nothing = Packed(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
+    if side_offsets is not None and side_ids is not None:
+        nothing = check_packed(side_offsets, side_ids, n_users, n_items, "side")
+    numbers = [tuple(np.float32(n) for n in group) for group in (rates, penalties)]
+    total = _epoch(
+        *packed, check_values(values, len(item_ids)), check_users(users, n_users), tuple(tables),
+        np.float32(mean), *numbers, np.uint64(seed), side, tuple(nothing),
+    )  # fmt: skip
+    return float(total), tables
