@@ -1,0 +1,94 @@
+"""Settings of the factorizations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tacit.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class FactorizationConfig:
+    """Settings of `PMFModel` and `ConditionalPMFModel`; in brackets the thesis's value (section 5.4.2).
+
+    Attributes:
+        n_factors: D, width of the factors [10 to 500].
+        n_epochs: passes over the ratings [250, with early stopping].
+        biased: learn biases of users and items.
+        lr_factors: learning rate of user and item factors [0.01].
+        lr_biases: of the biases.
+        lr_side: of the conditioning factors W; large, as a step is divided by the number of items rated.
+        lr_decay: all rates are multiplied by it after every epoch [1].
+        reg_factors: weight of the squared factors in the loss, for each rating.
+        reg_biases: of the biases.
+        reg_side: of the conditioning factors, for each user who has rated the item.
+        init_std: length that a row of factors has at the start, on average.
+        validation: part of the ratings held out to stop early; 0: none.
+        patience: epochs without improvement on them before the fit stops.
+        refit: fit anew on all ratings, for as many epochs as were best on the part held out.
+        seed: of the start and of the order of the ratings.
+    """
+
+    n_factors: int = 100
+    n_epochs: int = 40
+    biased: bool = True
+    lr_factors: float = 0.02
+    lr_biases: float = 0.02
+    lr_side: float = 0.5
+    lr_decay: float = 0.97
+    reg_factors: float = 0.085
+    reg_biases: float = 0.08
+    reg_side: float = 0.7
+    init_std: float = 0.1
+    validation: float = 0.0
+    patience: int = 3
+    refit: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range: one sentence, naming the setting."""
+        for name, low in _LOWEST.items():
+            value = getattr(self, name)
+            if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ConfigurationError(f"{name} must be a whole number, not {value!r}")
+            if not (isinstance(value, int | float) and low <= value < math.inf):
+                raise ConfigurationError(f"{name} must be at least {low:g}, not {value!r}")
+        if not self.lr_decay <= 1:
+            raise ConfigurationError(f"lr_decay must be at most 1, not {self.lr_decay!r}")
+        if not self.validation < 1:
+            raise ConfigurationError(f"validation must be less than 1, not {self.validation!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> FactorizationConfig:
+        """From JSON values. Raises ConfigurationError for an unknown name or a value out of range."""
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigurationError(
+                f"there is no setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
+            )
+        return cls(**values)
+
+
+_WHOLE = frozenset({"n_factors", "n_epochs", "patience", "seed"})
+_LOWEST: dict[str, float] = {
+    "n_factors": 0,
+    "n_epochs": 0,
+    "lr_factors": 0,
+    "lr_biases": 0,
+    "lr_side": 0,
+    "lr_decay": 0,
+    "reg_factors": 0,
+    "reg_biases": 0,
+    "reg_side": 0,
+    "init_std": 0,
+    "validation": 0,
+    "patience": 1,
+    "seed": 0,
+}
