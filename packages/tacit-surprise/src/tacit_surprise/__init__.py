@@ -1,3 +1,9 @@
-"""Rating models as Surprise algorithms: the package is in place, its models arrive with later releases."""
+"""Probabilistic matrix factorisation and RBMs for ratings, as Surprise algorithms."""
+
+from tacit_surprise.cross_validation import cross_validate_conditional
+from tacit_surprise.pmf import PMF, ConditionalPMF
+from tacit_surprise.side_info import SideInfo
 
 __version__ = "0.1.0"
+
+__all__ = ["PMF", "ConditionalPMF", "SideInfo", "cross_validate_conditional"]

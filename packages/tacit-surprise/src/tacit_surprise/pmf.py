@@ -1,0 +1,133 @@
+"""Probabilistic matrix factorization as Surprise algorithms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit_surprise.algorithm import TacitAlgorithm
+from tacit_surprise.models.base import RatingModel
+from tacit_surprise.models.factorization import (
+    ConditionalPMFModel,
+    FactorizationConfig,
+    PMFModel,
+)
+
+__all__ = ["PMF", "ConditionalPMF"]
+
+_DEFAULT = FactorizationConfig()
+
+
+class PMF(TacitAlgorithm):
+    """Probabilistic matrix factorization (Mnih 2010, section 5.3; Salakhutdinov and Mnih 2008).
+
+    Args:
+        n_factors: width of the factors.
+        n_epochs: passes over the ratings; at most, with ``early_stopping``.
+        biased: learn biases; False is what Surprise calls PMF, and leaves unknown users and items impossible.
+        init_std_dev: length that a row of factors has at the start, on average.
+        lr_all: learning rate of factors and biases.
+        reg_all: weight of the squared factors and biases; None: the tuned 0.085 and 0.08.
+        lr_bi, lr_pu, reg_bi, reg_pu: the same for biases and for factors alone.
+        lr_decay: factor on all rates after every epoch.
+        early_stopping: hold out part of the ratings, stop when they are predicted worse, and fit anew on all
+            ratings for as many epochs as were best.
+        validation: which part.
+        patience: epochs without improvement before it stops.
+        more: ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacitAlgorithm`.
+    """
+
+    _model_class: type[PMFModel] = PMFModel
+
+    def __init__(
+        self,
+        n_factors: int = _DEFAULT.n_factors,
+        n_epochs: int = 60,
+        biased: bool = True,
+        init_std_dev: float = _DEFAULT.init_std,
+        lr_all: float = _DEFAULT.lr_factors,
+        reg_all: float | None = None,
+        lr_bi: float | None = None,
+        lr_pu: float | None = None,
+        reg_bi: float | None = None,
+        reg_pu: float | None = None,
+        lr_decay: float = _DEFAULT.lr_decay,
+        early_stopping: bool = False,
+        validation: float = 0.05,
+        patience: int = _DEFAULT.patience,
+        **more: Any,
+    ) -> None:
+        super().__init__(**more)
+        self.n_factors = n_factors
+        self.n_epochs = n_epochs
+        self.biased = biased
+        self.init_std_dev = init_std_dev
+        self.lr_all = lr_all
+        self.reg_all = reg_all
+        self.lr_bi = lr_bi
+        self.lr_pu = lr_pu
+        self.reg_bi = reg_bi
+        self.reg_pu = reg_pu
+        self.lr_decay = lr_decay
+        self.early_stopping = early_stopping
+        self.validation = validation
+        self.patience = patience
+
+    @property
+    def predicts_unknown(self) -> bool:  # type: ignore[override]
+        """Biases are what an unknown user or item is predicted from."""
+        return self.biased
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "n_factors": self.n_factors,
+            "n_epochs": self.n_epochs,
+            "biased": self.biased,
+            "init_std": self.init_std_dev,
+            "lr_factors": _first(self.lr_pu, self.lr_all),
+            "lr_biases": _first(self.lr_bi, self.lr_all),
+            "lr_decay": self.lr_decay,
+            "reg_factors": _first(self.reg_pu, self.reg_all, _DEFAULT.reg_factors),
+            "reg_biases": _first(self.reg_bi, self.reg_all, _DEFAULT.reg_biases),
+            "validation": self.validation if self.early_stopping else 0.0,
+            "patience": self.patience,
+        }
+
+    def _new_model(self, seed: int) -> RatingModel:
+        return self._model_class(seed=seed, **self._settings())
+
+
+class ConditionalPMF(PMF):
+    """Matrix factorization that also learns from which items a user has rated (Mnih 2010, eq 5.22).
+
+    The one to reach for first: better than `PMF` with every user, and the only one with something to say
+    about a user of whom nothing but the identities of rated items is known.
+
+    Args:
+        rated: items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
+        lr_side: learning rate of the conditioning factors.
+        reg_side: their regularization.
+        n_epochs: passes over the ratings.
+        more: as in `PMF`.
+    """
+
+    _model_class = ConditionalPMFModel
+    conditional = True
+
+    def __init__(
+        self,
+        rated: Any = None,
+        lr_side: float = _DEFAULT.lr_side,
+        reg_side: float = _DEFAULT.reg_side,
+        n_epochs: int = _DEFAULT.n_epochs,
+        **more: Any,
+    ) -> None:
+        super().__init__(rated=rated, n_epochs=n_epochs, **more)
+        self.lr_side = lr_side
+        self.reg_side = reg_side
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "lr_side": self.lr_side, "reg_side": self.reg_side}
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
