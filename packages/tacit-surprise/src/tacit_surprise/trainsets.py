@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -65,5 +65,4 @@ def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The number of every raw id, -1 for those that are unknown."""
     wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)
-    get = index.get
-    return np.fromiter((get(one, -1) for one in wanted), np.int64, len(wanted))
+    return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))

@@ -79,8 +79,10 @@ class Catalogue:
         if not (np.isfinite([low, high, mean]).all() and low <= high):
             raise ArtifactError(f"the rating scale {low} to {high} with mean {mean} is none")
         levels = require(arrays, "levels", shape=("levels",), dtype=np.float32, finite=True)
-        if len(levels) > MOST_LEVELS or (np.diff(levels) <= 0).any():
-            raise ArtifactError("the array 'levels' does not ascend or is too long")
+        ends = np.array([low, high], np.float32)
+        whole = not len(levels) or (levels[[0, -1]] == ends).all()
+        if len(levels) > MOST_LEVELS or (np.diff(levels) <= 0).any() or not whole:
+            raise ArtifactError("the array 'levels' does not ascend from end to end of the scale")
         indices = [_unpacked(arrays, name) for name in ("users", "items")]
         return cls(indices[0], indices[1], (low, high), mean, levels)
 
@@ -101,7 +103,9 @@ def possible_levels(
     places = (ends - low) / step
     if n <= MOST_LEVELS + 1e-6 and np.allclose(places, np.rint(places), atol=1e-3):
         return np.linspace(low, high, round(n)).astype(np.float32)
-    return ends.astype(np.float32) if len(ends) <= MOST_LEVELS else np.empty(0, np.float32)
+    return (
+        np.unique(ends.astype(np.float32)) if len(ends) <= MOST_LEVELS else np.empty(0, np.float32)
+    )
 
 
 def _unpacked(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> IdIndex:

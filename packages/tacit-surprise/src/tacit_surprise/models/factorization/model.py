@@ -104,7 +104,7 @@ class PMFModel(RatingModel):
             )
             return sgd, known
 
-        if config.validation:
+        if config.validation and len(ratings) > 1:
             part, held_out = split(ratings, config.validation, seed=config.seed)
             if len(part) and len(held_out):
                 first = None if checkpoints is None else Path(checkpoints) / "validation"

@@ -14,6 +14,7 @@ from tacit.ratings import Ratings
 
 Floats = npt.NDArray[np.float32]
 SAMPLE = 64  # users, and items
+_PRIOR_WEIGHT = 2  # ratings
 _MOST = 300  # ratings of one user or item that are looked at
 
 
@@ -49,6 +50,9 @@ def residual_deviation(
     chosen = rng.permutation(rated)[:SAMPLE]
     of_item = [leverage(users, ratings.of_item(i)[0].astype(np.int64), penalty) for i in chosen]
     counts = np.diff(ratings.by_item.user_offsets)[chosen]
+    low, high = ratings.scale
+    prior = (high - low) / 4 or 1.0  # of a rating of which nothing is known
     left = (1 - np.average(of_user, weights=sizes)) * (1 - np.average(of_item, weights=counts))
-    spread = float(np.sqrt(np.mean(residuals.astype(np.float64) ** 2)))
-    return spread / max(float(left), 0.1)
+    variance = float(np.mean(residuals.astype(np.float64) ** 2)) / max(float(left), 0.1) ** 2
+    n = len(residuals)
+    return float(np.sqrt((n * variance + _PRIOR_WEIGHT * prior**2) / (n + _PRIOR_WEIGHT)))

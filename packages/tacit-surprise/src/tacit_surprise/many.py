@@ -1,0 +1,154 @@
+"""Predictions, top lists and new users without a Python object for every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from surprise import Trainset
+
+from tacit.errors import ConfigurationError, DataError
+from tacit_surprise.folded import Folded
+from tacit_surprise.models.base import RatingModel
+from tacit_surprise.models.identities import Identities
+from tacit_surprise.models.ranking import best_items
+from tacit_surprise.trainsets import numbers
+
+Floats = npt.NDArray[np.float64]
+
+
+class ManyAtOnce:
+    """The part of `tacit_surprise.algorithm.TacitAlgorithm` that AlgoBase has nothing like."""
+
+    trainset: Trainset
+    _users: dict[Hashable, int]
+    _items: dict[Hashable, int]
+    _folded: dict[str, Folded]
+    _seen: Identities
+
+    def _fitted(self) -> RatingModel:
+        raise NotImplementedError
+
+    def _score_folded(
+        self, uids: Sequence[Any], items: npt.NDArray[np.int64], scores: Floats
+    ) -> npt.NDArray[np.bool_]:
+        """Puts the scores of users that were folded in in their places; says where those are."""
+        texts = np.array([str(uid) if str(uid) in self._folded else "" for uid in uids])
+        known = numbers(uids, self._users) >= 0
+        for raw in set(texts.tolist()) - {""}:
+            rows = np.flatnonzero((texts == raw) & ~known)
+            scores[rows] = self._folded[raw].model_user.score(items[rows])
+        return np.asarray((texts != "") & ~known)
+
+    def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Estimates (pairs,) of raw ids, clipped to the scale; ``predict`` without its objects."""
+        users, items = self._pairs(uids, iids)
+        scores = self._fitted().score_pairs(users, items).astype(np.float64)
+        if self._folded:
+            self._score_folded(uids, items, scores)
+        return np.asarray(np.clip(scores, *self.trainset.rating_scale))
+
+    def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Standard deviations (pairs,) of the ratings of raw ids, their noise included."""
+        return self._fitted().deviations(*self._pairs(uids, iids)).astype(np.float64)
+
+    def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Probabilities (pairs, levels) of the ratings ``levels``; raises for a continuous scale."""
+        return self._fitted().probabilities(*self._pairs(uids, iids)).astype(np.float64)
+
+    @property
+    def levels(self) -> Floats:
+        """The ratings (levels,) that `predict_proba` is about, ascending."""
+        return self._fitted().catalogue.levels.astype(np.float64)
+
+    def top_n(
+        self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
+    ) -> dict[Any, list[tuple[Any, float]]]:
+        """The ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+
+        Args:
+            n: items a user.
+            uids: raw user ids; an unknown one is a `DataError`.
+            exclude_seen: leave out what the user has rated or is known to have rated.
+
+        An anti-testset is not built: memory for one block of users is all it takes.
+        """
+        model = self._fitted()
+        wanted = list(self._users) if uids is None else list(uids)
+        known = [uid for uid in wanted if uid in self._users]
+        strange = [u for u in wanted if u not in self._users and str(u) not in self._folded]
+        if strange:
+            raise DataError(
+                f"user {strange[0]!r} is not in the trainset; fold_in(uid={strange[0]!r}, ratings=...) "
+                "makes it known"
+            )
+        raw_items = np.array(list(self._items), dtype=object)
+        low, high = self.trainset.rating_scale
+        ranked = best_items(
+            model, numbers(known, self._users), n, self._seen if exclude_seen else None
+        )
+        found = {
+            uid: list(zip(raw_items[r.items], np.clip(r.scores, low, high).tolist(), strict=True))
+            for uid, r in zip(known, ranked, strict=True)
+        }
+        for uid in wanted:
+            if uid not in found:
+                found[uid] = self._folded[str(uid)].top_n(n, exclude_seen=exclude_seen)
+        return {uid: found[uid] for uid in wanted}
+
+    def fold_in(
+        self,
+        ratings: Mapping[Any, float] | Iterable[tuple[Any, float]] = (),
+        rated: Iterable[Any] = (),
+        *,
+        uid: Hashable | None = None,
+    ) -> Folded:
+        """A user the algorithm was not fitted on, from their ratings, without fitting again.
+
+        Args:
+            ratings: (raw item id, rating) of what the user has rated; the last counts for an item twice.
+            rated: raw ids of further items known to be rated, for the conditional models.
+            uid: raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
+
+        Returns:
+            The user, with ``predict`` and ``top_n`` of its own. Items nobody has rated are left out.
+
+        Raises:
+            ConfigurationError: ``uid`` is a user of the trainset.
+            DataError: a rating is not finite or off the scale.
+        """
+        model = self._fitted()
+        if uid is not None and uid in self._users:
+            raise ConfigurationError(
+                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
+            )
+        pairs = dict(ratings)
+        low, high = self.trainset.rating_scale
+        for item, value in pairs.items():
+            if not low <= value <= high:
+                raise DataError(
+                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
+                )
+        known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
+        more = numbers([i for i in rated if i in self._items], self._items)
+        items = np.fromiter(known, np.int64, len(known))
+        user = model.fold_in(items, list(known.values()), more)
+        folded = Folded(
+            user, self._items, (float(low), float(high)), np.union1d(items, more).astype(np.int64)
+        )
+        if uid is not None:
+            self._folded[str(uid)] = folded
+        return folded
+
+    def _pairs(
+        self, uids: Sequence[Any], iids: Sequence[Any]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        if len(uids) != len(iids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+            )
+        model = self._fitted()
+        assert model is not None
+        return numbers(uids, self._users), numbers(iids, self._items)
