@@ -90,7 +90,8 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
             checkpoints=self.checkpoints,
             progress=type(self).__name__,
         )
-        self._seen = Identities.of(ratings)
+        seen = Identities.of(ratings)
+        self._seen = seen if identities is None else seen.union(identities, ratings.n_items)
         self._folded: dict[str, Folded] = {}
         self._publish()
         return self
