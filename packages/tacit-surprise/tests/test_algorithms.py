@@ -17,6 +17,10 @@ MAKERS = {
     "PMF": lambda **more: PMF(**{**SMALL, **more}),
     "unbiased PMF": lambda **more: PMF(**{**SMALL, "biased": False, **more}),
     "ConditionalPMF": lambda **more: ConditionalPMF(**{**SMALL, **more}),
+    "Bayesian": lambda **more: ConditionalPMF(
+        **{**SMALL, "inference": "gibbs", "burn_in": 10, "n_epochs": 12, **more}
+    ),
+    "ALS": lambda **more: PMF(**{**SMALL, "solver": "als", "reg_all": 0.2, **more}),
     "stopped early": lambda **more: ConditionalPMF(**{**SMALL, "early_stopping": True, **more}),
 }
 
@@ -117,8 +121,8 @@ def test_random_state_none_takes_numpys_global_state(trainset, testset):
 def test_biases_and_factors_are_float64_arrays(algo, trainset):
     assert algo.bu.shape == (trainset.n_users,)
     assert algo.bi.shape == (trainset.n_items,)
-    assert algo.pu.shape == (trainset.n_users, 5)
-    assert algo.qi.shape == (trainset.n_items, 5)
+    assert algo.pu.shape == (trainset.n_users, algo.qi.shape[1])
+    assert algo.qi.shape == (trainset.n_items, 5 if algo.inference == "map" else 5 * 12)
     assert {a.dtype for a in (algo.bu, algo.bi, algo.pu, algo.qi)} == {np.dtype(float)}
     by_hand = trainset.global_mean + algo.bu[3] + algo.bi[4] + algo.pu[3] @ algo.qi[4]
     assert algo.estimate(3, 4) == pytest.approx(by_hand, abs=1e-4)

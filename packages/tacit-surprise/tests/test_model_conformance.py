@@ -1,7 +1,12 @@
 """Our rating models against the kit that third parties use."""
 
 from tacit.testing.recommenders import RecommenderTests
-from tacit_surprise.models import ConditionalPMFModel, PMFModel
+from tacit_surprise.models import (
+    BayesianPMFModel,
+    ConditionalBayesianPMFModel,
+    ConditionalPMFModel,
+    PMFModel,
+)
 
 
 class TestPMF(RecommenderTests):
@@ -27,3 +32,18 @@ class TestWithEarlyStopping(RecommenderTests):
 class TestBiasesOnly(RecommenderTests):
     def make_model(self):
         return PMFModel(n_factors=0, n_epochs=25)
+
+
+class TestBayesianPMF(RecommenderTests):
+    def make_model(self):
+        return BayesianPMFModel(n_factors=3, burn_in=10, n_samples=20)
+
+
+class TestConditionalBayesianPMF(RecommenderTests):
+    def make_model(self):
+        return ConditionalBayesianPMFModel(n_factors=3, burn_in=10, n_samples=20)
+
+
+class TestALS(RecommenderTests):
+    def make_model(self):
+        return PMFModel(n_factors=3, n_epochs=6, solver="als", reg_factors=0.3)

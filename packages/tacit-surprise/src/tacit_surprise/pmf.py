@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
+from tacit.errors import ConfigurationError
 from tacit_surprise.algorithm import TacitAlgorithm
 from tacit_surprise.models.base import RatingModel
 from tacit_surprise.models.factorization import (
+    BayesianConfig,
+    BayesianPMFModel,
+    ConditionalBayesianPMFModel,
     ConditionalPMFModel,
     FactorizationConfig,
     PMFModel,
@@ -21,14 +25,20 @@ class PMF(TacitAlgorithm):
     """Probabilistic matrix factorization (Mnih 2010, section 5.3; Salakhutdinov and Mnih 2008).
 
     Args:
-        n_factors: width of the factors.
-        n_epochs: passes over the ratings; at most, with ``early_stopping``.
+        n_factors: width of the factors; None: 100, or 10 for Gibbs sampling.
+        n_epochs: passes over the ratings, at most with ``early_stopping``; for Gibbs sampling the sweeps whose
+            parameters are kept. None: the tuned number.
         biased: learn biases; False is what Surprise calls PMF, and leaves unknown users and items impossible.
         init_std_dev: length that a row of factors has at the start, on average.
         lr_all: learning rate of factors and biases.
         reg_all: weight of the squared factors and biases; None: the tuned 0.085 and 0.08.
         lr_bi, lr_pu, reg_bi, reg_pu: the same for biases and for factors alone.
         lr_decay: factor on all rates after every epoch.
+        inference: ``"map"`` finds the most probable parameters; ``"gibbs"`` averages over them, which predicts
+            better, knows how sure it is and needs no tuning, but takes ten times as long. Learning rates,
+            regularization and early stopping belong to the former.
+        solver: ``"sgd"`` or ``"als"``, for the former.
+        burn_in: sweeps before those that are kept, for the latter.
         early_stopping: hold out part of the ratings, stop when they are predicted worse, and fit anew on all
             ratings for as many epochs as were best.
         validation: which part.
@@ -37,11 +47,13 @@ class PMF(TacitAlgorithm):
     """
 
     _model_class: type[PMFModel] = PMFModel
+    _bayesian_class: type[BayesianPMFModel] = BayesianPMFModel
+    _default_epochs: ClassVar[dict[str, int]] = {"sgd": 60, "als": 15}
 
     def __init__(
         self,
-        n_factors: int = _DEFAULT.n_factors,
-        n_epochs: int = 60,
+        n_factors: int | None = None,
+        n_epochs: int | None = None,
         biased: bool = True,
         init_std_dev: float = _DEFAULT.init_std,
         lr_all: float = _DEFAULT.lr_factors,
@@ -51,6 +63,9 @@ class PMF(TacitAlgorithm):
         reg_bi: float | None = None,
         reg_pu: float | None = None,
         lr_decay: float = _DEFAULT.lr_decay,
+        inference: str = "map",
+        solver: Literal["sgd", "als"] = "sgd",
+        burn_in: int = BayesianConfig().burn_in,
         early_stopping: bool = False,
         validation: float = 0.05,
         patience: int = _DEFAULT.patience,
@@ -68,6 +83,9 @@ class PMF(TacitAlgorithm):
         self.reg_bi = reg_bi
         self.reg_pu = reg_pu
         self.lr_decay = lr_decay
+        self.inference = inference
+        self.solver = solver
+        self.burn_in = burn_in
         self.early_stopping = early_stopping
         self.validation = validation
         self.patience = patience
@@ -79,9 +97,10 @@ class PMF(TacitAlgorithm):
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "n_factors": self.n_factors,
-            "n_epochs": self.n_epochs,
+            "n_factors": _first(self.n_factors, _DEFAULT.n_factors),
+            "n_epochs": _first(self.n_epochs, self._default_epochs[self.solver]),
             "biased": self.biased,
+            "solver": self.solver,
             "init_std": self.init_std_dev,
             "lr_factors": _first(self.lr_pu, self.lr_all),
             "lr_biases": _first(self.lr_bi, self.lr_all),
@@ -93,7 +112,19 @@ class PMF(TacitAlgorithm):
         }
 
     def _new_model(self, seed: int) -> RatingModel:
-        return self._model_class(seed=seed, **self._settings())
+        if self.inference == "map":
+            return self._model_class(seed=seed, **self._settings())
+        if self.inference != "gibbs":
+            raise ConfigurationError(f"inference must be 'map' or 'gibbs', not {self.inference!r}")
+        if not self.biased or self.early_stopping:
+            raise ConfigurationError("Gibbs sampling always has biases and never stops early")
+        default = BayesianConfig()
+        return self._bayesian_class(
+            n_factors=_first(self.n_factors, default.n_factors),
+            n_samples=_first(self.n_epochs, default.n_samples),
+            burn_in=self.burn_in,
+            seed=seed,
+        )
 
 
 class ConditionalPMF(PMF):
@@ -106,11 +137,12 @@ class ConditionalPMF(PMF):
         rated: items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
         lr_side: learning rate of the conditioning factors.
         reg_side: their regularization.
-        n_epochs: passes over the ratings.
         more: as in `PMF`.
     """
 
     _model_class = ConditionalPMFModel
+    _bayesian_class = ConditionalBayesianPMFModel
+    _default_epochs: ClassVar[dict[str, int]] = {"sgd": _DEFAULT.n_epochs, "als": 15}
     conditional = True
 
     def __init__(
@@ -118,10 +150,9 @@ class ConditionalPMF(PMF):
         rated: Any = None,
         lr_side: float = _DEFAULT.lr_side,
         reg_side: float = _DEFAULT.reg_side,
-        n_epochs: int = _DEFAULT.n_epochs,
         **more: Any,
     ) -> None:
-        super().__init__(rated=rated, n_epochs=n_epochs, **more)
+        super().__init__(rated=rated, **more)
         self.lr_side = lr_side
         self.reg_side = reg_side
 

@@ -29,6 +29,7 @@ reference = Backend(
         "merge_counts": f"{_HERE}.lagged_counts.naive:merge_counts",
         "rating_sgd": f"{_HERE}.rating_sgd.naive:epoch",
         "rating_scores": f"{_HERE}.rating_scores.naive:scores",
+        "rating_solves": f"{_HERE}.rating_solves.naive:solve",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -49,6 +50,7 @@ cpu = Backend(
         "merge_counts": f"{_HERE}.lagged_counts.cpu:merge_counts",
         "rating_sgd": f"{_HERE}.rating_sgd.cpu:epoch",
         "rating_scores": f"{_HERE}.rating_scores.cpu:scores",
+        "rating_solves": f"{_HERE}.rating_solves.cpu:solve",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""

@@ -135,6 +135,24 @@ def rating_scores() -> Iterator[Case]:
         yield f"{n} pairs, {factors} factors", (users, items, *tables, *biases, 3.5)
 
 
+def rating_solves() -> Iterator[Case]:
+    """Width 1, rows without targets, fewer targets than columns, with and without noise."""
+    for rows, width in ((0, 2), (1, 1), (5, 3), (4, 17)):
+        for noisy in (False, True):
+            for scaled in (False, True):
+                rng = np.random.default_rng(width)
+                counts = _random_counts(rows, 6, 0.5, np.float32, rows)
+                root = rng.standard_normal((width, width))
+                arguments = (
+                    counts[0], counts[1], rng.standard_normal(len(counts[1])).astype(np.float32),
+                    rng.standard_normal((6, width), np.float32),
+                    rng.standard_normal((rows, width) if scaled else width).astype(np.float32),
+                    root @ root.T + np.eye(width), 1.5,
+                    rng.standard_normal((rows, width), np.float32) if noisy else None, scaled,
+                )  # fmt: skip
+                yield f"{rows} rows, {width} wide, noise={noisy}, scaled={scaled}", arguments
+
+
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
     function.__name__: function
     for function in (
@@ -148,6 +166,7 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
         modal_scan,
         rating_scores,
         rating_sgd,
+        rating_solves,
     )
 }
 """Operation -> its cases. Operations that are not here are a backend's own and its own to test."""

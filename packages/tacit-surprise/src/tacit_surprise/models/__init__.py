@@ -3,6 +3,9 @@
 from tacit_surprise.models.base import FoldedUser, RatingModel
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.factorization import (
+    BayesianConfig,
+    BayesianPMFModel,
+    ConditionalBayesianPMFModel,
     ConditionalPMFModel,
     FactorizationConfig,
     PMFModel,
@@ -10,7 +13,10 @@ from tacit_surprise.models.factorization import (
 from tacit_surprise.models.identities import Identities
 
 __all__ = [
+    "BayesianConfig",
+    "BayesianPMFModel",
     "Catalogue",
+    "ConditionalBayesianPMFModel",
     "ConditionalPMFModel",
     "FactorizationConfig",
     "FoldedUser",

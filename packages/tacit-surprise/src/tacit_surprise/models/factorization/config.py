@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, Self
 
 from tacit.errors import ConfigurationError
 
 
+class _Settings:
+    """Conversion and checks that both configurations share."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        values: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From JSON values. Raises ConfigurationError for an unknown name or a value out of range."""
+        known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigurationError(
+                f"there is no setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
+            )
+        return cls(**values)
+
+    def _check(self, lowest: dict[str, float]) -> None:
+        for name, low in lowest.items():
+            value = getattr(self, name)
+            if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ConfigurationError(f"{name} must be a whole number, not {value!r}")
+            if not (isinstance(value, int | float) and low <= value < math.inf):
+                raise ConfigurationError(f"{name} must be at least {low:g}, not {value!r}")
+
+
 @dataclass(frozen=True)
-class FactorizationConfig:
+class FactorizationConfig(_Settings):
     """Settings of `PMFModel` and `ConditionalPMFModel`; in brackets the thesis's value (section 5.4.2).
 
     Attributes:
         n_factors: D, width of the factors [10 to 500].
         n_epochs: passes over the ratings [250, with early stopping].
         biased: learn biases of users and items.
+        solver: ``"sgd"``, or ``"als"``, whose sweeps need no learning rate and which does not condition.
         lr_factors: learning rate of user and item factors [0.01].
         lr_biases: of the biases.
         lr_side: of the conditioning factors W; large, as a step is divided by the number of items rated.
@@ -34,6 +63,7 @@ class FactorizationConfig:
     n_factors: int = 100
     n_epochs: int = 40
     biased: bool = True
+    solver: Literal["sgd", "als"] = "sgd"
     lr_factors: float = 0.02
     lr_biases: float = 0.02
     lr_side: float = 0.5
@@ -49,34 +79,38 @@ class FactorizationConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
-        for name, low in _LOWEST.items():
-            value = getattr(self, name)
-            if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ConfigurationError(f"{name} must be a whole number, not {value!r}")
-            if not (isinstance(value, int | float) and low <= value < math.inf):
-                raise ConfigurationError(f"{name} must be at least {low:g}, not {value!r}")
+        self._check(_LOWEST)
+        if self.solver not in ("sgd", "als"):
+            raise ConfigurationError(f"solver must be 'sgd' or 'als', not {self.solver!r}")
         if not self.lr_decay <= 1:
             raise ConfigurationError(f"lr_decay must be at most 1, not {self.lr_decay!r}")
         if not self.validation < 1:
             raise ConfigurationError(f"validation must be less than 1, not {self.validation!r}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> FactorizationConfig:
-        """From JSON values. Raises ConfigurationError for an unknown name or a value out of range."""
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise ConfigurationError(
-                f"there is no setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
-            )
-        return cls(**values)
+@dataclass(frozen=True)
+class BayesianConfig(_Settings):
+    """Settings of `BayesianPMFModel` and `ConditionalBayesianPMFModel`.
+
+    Attributes:
+        n_factors: D, width of the factors; averaging keeps wide ones from overfitting, but they mix slowly.
+        burn_in: sweeps before the first sample is kept.
+        n_samples: sweeps whose parameters are kept; predictions are averages over them, and memory and the
+            time of a prediction grow with their number.
+        seed: of the chain.
+    """
+
+    n_factors: int = 10
+    burn_in: int = 40
+    n_samples: int = 160
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range: one sentence, naming the setting."""
+        self._check({"n_factors": 0, "burn_in": 0, "n_samples": 1, "seed": 0})
 
 
-_WHOLE = frozenset({"n_factors", "n_epochs", "patience", "seed"})
+_WHOLE = frozenset({"n_factors", "n_epochs", "patience", "seed", "burn_in", "n_samples"})
 _LOWEST: dict[str, float] = {
     "n_factors": 0,
     "n_epochs": 0,

@@ -17,18 +17,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
-from tacit.errors import ArtifactError, NotFittedError
-from tacit.fitting import BlockBatches, Callback, FitSettings, History, StepDecay
+from tacit.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacit.fitting import (
+    BatchSource,
+    BlockBatches,
+    Callback,
+    FitSettings,
+    History,
+    StepDecay,
+    Sweeps,
+)
 from tacit.fitting import fit as run
 from tacit.kernels import rating_scores
 from tacit.kernels.rating_sgd import Tables
 from tacit.ratings import Ratings, split
 from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
 from tacit_surprise.models.catalogue import Catalogue
+from tacit_surprise.models.factorization.als import ALS
 from tacit_surprise.models.factorization.config import FactorizationConfig
 from tacit_surprise.models.factorization.folding import FoldedFactors, fold
 from tacit_surprise.models.factorization.noise import residual_deviation
-from tacit_surprise.models.factorization.training import SGD, initial_tables
+from tacit_surprise.models.factorization.training import SGD, Tabled, initial_tables
 from tacit_surprise.models.identities import Identities
 
 _BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves and Ctrl-C is heard
@@ -59,6 +68,8 @@ class PMFModel(RatingModel):
     def __init__(self, config: FactorizationConfig | None = None, **settings: Any) -> None:
         values = (config or FactorizationConfig()).to_dict()
         self.config = FactorizationConfig.from_dict(values | settings)
+        if self.conditional and self.config.solver == "als":
+            raise ConfigurationError("solver 'als' does not condition; use 'sgd', or a plain PMF")
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
         self.history = History()
@@ -81,15 +92,19 @@ class PMFModel(RatingModel):
 
         def train(
             part: Ratings, epochs: int, held_out: Ratings | None, folder: Path | None
-        ) -> tuple[SGD, Identities | None]:
+        ) -> tuple[Tabled, Identities | None]:
             known = self._known(part, identities)
             tables = initial_tables(
                 config, part.n_users, part.n_items, conditional=self.conditional
             )
-            sgd = SGD(config, part, tables, mean, known, held_out)
+            trained: Tabled
+            if config.solver == "als":
+                trained = ALS(config, part, tables, mean, held_out)
+            else:
+                trained = SGD(config, part, tables, mean, known, held_out)
             self.history = run(
-                sgd,
-                BlockBatches(part.user_offsets, batch_size=_BATCH_RATINGS, seed=config.seed),
+                trained,
+                _batches(config, part),
                 FitSettings(
                     epochs=epochs,
                     learning_rate=StepDecay(config.lr_factors, config.lr_decay, 1),
@@ -102,21 +117,21 @@ class PMFModel(RatingModel):
                 checkpoints=folder,
                 description=progress or self.name,
             )
-            return sgd, known
+            return trained, known
 
         if config.validation and len(ratings) > 1:
             part, held_out = split(ratings, config.validation, seed=config.seed)
             if len(part) and len(held_out):
                 first = None if checkpoints is None else Path(checkpoints) / "validation"
-                sgd, known = train(part, n_epochs, held_out, first)
+                trained, known = train(part, n_epochs, held_out, first)
                 stopped = self.history
                 if not config.refit:
-                    return self._adopt(ratings, sgd.tables, known)
+                    return self._adopt(ratings, trained.tables, known)
                 n_epochs = stopped.best.epoch if stopped.best else n_epochs
-        sgd, known = train(
+        trained, known = train(
             ratings, n_epochs, None, None if checkpoints is None else Path(checkpoints)
         )
-        return self._adopt(ratings, sgd.tables, known)
+        return self._adopt(ratings, trained.tables, known)
 
     def _known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
         if not self.conditional:
@@ -239,6 +254,12 @@ class PMFModel(RatingModel):
     def with_settings(self, **settings: Any) -> Self:
         """An unfitted model of the same kind with other settings."""
         return type(self)(replace(self.config, **settings))
+
+
+def _batches(config: FactorizationConfig, ratings: Ratings) -> BatchSource:
+    if config.solver == "als":
+        return Sweeps()
+    return BlockBatches(ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=config.seed)
 
 
 class ConditionalPMFModel(PMFModel):

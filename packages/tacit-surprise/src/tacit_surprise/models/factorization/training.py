@@ -34,8 +34,64 @@ def initial_tables(
     )
 
 
-class SGD:
-    """Tables under training.
+class Tabled:
+    """What the fitting loop asks of tables under training, whatever trains them.
+
+    Args:
+        tables: changed in place by ``step``.
+        mean: taken off every rating.
+        held_out: ratings for `evaluate`.
+        identities: N(u); None: no conditioning.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        mean: float,
+        held_out: Ratings | None,
+        identities: Identities | None = None,
+    ) -> None:
+        self.tables = tables
+        self._mean, self._held_out, self._identities = mean, held_out, identities
+        self._steps = 0
+
+    def scores(self, ratings: Ratings) -> npt.NDArray[np.float32]:
+        """Scores of the pairs of ``ratings``, not clipped."""
+        p, q, b, c, w = self.tables
+        x = p if self._identities is None else p + self._identities.means(w)
+        return rating_scores.scores(ratings.user_ids, ratings.item_ids, x, q, b, c, self._mean)
+
+    def evaluate(self) -> float | None:
+        """RMSE on the ratings held out."""
+        held_out = self._held_out
+        if held_out is None:
+            return None
+        scores = np.clip(self.scores(held_out), *held_out.scale)
+        return float(np.sqrt(np.mean((scores - held_out.values) ** 2, dtype=np.float64)))
+
+    def parameters(self) -> Arrays:
+        """The tables."""
+        return self.tables._asdict()
+
+    def load_parameters(self, parameters: Arrays) -> None:
+        """Puts tables back, in place."""
+        for name, table in self.tables._asdict().items():
+            if parameters[name].shape != table.shape:
+                raise ValueError(f"{name} is {parameters[name].shape} and must be {table.shape}")
+            table[...] = parameters[name]
+
+    def state(self) -> Arrays:
+        """Tables and the number of steps, on which the order of the ratings depends."""
+        return {**self.parameters(), "steps": np.array(self._steps)}
+
+    def load_state(self, state: Arrays) -> None:
+        """Puts back what ``state()`` gave."""
+        self.load_parameters(state)
+        self._steps = int(state["steps"])
+
+
+class SGD(Tabled):
+    """Stochastic gradient descent, a user at a time.
 
     Args:
         config: rates, penalties and seed.
@@ -52,13 +108,11 @@ class SGD:
         ratings: Ratings,
         tables: Tables,
         mean: float,
-        identities: Identities | None,
+        identities: Identities | None = None,
         held_out: Ratings | None = None,
     ) -> None:
-        self.tables = tables
-        self._config, self._ratings, self._mean = config, ratings, mean
-        self._identities, self._held_out = identities, held_out
-        self._steps = 0
+        super().__init__(tables, mean, held_out, identities)
+        self._config, self._ratings = config, ratings
 
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
         """One visit to the users of ``batch``."""
@@ -82,34 +136,3 @@ class SGD:
         self._steps += 1
         sizes = ratings.user_offsets[batch + 1] - ratings.user_offsets[batch]
         return StepResult(error, float(sizes.sum()))
-
-    def evaluate(self) -> float | None:
-        """RMSE on the ratings held out."""
-        held_out = self._held_out
-        if held_out is None:
-            return None
-        p, q, b, c, w = self.tables
-        x = p if self._identities is None else p + self._identities.means(w)
-        scores = rating_scores.scores(held_out.user_ids, held_out.item_ids, x, q, b, c, self._mean)
-        np.clip(scores, *held_out.scale, out=scores)
-        return float(np.sqrt(np.mean((scores - held_out.values) ** 2, dtype=np.float64)))
-
-    def parameters(self) -> Arrays:
-        """The tables."""
-        return self.tables._asdict()
-
-    def load_parameters(self, parameters: Arrays) -> None:
-        """Puts tables back, in place."""
-        for name, table in self.tables._asdict().items():
-            if parameters[name].shape != table.shape:
-                raise ValueError(f"{name} is {parameters[name].shape} and must be {table.shape}")
-            table[...] = parameters[name]
-
-    def state(self) -> Arrays:
-        """Tables and the number of steps, on which the order of the ratings depends."""
-        return {**self.parameters(), "steps": np.array(self._steps)}
-
-    def load_state(self, state: Arrays) -> None:
-        """Puts back what ``state()`` gave."""
-        self.load_parameters(state)
-        self._steps = int(state["steps"])
