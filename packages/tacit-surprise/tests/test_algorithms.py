@@ -10,7 +10,7 @@ from surprise import AlgoBase, accuracy, dump
 from surprise.model_selection import GridSearchCV, KFold, RandomizedSearchCV, cross_validate
 
 from tacit.errors import ConfigurationError, DataError, NotFittedError
-from tacit_surprise import PMF, ConditionalPMF
+from tacit_surprise import PMF, RBM, ConditionalPMF, ConditionalRBM
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
 MAKERS = {
@@ -21,6 +21,10 @@ MAKERS = {
         **{**SMALL, "inference": "gibbs", "burn_in": 10, "n_epochs": 12, **more}
     ),
     "ALS": lambda **more: PMF(**{**SMALL, "solver": "als", "reg_all": 0.2, **more}),
+    "RBM": lambda **more: RBM(n_hidden=6, **{"n_epochs": 15, "random_state": 0, **more}),
+    "ConditionalRBM": lambda **more: ConditionalRBM(
+        n_hidden=6, **{"n_epochs": 25, "random_state": 0, **more}
+    ),
     "stopped early": lambda **more: ConditionalPMF(**{**SMALL, "early_stopping": True, **more}),
 }
 
@@ -119,6 +123,10 @@ def test_random_state_none_takes_numpys_global_state(trainset, testset):
 
 
 def test_biases_and_factors_are_float64_arrays(algo, trainset):
+    if isinstance(algo, RBM):
+        assert algo.bu is None
+        assert algo.bi is None
+        return
     assert algo.bu.shape == (trainset.n_users,)
     assert algo.bi.shape == (trainset.n_items,)
     assert algo.pu.shape == (trainset.n_users, algo.qi.shape[1])

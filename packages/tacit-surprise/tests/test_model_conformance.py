@@ -3,9 +3,12 @@
 from tacit.testing.recommenders import RecommenderTests
 from tacit_surprise.models import (
     BayesianPMFModel,
+    BoltzmannConfig,
     ConditionalBayesianPMFModel,
     ConditionalPMFModel,
+    ConditionalRBMModel,
     PMFModel,
+    RBMModel,
 )
 
 
@@ -47,3 +50,28 @@ class TestConditionalBayesianPMF(RecommenderTests):
 class TestALS(RecommenderTests):
     def make_model(self):
         return PMFModel(n_factors=3, n_epochs=6, solver="als", reg_factors=0.3)
+
+
+class TestRBM(RecommenderTests):
+    def make_model(self):
+        return RBMModel(n_hidden=8, n_epochs=25)
+
+
+class TestUserSideConditionalRBM(RecommenderTests):
+    def make_model(self):
+        return ConditionalRBMModel(n_hidden=8, n_epochs=25, orientation="user", validation=0.1)
+
+
+class TestConditionalRBM(RecommenderTests):
+    def make_model(self):
+        return ConditionalRBMModel(n_hidden=8, n_epochs=25)
+
+
+class TestThesisRBM(RecommenderTests):
+    def make_model(self):
+        return RBMModel(BoltzmannConfig.thesis(n_hidden=8, n_epochs=25))
+
+
+class TestExactItemRBMWithoutTies(RecommenderTests):
+    def make_model(self):
+        return RBMModel(n_hidden=8, n_epochs=25, ordinal=False)

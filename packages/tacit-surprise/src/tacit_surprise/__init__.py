@@ -1,9 +1,19 @@
 """Probabilistic matrix factorisation and RBMs for ratings, as Surprise algorithms."""
 
+from tacit_surprise.blend import Blend
 from tacit_surprise.cross_validation import cross_validate_conditional
 from tacit_surprise.pmf import PMF, ConditionalPMF
+from tacit_surprise.rbm import RBM, ConditionalRBM
 from tacit_surprise.side_info import SideInfo
 
 __version__ = "0.1.0"
 
-__all__ = ["PMF", "ConditionalPMF", "SideInfo", "cross_validate_conditional"]
+__all__ = [
+    "PMF",
+    "RBM",
+    "Blend",
+    "ConditionalPMF",
+    "ConditionalRBM",
+    "SideInfo",
+    "cross_validate_conditional",
+]

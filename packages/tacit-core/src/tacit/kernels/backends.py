@@ -30,6 +30,7 @@ reference = Backend(
         "rating_sgd": f"{_HERE}.rating_sgd.naive:epoch",
         "rating_scores": f"{_HERE}.rating_scores.naive:scores",
         "rating_solves": f"{_HERE}.rating_solves.naive:solve",
+        "rating_boltzmann": f"{_HERE}.rating_boltzmann.naive:divergence",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -51,6 +52,7 @@ cpu = Backend(
         "rating_sgd": f"{_HERE}.rating_sgd.cpu:epoch",
         "rating_scores": f"{_HERE}.rating_scores.cpu:scores",
         "rating_solves": f"{_HERE}.rating_solves.cpu:solve",
+        "rating_boltzmann": f"{_HERE}.rating_boltzmann.cpu:divergence",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""

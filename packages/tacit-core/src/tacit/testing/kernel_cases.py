@@ -153,11 +153,33 @@ def rating_solves() -> Iterator[Case]:
                 yield f"{rows} rows, {width} wide, noise={noisy}, scaled={scaled}", arguments
 
 
+def rating_boltzmann() -> Iterator[Case]:
+    """One hidden unit, two levels, a case without ratings, tied and untied weights, identities."""
+    for n_cases, visible, hidden, K in ((1, 1, 1, 2), (4, 6, 63, 5), (3, 2, 5, 10)):
+        for tied in (False, True):
+            for side in (False, True):
+                rng = np.random.default_rng(K)
+                offsets, ids, _ = _random_counts(n_cases, visible, 0.6, np.float32, seed=n_cases)
+                shape = (visible, hidden) if tied else (visible, K, hidden)
+                arguments = (
+                    offsets, ids, rng.integers(0, K, len(ids)), rng.permutation(n_cases),
+                    rng.standard_normal(shape, np.float32),
+                    rng.standard_normal((visible, K), np.float32),
+                    rng.standard_normal(hidden, np.float32),
+                    rng.standard_normal((visible if side else 0, hidden), np.float32),
+                    np.linspace(-1, 1, K, dtype=np.float32),
+                    rng.standard_normal(n_cases, np.float32), 1 + side, 3,
+                    *((offsets, ids) if side else (None, None)),
+                )  # fmt: skip
+                yield f"{hidden} hidden, {K} levels, tied={tied}, identities={side}", arguments
+
+
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
     function.__name__: function
     for function in (
         lagged_counts,
         merge_counts,
+        rating_boltzmann,
         sparse_product,
         linear_recurrence,
         linear_recurrence_backward,

@@ -1,6 +1,7 @@
 """Rating models on plain arrays: they know nothing of Surprise."""
 
 from tacit_surprise.models.base import FoldedUser, RatingModel
+from tacit_surprise.models.boltzmann import BoltzmannConfig, ConditionalRBMModel, RBMModel
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.factorization import (
     BayesianConfig,
@@ -15,12 +16,15 @@ from tacit_surprise.models.identities import Identities
 __all__ = [
     "BayesianConfig",
     "BayesianPMFModel",
+    "BoltzmannConfig",
     "Catalogue",
     "ConditionalBayesianPMFModel",
     "ConditionalPMFModel",
+    "ConditionalRBMModel",
     "FactorizationConfig",
     "FoldedUser",
     "Identities",
     "PMFModel",
+    "RBMModel",
     "RatingModel",
 ]

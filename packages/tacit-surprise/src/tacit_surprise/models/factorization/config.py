@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 from tacit.errors import ConfigurationError
-
-
-class _Settings:
-    """Conversion and checks that both configurations share."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        values: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
-        return values
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """From JSON values. Raises ConfigurationError for an unknown name or a value out of range."""
-        known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise ConfigurationError(
-                f"there is no setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
-            )
-        return cls(**values)
-
-    def _check(self, lowest: dict[str, float]) -> None:
-        for name, low in lowest.items():
-            value = getattr(self, name)
-            if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ConfigurationError(f"{name} must be a whole number, not {value!r}")
-            if not (isinstance(value, int | float) and low <= value < math.inf):
-                raise ConfigurationError(f"{name} must be at least {low:g}, not {value!r}")
+from tacit_surprise.models.settings import Settings
 
 
 @dataclass(frozen=True)
-class FactorizationConfig(_Settings):
+class FactorizationConfig(Settings):
     """Settings of `PMFModel` and `ConditionalPMFModel`; in brackets the thesis's value (section 5.4.2).
 
     Attributes:
@@ -79,9 +51,7 @@ class FactorizationConfig(_Settings):
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
-        self._check(_LOWEST)
-        if self.solver not in ("sgd", "als"):
-            raise ConfigurationError(f"solver must be 'sgd' or 'als', not {self.solver!r}")
+        self.check(_LOWEST, {"solver": ("sgd", "als")})
         if not self.lr_decay <= 1:
             raise ConfigurationError(f"lr_decay must be at most 1, not {self.lr_decay!r}")
         if not self.validation < 1:
@@ -89,7 +59,7 @@ class FactorizationConfig(_Settings):
 
 
 @dataclass(frozen=True)
-class BayesianConfig(_Settings):
+class BayesianConfig(Settings):
     """Settings of `BayesianPMFModel` and `ConditionalBayesianPMFModel`.
 
     Attributes:
@@ -107,22 +77,21 @@ class BayesianConfig(_Settings):
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
-        self._check({"n_factors": 0, "burn_in": 0, "n_samples": 1, "seed": 0})
+        self.check({"n_factors": 0, "burn_in": 0, "n_samples": 1, "seed": 0}, {})
 
 
-_WHOLE = frozenset({"n_factors", "n_epochs", "patience", "seed", "burn_in", "n_samples"})
 _LOWEST: dict[str, float] = {
     "n_factors": 0,
     "n_epochs": 0,
-    "lr_factors": 0,
-    "lr_biases": 0,
-    "lr_side": 0,
-    "lr_decay": 0,
-    "reg_factors": 0,
-    "reg_biases": 0,
-    "reg_side": 0,
-    "init_std": 0,
-    "validation": 0,
+    "lr_factors": 0.0,
+    "lr_biases": 0.0,
+    "lr_side": 0.0,
+    "lr_decay": 0.0,
+    "reg_factors": 0.0,
+    "reg_biases": 0.0,
+    "reg_side": 0.0,
+    "init_std": 0.0,
+    "validation": 0.0,
     "patience": 1,
     "seed": 0,
 }

@@ -1,0 +1,94 @@
+"""Contrastive divergence for a restricted Boltzmann machine of ratings, on packed cases.
+
+A case c (a user, or an item) has one visible unit for everything it has a rating with, of K levels; only
+these take part. With hidden units h and the levels' scores s
+
+    P(r_m = k | h) ~ exp(b_mk + s_k o_c + W_mk . h),     P(h_j = 1 | r) = sigma(d_j + sum_f U_fj + sum_m W_{m r_m j})
+
+(Mnih 2010, eqs 5.7, 5.8 and 5.12), o_c being a fixed slope of the case: how much higher than usual its
+ratings are. Tied weights W_mk = s_k a_m make the levels ordered and their number of weights K times smaller.
+The gradient is that of T steps of Gibbs sampling from the data (eqs 5.4 to 5.6, 5.15), with probabilities in
+the place of hidden states wherever these are not fed back. Cost: ratings x H x (2 + T (K + 1)) multiply-adds;
+nothing of the size of all visible units by cases appears.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.kernels.dispatch import resolve
+
+__all__ = ["Divergence", "divergence"]
+
+_Floats = NDArray[np.float32]
+_Ints = NDArray[np.integer[Any]]
+
+
+class Divergence(NamedTuple):
+    """Sums over the cases: squared error of the first reconstruction's mean score, and the directions that
+    raise the likelihood, in the shapes of weights, visible_biases, hidden_biases and side_weights.
+    """
+
+    error: float
+    weights: _Floats
+    visible_biases: _Floats
+    hidden_biases: _Floats
+    side_weights: _Floats
+
+
+def divergence(
+    offsets: _Ints,
+    ids: _Ints,
+    levels: _Ints,
+    cases: _Ints,
+    weights: _Floats,
+    visible_biases: _Floats,
+    hidden_biases: _Floats,
+    side_weights: _Floats,
+    scores: _Floats,
+    slopes: _Floats,
+    steps: int,
+    seed: int,
+    side_offsets: _Ints | None = None,
+    side_ids: _Ints | None = None,
+) -> Divergence:
+    """Contrastive-divergence gradients of some cases.
+
+    Parameters
+    ----------
+    offsets, ids, levels
+        All ratings by case: (cases + 1,), (ratings,) numbers of visible units and (ratings,) levels.
+    cases
+        Which cases to take.
+    weights
+        a (visible, hidden) for tied weights, or W (visible, K, hidden); float32.
+    visible_biases, hidden_biases
+        b (visible, K) and d (hidden,), float32.
+    side_weights
+        U (visible, hidden), or no rows where there is no conditioning.
+    scores
+        s (K,), ascending, about zero.
+    slopes
+        o (cases,).
+    steps
+        T, at least 1.
+    seed
+        A case's random numbers are a function of seed and case alone.
+    side_offsets, side_ids
+        Identities by case, as in `tacit.kernels.rating_sgd`.
+
+    Returns
+    -------
+    See `Divergence`; new float32 arrays. Re-entrant; releases the GIL.
+
+    Raises
+    ------
+    KernelError
+        Where shapes or dtypes do not fit or a number is out of range.
+    """
+    result: Divergence = resolve("rating_boltzmann")(
+        offsets, ids, levels, cases, weights, visible_biases, hidden_biases, side_weights, scores,
+        slopes, steps, seed, side_offsets, side_ids,
+    )  # fmt: skip
+    return result

@@ -1,0 +1,172 @@
+"""Contrastive divergence on the CPU: one thread, the weights of a case's units gathered as they come."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.kernels.compiled import njit
+from tacit.kernels.rating_boltzmann.naive import check
+
+if TYPE_CHECKING:
+    from tacit.kernels.rating_boltzmann import Divergence
+
+_Array = NDArray[Any]
+_REORDERED = {"contract", "reassoc", "nsz"}
+
+
+@njit
+def _next(state):  # type: ignore[no-untyped-def]
+    """See `naive.uniforms`."""
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state
+
+
+@njit
+def _uniform(state):  # type: ignore[no-untyped-def]
+    return np.float32(state >> np.uint64(40)) / np.float32(1 << 24)
+
+
+@njit
+def _seeded(seed, case):  # type: ignore[no-untyped-def]
+    state = seed * np.uint64(0x9E3779B97F4A7C15)
+    state += np.uint64(case + 1) * np.uint64(0xBF58476D1CE4E5B9)
+    return ((state ^ (state >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)) | np.uint64(1)
+
+
+@njit(fastmath=_REORDERED)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for j in range(len(x)):
+        total += x[j] * y[j]
+    return total
+
+
+@njit
+def _add(scale, x, y):  # type: ignore[no-untyped-def]
+    for j in range(len(x)):
+        y[j] += scale * x[j]
+
+
+@njit
+def _squash(x):  # type: ignore[no-untyped-def]
+    for j in range(len(x)):
+        x[j] = np.float32(1) / (np.float32(1) + np.exp(-x[j]))
+
+
+@njit
+def _chances(tied, W, b, s, slope, h, chances):  # type: ignore[no-untyped-def]
+    """Probabilities of the levels of one visible unit; returns their mean score."""
+    along = slope + _dot(W[0], h) if tied else slope
+    highest = np.float32(-np.inf)
+    for k in range(len(s)):
+        chances[k] = b[k] + s[k] * along
+        if not tied:
+            chances[k] += _dot(W[k], h)
+        highest = max(highest, chances[k])
+    total, mean = np.float32(0), np.float32(0)
+    for k in range(len(s)):
+        chances[k] = np.exp(chances[k] - highest)
+        total += chances[k]
+        mean += s[k] * chances[k]
+    for k in range(len(s)):
+        chances[k] /= total
+    return mean / total
+
+
+@njit
+def _draw(u, chances):  # type: ignore[no-untyped-def]
+    k, reached = 0, chances[0]
+    while u > reached and k < len(chances) - 1:
+        k += 1
+        reached += chances[k]
+    return k
+
+
+@njit
+def _divergence(  # type: ignore[no-untyped-def]
+    offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, tied,
+    d_W, d_b, d_d, d_U,
+):  # fmt: skip
+    hidden, K = len(d), len(s)
+    bias, data, p, h = np.empty_like(d), np.empty_like(d), np.empty_like(d), np.empty_like(d)
+    chances = np.empty(K, np.float32)
+    longest = 0
+    for c in cases:
+        longest = max(longest, offsets[c + 1] - offsets[c])
+    recalled = np.empty(longest, np.int64)
+    error = 0.0
+    for c in cases:
+        start, n = offsets[c], offsets[c + 1] - offsets[c]
+        state = _seeded(seed, c)
+        bias[:] = d
+        for q in range(side_offsets[c], side_offsets[c + 1]):
+            _add(np.float32(1), U[side_ids[q]], bias)
+        p[:] = bias
+        for i in range(n):
+            r = levels[start + i]
+            _add(s[r] if tied else np.float32(1), W[ids[start + i], 0 if tied else r], p)
+        _squash(p)
+        data[:] = p
+        for t in range(steps):
+            for j in range(hidden):
+                state = _next(state)
+                h[j] = np.float32(1) if _uniform(state) < p[j] else np.float32(0)
+            p[:] = bias
+            for i in range(n):
+                m = ids[start + i]
+                mean = _chances(tied, W[m], b[m], s, o[c], h, chances)
+                if t == 0:
+                    error += np.float64(mean - s[levels[start + i]]) ** 2
+                state = _next(state)
+                k = _draw(_uniform(state), chances)
+                recalled[i] = k
+                _add(s[k] if tied else np.float32(1), W[m, 0 if tied else k], p)
+            _squash(p)
+        for i in range(n):
+            m, r, k = ids[start + i], levels[start + i], recalled[i]
+            d_b[m, r] += 1
+            d_b[m, k] -= 1
+            _add(s[r] if tied else np.float32(1), data, d_W[m, 0 if tied else r])
+            _add(-s[k] if tied else np.float32(-1), p, d_W[m, 0 if tied else k])
+        for j in range(hidden):
+            data[j] -= p[j]
+        _add(np.float32(1), data, d_d)
+        for q in range(side_offsets[c], side_offsets[c + 1]):
+            _add(np.float32(1), data, d_U[side_ids[q]])
+    return error
+
+
+def divergence(
+    offsets: _Array,
+    ids: _Array,
+    levels: _Array,
+    cases: _Array,
+    weights: _Array,
+    visible_biases: _Array,
+    hidden_biases: _Array,
+    side_weights: _Array,
+    scores: _Array,
+    slopes: _Array,
+    steps: int,
+    seed: int,
+    side_offsets: _Array | None = None,
+    side_ids: _Array | None = None,
+) -> "Divergence":
+    """See `tacit.kernels.rating_boltzmann.divergence`."""
+    from tacit.kernels.rating_boltzmann import Divergence
+
+    given = check(
+        offsets, ids, levels, cases, weights, visible_biases, hidden_biases, side_weights, scores,
+        slopes, steps, side_offsets, side_ids,
+    )  # fmt: skip
+    parameters = given[3:7]
+    gradients = [np.zeros_like(part) for part in parameters]
+    error = _divergence(
+        *given.packed, given.levels, given.cases, *parameters, given.scores, given.slopes,
+        int(steps), np.uint64(seed), *given.side, np.ndim(weights) == 2, *gradients,
+    )  # fmt: skip
+    gradients[0] = gradients[0].reshape(np.shape(weights))
+    return Divergence(float(error), *gradients)

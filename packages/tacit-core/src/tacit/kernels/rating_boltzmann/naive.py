@@ -1,0 +1,164 @@
+"""Contrastive divergence as a plain loop in float64, and the checks of its arguments."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import KernelError
+from tacit.kernels.rating_sgd.arguments import Packed, check_packed, check_users
+
+if TYPE_CHECKING:
+    from tacit.kernels.rating_boltzmann import Divergence
+
+_Array = NDArray[Any]
+_WORD = (1 << 64) - 1
+
+
+class Checked(NamedTuple):
+    """The arguments as the loops need them; tied weights have one level."""
+
+    packed: Packed
+    levels: NDArray[np.int32]
+    cases: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    visible_biases: NDArray[np.float32]
+    hidden_biases: NDArray[np.float32]
+    side_weights: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    slopes: NDArray[np.float32]
+    side: Packed
+
+
+def check(
+    offsets: _Array,
+    ids: _Array,
+    levels: _Array,
+    cases: _Array,
+    weights: _Array,
+    visible_biases: _Array,
+    hidden_biases: _Array,
+    side_weights: _Array,
+    scores: _Array,
+    slopes: _Array,
+    steps: int,
+    side_offsets: _Array | None,
+    side_ids: _Array | None,
+) -> Checked:
+    """Raises KernelError where shapes, dtypes or numbers do not fit."""
+    n_cases = len(offsets) - 1
+    visible, K = np.shape(visible_biases)
+    hidden = len(hidden_biases)
+    packed = check_packed(offsets, ids, n_cases, visible, "visible")
+    shapes = {
+        "levels": (levels, (len(packed.ids),)),
+        "scores": (scores, (K,)),
+        "slopes": (slopes, (n_cases,)),
+        "side_weights": (side_weights, (visible if len(side_weights) else 0, hidden)),
+    }
+    for name, (array, shape) in shapes.items():
+        if np.shape(array) != shape:
+            raise KernelError(f"{name} must be {shape}, not {np.shape(array)}")
+    if np.shape(weights) not in ((visible, hidden), (visible, K, hidden)):
+        raise KernelError(
+            f"weights must be {(visible, hidden)} or {(visible, K, hidden)}, not {np.shape(weights)}"
+        )
+    if len(levels) and (np.min(levels) < 0 or np.max(levels) >= K):
+        raise KernelError(f"levels run from {np.min(levels)} to {np.max(levels)}, of {K}")
+    if steps < 1:
+        raise KernelError(f"steps must be at least 1, not {steps}")
+    side = Packed(np.zeros(n_cases + 1, np.int64), np.empty(0, np.int32))
+    if side_offsets is not None and side_ids is not None and len(side_weights):
+        side = check_packed(side_offsets, side_ids, n_cases, visible, "side")
+    floats = [
+        np.ascontiguousarray(array, np.float32)
+        for array in (weights, visible_biases, hidden_biases, side_weights, scores, slopes)
+    ]
+    w, b, d, u, s, o = floats
+    return Checked(
+        packed,
+        np.ascontiguousarray(levels, np.int32),
+        check_users(cases, n_cases),
+        w.reshape(visible, -1, hidden),
+        b, d, u, s, o, side,
+    )  # fmt: skip
+
+
+def uniforms(seed: int, case: int) -> Iterator[float]:
+    """Numbers in [0, 1): xorshift64, seeded by a hash of both numbers."""
+    state = (seed * 0x9E3779B97F4A7C15 + (case + 1) * 0xBF58476D1CE4E5B9) & _WORD
+    state = ((state ^ (state >> 30)) * 0x94D049BB133111EB) & _WORD
+    state |= 1
+    while True:
+        state ^= (state << 13) & _WORD
+        state ^= state >> 7
+        state ^= (state << 17) & _WORD
+        yield (state >> 40) / (1 << 24)
+
+
+def divergence(
+    offsets: _Array,
+    ids: _Array,
+    levels: _Array,
+    cases: _Array,
+    weights: _Array,
+    visible_biases: _Array,
+    hidden_biases: _Array,
+    side_weights: _Array,
+    scores: _Array,
+    slopes: _Array,
+    steps: int,
+    seed: int,
+    side_offsets: _Array | None = None,
+    side_ids: _Array | None = None,
+) -> "Divergence":
+    """See `tacit.kernels.rating_boltzmann.divergence`."""
+    from tacit.kernels.rating_boltzmann import Divergence
+
+    given = check(
+        offsets, ids, levels, cases, weights, visible_biases, hidden_biases, side_weights, scores,
+        slopes, steps, side_offsets, side_ids,
+    )  # fmt: skip
+    s = given.scores.astype(np.float64)
+    tied = np.ndim(weights) == 2
+    # W (visible, K, hidden), whichever way it is stored
+    W = given.weights * s[None, :, None] if tied else given.weights.astype(np.float64)
+    b, d, U = given.visible_biases, given.hidden_biases.astype(np.float64), given.side_weights
+    d_W, d_b, d_d, d_U = np.zeros_like(W), np.zeros(b.shape), np.zeros_like(d), np.zeros(U.shape)
+    error = 0.0
+    for c in given.cases:
+        span = slice(given.packed.offsets[c], given.packed.offsets[c + 1])
+        m, r = given.packed.ids[span], given.levels[span]
+        f = given.side.ids[given.side.offsets[c] : given.side.offsets[c + 1]]
+        bias = d + U[f].sum(axis=0)
+        random = uniforms(seed, int(c))
+        data = p = _sigmoid(bias + W[m, r].sum(axis=0))
+        recalled = r
+        for t in range(steps):
+            h = np.array([float(next(random) < chance) for chance in p])
+            logits = b[m] + s * given.slopes[c] + W[m] @ h
+            chances = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
+            chances /= chances.sum(axis=1, keepdims=True)
+            if t == 0:
+                error += float(((chances @ s - s[r]) ** 2).sum())
+            recalled = np.array([_draw(next(random), row) for row in chances], int)
+            p = _sigmoid(bias + W[m, recalled].sum(axis=0))
+        np.add.at(d_W, (m, r), data)
+        np.subtract.at(d_W, (m, recalled), p)
+        np.add.at(d_b, (m, r), 1.0)
+        np.subtract.at(d_b, (m, recalled), 1.0)
+        d_d += data - p
+        d_U[f] += data - p
+    if tied:
+        d_W = np.einsum("mkh,k->mh", d_W, s)
+    parts = (part.astype(np.float32) for part in (d_W, d_b, d_d, d_U))
+    return Divergence(error, *parts)
+
+
+def _sigmoid(x: _Array) -> NDArray[np.float64]:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _draw(u: float, chances: _Array) -> int:
+    return min(int(np.searchsorted(np.cumsum(chances), u, "left")), len(chances) - 1)

@@ -1,0 +1,132 @@
+"""The parameters of a fitted machine and the distributions they give.
+
+Rows beyond the last stand for what is unknown: a visible unit of average biases and no weights, a case
+without ratings. Number -1 finds them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.kernels import sparse_product
+from tacit.ratings import Ratings
+from tacit_surprise.models.base import Floats, Numbers
+from tacit_surprise.models.boltzmann.cases import Scale
+from tacit_surprise.models.identities import Identities
+
+_BLOCK = 1 << 16  # pairs at a time
+
+
+class Machine(NamedTuple):
+    """Parameters, float32 (notation of ``tacit.kernels.rating_boltzmann``).
+
+    Attributes:
+        weights: a (visible, hidden) or W (visible, levels, hidden).
+        visible_biases: b (visible, levels).
+        hidden_biases: d (hidden,).
+        side_weights: U (visible, hidden), or no rows.
+        slopes: o (cases,).
+        base: (levels,), biases of an unknown visible unit.
+        inputs: (cases, hidden), what goes into the hidden units of every case.
+    """
+
+    weights: Floats
+    visible_biases: Floats
+    hidden_biases: Floats
+    side_weights: Floats
+    slopes: Floats
+    base: Floats
+    inputs: Floats
+
+    def hidden_inputs(
+        self,
+        ratings: Ratings,
+        levels: npt.NDArray[np.int32],
+        scale: Scale,
+        identities: Identities | None,
+    ) -> Floats:
+        """D + U f + W r of every case (cases, hidden), eq 5.14 before the squashing."""
+        offsets, ids = ratings.user_offsets, ratings.item_ids
+        if self.weights.ndim == 2:
+            table, data = self.weights, scale.scores[levels]
+        else:
+            n_levels = self.weights.shape[1]
+            table = self.weights.reshape(-1, self.weights.shape[2])
+            # within a case the numbers still ascend, as those of the visible units do
+            ids = ids * np.int32(n_levels) + levels
+            data = np.ones(len(ids), np.float32)
+        found = sparse_product.multiply(offsets, ids, data, table)
+        if identities is not None and len(self.side_weights):
+            ones = np.ones(len(identities.item_ids), np.float32)
+            found += sparse_product.multiply(
+                identities.offsets, identities.item_ids, ones, self.side_weights
+            )
+        return np.asarray(found + self.hidden_biases)
+
+    def with_unknown(self) -> Machine:
+        """With the rows for what is unknown."""
+        nothing = np.zeros((1, *self.weights.shape[1:]), np.float32)
+        return self._replace(
+            weights=np.concatenate([self.weights, nothing]),
+            visible_biases=np.concatenate([self.visible_biases, self.base[None]]),
+            slopes=np.append(self.slopes, np.float32(0)),
+            inputs=np.concatenate([self.inputs, self.hidden_biases[None]]),
+        )
+
+    def probabilities(
+        self, visible: Numbers, cases: Numbers, scores: Floats, *, exact: bool
+    ) -> Floats:
+        """Of the levels of each pair (pairs, levels): mean field (eq 5.11) or exact (eq 5.9)."""
+        found = np.empty((len(visible), len(scores)), np.float32)
+        for start in range(0, len(visible), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            m, c = visible[part], cases[part]
+            logits = self.visible_biases[m] + scores * self.slopes[c][:, None]
+            logits += self._from_hidden(m, c, scores, exact=exact)
+            found[part] = softmax(logits)
+        return found
+
+    def _from_hidden(self, m: Any, c: Any, scores: Floats, *, exact: bool) -> Floats:
+        W = self.weights[m]
+        if exact:
+            if W.ndim == 2:
+                W = W[:, None, :] * scores[None, :, None]
+            return np.asarray(np.logaddexp(0, self.inputs[c][:, None, :] + W).sum(axis=-1))
+        p = squash(self.inputs)[c]
+        if W.ndim == 2:
+            return np.asarray(np.einsum("nh,nh->n", W, p)[:, None] * scores)
+        return np.asarray(np.einsum("nkh,nh->nk", W, p))
+
+    def mean_scores(
+        self, visible: slice | Numbers, cases: slice | Numbers, scores: Floats
+    ) -> Floats:
+        """Expected scores of every one of ``visible`` for every one of ``cases``, by mean field."""
+        p, W = squash(self.inputs[cases]), self.weights[visible]
+        b, o = self.visible_biases[visible], self.slopes[cases]
+        total = np.zeros((len(W), len(p)), np.float32)
+        mean = np.zeros_like(total)
+        along = W @ p.T + o if W.ndim == 2 else None
+        logits = []
+        for k, s in enumerate(scores):
+            rest = s * along if along is not None else W[:, k] @ p.T + s * o
+            logits.append(b[:, k, None] + rest)
+        highest = np.maximum.reduce(logits)
+        for s, logit in zip(scores, logits, strict=True):
+            chance = np.exp(logit - highest)
+            total += chance
+            mean += s * chance
+        return np.asarray(mean / total)
+
+
+def squash(x: Floats) -> Floats:
+    """The logistic function."""
+    return np.asarray(1.0 / (1.0 + np.exp(-x)), np.float32)
+
+
+def softmax(logits: npt.NDArray[np.floating]) -> Floats:
+    """Along the last axis."""
+    chances = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=-1, keepdims=True), np.float32)
