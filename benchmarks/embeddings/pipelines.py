@@ -51,7 +51,11 @@ class Row:
             return {**layers["lds"], "projection": WIDTH, "maxout_pieces": 3}
         embed = layers["hash"]
         if self.output:
-            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": self.width, "embeds": layers}
+            embed = {
+                "@architectures": "tacit.ConcatEmbed.v1",
+                "width": self.width,
+                "embeds": layers,
+            }
         elif self.static and not self.depth:
             # MultiHashEmbed with static vectors cannot stand alone in a tagger (spaCy 3.8): its
             # initialization takes the tags for vectors; behind this layer it does not see them

@@ -1,4 +1,4 @@
-"""The room for rating models is empty yet: what can be relied on is that it installs and imports."""
+"""What the package needs, and that its host works beside it."""
 
 from importlib.metadata import requires, version
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from tacit.errors import ArtifactError, ConfigurationError
+from tacit.cli.options import check_output, settings_of
+from tacit.errors import ConfigurationError
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
@@ -65,9 +64,9 @@ def fit(
     chosen = {} if n_states is None else {"n_states": n_states}
     embedder = build(
         plugins.get("embedders", model, distribution=distribution),
-        {**chosen, **_settings(settings or [])},
+        {**chosen, **settings_of(settings or [])},
     )
-    _check_output(output)
+    check_output(output)
     corpus = Corpus.from_text(
         text,
         tokenizer=tokenizer,
@@ -173,32 +172,6 @@ def _load(folder: Path) -> Any:
     if not hasattr(embedder, "transform"):
         raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
     return embedder
-
-
-def _settings(pairs: list[str]) -> dict[str, Any]:
-    """Read ``NAME=VALUE``; a value that is not JSON is a string."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            _usage(f"--set takes NAME=VALUE, not {pair}")
-        try:
-            found[name.replace("-", "_")] = json.loads(value)
-        except json.JSONDecodeError:
-            found[name.replace("-", "_")] = value
-    return found
-
-
-def _check_output(folder: Path) -> None:
-    """Find out before the work what would make saving fail after it."""
-    there = os.path.lexists(folder)
-    if there and not folder.is_dir():
-        raise ArtifactError(f"{folder} is not a folder, and a model is saved as a folder")
-    if there and not (folder / "model.json").exists() and any(folder.iterdir()):
-        raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not os.access(nearest, os.W_OK):
-        raise ArtifactError(f"{nearest} cannot be written to: choose another --output")
 
 
 def _usage(message: str) -> NoReturn:

@@ -1,0 +1,1 @@
+"""Ratings: accuracy and speed beside the algorithms Surprise users have today."""
