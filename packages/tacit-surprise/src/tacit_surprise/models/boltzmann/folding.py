@@ -44,6 +44,10 @@ class FoldedUnit(NamedTuple):
         variance = np.maximum(chosen @ s**2 - (chosen @ s) ** 2, 1e-6)
         return np.asarray(np.sqrt(variance) * np.float32(self.scale.unit), np.float32)
 
+    def probabilities(self, items: Numbers) -> Floats:
+        """Of the levels (items, levels)."""
+        return np.asarray(self.chances[items])
+
 
 def as_case(
     machine: Machine,
