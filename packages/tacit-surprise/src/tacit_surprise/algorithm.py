@@ -12,7 +12,7 @@ import numpy.typing as npt
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
-from tacit.errors import ConfigurationError, NotFittedError
+from tacit.errors import ConfigurationError, DataError, NotFittedError
 from tacit.fitting import Callback
 from tacit.ratings import Ratings
 from tacit_surprise.folded import Folded
@@ -68,7 +68,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
                 f"{type(self).__name__} does not condition on what is rated; leave out rated=, or use a "
                 "conditional algorithm"
             )
-        self.rated = rated
+        self.rated = as_side_info(rated)  # an iterator would be empty at the second fit
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
@@ -97,7 +97,11 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
             checkpoints=self.checkpoints,
             progress=type(self).__name__,
         )
-        # all at once and only now, so that an interrupted fit leaves the algorithm as it was
+        self._adopt(trainset, model, data)
+        return self
+
+    def _adopt(self, trainset: Trainset, model: RatingModel, data: _Input) -> None:
+        """Takes a fitted model: all at once, so that an interrupted fit leaves the algorithm as it was."""
         AlgoBase.fit(self, trainset)
         self.model = model
         self._users, self._items = data.users, trainset._raw2inner_id_items
@@ -109,7 +113,6 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self._seen = seen
         self._folded: dict[str, Folded] = {}
         self._publish()
-        return self
 
     def _input(self, trainset: Trainset) -> _Input:
         """What the model is given; users that only the identities know are numbered after the others."""
@@ -122,6 +125,11 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         warn_of_dropped(found.dropped)
         if found.new_users:
             first = len(users)
+            if len({str(user) for user in found.new_users}) < len(found.new_users):
+                raise DataError(
+                    "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
+                    "users apart unless they have ratings: make the ids of one type"
+                )
             users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
             ratings = Ratings(
                 ratings.user_ids,
@@ -167,6 +175,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
         """What AlgoBase.test gives, for all pairs at once."""
+        self._fitted()
         with no_collection():
             predictions = self._predictions(list(testset))
         if verbose:
@@ -181,8 +190,9 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         if not self.predicts_unknown:
             impossible = (users < 0) | (items < 0)
         scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        if self._folded:
-            impossible &= ~self._score_folded(uids, items, scores)
+        for user, places in self._folded_rows(uids, users):
+            scores[places] = user.score(items[places])
+            impossible[places] = False
         scores[impossible] = self.default_prediction()
         estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
         details: list[dict[str, Any]] = [{"was_impossible": False} for _ in uids]

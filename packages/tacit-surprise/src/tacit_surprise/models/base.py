@@ -24,7 +24,10 @@ Numbers = npt.NDArray[np.integer[Any]]
 
 
 class FoldedUser(Protocol):
-    """A user the model was not fitted on, as far as it can be told; predicts like a fitted one."""
+    """A user the model was not fitted on, as far as it can be told; predicts like a fitted one.
+
+    A model with a distribution of its own adds ``probabilities(items)`` (items, levels).
+    """
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
@@ -33,8 +36,6 @@ class FoldedUser(Protocol):
     def deviations(self, items: Numbers) -> Floats:
         """Predictive standard deviations (items,)."""
         ...
-
-    # Where it has ``probabilities(items)`` (items, levels) of its own, `folded_probabilities` takes these.
 
 
 class RatingModel(Saveable):
