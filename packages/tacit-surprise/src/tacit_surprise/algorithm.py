@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from surprise.utils import get_rng
 from tacit.errors import ConfigurationError, DataError, NotFittedError
 from tacit.fitting import Callback
 from tacit.ratings import Ratings
+from tacit_surprise import storage
 from tacit_surprise.folded import Folded
 from tacit_surprise.garbage import no_collection
 from tacit_surprise.many import ManyAtOnce
@@ -149,6 +150,32 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         n = self.trainset.n_users
         self.bu, self.bi = tables.user_biases[:n].astype(float), tables.item_biases.astype(float)
         self.pu, self.qi = tables.user_factors[:n].astype(float), tables.item_factors.astype(float)
+
+    # -- disk --------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save into the folder ``path`` what `load` needs: settings, model, trainset, users folded in.
+
+        Tensors and a JSON file, never pickle; raw ids keep their types, ratings are float32. Callbacks,
+        checkpoints and a ``random_state`` that is no number are left out.
+        """
+        storage.write(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """A saved algorithm of this class or one derived from it: ``TacitAlgorithm.load`` loads any.
+
+        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
+        """
+        found = storage.read(path, cls)
+        algo, trainset = found.algorithm, found.trainset
+        algo._adopt(trainset, found.model, _Input(found.ratings, found.seen, found.users))
+        for uid, items, values, known in found.folded:
+            algo._fold(uid, items, values, known)
+        return cast(Self, algo)
+
+    def _arguments(self) -> dict[str, Any]:
+        return storage.arguments_of(self)
 
     def _fitted(self) -> RatingModel:
         if self.model is None:

@@ -132,7 +132,7 @@ class ManyAtOnce:
             ConfigurationError: ``uid`` is a user of the trainset.
             DataError: a rating is not finite or off the scale.
         """
-        model = self._fitted()
+        self._fitted()
         if uid is not None:
             self._check_new(uid)
         pairs = dict(ratings)
@@ -145,8 +145,14 @@ class ManyAtOnce:
         known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
         more = numbers([i for i in rated if i in self._items], self._items)
         items = np.fromiter(known, np.int64, len(known))
-        user = model.fold_in(items, list(known.values()), more)
-        given = Given(uid, items, np.array(list(known.values()), np.float32), more)
+        return self._fold(uid, items, np.array(list(known.values()), np.float32), more)
+
+    def _fold(
+        self, uid: Hashable | None, items: Numbers, values: npt.NDArray[np.float32], rated: Numbers
+    ) -> Folded:
+        low, high = self.trainset.rating_scale
+        user = self._fitted().fold_in(items, values, rated)
+        given = Given(uid, items, values, rated)
         folded = Folded(user, self._items, (float(low), float(high)), given)
         if uid is not None:
             self._folded[str(uid)] = folded

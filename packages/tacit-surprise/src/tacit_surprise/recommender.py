@@ -48,6 +48,9 @@ class Recommender(TacitAlgorithm):
         """Whether the model says so."""
         return bool(getattr(self._load(), "conditional", False))
 
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), **self.settings}
+
     def _load(self) -> Any:
         return plugins.get("recommenders", self.name, distribution=self.distribution)
 
