@@ -18,7 +18,7 @@ from surprise import AlgoBase, Trainset
 from tacit import artifact
 from tacit.artifact import Artifact, require
 from tacit.artifact.saveable import resolve
-from tacit.errors import ArtifactError, TacitError
+from tacit.errors import ArtifactError, PluginError, TacitError
 from tacit.ratings import Ratings
 from tacit_surprise import raw_ids
 from tacit_surprise.models.base import RatingModel
@@ -110,9 +110,9 @@ def read(path: str | os.PathLike[str], base: type[TacitAlgorithm]) -> Stored:
     found = artifact.read(path)
     try:
         return _stored(found, base)
-    except TacitError as error:
+    except (ArtifactError, PluginError) as error:
         raise type(error)(f"cannot load {os.fspath(path)}: {error}") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (TacitError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"cannot load {os.fspath(path)}: it is damaged: {error!r}") from error
 
 
