@@ -67,7 +67,7 @@ def fold(
     """Bias and factors of a user with these ratings.
 
     Args:
-        config: of the fitted model.
+        config: of the fitted model, all of it numbers.
         tables: of the fitted model.
         mean: of the fitted model.
         items: (n,) rated.
@@ -81,7 +81,9 @@ def fold(
     residual = values - mean - tables.item_biases[items] - Q @ prior
     design = np.concatenate([Q, np.ones((n, 1))], axis=1)
     # A weight of zero leaves what the ratings do not tell at the prior: the least-norm solution.
-    weights = n * np.append(np.full(Q.shape[1], max(config.reg_factors, 1e-6)), config.reg_biases)
+    weights = n * np.append(
+        np.full(Q.shape[1], max(config.reg_factors or 0.0, 1e-6)), config.reg_biases
+    )
     if not config.biased:
         design[:, -1] = 0.0
     weights[-1] = max(weights[-1], 1e-6)
