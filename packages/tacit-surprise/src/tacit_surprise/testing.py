@@ -61,11 +61,13 @@ class AlgorithmTests:
         random: whether another seed gives another result.
         like_fitted: least correlation of a user's estimates folded in and fitted.
         epochs: least number of lines that ``verbose=True`` prints.
+        goes_on: whether ``partial_fit`` works.
     """
 
     random: bool = True
     like_fitted: float = 0.5
     epochs: int = 1
+    goes_on: bool = True
     _made: Any
 
     def make_algorithm(self, **settings: Any) -> TacitAlgorithm:
@@ -278,6 +280,34 @@ class AlgorithmTests:
         everything = sorted(algo.trainset.all_ratings())
         assert sorted(again.trainset.all_ratings()) == everything
         assert again.fit(trainset).test(testset) == algo.test(testset)
+
+    def test_goes_on_with_more_ratings(self, trainset: Trainset, testset: Testset) -> None:
+        algo = self.make_algorithm().fit(trainset)
+        triples = [("newcomer", f"item {k}", 1.0 + k % 5) for k in range(12)]
+        more = [*triples, ("user 1", "new item", 5.0), ("user 2", "new item", 4.0)]
+        added = dataset(more).build_full_trainset()
+        before = algo.test(testset)
+        if not self.goes_on:
+            with pytest.raises(ConfigurationError, match="fit it anew"):
+                algo.partial_fit(added)
+            assert algo.test(testset) == before
+            return
+        folded = algo.fold_in({iid: value for _, iid, value in triples}, uid="newcomer")
+        other = algo.fold_in({"item 3": 5.0, "item 4": 1.0}, uid="other").top_n(3)
+        assert algo.partial_fit(added) is algo
+        assert algo.trainset.n_ratings == trainset.n_ratings + len(more)
+        assert algo.trainset.to_inner_uid("user 1") == trainset.to_inner_uid("user 1")
+        items = [f"item {k}" for k in range(60) if f"item {k}" in algo.trainset._raw2inner_id_items]
+        found = algo.predict_many(["newcomer"] * len(items), items)
+        assert np.corrcoef(found, [folded.predict(iid) for iid in items])[0, 1] > self.like_fitted
+        assert not {iid for iid, _ in algo.top_n(60, ["newcomer"])["newcomer"]} & {
+            iid for _, iid, _ in triples
+        }
+        assert algo.predict("user 3", "new item").details["was_impossible"] is False
+        moved = [abs(a.est - b.est) for a, b in zip(algo.test(testset), before, strict=True)]
+        assert np.mean(moved) < 0.3
+        assert len(algo.top_n(3, ["other"])["other"]) == len(other)
+        assert algo.test(testset) == AlgoBase.test(algo, testset)
 
     def test_nothing_works_before_fitting(self) -> None:
         calls: dict[str, tuple[Any, ...]] = {
