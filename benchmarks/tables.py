@@ -77,6 +77,8 @@ def cell(value: Any) -> str:
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
+    if abs(value) < 1:
+        return f"{value:.4g}"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}"
 
 

@@ -64,7 +64,7 @@ def test_a_trainset_is_converted_once(trainset):
     assert ratings_of(trainset) is ratings_of(trainset)
 
 
-def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(trainset, testset):
+def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(trainset, testset, make_dataset):
     algo = PMF(**SMALL).fit(trainset)
     before = algo.test(testset)
 
@@ -79,8 +79,10 @@ def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(trainset, testset):
             pass
 
     algo.callbacks = (Interrupts(),)
+    other = make_dataset([("a", "x", 4.0), ("b", "y", 2.0)]).build_full_trainset()
     with pytest.raises(KeyboardInterrupt):
-        algo.fit(trainset)
+        algo.fit(other)
+    assert algo.trainset is trainset
     assert algo.test(testset) == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,14 @@ __all__ = ["TacitAlgorithm"]
 
 Floats = npt.NDArray[np.float64]
 _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
+
+
+class _Input(NamedTuple):
+    """What a fit begins with: ratings, further identities, and the number of every raw user id."""
+
+    ratings: Ratings
+    identities: Identities | None
+    users: dict[Hashable, int]
 
 
 class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
@@ -79,45 +87,51 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         Raises `DataError` for ratings that are not finite or off the scale, `ConfigurationError` for
         settings out of range.
         """
-        AlgoBase.fit(self, trainset)
         seed = int(get_rng(self.random_state).randint(2**31 - 1))
-        ratings, identities = self._input(trainset)
+        data = self._input(trainset)
         callbacks = (EpochPrinter(), *self.callbacks) if self.verbose else self.callbacks
-        self.model = self._new_model(seed).fit(
-            ratings,
-            identities=identities,
+        model = self._new_model(seed).fit(
+            data.ratings,
+            identities=data.identities,
             callbacks=callbacks,
             checkpoints=self.checkpoints,
             progress=type(self).__name__,
         )
-        seen = Identities.of(ratings)
-        self._seen = seen if identities is None else seen.union(identities, ratings.n_items)
+        # all at once and only now, so that an interrupted fit leaves the algorithm as it was
+        AlgoBase.fit(self, trainset)
+        self.model = model
+        self._users, self._items = data.users, trainset._raw2inner_id_items
+        n = trainset.n_users
+        self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
+        seen = Identities.of(data.ratings)
+        if data.identities is not None:
+            seen = seen.union(data.identities, data.ratings.n_items)
+        self._seen = seen
         self._folded: dict[str, Folded] = {}
         self._publish()
         return self
 
-    def _input(self, trainset: Trainset) -> tuple[Ratings, Identities | None]:
-        """Ratings and identities; users that only the identities know get the numbers after the others."""
+    def _input(self, trainset: Trainset) -> _Input:
+        """What the model is given; users that only the identities know are numbered after the others."""
         ratings = ratings_of(trainset)
-        self._users: dict[Hashable, int] = trainset._raw2inner_id_users
-        self._items: dict[Hashable, int] = trainset._raw2inner_id_items
+        users: dict[Hashable, int] = trainset._raw2inner_id_users
         side = as_side_info(self.rated)
         if side is None:
-            return ratings, None
-        found = side.numbered(self._users, self._items)
+            return _Input(ratings, None, users)
+        found = side.numbered(users, trainset._raw2inner_id_items)
         warn_of_dropped(found.dropped)
         if found.new_users:
-            first = len(self._users)
-            self._users = {**self._users, **{u: first + k for k, u in enumerate(found.new_users)}}
+            first = len(users)
+            users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
             ratings = Ratings(
                 ratings.user_ids,
                 ratings.item_ids,
                 ratings.values,
-                raw_index(self._users, "user"),
+                raw_index(users, "user"),
                 ratings.items,
                 scale=ratings.scale,
             )
-        return ratings, found.identities
+        return _Input(ratings, found.identities, users)
 
     def _publish(self) -> None:
         """Sets what Surprise's users read: bu, bi, pu, qi."""
@@ -145,7 +159,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         elif (raw := u.removeprefix(_UNKNOWN)) in self._folded:
             return float(self._folded[raw].model_user.score(np.array([item]))[0])
         else:
-            user = self._only_identities().get(raw, -1)
+            user = self._quiet.get(raw, -1)
         self._refuse(user, item)
         return float(model.score_pairs(np.array([user]), np.array([item]))[0])
 
@@ -180,10 +194,6 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
     def _refuse(self, user: int, item: int) -> None:
         if not self.predicts_unknown and (user < 0 or item < 0):
             raise PredictionImpossible(_reason(user, item))
-
-    def _only_identities(self) -> dict[str, int]:
-        n = self.trainset.n_users
-        return {str(raw): number for raw, number in self._users.items() if number >= n}
 
 
 def _reason(user: int, item: int) -> str:

@@ -1,0 +1,122 @@
+"""Speed of the rating algorithms beside Surprise's: training, testing, scoring, cross-validation.
+
+    python -m benchmarks.ratings.speed [--repeats 5]
+
+One thread, D = 100, compiled code warm; its first-use cost is reported apart. MovieLens-1M and, drawn anew
+each time, ratings shaped like Netflix's: 480,000 users and 17,800 items, skewed, as many ratings as
+`--netflix` says. For a quiet machine; medians of repeated runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from surprise import SVD
+from surprise.model_selection import KFold, cross_validate
+
+from benchmarks import reporting
+from benchmarks.ratings import data
+from tacit.datasets import synthetic_ratings
+from tacit.ratings import Ratings
+from tacit_surprise import PMF, ConditionalPMF
+from tacit_surprise.models import ConditionalPMFModel, PMFModel
+from tacit_surprise.trainsets import ratings_of
+
+PROTOCOL = {
+    "threads": 1,
+    "factors": 100,
+    "sgd": "ratings visited a second by an epoch of the fitting loop, after a first epoch",
+    "test": "AlgoBase.test of 20,000 pairs of MovieLens-100K, microseconds a pair",
+    "pairs": "score_pairs of 10 million random pairs of MovieLens-1M",
+    "cross-validation": "cross_validate, 5 folds of MovieLens-100K, everything included",
+}
+_COLD = """
+import time, numpy as np
+from tacit.ratings import Ratings
+from tacit_surprise.models import ConditionalPMFModel
+start = time.perf_counter()
+ConditionalPMFModel(n_factors=2, n_epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
+print(time.perf_counter() - start)
+"""
+
+
+def seconds(call: Callable[[], Any], repeats: int) -> dict[str, float | int]:
+    return reporting.summary(reporting.timed(call, repeats))
+
+
+def sgd_rates(name: str, ratings: Ratings, repeats: int) -> list[dict[str, Any]]:
+    rows = []
+    for model_class in (PMFModel, ConditionalPMFModel):
+        rates = []
+        for _ in range(repeats):
+            times = []
+            for epochs in (1, 4):
+                start = time.perf_counter()
+                model_class(n_epochs=epochs).fit(ratings)
+                times.append(time.perf_counter() - start)
+            rates.append(3 * len(ratings) / (times[1] - times[0]))
+        row = f"SGD, {name}, {model_class.name}"
+        rows.append({"row": row, "ratings/s": round(np.median(rates)), "all": rates})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--netflix", type=int, default=20_000_000, help="ratings to generate")
+    parser.add_argument("--no-save", action="store_true")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+
+    million = data.movielens("ml-1m").build_full_trainset()
+    ratings = ratings_of(million)
+    rows += sgd_rates("MovieLens-1M", ratings, options.repeats)
+    svd = seconds(lambda: SVD(n_epochs=4).fit(million), 2)
+    rate = round(4 * len(ratings) / svd["median"])
+    rows.append({"row": "SGD, MovieLens-1M, Surprise SVD", "ratings/s": rate})
+
+    model = PMFModel(n_epochs=1).fit(ratings)
+    rng = np.random.default_rng(0)
+    users = rng.integers(0, ratings.n_users, 10_000_000)
+    items = rng.integers(0, ratings.n_items, 10_000_000)
+    found = seconds(lambda: model.score_pairs(users, items), options.repeats)
+    rows.append({"row": "score_pairs", "pairs/s": round(1e7 / found["median"]), "seconds": found})
+    fitted = PMF(n_epochs=1).fit(million)
+    found = seconds(lambda: fitted.top_n(10), options.repeats)
+    rows.append({"row": "top_n(10) for all users of MovieLens-1M", "seconds": found})
+
+    small = data.movielens("ml-100k")
+    trainset, testset = next(KFold(5, random_state=0).split(small))
+    for name, algo in (("PMF", PMF(n_epochs=2)), ("Surprise SVD", SVD(n_epochs=2))):
+        algo.fit(trainset)
+        found = seconds(lambda algo=algo: algo.test(testset), options.repeats)
+        each = found["median"] / len(testset) * 1e6
+        rows.append({"row": f"test(), {name}", "microseconds a pair": each, "seconds": found})
+    folds = KFold(5, random_state=0)
+    for name, algo in (("ConditionalPMF", ConditionalPMF()), ("Surprise SVD", SVD())):
+        found = seconds(lambda algo=algo: cross_validate(algo, small, cv=folds), 3)
+        rows.append({"row": f"5-fold cross_validate, {name}", "seconds": found})
+    cold = subprocess.run([sys.executable, "-c", _COLD], capture_output=True, text=True, check=True)
+    rows.append(
+        {"row": "first fit in a new process, compiled code cached", "seconds": float(cold.stdout)}
+    )
+
+    if options.netflix:
+        start = time.perf_counter()
+        shaped = synthetic_ratings.generate(480_000, 17_800, options.netflix, seed=0).ratings
+        rows.append({"row": "generating ratings", "seconds": time.perf_counter() - start})
+        rows += sgd_rates(f"Netflix-shaped, {len(shaped):,}", shaped, 1)
+    if options.no_save:
+        reporting.print_table(rows)
+    else:
+        reporting.save("ratings-speed", PROTOCOL, rows)
+
+
+if __name__ == "__main__":
+    main()
