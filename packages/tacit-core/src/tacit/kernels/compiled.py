@@ -26,7 +26,7 @@ _is_kept: dict[Callable[..., Any], bool] = {}
 """Every function given to `njit`: whether its compiled code is kept for other processes."""
 
 
-class _Notice(event.Listener):  # type: ignore[misc]
+class _Notice(event.Listener):
     """Says, once in a process, that functions of ours are being compiled."""
 
     said = False
