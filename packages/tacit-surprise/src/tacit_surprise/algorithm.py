@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
-from tacit.errors import ConfigurationError, NotFittedError
+from tacit.errors import ConfigurationError, DataError, NotFittedError
 from tacit.fitting import Callback
 from tacit.ratings import Ratings
+from tacit_surprise import storage
 from tacit_surprise.folded import Folded
 from tacit_surprise.garbage import no_collection
 from tacit_surprise.many import ManyAtOnce
@@ -68,7 +69,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
                 f"{type(self).__name__} does not condition on what is rated; leave out rated=, or use a "
                 "conditional algorithm"
             )
-        self.rated = rated
+        self.rated = as_side_info(rated)  # an iterator would be empty at the second fit
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
@@ -97,7 +98,11 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
             checkpoints=self.checkpoints,
             progress=type(self).__name__,
         )
-        # all at once and only now, so that an interrupted fit leaves the algorithm as it was
+        self._adopt(trainset, model, data)
+        return self
+
+    def _adopt(self, trainset: Trainset, model: RatingModel, data: _Input) -> None:
+        """Takes a fitted model: all at once, so that an interrupted fit leaves the algorithm as it was."""
         AlgoBase.fit(self, trainset)
         self.model = model
         self._users, self._items = data.users, trainset._raw2inner_id_items
@@ -109,7 +114,6 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self._seen = seen
         self._folded: dict[str, Folded] = {}
         self._publish()
-        return self
 
     def _input(self, trainset: Trainset) -> _Input:
         """What the model is given; users that only the identities know are numbered after the others."""
@@ -122,6 +126,11 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         warn_of_dropped(found.dropped)
         if found.new_users:
             first = len(users)
+            if len({str(user) for user in found.new_users}) < len(found.new_users):
+                raise DataError(
+                    "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
+                    "users apart unless they have ratings: make the ids of one type"
+                )
             users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
             ratings = Ratings(
                 ratings.user_ids,
@@ -141,6 +150,32 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         n = self.trainset.n_users
         self.bu, self.bi = tables.user_biases[:n].astype(float), tables.item_biases.astype(float)
         self.pu, self.qi = tables.user_factors[:n].astype(float), tables.item_factors.astype(float)
+
+    # -- disk --------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save into the folder ``path`` what `load` needs: settings, model, trainset, users folded in.
+
+        Tensors and a JSON file, never pickle; raw ids keep their types, ratings are float32. Callbacks,
+        checkpoints and a ``random_state`` that is no number are left out.
+        """
+        storage.write(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """A saved algorithm of this class or one derived from it: ``TacitAlgorithm.load`` loads any.
+
+        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
+        """
+        found = storage.read(path, cls)
+        algo, trainset = found.algorithm, found.trainset
+        algo._adopt(trainset, found.model, _Input(found.ratings, found.seen, found.users))
+        for uid, items, values, known in found.folded:
+            algo._fold(uid, items, values, known)
+        return cast(Self, algo)
+
+    def _arguments(self) -> dict[str, Any]:
+        return storage.arguments_of(self)
 
     def _fitted(self) -> RatingModel:
         if self.model is None:
@@ -167,6 +202,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
         """What AlgoBase.test gives, for all pairs at once."""
+        self._fitted()
         with no_collection():
             predictions = self._predictions(list(testset))
         if verbose:
@@ -181,8 +217,9 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         if not self.predicts_unknown:
             impossible = (users < 0) | (items < 0)
         scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        if self._folded:
-            impossible &= ~self._score_folded(uids, items, scores)
+        for user, places in self._folded_rows(uids, users):
+            scores[places] = user.score(items[places])
+            impossible[places] = False
         scores[impossible] = self.default_prediction()
         estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
         details: list[dict[str, Any]] = [{"was_impossible": False} for _ in uids]

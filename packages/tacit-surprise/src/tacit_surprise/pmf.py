@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from tacit.errors import ConfigurationError
 from tacit_surprise.algorithm import TacitAlgorithm
@@ -30,8 +30,9 @@ class PMF(TacitAlgorithm):
             parameters are kept. None: the tuned number.
         biased: learn biases; False is what Surprise calls PMF, and leaves unknown users and items impossible.
         init_std_dev: length that a row of factors has at the start, on average.
-        lr_all: learning rate of factors and biases.
-        reg_all: weight of the squared factors and biases; None: the tuned 0.085 and 0.08.
+        lr_all: learning rate of factors and biases; None: 0.0225 by the ratings' standard deviation, and 0.02.
+        reg_all: weight of the squared factors and biases; None: what suits the number and the spread of the
+            ratings (0.084 for MovieLens-100K, 0.063 for MovieLens-1M), and 0.08.
         lr_bi, lr_pu, reg_bi, reg_pu: the same for biases and for factors alone.
         lr_decay: factor on all rates after every epoch.
         inference: ``"map"`` finds the most probable parameters; ``"gibbs"`` averages over them, which predicts
@@ -48,7 +49,6 @@ class PMF(TacitAlgorithm):
 
     _model_class: type[PMFModel] = PMFModel
     _bayesian_class: type[BayesianPMFModel] = BayesianPMFModel
-    _default_epochs: ClassVar[dict[str, int]] = {"sgd": 60, "als": 15}
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PMF(TacitAlgorithm):
         n_epochs: int | None = None,
         biased: bool = True,
         init_std_dev: float = _DEFAULT.init_std,
-        lr_all: float = _DEFAULT.lr_factors,
+        lr_all: float | None = None,
         reg_all: float | None = None,
         lr_bi: float | None = None,
         lr_pu: float | None = None,
@@ -98,14 +98,14 @@ class PMF(TacitAlgorithm):
     def _settings(self) -> dict[str, Any]:
         return {
             "n_factors": _first(self.n_factors, _DEFAULT.n_factors),
-            "n_epochs": _first(self.n_epochs, self._default_epochs[self.solver]),
+            "n_epochs": self.n_epochs,
             "biased": self.biased,
             "solver": self.solver,
             "init_std": self.init_std_dev,
             "lr_factors": _first(self.lr_pu, self.lr_all),
-            "lr_biases": _first(self.lr_bi, self.lr_all),
+            "lr_biases": _first(self.lr_bi, self.lr_all, _DEFAULT.lr_biases),
             "lr_decay": self.lr_decay,
-            "reg_factors": _first(self.reg_pu, self.reg_all, _DEFAULT.reg_factors),
+            "reg_factors": _first(self.reg_pu, self.reg_all),
             "reg_biases": _first(self.reg_bi, self.reg_all, _DEFAULT.reg_biases),
             "validation": self.validation if self.early_stopping else 0.0,
             "patience": self.patience,
@@ -135,21 +135,20 @@ class ConditionalPMF(PMF):
 
     Args:
         rated: items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
-        lr_side: learning rate of the conditioning factors.
-        reg_side: their regularization.
+        lr_side: learning rate of the conditioning factors; None: what suits the spread of the ratings.
+        reg_side: their regularization; likewise.
         more: as in `PMF`.
     """
 
     _model_class = ConditionalPMFModel
     _bayesian_class = ConditionalBayesianPMFModel
-    _default_epochs: ClassVar[dict[str, int]] = {"sgd": _DEFAULT.n_epochs, "als": 15}
     conditional = True
 
     def __init__(
         self,
         rated: Any = None,
-        lr_side: float = _DEFAULT.lr_side,
-        reg_side: float = _DEFAULT.reg_side,
+        lr_side: float | None = None,
+        reg_side: float | None = None,
         **more: Any,
     ) -> None:
         super().__init__(rated=rated, **more)

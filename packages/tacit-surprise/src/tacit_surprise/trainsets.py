@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -53,6 +54,31 @@ def _convert(trainset: Trainset) -> Ratings:
             stacklevel=4,
         )
     return found
+
+
+def trainset_of(
+    ratings: Ratings, users: Sequence[Hashable], items: Sequence[Hashable], mean: float
+) -> Trainset:
+    """A Trainset of ``ratings``, whose numbers are the inner ids; every list in the order of those.
+
+    Args:
+        ratings: all users and items have some.
+        users: raw ids of the users.
+        items: raw ids of the items.
+        mean: mean of all ratings.
+    """
+    rows = [_lists(part) for part in (ratings, ratings.by_item)]
+    numbered = [{raw: number for number, raw in enumerate(ids)} for ids in (users, items)]
+    found = Trainset(*rows, len(users), len(items), len(ratings), ratings.scale, *numbered)
+    found._global_mean = mean
+    _CONVERTED[found] = ratings
+    return found
+
+
+def _lists(ratings: Ratings) -> defaultdict[int, list[tuple[int, float]]]:
+    pairs = list(zip(ratings.item_ids.tolist(), ratings.values.tolist(), strict=True))
+    ends = ratings.user_offsets.tolist()
+    return defaultdict(list, {u: pairs[i:j] for u, (i, j) in enumerate(pairwise(ends)) if j > i})
 
 
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:

@@ -36,13 +36,22 @@ class FoldedUnit(NamedTuple):
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,); of all items if None; -1 is an unknown item."""
         chosen = self.chances[:-1] if items is None else self.chances[items]
-        return self.scale.ratings(chosen @ self.scale.scores)
+        return self.scale.ratings(_expected(chosen, self.scale.scores))
 
     def deviations(self, items: Numbers) -> Floats:
         """Standard deviations of the ratings (items,)."""
         chosen, s = self.chances[items], self.scale.scores
-        variance = np.maximum(chosen @ s**2 - (chosen @ s) ** 2, 1e-6)
+        variance = np.maximum(_expected(chosen, s**2) - _expected(chosen, s) ** 2, 1e-6)
         return np.asarray(np.sqrt(variance) * np.float32(self.scale.unit), np.float32)
+
+    def probabilities(self, items: Numbers) -> Floats:
+        """Of the levels (items, levels)."""
+        return np.asarray(self.chances[items])
+
+
+def _expected(chances: Floats, of: Floats) -> Floats:
+    """A sum for each row that does not depend on how many rows there are, as that of BLAS does."""
+    return np.asarray(np.einsum("nk,k->n", chances, of))
 
 
 def as_case(

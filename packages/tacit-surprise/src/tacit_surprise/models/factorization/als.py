@@ -23,7 +23,7 @@ class ALS(Tabled):
     """Tables under training; no conditioning.
 
     Args:
-        config: penalties.
+        config: penalties, none of them None.
         ratings: to learn from.
         tables: changed in place.
         mean: taken off every rating.
@@ -40,7 +40,7 @@ class ALS(Tabled):
     ) -> None:
         super().__init__(tables, mean, held_out)
         self._config, self._ratings = config, ratings
-        weights = np.full(config.n_factors + 1, max(config.reg_factors, 1e-6))
+        weights = np.full(config.n_factors + 1, max(config.reg_factors or 0.0, 1e-6))
         # without biases a weight so large that they stay at zero
         weights[-1] = max(config.reg_biases, 1e-6) if config.biased else 1e12
         self._precision = np.diag(weights)

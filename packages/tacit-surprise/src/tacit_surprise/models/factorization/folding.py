@@ -46,7 +46,9 @@ class FoldedFactors:
             scores = self.item_factors @ self.factors + self.item_biases
         else:
             known = (np.asarray(items) >= 0).astype(np.float32)
-            scores = (self.item_factors[items] @ self.factors + self.item_biases[items]) * known
+            # not by BLAS, whose sums depend on how many items there are
+            products = np.einsum("nd,d->n", self.item_factors[items], self.factors)
+            scores = (products + self.item_biases[items]) * known
         return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
 
     def deviations(self, items: Numbers) -> Floats:
@@ -65,7 +67,7 @@ def fold(
     """Bias and factors of a user with these ratings.
 
     Args:
-        config: of the fitted model.
+        config: of the fitted model, all of it numbers.
         tables: of the fitted model.
         mean: of the fitted model.
         items: (n,) rated.
@@ -79,7 +81,9 @@ def fold(
     residual = values - mean - tables.item_biases[items] - Q @ prior
     design = np.concatenate([Q, np.ones((n, 1))], axis=1)
     # A weight of zero leaves what the ratings do not tell at the prior: the least-norm solution.
-    weights = n * np.append(np.full(Q.shape[1], max(config.reg_factors, 1e-6)), config.reg_biases)
+    weights = n * np.append(
+        np.full(Q.shape[1], max(config.reg_factors or 0.0, 1e-6)), config.reg_biases
+    )
     if not config.biased:
         design[:, -1] = 0.0
     weights[-1] = max(weights[-1], 1e-6)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,37 +17,30 @@ import numpy.typing as npt
 
 from tacit.artifact import require
 from tacit.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacit.fitting import (
-    BatchSource,
-    BlockBatches,
-    Callback,
-    FitSettings,
-    History,
-    StepDecay,
-    Sweeps,
-)
-from tacit.fitting import fit as run
+from tacit.fitting import Callback, History
 from tacit.kernels import rating_scores
 from tacit.kernels.rating_sgd import Tables
-from tacit.ratings import Ratings, split
+from tacit.ratings import Ratings
 from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
 from tacit_surprise.models.catalogue import Catalogue
-from tacit_surprise.models.factorization.als import ALS
 from tacit_surprise.models.factorization.config import FactorizationConfig
+from tacit_surprise.models.factorization.defaults import resolved
 from tacit_surprise.models.factorization.folding import FoldedFactors, fold
+from tacit_surprise.models.factorization.growing import grown, grown_tables, lengthened
+from tacit_surprise.models.factorization.mapfit import How, fit_map, train
 from tacit_surprise.models.factorization.noise import residual_deviation
-from tacit_surprise.models.factorization.training import SGD, Tabled, initial_tables
 from tacit_surprise.models.identities import Identities
-
-_BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves and Ctrl-C is heard
 
 
 class _Fitted(NamedTuple):
-    """Tables whose ``user_factors`` are x, the part s of it that comes from identities, and sigma."""
+    """Tables whose ``user_factors`` are x, the part s of it that comes from identities, sigma, and settings
+    without None.
+    """
 
     tables: Tables
     prior: Floats
     noise: float
+    config: FactorizationConfig
 
 
 class PMFModel(RatingModel):
@@ -87,77 +79,84 @@ class PMFModel(RatingModel):
         progress: str = "",
     ) -> Self:
         """See `RatingModel.fit`."""
-        config, n_epochs = self.config, self.config.n_epochs
-        mean = Catalogue.of(ratings).mean
-
-        def train(
-            part: Ratings, epochs: int, held_out: Ratings | None, folder: Path | None
-        ) -> tuple[Tabled, Identities | None]:
-            known = self._known(part, identities)
-            tables = initial_tables(
-                config, part.n_users, part.n_items, conditional=self.conditional
-            )
-            trained: Tabled
-            if config.solver == "als":
-                trained = ALS(config, part, tables, mean, held_out)
-            else:
-                trained = SGD(config, part, tables, mean, known, held_out)
-            self.history = run(
-                trained,
-                _batches(config, part),
-                FitSettings(
-                    epochs=epochs,
-                    learning_rate=StepDecay(config.lr_factors, config.lr_decay, 1),
-                    evaluate_every=1 if held_out else 0,
-                    patience=config.patience if held_out else None,
-                    restore_best=held_out is not None,
-                ),
-                configuration={"model": self.name, **config.to_dict()},
-                callbacks=callbacks,
-                checkpoints=folder,
-                description=progress or self.name,
-            )
-            return trained, known
-
-        if config.validation and len(ratings) > 1:
-            part, held_out = split(ratings, config.validation, seed=config.seed)
-            if len(part) and len(held_out):
-                first = None if checkpoints is None else Path(checkpoints) / "validation"
-                trained, known = train(part, n_epochs, held_out, first)
-                stopped = self.history
-                if not config.refit:
-                    return self._adopt(ratings, trained.tables, known)
-                n_epochs = stopped.best.epoch if stopped.best else n_epochs
-        trained, known = train(
-            ratings, n_epochs, None, None if checkpoints is None else Path(checkpoints)
-        )
-        return self._adopt(ratings, trained.tables, known)
-
-    def _known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
-        if not self.conditional:
-            return None
-        known = Identities.of(ratings)
-        return known if more is None else known.union(more, ratings.n_items)
-
-    def _adopt(self, ratings: Ratings, tables: Tables, known: Identities | None) -> Self:
-        self._catalogue = Catalogue.of(ratings)
-        prior = np.zeros((0, self.config.n_factors), np.float32)
-        if known is not None:
-            prior = known.means(tables.side_factors)
+        config = resolved(self.config, ratings, conditional=self.conditional)
+        catalogue = Catalogue.of(ratings)
+        how = How(config, self.name, self.conditional, callbacks, checkpoints, progress)
+        found = fit_map(how, ratings, catalogue.mean, identities)
+        tables, prior = found.tables, np.zeros((0, config.n_factors), np.float32)
+        if found.known is not None:
+            prior = found.known.means(tables.side_factors)
             tables = tables._replace(user_factors=tables.user_factors + prior)
-        self._fitted = _Fitted(tables, prior, 0.0)
+        self._catalogue, self.history = catalogue, found.history
+        self._fitted = _Fitted(tables, prior, 0.0, config)
+        self._fitted = self._fitted._replace(noise=self._noise(ratings))
+        self._note(ratings, found.stopped or found.history)
+        return self
+
+    def partial_fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        n_epochs: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: str = "",
+    ) -> Self:
+        """Trains on from the present parameters, users and items it does not know included.
+
+        Args:
+            ratings: what to train on, best all ratings, old and new; users without any stay as they are.
+                Known users and items are found by their raw ids and keep their numbers; new ones follow.
+            identities: as in ``fit``, in the numbers of ``ratings``.
+            n_epochs: passes over ``ratings``; None: a quarter of those of the fit. Rates are those of the last
+                epochs of the fit. The mean stays.
+            callbacks: called by the fitting loop.
+            progress: what the progress bar says; "" for the model's name.
+
+        Raises:
+            NotFittedError: the model was neither fitted nor loaded.
+        """
+        old = self._parameters()
+        total = old.config.n_epochs or 0
+        n = max(total // 4, 1) if n_epochs is None else n_epochs
+        config = replace(old.config, n_epochs=n, validation=0.0)
+        catalogue, ratings, identities = grown(self.catalogue, ratings, identities)
+        how = How(config, self.name, self.conditional, callbacks, None, progress)
+        known = how.known(ratings, identities)
+        prior = lengthened(old.prior, ratings.n_users if self.conditional else 0)
+        own = old.tables.user_factors - old.prior if self.conditional else old.tables.user_factors
+        if known is not None:
+            news = known.means(lengthened(old.tables.side_factors, ratings.n_items))
+            prior[len(own) :] = news[len(own) :]
+        tables = grown_tables(
+            config, old.tables._replace(user_factors=own), prior, catalogue.mean, ratings
+        )
+        history = train(how, ratings, tables, catalogue.mean, known, first_epoch=max(total - n, 0))
+        if known is not None:
+            # of whom nothing is said now, what was known is still true
+            told = known.sizes > 0
+            prior[told] = known.means(tables.side_factors)[told]
+            tables = tables._replace(user_factors=tables.user_factors + prior)
+        self._catalogue, self.history = catalogue, history
+        self._fitted = old._replace(tables=tables, prior=prior)
+        if len(ratings) >= self.fitted_on["n_ratings"]:
+            self._fitted = self._fitted._replace(noise=self._noise(ratings))
+        self._note(ratings, history)
+        return self
+
+    def _noise(self, ratings: Ratings) -> float:
+        tables, _, _, config = self._parameters()
         residuals = ratings.values - self.score_pairs(ratings.user_ids, ratings.item_ids)
-        x, q = tables.user_factors, tables.item_factors
-        config = self.config
-        noise = residual_deviation(ratings, residuals, x, q, config.reg_factors, config.seed)
-        self._fitted = self._fitted._replace(noise=noise)
+        x, q, penalty = tables.user_factors, tables.item_factors, config.reg_factors or 0.0
+        return residual_deviation(ratings, residuals, x, q, penalty, config.seed)
+
+    def _note(self, ratings: Ratings, history: History) -> None:
         self.fitted_on = {
             "n_ratings": len(ratings),
             "n_users": ratings.n_users,
             "n_items": ratings.n_items,
         }
-        self.figures = [self.history.figure("RMSE of the ratings held out")]
-        return self
+        self.figures = [history.figure("RMSE of the ratings held out")]
 
     def _parameters(self) -> _Fitted:
         if self._fitted is None:
@@ -191,7 +190,7 @@ class PMFModel(RatingModel):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
         """See `RatingModel.fold_in`."""
-        tables, _, noise = self._parameters()
+        tables, _, noise, config = self._parameters()
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         prior = np.zeros(self.config.n_factors, np.float32)
@@ -200,7 +199,7 @@ class PMFModel(RatingModel):
             if len(known):
                 prior = tables.side_factors[known].mean(axis=0)
         mean = self.catalogue.mean
-        bias, factors = fold(self.config, tables, mean, items, rated, prior)
+        bias, factors = fold(config, tables, mean, items, rated, prior)
         return FoldedFactors(bias, factors, noise, mean, tables.item_factors, tables.item_biases)
 
     @property
@@ -214,13 +213,14 @@ class PMFModel(RatingModel):
         """Settings and scale, as JSON values."""
         return {
             "settings": self.config.to_dict(),
+            "used": self._parameters().config.to_dict(),
             "catalogue": self.catalogue.config(),
             "noise": self._parameters().noise,
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The fitted state. Raises NotFittedError."""
-        tables, prior, _ = self._parameters()
+        tables, prior, *_ = self._parameters()
         return {**tables._asdict(), "user_prior": prior, **self.catalogue.arrays()}
 
     @classmethod
@@ -248,18 +248,13 @@ class PMFModel(RatingModel):
         if not 0 <= noise < np.inf:
             raise ArtifactError(f"the noise of the ratings is {noise}: the file is damaged")
         model._catalogue = catalogue
-        model._fitted = _Fitted(Tables(**found), prior, noise)
+        used = FactorizationConfig.from_dict(dict(config.get("used", config["settings"])))
+        model._fitted = _Fitted(Tables(**found), prior, noise, used)
         return model
 
     def with_settings(self, **settings: Any) -> Self:
         """An unfitted model of the same kind with other settings."""
         return type(self)(replace(self.config, **settings))
-
-
-def _batches(config: FactorizationConfig, ratings: Ratings) -> BatchSource:
-    if config.solver == "als":
-        return Sweeps()
-    return BlockBatches(ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=config.seed)
 
 
 class ConditionalPMFModel(PMFModel):

@@ -94,7 +94,7 @@ class SGD(Tabled):
     """Stochastic gradient descent, a user at a time.
 
     Args:
-        config: rates, penalties and seed.
+        config: rates, penalties and seed, none of them None.
         ratings: to learn from.
         tables: changed in place.
         mean: taken off every rating.
@@ -117,6 +117,9 @@ class SGD(Tabled):
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
         """One visit to the users of ``batch``."""
         config, ratings = self._config, self._ratings
+        assert config.lr_side is not None
+        assert config.reg_factors is not None
+        assert config.reg_side is not None
         decayed = learning_rate / config.lr_factors if config.lr_factors else 1.0
         biases = config.lr_biases * decayed if config.biased else 0.0
         known = self._identities

@@ -1,0 +1,71 @@
+"""Any registered rating model as a Surprise algorithm."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tacit import plugins
+from tacit.errors import ConfigurationError
+from tacit_surprise.algorithm import TacitAlgorithm
+from tacit_surprise.models.base import RatingModel
+
+__all__ = ["Recommender"]
+
+_HOST = ("rated", "random_state", "verbose", "callbacks", "checkpoints")
+
+
+class Recommender(TacitAlgorithm):
+    """Hosts the model that is registered under a name, whoever wrote it: `tacit plugins recommenders`.
+
+    Args:
+        name: of the model.
+        distribution: that registers it, where several use the name.
+        settings: of the model; ``rated``, ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` are
+            those of `TacitAlgorithm`. The seed comes from ``random_state``.
+
+    Raises:
+        PluginError: there is no such model, or it cannot be loaded.
+
+    Example:
+        >>> cross_validate(Recommender("pmf", n_factors=20), data)
+        >>> GridSearchCV(Recommender, {"name": ["pmf"], "n_factors": [10, 20]})
+    """
+
+    def __init__(
+        self, name: str = "conditional_pmf", distribution: str | None = None, **settings: Any
+    ) -> None:
+        self.name = name
+        self.distribution = distribution
+        self._load()
+        super().__init__(**{key: settings.pop(key) for key in _HOST if key in settings})
+        if "seed" in settings:
+            raise ConfigurationError("the seed of the model comes from random_state; give that")
+        self.settings = settings
+
+    @property
+    def conditional(self) -> bool:  # type: ignore[override]
+        """Whether the model says so."""
+        return bool(getattr(self._load(), "conditional", False))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), **self.settings}
+
+    def _load(self) -> Any:
+        return plugins.get("recommenders", self.name, distribution=self.distribution)
+
+    def _new_model(self, seed: int) -> RatingModel:
+        model_class = self._load()
+        seeded = {"seed": seed} if _takes(model_class, "seed") else {}
+        try:
+            model: RatingModel = model_class(**self.settings, **seeded)
+        except TypeError as error:
+            raise ConfigurationError(
+                f"{self.name} cannot be made with these settings: {error}"
+            ) from error
+        return model
+
+
+def _takes(model_class: Any, name: str) -> bool:
+    parameters = inspect.signature(model_class).parameters
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
