@@ -63,13 +63,7 @@ class RBMModel(RatingModel):
         def train(
             part: Ratings, epochs: int, held_out: Ratings | None, where: Path | None
         ) -> Machine:
-            cases = Cases.of(
-                self._by_case(part),
-                scale,
-                config.damping,
-                offset=config.offset,
-                identities=self._known(part, identities),
-            )
+            cases = self._cases(part, scale, identities)
             chain = ContrastiveDivergence(
                 config,
                 cases,
@@ -115,6 +109,15 @@ class RBMModel(RatingModel):
     @property
     def _items_are_cases(self) -> bool:
         return self.config.orientation == "item"
+
+    def _cases(self, ratings: Ratings, scale: Scale, more: Identities | None) -> Cases:
+        return Cases.of(
+            self._by_case(ratings),
+            scale,
+            self.config.damping,
+            offset=self.config.offset,
+            identities=self._known(ratings, more),
+        )
 
     def _by_case(self, ratings: Ratings) -> Ratings:
         return ratings.by_item if self._items_are_cases else ratings
