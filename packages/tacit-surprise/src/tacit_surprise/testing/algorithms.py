@@ -124,7 +124,8 @@ class AlgorithmTests(SurpriseTests):
         more = [*triples, ("user 1", "new item", 5.0), ("user 2", "new item", 4.0)]
         added = data.dataset(more).build_full_trainset()
         before = algo.test(testset)
-        if type(algo.model).partial_fit is RatingModel.partial_fit:
+        model_class: Any = type(algo.model)
+        if model_class.partial_fit is RatingModel.partial_fit:
             with pytest.raises(ConfigurationError, match="fit it anew"):
                 algo.partial_fit(added)
             assert algo.test(testset) == before
