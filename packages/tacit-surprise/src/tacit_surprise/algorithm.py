@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Sequence
+from copy import copy
 from itertools import repeat
 from typing import Any, NamedTuple, Self, cast
 
@@ -19,11 +20,12 @@ from tacit_surprise import storage
 from tacit_surprise.folded import Folded
 from tacit_surprise.garbage import no_collection
 from tacit_surprise.many import ManyAtOnce
+from tacit_surprise.merging import merged
 from tacit_surprise.models.base import RatingModel
 from tacit_surprise.models.identities import Identities
 from tacit_surprise.reporting import EpochPrinter
 from tacit_surprise.side_info import SideInfo, as_side_info, warn_of_dropped
-from tacit_surprise.trainsets import numbers, ratings_of, raw_index
+from tacit_surprise.trainsets import more_ids, numbers, ratings_of
 
 __all__ = ["TacitAlgorithm"]
 
@@ -90,11 +92,10 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         """
         seed = int(get_rng(self.random_state).randint(2**31 - 1))
         data = self._input(trainset)
-        callbacks = (EpochPrinter(), *self.callbacks) if self.verbose else self.callbacks
         model = self._new_model(seed).fit(
             data.ratings,
             identities=data.identities,
-            callbacks=callbacks,
+            callbacks=self._callbacks(),
             checkpoints=self.checkpoints,
             progress=type(self).__name__,
         )
@@ -114,6 +115,39 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self._seen = seen
         self._folded: dict[str, Folded] = {}
         self._publish()
+
+    def partial_fit(self, trainset: Trainset, n_epochs: int | None = None) -> Self:
+        """Go on from the present parameters with more ratings, and return self.
+
+        Users and items that are new begin where their ratings put them; everybody keeps their inner ids, and
+        users who were folded in stay so unless they now have ratings.
+
+        Args:
+            trainset: the new ratings, or old and new ones; of a pair in both the new rating counts.
+            n_epochs: passes over all ratings, old and new; None: what the model finds enough.
+
+        Raises:
+            ConfigurationError: the model cannot go on, or the rating scales differ.
+        """
+        model = copy(self._fitted())
+        everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
+        data = self._input(everything)
+        model.partial_fit(
+            data.ratings,
+            identities=data.identities,
+            n_epochs=n_epochs,
+            callbacks=self._callbacks(),
+            progress=type(self).__name__,
+        )
+        given = [user.given for user in self._folded.values()]
+        self._adopt(everything, model, data)
+        for one in given:
+            if one.uid not in self._users:
+                self._fold(one)
+        return self
+
+    def _callbacks(self) -> Sequence[Callback]:
+        return (EpochPrinter(), *self.callbacks) if self.verbose else self.callbacks
 
     def _input(self, trainset: Trainset) -> _Input:
         """What the model is given; users that only the identities know are numbered after the others."""
@@ -136,7 +170,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
                 ratings.user_ids,
                 ratings.item_ids,
                 ratings.values,
-                raw_index(users, "user"),
+                more_ids(ratings.users, found.new_users),
                 ratings.items,
                 scale=ratings.scale,
             )
@@ -170,8 +204,8 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         found = storage.read(path, cls)
         algo, trainset = found.algorithm, found.trainset
         algo._adopt(trainset, found.model, _Input(found.ratings, found.seen, found.users))
-        for uid, items, values, known in found.folded:
-            algo._fold(uid, items, values, known)
+        for given in found.folded:
+            algo._fold(given)
         return cast(Self, algo)
 
     def _arguments(self) -> dict[str, Any]:

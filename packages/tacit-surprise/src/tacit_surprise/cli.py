@@ -13,7 +13,7 @@ from tacit.errors import ConfigurationError, DataError
 
 app = typer.Typer(no_args_is_help=True, help="Evaluate, fit and apply rating models.")
 
-_ALL = ["pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
+_ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Ratings: user, item and rating a line.")
@@ -109,6 +109,9 @@ def recommend(
         Path | None,
         typer.Option(help="The ratings again, to leave out what users have rated."),
     ] = None,
+    separator: Separator = None,
+    columns: Columns = "0,1,2",
+    encoding: Encoding = "utf-8",
     as_json: AsJson = False,
 ) -> None:
     """The best items for users of the ratings, or for a new one."""
@@ -125,7 +128,7 @@ def recommend(
     catalogue = model.catalogue
     known: Any = None
     if seen is not None:
-        ratings = _read(seen, None, "0,1,2", None, "utf-8", "last")
+        ratings = _read(seen, separator, columns, None, encoding, "last")
         known = Identities.from_pairs(*numbers_of(catalogue, ratings))
     found: dict[str, list[tuple[str, float]]] = {}
     raw, (low, high) = catalogue.items.raw, catalogue.scale

@@ -145,17 +145,14 @@ class ManyAtOnce:
         known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
         more = numbers([i for i in rated if i in self._items], self._items)
         items = np.fromiter(known, np.int64, len(known))
-        return self._fold(uid, items, np.array(list(known.values()), np.float32), more)
+        return self._fold(Given(uid, items, np.array(list(known.values()), np.float32), more))
 
-    def _fold(
-        self, uid: Hashable | None, items: Numbers, values: npt.NDArray[np.float32], rated: Numbers
-    ) -> Folded:
+    def _fold(self, given: Given) -> Folded:
         low, high = self.trainset.rating_scale
-        user = self._fitted().fold_in(items, values, rated)
-        given = Given(uid, items, values, rated)
+        user = self._fitted().fold_in(given.items, given.values, given.rated)
         folded = Folded(user, self._items, (float(low), float(high)), given)
-        if uid is not None:
-            self._folded[str(uid)] = folded
+        if given.uid is not None:
+            self._folded[str(given.uid)] = folded
         return folded
 
     def _check_new(self, uid: Hashable) -> None:

@@ -21,6 +21,7 @@ from tacit.artifact.saveable import resolve
 from tacit.errors import ArtifactError, PluginError, TacitError
 from tacit.ratings import Ratings
 from tacit_surprise import raw_ids
+from tacit_surprise.folded import Given
 from tacit_surprise.models.base import RatingModel
 from tacit_surprise.models.identities import Identities
 from tacit_surprise.side_info import SideInfo
@@ -43,7 +44,7 @@ class Stored(NamedTuple):
         ratings: the same in the numbers of the model, whose users may be more.
         users: raw id -> number, of all users of the model.
         seen: what users have rated or are known to have rated.
-        folded: uid, items, ratings and further items of the users folded in.
+        folded: what users were folded in from.
     """
 
     algorithm: TacitAlgorithm
@@ -52,7 +53,7 @@ class Stored(NamedTuple):
     ratings: Ratings
     users: dict[Hashable, int]
     seen: Identities
-    folded: list[tuple[Hashable, Any, Any, Any]]
+    folded: list[Given]
 
 
 def write(algo: TacitAlgorithm, path: str | os.PathLike[str]) -> None:
@@ -170,7 +171,7 @@ def _beyond(
     return SideInfo((users[cell // n], items[cell % n]) for cell in more) if more else None
 
 
-def _folded(arrays: Any, n_items: int) -> Iterator[tuple[Hashable, Any, Any, Any]]:
+def _folded(arrays: Any, n_items: int) -> Iterator[Given]:
     uids = raw_ids.unpack(arrays, "folded")
     parts: dict[str, Any] = {}
     for name in ("rated", "known"):
@@ -184,7 +185,8 @@ def _folded(arrays: Any, n_items: int) -> Iterator[tuple[Hashable, Any, Any, Any
         if name == "rated":
             values = require(arrays, "folded.values", shape=(len(ids),), dtype=np.float32)
             parts["values"] = np.split(values, ends[1:-1]) if uids else []
-    yield from zip(uids, parts["rated"], parts["values"], parts["known"], strict=True)
+    rows = zip(uids, parts["rated"], parts["values"], parts["known"], strict=True)
+    yield from (Given(*row) for row in rows)
 
 
 def _plain(value: Any) -> Any:

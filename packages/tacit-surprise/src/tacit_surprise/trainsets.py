@@ -88,6 +88,20 @@ def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
     return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
 
 
+def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
+    """``index`` with raw ids at its end, each as text that is not there already."""
+    if not new:
+        return index
+    texts = dict.fromkeys(index.raw.tolist())
+    for raw in new:
+        texts[str(raw) if str(raw) not in texts else repr(raw)] = None
+    if len(texts) < len(index) + len(new):
+        raise DataError(
+            f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"
+        )
+    return IdIndex(texts, index.what)
+
+
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The number of every raw id, -1 for those that are unknown."""
     wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)

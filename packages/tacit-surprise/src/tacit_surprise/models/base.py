@@ -82,6 +82,33 @@ class RatingModel(Saveable):
             progress: what the progress bar says; "" for the model's name.
         """
 
+    def partial_fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        n_epochs: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: str = "",
+    ) -> Self:
+        """Goes on from the present parameters. A copy of the model from before stays as it was.
+
+        Args:
+            ratings: all ratings, old and new. Users and items are known by their raw ids and keep their
+                numbers; new ones follow them.
+            identities: as for ``fit``.
+            n_epochs: passes over ``ratings``; None: what the model finds enough.
+            callbacks: as for ``fit``.
+            progress: as for ``fit``.
+
+        Raises:
+            ConfigurationError: the model cannot; this one is what it is unless overridden.
+            NotFittedError: the model was neither fitted nor loaded.
+        """
+        raise ConfigurationError(
+            f"{type(self).__name__} cannot go on from where it is: fit it anew on all ratings"
+        )
+
     @abstractmethod
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
         """Expected ratings (pairs,) float32, not clipped.

@@ -27,6 +27,7 @@ from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
 from tacit_surprise.models.bias.config import BiasConfig
 from tacit_surprise.models.bias.training import Alternation, Biases
 from tacit_surprise.models.catalogue import Catalogue
+from tacit_surprise.models.factorization.growing import grown, lengthened
 from tacit_surprise.models.identities import Identities
 
 
@@ -82,12 +83,44 @@ class BiasModel(RatingModel):
         catalogue = Catalogue.of(ratings)
         start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
         sweeps = Alternation(self.config, ratings, catalogue.mean, *start)
+        return self._run(
+            sweeps, self.config.n_epochs, ratings, catalogue, callbacks, checkpoints, progress
+        )
+
+    def partial_fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        n_epochs: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: str = "",
+    ) -> Self:
+        """See `RatingModel.partial_fit`; ends where a new fit to ``ratings`` would, but for the mean."""
+        b, c, _ = self._fitted()
+        catalogue, ratings, _ = grown(self.catalogue, ratings, None)
+        start = (
+            lengthened(table, n).astype(np.float64)
+            for table, n in ((b, ratings.n_users), (c, ratings.n_items))
+        )
+        sweeps = Alternation(self.config, ratings, catalogue.mean, *start)
+        epochs = self.config.n_epochs if n_epochs is None else n_epochs
+        return self._run(sweeps, epochs, ratings, catalogue, callbacks, None, progress)
+
+    def _run(
+        self,
+        sweeps: Alternation,
+        n_epochs: int,
+        ratings: Ratings,
+        catalogue: Catalogue,
+        callbacks: Sequence[Callback],
+        checkpoints: str | os.PathLike[str] | None,
+        progress: str,
+    ) -> Self:
         self.history = run(
             sweeps,
             Sweeps(ratings.fingerprint if checkpoints is not None else ""),
-            FitSettings(
-                epochs=self.config.n_epochs, learning_rate=1.0, evaluate_every=0, restore_best=False
-            ),
+            FitSettings(epochs=n_epochs, learning_rate=1.0, evaluate_every=0, restore_best=False),
             configuration={"model": self.name, **self.config.to_dict()},
             callbacks=callbacks,
             checkpoints=checkpoints,
