@@ -25,7 +25,7 @@ class PMF(TacitAlgorithm):
     """Probabilistic matrix factorization (Mnih 2010, section 5.3; Salakhutdinov and Mnih 2008).
 
     Args:
-        n_factors: width of the factors; None: 100, or 10 for Gibbs sampling.
+        n_factors: width of the factors; None: 100, or 8 to 32, by the number of ratings, for Gibbs sampling.
         n_epochs: passes over the ratings, at most with ``early_stopping``; for Gibbs sampling the sweeps whose
             parameters are kept. None: the tuned number.
         biased: learn biases; False is what Surprise calls PMF, and leaves unknown users and items impossible.

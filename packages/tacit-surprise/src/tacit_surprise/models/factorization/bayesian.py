@@ -2,16 +2,16 @@
 
     E[r_ui] = mean + (1/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
 
-which is one scalar product of the samples laid side by side. The spread over samples is what is not known of
-the parameters; together with the noise it is the predictive deviation (Salakhutdinov and Mnih 2008).
+which `averaging` brings to one scalar product. The spread over samples is what is not known of the parameters;
+together with the noise it is the predictive deviation (Salakhutdinov and Mnih 2008).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,51 +20,23 @@ from tacit.artifact import require
 from tacit.errors import ArtifactError, NotFittedError
 from tacit.fitting import Callback, FitSettings, History, Sweeps
 from tacit.fitting import fit as run
-from tacit.kernels import rating_scores, rating_solves
+from tacit.fitting.batches import fingerprint_arrays
+from tacit.kernels import rating_scores
 from tacit.kernels.rating_sgd import Tables
 from tacit.ratings import Ratings
 from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
 from tacit_surprise.models.catalogue import Catalogue
+from tacit_surprise.models.factorization import samples as sampled
+from tacit_surprise.models.factorization.averaging import average
 from tacit_surprise.models.factorization.config import BayesianConfig
-from tacit_surprise.models.factorization.gibbs import KEPT, Gibbs
+from tacit_surprise.models.factorization.defaults import bayesian_width
+from tacit_surprise.models.factorization.gibbs import KEPT, Gibbs, Start
+from tacit_surprise.models.factorization.growing import grown, lengthened
+from tacit_surprise.models.factorization.samples import FoldedSamples, Samples
 from tacit_surprise.models.identities import Identities
 
 _BLOCK = 4096  # pairs whose samples are looked at together
-
-
-class Samples(NamedTuple):
-    """What `Gibbs` kept, each with the samples first, float32; the last column is the bias."""
-
-    users: Floats
-    items: Floats
-    links: Floats
-    mean: Floats
-    precision: Floats
-    alpha: Floats
-
-
-class FoldedSamples(NamedTuple):
-    """Bias and factors of one user for every sample; see `tacit_surprise.models.FoldedUser`."""
-
-    user: Floats  # (samples, width)
-    items: Floats  # (samples, items, width)
-    base: float
-    noise: float
-
-    def _draws(self, items: Numbers) -> Floats:
-        known = (np.asarray(items) >= 0).astype(np.float32)
-        chosen = self.items[:, items] * known[None, :, None]
-        scores = np.einsum("sd,sid->si", self.user[:, :-1], chosen[:, :, :-1])
-        return np.asarray(scores + chosen[:, :, -1] + self.user[:, -1:] + self.base, np.float32)
-
-    def score(self, items: Numbers | None = None) -> Floats:
-        """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
-        wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return np.asarray(self._draws(wanted).mean(axis=0))
-
-    def deviations(self, items: Numbers) -> Floats:
-        """Spread over the samples and noise together, (items,)."""
-        return np.asarray(np.sqrt(self._draws(items).var(axis=0) + self.noise**2), np.float32)
+_AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
 class BayesianPMFModel(RatingModel):
@@ -85,6 +57,8 @@ class BayesianPMFModel(RatingModel):
         self.fitted_on: dict[str, Any] = {}
         self.history = History()
         self._samples: Samples | None = None
+        self._tables: Tables | None = None
+        self._chains = 0
 
     def fit(
         self,
@@ -96,39 +70,98 @@ class BayesianPMFModel(RatingModel):
         progress: str = "",
     ) -> Self:
         """See `RatingModel.fit`."""
+        width = bayesian_width(self.config, ratings)
         catalogue = Catalogue.of(ratings)
-        known: Identities | None = None
-        if self.conditional:
-            known = Identities.of(ratings)
-            known = known if identities is None else known.union(identities, ratings.n_items)
-        chain = Gibbs(self.config, ratings, catalogue.mean, known)
-        self.history = run(
+        known = self._known(ratings, identities)
+        chain = Gibbs(self.config, width, ratings, catalogue.mean, known)
+        return self._run(chain, self.config, ratings, catalogue, callbacks, checkpoints, progress)
+
+    def partial_fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        n_epochs: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: str = "",
+    ) -> Self:
+        """Goes on with the chain where it ended, users and items it does not know included.
+
+        Args:
+            ratings: all ratings, old and new: of a user without any nothing is known from then on. Known users
+                and items are found by their raw ids and keep their numbers; new ones follow.
+            identities: as in ``fit``, in the numbers of ``ratings``.
+            n_epochs: sweeps to take samples of, after a quarter of ``burn_in``; None: ``n_samples``.
+            callbacks: called by the fitting loop.
+            progress: what the progress bar says; "" for the model's name.
+
+        Raises:
+            NotFittedError: the model was neither fitted nor loaded.
+        """
+        old = self._fitted()
+        n = self.config.n_samples if n_epochs is None else n_epochs
+        config = replace(self.config, n_samples=n, burn_in=self.config.burn_in // 4)
+        catalogue, ratings, identities = grown(self.catalogue, ratings, identities)
+        users = lengthened(old.users[-1], ratings.n_users)
+        users[old.users.shape[1] :] = old.mean[-1]
+        links = lengthened(old.links[-1], ratings.n_items if self.conditional else 0)
+        start = Start(
+            users, lengthened(old.items[-1], ratings.n_items), links, float(old.alpha[-1])
+        )
+        self._chains += 1
+        known = self._known(ratings, identities)
+        width = users.shape[1] - 1
+        chain = Gibbs(config, width, ratings, catalogue.mean, known, start, self._chains)
+        return self._run(chain, config, ratings, catalogue, callbacks, None, progress)
+
+    def _known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
+        if not self.conditional:
+            return None
+        known = Identities.of(ratings)
+        return known if more is None else known.union(more, ratings.n_items)
+
+    def _run(
+        self,
+        chain: Gibbs,
+        config: BayesianConfig,
+        ratings: Ratings,
+        catalogue: Catalogue,
+        callbacks: Sequence[Callback],
+        checkpoints: str | os.PathLike[str] | None,
+        progress: str,
+    ) -> Self:
+        data = ""
+        if checkpoints is not None:
+            known = chain.identities
+            arrays = () if known is None else (known.offsets, known.item_ids)
+            data = fingerprint_arrays(arrays, ratings.fingerprint)
+        history = run(
             chain,
-            Sweeps(ratings.fingerprint if checkpoints is not None else ""),
+            Sweeps(data),
             FitSettings(
-                epochs=self.config.burn_in + self.config.n_samples,
+                epochs=config.burn_in + config.n_samples,
                 learning_rate=1.0,
                 evaluate_every=0,
                 restore_best=False,
             ),
-            configuration={"model": self.name, **self.config.to_dict()},
+            configuration={"model": self.name, **config.to_dict()},
             callbacks=callbacks,
             checkpoints=checkpoints,
             description=progress or self.name,
         )
-        self._catalogue = catalogue
-        self._adopt(Samples(**chain.samples))
+        taken = Samples(**chain.samples)
+        x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], config.rank, config.seed)
+        b, c = (part[:, :, -1].mean(axis=0) for part in (taken.users, taken.items))
+        self._tables = Tables(x, q, b, c, np.zeros((0, x.shape[1]), np.float32))
+        self._samples, self._catalogue = taken.thinned(config.n_kept), catalogue
+        self.history = history
         self.fitted_on = {
             "n_ratings": len(ratings),
             "n_users": ratings.n_users,
             "n_items": ratings.n_items,
         }
-        self.figures = [self.history.figure("squared error of a draw")]
+        self.figures = [history.figure("squared error of a draw")]
         return self
-
-    def _adopt(self, samples: Samples) -> None:
-        self._samples = samples
-        self.__dict__.pop("tables", None)
 
     def _fitted(self) -> Samples:
         if self._samples is None:
@@ -137,22 +170,12 @@ class BayesianPMFModel(RatingModel):
             )
         return self._samples
 
-    @cached_property
-    def tables(self) -> Tables:
-        """Factors whose scalar product is the average over samples, (users or items, samples * factors)."""
-        samples = self._fitted()
-        n, width = len(samples.users), self.config.n_factors
-        flat = [
-            np.ascontiguousarray(part[:, :, :-1].transpose(1, 0, 2)).reshape(-1, n * width)
-            for part in (samples.users, samples.items)
-        ]
-        biases = [part[:, :, -1].mean(axis=0) for part in (samples.users, samples.items)]
-        none = np.zeros((0, n * width), np.float32)
-        return Tables(flat[0], flat[1] / np.float32(n), biases[0], biases[1], none)
-
     @property
-    def _noise(self) -> float:
-        return float(np.sqrt(np.mean(1.0 / self._fitted().alpha)))
+    def tables(self) -> Tables:
+        """Biases, and factors whose scalar product is the average over samples, (users or items, rank)."""
+        self._fitted()
+        assert self._tables is not None
+        return self._tables
 
     # -- predicting --------------------------------------------------------------------------------
 
@@ -181,7 +204,7 @@ class BayesianPMFModel(RatingModel):
             q = samples.items[:, items[part]] * (items[part] >= 0)[None, :, None]
             scores = np.einsum("snd,snd->sn", x[:, :, :-1], q[:, :, :-1])
             variances[part] = (scores + x[:, :, -1] + q[:, :, -1]).var(axis=0)
-        return np.asarray(np.sqrt(variances + np.float32(self._noise**2)))
+        return np.asarray(np.sqrt(variances + np.float32(samples.noise**2)))
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -190,21 +213,8 @@ class BayesianPMFModel(RatingModel):
         samples = self._fitted()
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
-        expected = samples.mean.copy()
-        if self.conditional:
-            known = np.union1d(items, np.asarray(identities if identities is not None else [], int))
-            expected += samples.links[:, known].sum(axis=1) / np.sqrt(max(len(known), 1))
-        user = np.empty_like(samples.mean)
-        offsets, ids = np.array([0, len(items)]), np.arange(len(items))
-        for s in range(len(user)):
-            table = samples.items[s, items]
-            targets = rated - np.float32(self.catalogue.mean) - table[:, -1]
-            design = np.append(table[:, :-1], np.ones((len(items), 1), np.float32), axis=1)
-            user[s] = rating_solves.solve(
-                offsets, ids, targets, design, expected[s], samples.precision[s],
-                float(samples.alpha[s]),
-            )[0]  # fmt: skip
-        return FoldedSamples(user, samples.items, self.catalogue.mean, self._noise)
+        known = np.union1d(items, np.asarray([] if identities is None else identities, np.int64))
+        return sampled.fold(samples, self.catalogue.mean, items, rated, known)
 
     # -- artefact ----------------------------------------------------------------------------------
 
@@ -214,8 +224,9 @@ class BayesianPMFModel(RatingModel):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The fitted state. Raises NotFittedError."""
-        samples = self._fitted()._asdict()
-        return {**{f"samples.{n}": a for n, a in samples.items()}, **self.catalogue.arrays()}
+        kept = {f"samples.{n}": a for n, a in self._fitted()._asdict().items()}
+        averages = {f"average.{n}": getattr(self.tables, n) for n in _AVERAGES}
+        return {**kept, **averages, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -223,25 +234,29 @@ class BayesianPMFModel(RatingModel):
         model = cls(BayesianConfig.from_dict(dict(config["settings"])))
         model._catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         n_users, n_items = len(model._catalogue.users), len(model._catalogue.items)
-        dims = {"users": n_users, "items": n_items, "width": model.config.n_factors + 1}
-        dims |= {"samples": model.config.n_samples, "links": n_items if cls.conditional else 0}
+        dims = {"users": n_users, "items": n_items, "links": n_items if cls.conditional else 0}
         shapes: dict[str, tuple[str, ...]] = {
-            "users": ("samples", "users", "width"),
-            "items": ("samples", "items", "width"),
-            "links": ("samples", "links", "width"),
-            "mean": ("samples", "width"),
-            "precision": ("samples", "width", "width"),
-            "alpha": ("samples",),
+            "samples.users": ("samples", "users", "width"),
+            "samples.items": ("samples", "items", "width"),
+            "samples.links": ("samples", "links", "width"),
+            "samples.mean": ("samples", "width"),
+            "samples.precision": ("samples", "width", "width"),
+            "samples.alpha": ("samples",),
+            "average.user_factors": ("users", "rank"),
+            "average.item_factors": ("items", "rank"),
+            "average.user_biases": ("users",),
+            "average.item_biases": ("items",),
         }
-        found = {}
-        for name in KEPT:
-            found[name] = require(
-                arrays, f"samples.{name}", shape=shapes[name], dtype=np.float32, finite=True,
-                dims=dims,
-            )  # fmt: skip
-        if not (found["alpha"] > 0).all():
+        found = {
+            name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=dims)
+            for name, shape in shapes.items()
+        }
+        if not (dims["samples"] and dims["width"] and (found["samples.alpha"] > 0).all()):
             raise ArtifactError("the array 'samples.alpha' is not positive: the file is damaged")
-        model._adopt(Samples(**found))
+        model._samples = Samples(*(found[f"samples.{name}"] for name in KEPT))
+        none = np.zeros((0, dims["rank"]), np.float32)
+        averages = {name: found[f"average.{name}"] for name in _AVERAGES}
+        model._tables = Tables(**averages, side_factors=none)
         return model
 
 

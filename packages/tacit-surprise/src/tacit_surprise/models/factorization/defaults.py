@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.ratings import Ratings
-from tacit_surprise.models.factorization.config import FactorizationConfig
+from tacit_surprise.models.factorization.config import BayesianConfig, FactorizationConfig
 
 _PENALTY, _RATE, _SIDE_PENALTY, _SIDE_RATE = (
     0.16,
@@ -28,6 +28,7 @@ _PENALTY, _RATE, _SIDE_PENALTY, _SIDE_RATE = (
     0.62,
     0.56,
 )  # for ratings of unit deviation
+_WIDTH, _WIDTHS = 2.2, (8, 32)
 _EPOCHS = {"sgd": 60, "als": 15}
 _CONDITIONAL_EPOCHS = 40
 
@@ -47,6 +48,15 @@ def resolved(
     }
     missing = {name: value for name, value in found.items() if getattr(config, name) is None}
     return replace(config, **missing)
+
+
+def bayesian_width(config: BayesianConfig, ratings: Ratings) -> int:
+    """The width of the factors of a chain: the more is known of every user and item, the wider."""
+    if config.n_factors is not None:
+        return config.n_factors
+    return (
+        int(np.clip(round(_WIDTH / noisiness(ratings)), *_WIDTHS)) if len(ratings) else _WIDTHS[0]
+    )
 
 
 def deviation(ratings: Ratings) -> float:

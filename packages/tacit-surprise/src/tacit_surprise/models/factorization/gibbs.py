@@ -8,56 +8,73 @@ identities are given, their link; then bias and factors of every item; then the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.fitting import StepResult
-from tacit.kernels import rating_solves
+from tacit.kernels import rating_scores, rating_solves
 from tacit.ratings import Ratings
 from tacit_surprise.models.factorization import hyperpriors
 from tacit_surprise.models.factorization.config import BayesianConfig
+from tacit_surprise.models.factorization.defaults import deviation
 from tacit_surprise.models.factorization.link import Link, draw_tau
 from tacit_surprise.models.identities import Identities
 
 Floats = npt.NDArray[np.float32]
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-#: What is kept of every sample.
+#: What a sample consists of.
 KEPT = ("users", "items", "links", "mean", "precision", "alpha")
 
 
+class Start(NamedTuple):
+    """Where a chain goes on: tables with bias in their last column, and the precision of the ratings."""
+
+    users: Floats
+    items: Floats
+    links: Floats
+    alpha: float
+
+
 class Gibbs:
-    """A Markov chain over the parameters, and the samples kept of it.
+    """A Markov chain over the parameters, and the samples taken of it.
 
     Args:
-        config: width, numbers of sweeps, seed.
+        config: numbers of sweeps, seed.
+        width: D.
         ratings: to learn from.
         mean: taken off every rating.
         identities: N(u); None: no conditioning.
+        start: where to begin; None: at small random factors.
+        chain: how many chains came before this one; each has random numbers of its own.
     """
 
     def __init__(
-        self, config: BayesianConfig, ratings: Ratings, mean: float, identities: Identities | None
+        self,
+        config: BayesianConfig,
+        width: int,
+        ratings: Ratings,
+        mean: float,
+        identities: Identities | None,
+        start: Start | None = None,
+        chain: int = 0,
     ) -> None:
-        self._config, self._mean = config, np.float32(mean)
+        self._config, self._mean, self._chain = config, np.float32(mean), chain
+        self.identities = identities
         self._by_user, self._by_item = ratings, ratings.by_item
-        n_users, n_items, width = ratings.n_users, ratings.n_items, config.n_factors + 1
-        self._link = None if identities is None else Link(identities, n_items)
-        rng = np.random.default_rng([config.seed, 0])
-        small = np.float32(0.1)
-        self._users = rng.standard_normal((n_users, width), np.float32) * small
-        self._items = rng.standard_normal((n_items, width), np.float32) * small
-        self._users[:, -1] = self._items[:, -1] = 0.0
-        self._links = np.zeros((n_items if self._link else 0, width), np.float32)
-        self._alpha, self._tau, self._sweeps = 1.5, 2.0, 0
+        self._link = None if identities is None else Link(identities, ratings.n_items)
+        if start is None:
+            start = _random_start(config.seed, width + 1, ratings, self._link is not None)
+        self._users, self._items, self._links = start.users, start.items, start.links
+        self._alpha, self._tau, self._sweeps = start.alpha, 2.0, 0
         shapes = {
             "users": self._users.shape,
             "items": self._items.shape,
             "links": self._links.shape,
-            "mean": (width,),
-            "precision": (width, width),
+            "mean": (width + 1,),
+            "precision": (width + 1, width + 1),
             "alpha": (),
         }
         n = config.n_samples
@@ -66,7 +83,7 @@ class Gibbs:
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """One sweep; its loss is the squared error of this draw."""
         self._sweeps += 1
-        rng = np.random.default_rng([self._config.seed, self._sweeps])
+        rng = np.random.default_rng([self._config.seed, self._sweeps, self._chain])
         hyper = self._draw_users(rng)
         self._draw_items(rng)
         error = self._squared_error()
@@ -127,10 +144,12 @@ class Gibbs:
 
     def _squared_error(self) -> float:
         ratings = self._by_user
-        users, items = self._users, self._items
-        e = ratings.values - self._mean - users[ratings.user_ids, -1] - items[ratings.item_ids, -1]
-        x, q = users[ratings.user_ids, :-1], items[ratings.item_ids, :-1]
-        e -= np.einsum("nd,nd->n", x, q)
+        x, q = (np.ascontiguousarray(t[:, :-1]) for t in (self._users, self._items))
+        b, c = (np.ascontiguousarray(t[:, -1]) for t in (self._users, self._items))
+        found = rating_scores.scores(
+            ratings.user_ids, ratings.item_ids, x, q, b, c, float(self._mean)
+        )
+        e = ratings.values - found
         return float(np.einsum("n,n->", e, e, dtype=np.float64))
 
     def evaluate(self) -> float | None:
@@ -153,3 +172,12 @@ class Gibbs:
         self._alpha, self._tau = (float(n) for n in state["chain.numbers"][:2])
         self._sweeps = int(state["chain.numbers"][2])
         self.samples = {name: state[f"samples.{name}"].copy() for name in KEPT}
+
+
+def _random_start(seed: int, width: int, ratings: Ratings, linked: bool) -> Start:
+    rng = np.random.default_rng([seed, 0])
+    users = rng.standard_normal((ratings.n_users, width), np.float32) * np.float32(0.1)
+    items = rng.standard_normal((ratings.n_items, width), np.float32) * np.float32(0.1)
+    users[:, -1] = items[:, -1] = 0.0
+    links = np.zeros((ratings.n_items if linked else 0, width), np.float32)
+    return Start(users, items, links, 1.5 / deviation(ratings) ** 2)

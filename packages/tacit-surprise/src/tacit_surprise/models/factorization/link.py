@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from tacit.kernels import sparse_product
 from tacit_surprise.models.factorization.hyperpriors import Hyper, Matrix
 from tacit_surprise.models.identities import Identities
 
@@ -35,12 +36,15 @@ class Link:
         sizes = identities.sizes
         values = np.repeat(1.0 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
         shape = (identities.n_users, n_items)
-        self._F = csr_array((values, identities.item_ids, identities.offsets), shape=shape)
-        self._F_T = self._F.T.tocsr()
+        F = csr_array((values, identities.item_ids, identities.offsets), shape=shape)
+        F_T = F.T.tocsr()
+        F_T.sort_indices()
+        self._F = (F.indptr, F.indices, F.data)
+        self._F_T = (F_T.indptr, F_T.indices, F_T.data)
 
     def expected(self, W: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """S (users, width) for W (items, width)."""
-        return np.asarray(self._F @ W, np.float32)
+        return sparse_product.multiply(*self._F, W)
 
     def draw(
         self,
@@ -53,7 +57,7 @@ class Link:
         """A draw of W (items, width) given the factors X (users, width), beginning from the last one."""
         root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
         first: Matrix = X.astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
-        right = self._F_T @ first.astype(np.float32)
+        right = sparse_product.multiply(*self._F_T, first.astype(np.float32))
         right += np.sqrt(tau) * _noise(rng, root, len(W))
         return self._solve(np.float32(tau), right.astype(np.float32), W)
 
@@ -63,7 +67,9 @@ class Link:
         """(F^T F + tau I)^{-1} B by conjugate gradients, all columns at once."""
 
         def product(Y: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-            return np.asarray(self._F_T @ (self._F @ Y) + tau * Y, np.float32)
+            found = sparse_product.multiply(*self._F_T, sparse_product.multiply(*self._F, Y))
+            found += tau * Y
+            return found
 
         R = B - product(X)
         P, size = R.copy(), np.einsum("ij,ij->j", R, R)
