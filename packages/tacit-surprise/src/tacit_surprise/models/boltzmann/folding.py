@@ -54,6 +54,22 @@ def _expected(chances: Floats, of: Floats) -> Floats:
     return np.asarray(np.einsum("nk,k->n", chances, of))
 
 
+def usual_slope(
+    machine: Machine,
+    scale: Scale,
+    visible: Numbers,
+    levels: npt.NDArray[np.int32],
+    damping: float,
+) -> float:
+    """O of a new case with these ratings: as `Cases.slopes`, from the visible biases alone."""
+    if not len(visible):
+        return 0.0
+    usual = FoldedUnit(softmax(machine.visible_biases[visible]), scale)
+    excess = scale.scores[levels] - usual.chances @ scale.scores
+    variance = np.mean(usual.deviations(np.arange(len(visible))) ** 2) / scale.unit**2
+    return float(excess.sum() / (len(visible) + damping) / max(variance, 0.05))
+
+
 def as_case(
     machine: Machine,
     scale: Scale,

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.fitting import Adam, StepResult
+from tacit.fitting import (
+    Adam,
+    ArrayBatches,
+    Callback,
+    FitSettings,
+    History,
+    StepDecay,
+    StepResult,
+)
+from tacit.fitting import fit as run
+from tacit.fitting.batches import fingerprint_arrays
 from tacit.kernels import rating_boltzmann
 from tacit_surprise.models.base import Floats
 from tacit_surprise.models.boltzmann.cases import Cases, Scale
 from tacit_surprise.models.boltzmann.config import BoltzmannConfig
 from tacit_surprise.models.boltzmann.machine import Machine
+from tacit_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -27,6 +39,7 @@ class ContrastiveDivergence:
         scale: of the ratings.
         conditional: learn weights for identities.
         criterion: error of a machine on ratings held out; None: there are none.
+        start: a machine whose parameters the first visible units take over; None: start afresh.
     """
 
     def __init__(
@@ -37,6 +50,7 @@ class ContrastiveDivergence:
         *,
         conditional: bool,
         criterion: Callable[[Machine], float] | None = None,
+        start: Machine | None = None,
     ) -> None:
         self._config, self._cases, self._scale, self._criterion = config, cases, scale, criterion
         rng = np.random.default_rng(config.seed)
@@ -48,7 +62,13 @@ class ContrastiveDivergence:
             "hidden_biases": np.zeros(config.n_hidden, np.float32),
             "side_weights": np.zeros((visible if conditional else 0, config.n_hidden), np.float32),
         }
-        self._adam = Adam(weight_decay={"weights": config.reg, "side_weights": config.reg})
+        if start is not None:
+            for name, own in self._parameters.items():
+                old = getattr(start, name)
+                own[: len(old)] = old
+        n_chains = cases.ratings.n_users if config.persistent else 0
+        self._chains = np.full((n_chains, config.n_hidden), 0.5, np.float32)
+        self._adam = Adam(weight_decay={"weights": config.reg, "side_weights": config.reg_side})
         self._steps = 0
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
@@ -70,6 +90,7 @@ class ContrastiveDivergence:
             self._config.seed * 1_000_003 + self._steps,
             None if known is None else known.offsets,
             None if known is None else known.item_ids,
+            self._chains if self._config.persistent else None,
         )
         self._steps += 1
         gradients = {name: getattr(found, name) / -len(numbers) for name in self._parameters}
@@ -107,9 +128,10 @@ class ContrastiveDivergence:
             own[...] = parameters[name]
 
     def state(self) -> Arrays:
-        """Parameters, Adam's averages and the number of steps, on which the sampling depends."""
+        """Parameters, chains, Adam's averages and the number of steps, on which the sampling depends."""
         adam = {f"adam/{name}": array for name, array in self._adam.state().items()}
-        return {**self._parameters, **adam, "steps": np.array(self._steps)}
+        own = {"chains": self._chains, "steps": np.array(self._steps)}
+        return {**self._parameters, **adam, **own}
 
     def load_state(self, state: Arrays) -> None:
         """Puts back what ``state()`` gave."""
@@ -117,4 +139,60 @@ class ContrastiveDivergence:
         prefix = "adam/"
         slots = {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
         self._adam.load_state(slots)
+        self._chains[...] = state["chains"]
         self._steps = int(state["steps"])
+
+
+def train(
+    chain: ContrastiveDivergence,
+    config: BoltzmannConfig,
+    cases: Cases,
+    held_out: str,
+    *,
+    epochs: int,
+    passed: int = 0,
+    name: str,
+    callbacks: Sequence[Callback],
+    checkpoints: Path | None,
+    description: str,
+) -> History:
+    """Runs the loop over minibatches of the cases that have ratings.
+
+    Args:
+        chain: trained in place.
+        config: of ``chain``.
+        cases: of ``chain``.
+        held_out: fingerprint of what ``chain`` is evaluated on; "": nothing.
+        epochs: passes over the cases.
+        passed: epochs of the schedule of the learning rate that are over.
+        name: of the model, for the checkpoint.
+        callbacks: called by the loop.
+        checkpoints: folder.
+        description: of the progress bar.
+    """
+    filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
+    rate = config.learning_rate * config.lr_decay**passed
+    stopping = bool(held_out)
+    # the batches are numbers of cases: without these a checkpoint of other ratings would pass for ours
+    data = [held_out, cases.ratings.fingerprint, _digest(cases.identities)] if checkpoints else []
+    return run(
+        chain,
+        ArrayBatches(filled, batch_size=config.batch_cases, seed=config.seed),
+        FitSettings(
+            epochs=epochs,
+            learning_rate=StepDecay(rate, config.lr_decay, 1),
+            evaluate_every=1 if stopping else 0,
+            patience=config.patience if stopping else None,
+            restore_best=stopping,
+        ),
+        configuration={"model": name, "data": data, **config.to_dict()},
+        callbacks=callbacks,
+        checkpoints=checkpoints,
+        description=description,
+    )
+
+
+def _digest(identities: Identities | None) -> str:
+    return (
+        "" if identities is None else fingerprint_arrays([identities.offsets, identities.item_ids])
+    )
