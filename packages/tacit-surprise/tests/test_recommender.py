@@ -6,6 +6,7 @@ from surprise import accuracy
 from surprise.model_selection import GridSearchCV
 
 from tacit import plugins
+from tacit.cli.main import main
 from tacit.errors import ConfigurationError, PluginError
 from tacit_surprise import ConditionalPMF, Recommender
 from tacit_surprise.models import BiasModel
@@ -82,6 +83,16 @@ def test_a_search_over_models(data):
     assert search.best_params["rmse"]["name"] == "bias"
     assert np.isfinite(accuracy.rmse(search.best_estimator["rmse"].fit(
         data.build_full_trainset()).test([("a", "b", 3.0)]), verbose=False))  # fmt: skip
+
+
+def test_on_the_command_line(triples, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "ratings.csv"
+    path.write_text("".join(f"{u},{i},{r}\n" for u, i, r in triples), encoding="utf8")
+    arguments = ["evaluate", path, "--model", "halfway", "--folds", 2, "--set", "part=0.9"]
+    monkeypatch.setattr("sys.argv", ["tacit", "ratings", *map(str, arguments)])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert "halfway" in capsys.readouterr().out
 
 
 def test_what_there_is_not(trainset):

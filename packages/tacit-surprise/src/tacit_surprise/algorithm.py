@@ -24,7 +24,12 @@ from tacit_surprise.merging import merged
 from tacit_surprise.models.base import RatingModel
 from tacit_surprise.models.identities import Identities
 from tacit_surprise.reporting import EpochPrinter
-from tacit_surprise.side_info import SideInfo, as_side_info, warn_of_dropped
+from tacit_surprise.side_info import (
+    SideInfo,
+    as_side_info,
+    refuse_everything,
+    warn_of_dropped,
+)
 from tacit_surprise.trainsets import more_ids, numbers, ratings_of
 
 __all__ = ["TacitAlgorithm"]
@@ -157,6 +162,9 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         if side is None:
             return _Input(ratings, None, users)
         found = side.numbered(users, trainset._raw2inner_id_items)
+        refuse_everything(
+            Identities.of(ratings).union(found.identities, ratings.n_items), ratings.n_items
+        )
         warn_of_dropped(found.dropped)
         if found.new_users:
             first = len(users)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.options import check_output, settings_of
-from tacit.errors import ConfigurationError, DataError
+from tacit.errors import DataError
 
 app = typer.Typer(no_args_is_help=True, help="Evaluate, fit and apply rating models.")
 
@@ -49,11 +49,12 @@ def evaluate(
 ) -> None:
     """Cross-validate models on a file of ratings."""
     from tacit_surprise.evaluation import cross_validated
+    from tacit_surprise.making import make_model
 
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     chosen = settings_of(settings or [])
     rows = [
-        cross_validated(_model(name, {"seed": seed, **chosen}), ratings, folds, seed)._asdict()
+        cross_validated(make_model(name, chosen, seed=seed), ratings, folds, seed)._asdict()
         for name in model or _ALL
     ]
     if as_json:
@@ -83,7 +84,9 @@ def fit(
     duplicates: Duplicates = "error",
 ) -> None:
     """Fit a model to a file of ratings and save it."""
-    unfitted = _model(model, settings_of(settings or []))
+    from tacit_surprise.making import make_model
+
+    unfitted = make_model(model, settings_of(settings or []))
     check_output(output)
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     fitted = unfitted.fit(ratings)
@@ -150,16 +153,6 @@ def recommend(
         typer.echo(f"{one}:")
         for item, score in items_of:
             typer.echo(f"  {score:.2f}  {item}")
-
-
-def _model(name: str, settings: dict[str, Any]) -> Any:
-    from tacit import plugins
-
-    model_class = plugins.get("recommenders", name)
-    try:
-        return model_class(**settings)
-    except TypeError as error:
-        raise ConfigurationError(f"{name} cannot be made with these settings: {error}") from error
 
 
 def _read(

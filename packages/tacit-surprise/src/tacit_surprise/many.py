@@ -54,6 +54,20 @@ class ManyAtOnce:
             scores[rows] = user.score(items[rows])
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
+    def predict_users(self, uids: Sequence[Any]) -> Floats:
+        """Estimates (users, items) of all items, in the order of their inner ids, for a block of users.
+
+        Raises DataError for an unknown user.
+        """
+        for uid in uids:
+            if uid not in self._users and str(uid) not in self._folded:
+                raise DataError(f"user {uid!r} is not in the trainset; fold_in makes users known")
+        users = numbers(uids, self._users)
+        scores = self._fitted().score_users(users).astype(np.float64)
+        for user, rows in self._folded_rows(uids, users):
+            scores[rows] = user.score()
+        return np.asarray(np.clip(scores, *self.trainset.rating_scale))
+
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Standard deviations (pairs,) of the ratings of raw ids, their noise included."""
         users, items = self._pairs(uids, iids)

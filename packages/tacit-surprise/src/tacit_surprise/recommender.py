@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-from tacit import plugins
 from tacit.errors import ConfigurationError
 from tacit_surprise.algorithm import TacitAlgorithm
+from tacit_surprise.making import make_model, model_class
 from tacit_surprise.models.base import RatingModel
 
 __all__ = ["Recommender"]
@@ -52,20 +51,7 @@ class Recommender(TacitAlgorithm):
         return {**super()._arguments(), **self.settings}
 
     def _load(self) -> Any:
-        return plugins.get("recommenders", self.name, distribution=self.distribution)
+        return model_class(self.name, self.distribution)
 
     def _new_model(self, seed: int) -> RatingModel:
-        model_class = self._load()
-        seeded = {"seed": seed} if _takes(model_class, "seed") else {}
-        try:
-            model: RatingModel = model_class(**self.settings, **seeded)
-        except TypeError as error:
-            raise ConfigurationError(
-                f"{self.name} cannot be made with these settings: {error}"
-            ) from error
-        return model
-
-
-def _takes(model_class: Any, name: str) -> bool:
-    parameters = inspect.signature(model_class).parameters
-    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        return make_model(self.name, self.settings, seed=seed, distribution=self.distribution)
