@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy.typing as npt
 from tacit.fitting import (
     Adam,
     ArrayBatches,
-    Callback,
     FitSettings,
     History,
     StepDecay,
@@ -144,38 +142,42 @@ class ContrastiveDivergence:
 
 
 def train(
-    chain: ContrastiveDivergence,
     config: BoltzmannConfig,
     cases: Cases,
-    held_out: str,
+    scale: Scale,
     *,
+    conditional: bool,
+    criterion: Callable[[Machine], float] | None,
+    held_out: str,
+    start: Machine | None,
     epochs: int,
-    passed: int = 0,
-    name: str,
-    callbacks: Sequence[Callback],
-    checkpoints: Path | None,
-    description: str,
-) -> History:
-    """Runs the loop over minibatches of the cases that have ratings.
+    passed: int,
+    **of_the_loop: Any,
+) -> tuple[Machine, History]:
+    """A machine trained on minibatches of the cases that have ratings.
 
     Args:
-        chain: trained in place.
-        config: of ``chain``.
-        cases: of ``chain``.
-        held_out: fingerprint of what ``chain`` is evaluated on; "": nothing.
+        config: settings.
+        cases: to learn from.
+        scale: of the ratings.
+        conditional: as in `ContrastiveDivergence`.
+        criterion: likewise.
+        held_out: fingerprint of what the criterion is found on; "": there is none.
+        start: as in `ContrastiveDivergence`.
         epochs: passes over the cases.
         passed: epochs of the schedule of the learning rate that are over.
-        name: of the model, for the checkpoint.
-        callbacks: called by the loop.
-        checkpoints: folder.
-        description: of the progress bar.
+        of_the_loop: ``callbacks``, ``checkpoints`` and ``description`` of `tacit.fitting.fit`.
     """
+    chain = ContrastiveDivergence(
+        config, cases, scale, conditional=conditional, criterion=criterion, start=start
+    )
     filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
     rate = config.learning_rate * config.lr_decay**passed
-    stopping = bool(held_out)
+    stopping = criterion is not None
     # the batches are numbers of cases: without these a checkpoint of other ratings would pass for ours
-    data = [held_out, cases.ratings.fingerprint, _digest(cases.identities)] if checkpoints else []
-    return run(
+    checkpointed = of_the_loop.get("checkpoints") is not None
+    data = [held_out, cases.ratings.fingerprint, _digest(cases.identities)] if checkpointed else []
+    history = run(
         chain,
         ArrayBatches(filled, batch_size=config.batch_cases, seed=config.seed),
         FitSettings(
@@ -185,11 +187,14 @@ def train(
             patience=config.patience if stopping else None,
             restore_best=stopping,
         ),
-        configuration={"model": name, "data": data, **config.to_dict()},
-        callbacks=callbacks,
-        checkpoints=checkpoints,
-        description=description,
+        configuration={
+            "conditional": conditional,
+            "data": data,
+            **config.to_dict(),
+        },
+        **of_the_loop,
     )
+    return chain.machine(), history
 
 
 def _digest(identities: Identities | None) -> str:
