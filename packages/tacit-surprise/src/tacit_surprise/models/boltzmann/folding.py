@@ -130,7 +130,12 @@ def solve_visible(
     return b.astype(np.float32), w.astype(np.float32)
 
 
-def extended(machine: Machine, scale: Scale, cases: Cases, penalty: float) -> Machine:
+def penalty_of(reg: float, n_cases: int) -> float:
+    """Of a visible unit beside the likelihood of all its ratings: fits take ``reg`` for each case."""
+    return max(reg * n_cases, 1e-3)
+
+
+def extended(machine: Machine, scale: Scale, cases: Cases, reg: float) -> Machine:
     """``machine`` with rows for visible units of ``cases`` that it does not have, solved for one by one.
 
     Steps of the size at which a fit ends would take long to bring new units to where the old ones are.
@@ -146,7 +151,7 @@ def extended(machine: Machine, scale: Scale, cases: Cases, penalty: float) -> Ma
     )
     inputs = wider.hidden_inputs(cases.ratings, cases.levels, scale, cases.identities)
     by_visible = cases.ratings.by_item
-    activations = squash(inputs)
+    activations, penalty = squash(inputs), penalty_of(reg, len(inputs))
     for m in range(n_old, n_old + n_new):
         numbers, values = by_visible.of_user(m)
         solved = solve_visible(wider, scale, activations, numbers, scale.level_of(values), penalty)

@@ -21,7 +21,7 @@ from tacit_surprise.models.boltzmann.folding import (
     FoldedUnit,
     as_case,
     as_visible,
-    extended,
+    penalty_of,
     usual_slope,
 )
 from tacit_surprise.models.boltzmann.machine import Machine
@@ -138,9 +138,6 @@ class RBMModel(RatingModel):
         scale: Scale,
         identities: Identities | None,
         *,
-        epochs: int,
-        passed: int = 0,
-        start: Machine | None = None,
         held_out: Ratings | None = None,
         **of_the_loop: Any,
     ) -> Machine:
@@ -151,17 +148,13 @@ class RBMModel(RatingModel):
             offset=self.config.offset,
             identities=self._known(ratings, identities),
         )
-        n_cases = cases.ratings.n_users
         machine, self.history = train(
             self.config,
             cases,
             scale,
             conditional=self.conditional,
-            start=start and extended(start, scale, cases, max(self.config.reg * n_cases, 1e-3)),
             criterion=None if held_out is None else self._criterion(scale, held_out),
             held_out="" if held_out is None else held_out.fingerprint,
-            epochs=epochs,
-            passed=passed,
             **of_the_loop,
         )
         return machine
@@ -171,8 +164,8 @@ class RBMModel(RatingModel):
     ) -> Self:
         self._catalogue = catalogue
         self._adopt(machine, scale)
-        sizes = {"n_users": ratings.n_users, "n_items": ratings.n_items}
-        self.fitted_on = {"n_ratings": len(ratings), **sizes}
+        n_users, n_items = ratings.n_users, ratings.n_items
+        self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
         self.figures = [self.history.figure("RMSE of the ratings held out")]
         return self
 
@@ -258,8 +251,8 @@ class RBMModel(RatingModel):
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
         if self._items_are_cases:
-            n_cases = len(self.catalogue.items)
-            return as_visible(machine, scale, items, levels, max(config.reg * n_cases, 1e-3))
+            penalty = penalty_of(config.reg, len(self.catalogue.items))
+            return as_visible(machine, scale, items, levels, penalty)
         known = np.union1d(items, np.asarray(identities if identities is not None else [], int))
         slope = usual_slope(machine, scale, items, levels, config.damping) if config.offset else 0.0
         known = known if self.conditional else known[:0]

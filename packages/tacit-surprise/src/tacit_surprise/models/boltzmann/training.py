@@ -22,6 +22,7 @@ from tacit.kernels import rating_boltzmann
 from tacit_surprise.models.base import Floats
 from tacit_surprise.models.boltzmann.cases import Cases, Scale
 from tacit_surprise.models.boltzmann.config import BoltzmannConfig
+from tacit_surprise.models.boltzmann.folding import extended
 from tacit_surprise.models.boltzmann.machine import Machine
 from tacit_surprise.models.identities import Identities
 
@@ -37,7 +38,7 @@ class ContrastiveDivergence:
         scale: of the ratings.
         conditional: learn weights for identities.
         criterion: error of a machine on ratings held out; None: there are none.
-        start: a machine whose parameters the first visible units take over; None: start afresh.
+        start: a machine whose parameters are taken over; None: start afresh.
     """
 
     def __init__(
@@ -62,8 +63,7 @@ class ContrastiveDivergence:
         }
         if start is not None:
             for name, own in self._parameters.items():
-                old = getattr(start, name)
-                own[: len(old)] = old
+                own[...] = getattr(start, name)
         n_chains = cases.ratings.n_users if config.persistent else 0
         self._chains = np.full((n_chains, config.n_hidden), 0.5, np.float32)
         self._adam = Adam(weight_decay={"weights": config.reg, "side_weights": config.reg_side})
@@ -149,9 +149,9 @@ def train(
     conditional: bool,
     criterion: Callable[[Machine], float] | None,
     held_out: str,
-    start: Machine | None,
     epochs: int,
-    passed: int,
+    passed: int = 0,
+    start: Machine | None = None,
     **of_the_loop: Any,
 ) -> tuple[Machine, History]:
     """A machine trained on minibatches of the cases that have ratings.
@@ -163,11 +163,13 @@ def train(
         conditional: as in `ContrastiveDivergence`.
         criterion: likewise.
         held_out: fingerprint of what the criterion is found on; "": there is none.
-        start: as in `ContrastiveDivergence`.
         epochs: passes over the cases.
         passed: epochs of the schedule of the learning rate that are over.
+        start: a machine to go on from; visible units it does not have are solved for.
         of_the_loop: ``callbacks``, ``checkpoints`` and ``description`` of `tacit.fitting.fit`.
     """
+    if start is not None:
+        start = extended(start, scale, cases, config.reg)
     chain = ContrastiveDivergence(
         config, cases, scale, conditional=conditional, criterion=criterion, start=start
     )
