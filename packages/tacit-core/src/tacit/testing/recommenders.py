@@ -24,7 +24,7 @@ import tacit
 from tacit import plugins
 from tacit.datasets import synthetic_ratings
 from tacit.errors import ConfigurationError, NotFittedError, TacitError
-from tacit.ratings import Ratings
+from tacit.ratings import IdIndex, Ratings
 from tacit.testing.recommender_cases import RecommenderCases
 
 
@@ -193,19 +193,15 @@ class RecommenderTests(RecommenderCases):
 
     def test_goes_on_with_more_ratings(self, model: Any) -> None:
         ratings = self.ratings()
-        rows = zip(
-            ratings.users.raw[ratings.user_ids].tolist(),
-            ratings.items.raw[ratings.item_ids].tolist(),
-            ratings.values.tolist(),
-            strict=True,
+        n_users, n_items = ratings.n_users, ratings.n_items
+        more = Ratings(
+            np.append(ratings.user_ids, [n_users, n_users, 0]),
+            np.append(ratings.item_ids, [0, n_items, n_items]),
+            np.append(ratings.values, [5, 4, 2]),
+            IdIndex([*ratings.users.raw, "a newcomer"], "user"),
+            IdIndex([*ratings.items.raw, "a new item"], "item"),
+            scale=ratings.scale,
         )
-        user, item = str(ratings.users.raw[0]), str(ratings.items.raw[0])
-        new = [
-            ("a newcomer", item, 5.0),
-            ("a newcomer", "a new item", 4.0),
-            (user, "a new item", 2.0),
-        ]
-        more = Ratings.from_triples([*new, *rows], scale=ratings.scale)
         before, pairs = copy(model), self.some_pairs()
         scores = model.score_pairs(*pairs)
         try:
@@ -219,8 +215,8 @@ class RecommenderTests(RecommenderCases):
             assert found.raw[:-1].tolist() == old.raw.tolist()
         assert str(after.catalogue.users.raw[-1]) == "a newcomer"
         assert str(after.catalogue.items.raw[-1]) == "a new item"
-        everybody = np.arange(-1, ratings.n_users + 1)
-        assert after.score_users(everybody).shape == (ratings.n_users + 2, ratings.n_items + 1)
+        everybody = np.arange(-1, n_users + 1)
+        assert after.score_users(everybody).shape == (n_users + 2, n_items + 1)
         assert np.isfinite(after.score_users(everybody)).all()
         np.testing.assert_array_equal(before.score_pairs(*pairs), scores)
         if self.learns:

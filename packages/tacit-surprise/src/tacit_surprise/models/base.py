@@ -94,8 +94,8 @@ class RatingModel(Saveable):
         """Goes on from the present parameters. A copy of the model from before stays as it was.
 
         Args:
-            ratings: all ratings, old and new. Users and items are known by their raw ids and keep their
-                numbers; new ones follow them.
+            ratings: all ratings, old and new. Users and items have the numbers that the model knows them by;
+                new ones follow.
             identities: as for ``fit``.
             n_epochs: passes over ``ratings``; None: what the model finds enough.
             callbacks: as for ``fit``.

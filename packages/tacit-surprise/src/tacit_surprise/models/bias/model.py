@@ -27,7 +27,6 @@ from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
 from tacit_surprise.models.bias.config import BiasConfig
 from tacit_surprise.models.bias.training import Alternation, Biases
 from tacit_surprise.models.catalogue import Catalogue
-from tacit_surprise.models.factorization.growing import grown, lengthened
 from tacit_surprise.models.identities import Identities
 
 
@@ -98,11 +97,9 @@ class BiasModel(RatingModel):
     ) -> Self:
         """See `RatingModel.partial_fit`; ends where a new fit to ``ratings`` would, but for the mean."""
         b, c, _ = self._fitted()
-        catalogue, ratings, _ = grown(self.catalogue, ratings, None)
-        start = (
-            lengthened(table, n).astype(np.float64)
-            for table, n in ((b, ratings.n_users), (c, ratings.n_items))
-        )
+        catalogue = self.catalogue.extended(ratings)
+        start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+        start[0][: len(b)], start[1][: len(c)] = b, c
         sweeps = Alternation(self.config, ratings, catalogue.mean, *start)
         epochs = self.config.n_epochs if n_epochs is None else n_epochs
         return self._run(sweeps, epochs, ratings, catalogue, callbacks, None, progress)
