@@ -128,6 +128,12 @@ class Machine(NamedTuple):
             visible, cases, self.weights, self.visible_biases, activations, scores, self.slopes
         )
 
+    def rmse(self, visible: Numbers, cases: Numbers, scale: Scale, values: Floats) -> float:
+        """Error of the predictions of pairs by mean field; ``values`` (pairs,) are ratings."""
+        found = self.expect(visible, cases, scale.scores, self.activations())
+        errors = scale.ratings(found.means) - values
+        return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
+
     def mean_scores(
         self,
         visible: slice | Numbers,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,9 +17,15 @@ from tacit.ratings import Ratings, split
 from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
 from tacit_surprise.models.boltzmann.cases import Cases, Scale
 from tacit_surprise.models.boltzmann.config import BoltzmannConfig
-from tacit_surprise.models.boltzmann.folding import FoldedUnit, as_case, as_visible, usual_slope
+from tacit_surprise.models.boltzmann.folding import (
+    FoldedUnit,
+    as_case,
+    as_visible,
+    penalty_of,
+    usual_slope,
+)
 from tacit_surprise.models.boltzmann.machine import Machine
-from tacit_surprise.models.boltzmann.training import ContrastiveDivergence, train
+from tacit_surprise.models.boltzmann.training import train
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.identities import Identities
 
@@ -69,7 +75,7 @@ class RBMModel(RatingModel):
                 held_out=held_out,
                 callbacks=callbacks,
                 checkpoints=where,
-                progress=progress,
+                description=progress or self.name,
             )
 
         machine: Machine | None = None
@@ -93,8 +99,9 @@ class RBMModel(RatingModel):
         """Goes on from the fitted parameters, with all ratings there are by now.
 
         Users and items keep their numbers, new ones come behind them. Slopes and hidden units are found anew
-        from ``ratings``; the scale, and the rating that scores zero, stay. The last epochs of the schedule of
-        the learning rate are repeated; Adam's averages, and chains, begin afresh.
+        from ``ratings``; the scale, and the rating that scores zero, stay. New visible units (users, where
+        items are cases) are solved for as `fold_in` does, then the last epochs of the schedule of the
+        learning rate are repeated; Adam's averages, and chains, begin afresh.
 
         Args:
             ratings: old ratings that are still valid, and new ones.
@@ -108,9 +115,9 @@ class RBMModel(RatingModel):
             DataError: users, items or the rating scale do not go on from those fitted.
             ConfigurationError: ``n_epochs`` is negative.
         """
-        machine, config = self._fitted(), self.config
+        start, planned = self._fitted(), self.config.n_epochs
         catalogue = self.catalogue.extended(ratings)
-        epochs = max(config.n_epochs // 4, 1) if n_epochs is None else n_epochs
+        epochs = max(planned // 4, 1) if n_epochs is None else n_epochs
         if epochs < 0:
             raise ConfigurationError(f"n_epochs must be at least 0, not {epochs}")
         machine = self._train(
@@ -118,10 +125,10 @@ class RBMModel(RatingModel):
             self._scale,
             identities,
             epochs=epochs,
-            passed=max(config.n_epochs - epochs, 0),
-            start=machine,
+            passed=max(planned - epochs, 0),
+            start=start,
             callbacks=callbacks,
-            progress=progress,
+            description=progress or self.name,
         )
         return self._finish(machine, self._scale, catalogue, ratings)
 
@@ -131,48 +138,28 @@ class RBMModel(RatingModel):
         scale: Scale,
         identities: Identities | None,
         *,
-        epochs: int,
-        passed: int = 0,
-        start: Machine | None = None,
         held_out: Ratings | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: Path | None = None,
-        progress: str = "",
+        **of_the_loop: Any,
     ) -> Machine:
-        config = self.config
         cases = self._cases(ratings, scale, identities)
-        chain = ContrastiveDivergence(
-            config,
+        machine, self.history = train(
+            self.config,
             cases,
             scale,
             conditional=self.conditional,
-            criterion=None if held_out is None else lambda m: self._rmse(m, scale, held_out),
-            start=start,
+            criterion=None if held_out is None else self._criterion(scale, held_out),
+            held_out="" if held_out is None else held_out.fingerprint,
+            **of_the_loop,
         )
-        self.history = train(
-            chain,
-            config,
-            cases,
-            "" if held_out is None else held_out.fingerprint,
-            epochs=epochs,
-            passed=passed,
-            name=self.name,
-            callbacks=callbacks,
-            checkpoints=checkpoints,
-            description=progress or self.name,
-        )
-        return chain.machine()
+        return machine
 
     def _finish(
         self, machine: Machine, scale: Scale, catalogue: Catalogue, ratings: Ratings
     ) -> Self:
         self._catalogue = catalogue
         self._adopt(machine, scale)
-        self.fitted_on = {
-            "n_ratings": len(ratings),
-            "n_users": ratings.n_users,
-            "n_items": ratings.n_items,
-        }
+        n_users, n_items = ratings.n_users, ratings.n_items
+        self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
         self.figures = [self.history.figure("RMSE of the ratings held out")]
         return self
 
@@ -202,11 +189,9 @@ class RBMModel(RatingModel):
         users = known.user_ids
         return Identities.from_pairs(known.item_ids, users, ratings.n_items, ratings.n_users)
 
-    def _rmse(self, machine: Machine, scale: Scale, held_out: Ratings) -> float:
-        visible, cases = self._sides(held_out.user_ids, held_out.item_ids)
-        found = machine.expect(visible, cases, scale.scores, machine.activations())
-        errors = scale.ratings(found.means) - held_out.values
-        return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
+    def _criterion(self, scale: Scale, held_out: Ratings) -> Callable[[Machine], float]:
+        pairs = self._sides(held_out.user_ids, held_out.item_ids)
+        return lambda machine: machine.rmse(*pairs, scale, held_out.values)
 
     def _adopt(self, machine: Machine, scale: Scale) -> None:
         self._machine, self._scale = machine, scale
@@ -269,8 +254,8 @@ class RBMModel(RatingModel):
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
         if self._items_are_cases:
-            penalty = config.reg * len(self.catalogue.items)
-            return as_visible(machine, scale, items, levels, max(penalty, 1e-3))
+            penalty = penalty_of(config.reg, len(self.catalogue.items))
+            return as_visible(machine, scale, items, levels, penalty)
         known = np.union1d(items, np.asarray(identities if identities is not None else [], int))
         slope = usual_slope(machine, scale, items, levels, config.damping) if config.offset else 0.0
         known = known if self.conditional else known[:0]

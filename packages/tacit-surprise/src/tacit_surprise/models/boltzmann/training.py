@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy.typing as npt
 from tacit.fitting import (
     Adam,
     ArrayBatches,
-    Callback,
     FitSettings,
     History,
     StepDecay,
@@ -24,6 +22,7 @@ from tacit.kernels import rating_boltzmann
 from tacit_surprise.models.base import Floats
 from tacit_surprise.models.boltzmann.cases import Cases, Scale
 from tacit_surprise.models.boltzmann.config import BoltzmannConfig
+from tacit_surprise.models.boltzmann.folding import extended
 from tacit_surprise.models.boltzmann.machine import Machine
 from tacit_surprise.models.identities import Identities
 
@@ -39,7 +38,7 @@ class ContrastiveDivergence:
         scale: of the ratings.
         conditional: learn weights for identities.
         criterion: error of a machine on ratings held out; None: there are none.
-        start: a machine whose parameters the first visible units take over; None: start afresh.
+        start: a machine whose parameters are taken over; None: start afresh.
     """
 
     def __init__(
@@ -64,8 +63,7 @@ class ContrastiveDivergence:
         }
         if start is not None:
             for name, own in self._parameters.items():
-                old = getattr(start, name)
-                own[: len(old)] = old
+                own[...] = getattr(start, name)
         n_chains = cases.ratings.n_users if config.persistent else 0
         self._chains = np.full((n_chains, config.n_hidden), 0.5, np.float32)
         self._adam = Adam(weight_decay={"weights": config.reg, "side_weights": config.reg_side})
@@ -144,38 +142,44 @@ class ContrastiveDivergence:
 
 
 def train(
-    chain: ContrastiveDivergence,
     config: BoltzmannConfig,
     cases: Cases,
-    held_out: str,
+    scale: Scale,
     *,
+    conditional: bool,
+    criterion: Callable[[Machine], float] | None,
+    held_out: str,
     epochs: int,
     passed: int = 0,
-    name: str,
-    callbacks: Sequence[Callback],
-    checkpoints: Path | None,
-    description: str,
-) -> History:
-    """Runs the loop over minibatches of the cases that have ratings.
+    start: Machine | None = None,
+    **of_the_loop: Any,
+) -> tuple[Machine, History]:
+    """A machine trained on minibatches of the cases that have ratings.
 
     Args:
-        chain: trained in place.
-        config: of ``chain``.
-        cases: of ``chain``.
-        held_out: fingerprint of what ``chain`` is evaluated on; "": nothing.
+        config: settings.
+        cases: to learn from.
+        scale: of the ratings.
+        conditional: as in `ContrastiveDivergence`.
+        criterion: likewise.
+        held_out: fingerprint of what the criterion is found on; "": there is none.
         epochs: passes over the cases.
         passed: epochs of the schedule of the learning rate that are over.
-        name: of the model, for the checkpoint.
-        callbacks: called by the loop.
-        checkpoints: folder.
-        description: of the progress bar.
+        start: a machine to go on from; visible units it does not have are solved for.
+        of_the_loop: ``callbacks``, ``checkpoints`` and ``description`` of `tacit.fitting.fit`.
     """
+    if start is not None:
+        start = extended(start, scale, cases, config.reg)
+    chain = ContrastiveDivergence(
+        config, cases, scale, conditional=conditional, criterion=criterion, start=start
+    )
     filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
     rate = config.learning_rate * config.lr_decay**passed
-    stopping = bool(held_out)
+    stopping = criterion is not None
     # the batches are numbers of cases: without these a checkpoint of other ratings would pass for ours
-    data = [held_out, cases.ratings.fingerprint, _digest(cases.identities)] if checkpoints else []
-    return run(
+    checkpointed = of_the_loop.get("checkpoints") is not None
+    data = [held_out, cases.ratings.fingerprint, _digest(cases.identities)] if checkpointed else []
+    history = run(
         chain,
         ArrayBatches(filled, batch_size=config.batch_cases, seed=config.seed),
         FitSettings(
@@ -185,11 +189,14 @@ def train(
             patience=config.patience if stopping else None,
             restore_best=stopping,
         ),
-        configuration={"model": name, "data": data, **config.to_dict()},
-        callbacks=callbacks,
-        checkpoints=checkpoints,
-        description=description,
+        configuration={
+            "conditional": conditional,
+            "data": data,
+            **config.to_dict(),
+        },
+        **of_the_loop,
     )
+    return chain.machine(), history
 
 
 def _digest(identities: Identities | None) -> str:
