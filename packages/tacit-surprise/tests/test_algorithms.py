@@ -2,12 +2,15 @@
 
 # ruff: noqa: NPY002 - the global random state is what Surprise has
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from surprise.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 
 from tacit.errors import ConfigurationError
 from tacit_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM, Recommender
+from tacit_surprise.models import BoltzmannConfig, FactorizationConfig
 from tacit_surprise.testing import AlgorithmTests
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
@@ -165,4 +168,27 @@ def test_the_machine_of_the_thesis_by_name():
     machine = RBM.thesis(n_hidden=7)._new_model(0).config
     assert (machine.orientation, machine.ordinal, machine.offset) == ("user", False, False)
     assert machine.n_hidden == 7
-    assert ConditionalRBM.thesis().conditional
+    conditional = ConditionalRBM.thesis()._new_model(0).config
+    assert conditional == BoltzmannConfig.thesis()
+
+
+@pytest.mark.parametrize("cls", [PMF, ConditionalPMF])
+def test_factorizations_of_the_thesis_by_name(cls):
+    made = cls.thesis(n_factors=7)._new_model(0).config
+    faithful = FactorizationConfig.thesis(n_factors=7)
+    assert cls.online_svd(biased=True)._new_model(0).config.reg_factors == 0
+    assert cls.online_svd()._new_model(0).config.biased is False
+    if cls is PMF:
+        faithful = replace(faithful, lr_side=made.lr_side, reg_side=made.reg_side)
+    assert made == faithful
+
+
+@pytest.mark.parametrize(
+    ("cls", "config"),
+    [(ConditionalRBM, BoltzmannConfig()), (ConditionalPMF, FactorizationConfig())],
+    ids=["machine", "factorization"],
+)
+def test_every_setting_of_a_model_is_that_of_an_argument(cls, config):
+    """The defaults are those of the models, and no setting was forgotten."""
+    settings = cls()._settings()
+    assert {**settings, "seed": 0} == config.to_dict()

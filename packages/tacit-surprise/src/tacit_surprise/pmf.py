@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tacit.errors import ConfigurationError
 from tacit_surprise.algorithm import TacitAlgorithm
@@ -19,6 +19,13 @@ from tacit_surprise.models.factorization import (
 __all__ = ["PMF", "ConditionalPMF"]
 
 _DEFAULT = FactorizationConfig()
+_ARGUMENTS = {  # of settings that Surprise calls otherwise
+    "init_std": "init_std_dev",
+    "lr_factors": "lr_pu",
+    "lr_biases": "lr_bi",
+    "reg_factors": "reg_pu",
+    "reg_biases": "reg_bi",
+}
 
 
 class PMF(TacitAlgorithm):
@@ -44,6 +51,7 @@ class PMF(TacitAlgorithm):
             ratings for as many epochs as were best.
         validation: which part.
         patience: epochs without improvement before it stops.
+        refit: fit anew on all ratings after that.
         more: ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacitAlgorithm`.
     """
 
@@ -69,6 +77,7 @@ class PMF(TacitAlgorithm):
         early_stopping: bool = False,
         validation: float = 0.05,
         patience: int = _DEFAULT.patience,
+        refit: bool = _DEFAULT.refit,
         **more: Any,
     ) -> None:
         super().__init__(**more)
@@ -89,6 +98,26 @@ class PMF(TacitAlgorithm):
         self.early_stopping = early_stopping
         self.validation = validation
         self.patience = patience
+        self.refit = refit
+
+    @classmethod
+    def thesis(cls, **settings: Any) -> Self:
+        """Rates, penalties and early stopping of the thesis (section 5.4.2)."""
+        return cls(**{**cls._of(FactorizationConfig.thesis()), **settings})
+
+    @classmethod
+    def online_svd(cls, **settings: Any) -> Self:
+        """The baseline of the thesis: no penalties, early stopping alone; ``biased`` says which of the two."""
+        return cls(**{**cls._of(FactorizationConfig.online_svd()), **settings})
+
+    @classmethod
+    def _of(cls, config: FactorizationConfig) -> dict[str, Any]:
+        """Arguments for the settings of ``config`` that are not the default."""
+        values = {n: v for n, v in config.to_dict().items() if v != getattr(_DEFAULT, n)}
+        if not cls.conditional:
+            values = {n: v for n, v in values.items() if n not in ("lr_side", "reg_side")}
+        found = {_ARGUMENTS.get(name, name): value for name, value in values.items()}
+        return {**found, "early_stopping": bool(config.validation)}
 
     @property
     def predicts_unknown(self) -> bool:  # type: ignore[override]
@@ -109,6 +138,7 @@ class PMF(TacitAlgorithm):
             "reg_biases": _first(self.reg_bi, self.reg_all, _DEFAULT.reg_biases),
             "validation": self.validation if self.early_stopping else 0.0,
             "patience": self.patience,
+            "refit": self.refit,
         }
 
     def _new_model(self, seed: int) -> RatingModel:

@@ -33,10 +33,14 @@ class RBM(TacitAlgorithm):
         reg_all: weight of the squared weights.
         lr_decay: factor on the rate after every epoch.
         batch_cases: cases in a minibatch.
+        persistent: go on with the Gibbs chain of a case where its last update left it.
+        damping: ratings at the overall mean that are added to those of every case and visible unit for the
+            slopes and the first biases.
         early_stopping: hold out part of the ratings, stop when they are predicted worse, and fit anew on all
             ratings for as many epochs as were best.
         validation: which part.
         patience: epochs without improvement before it stops.
+        refit: fit anew on all ratings after that.
         more: ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacitAlgorithm`.
     """
 
@@ -55,9 +59,12 @@ class RBM(TacitAlgorithm):
         reg_all: float = _DEFAULT.reg,
         lr_decay: float = _DEFAULT.lr_decay,
         batch_cases: int = _DEFAULT.batch_cases,
+        persistent: bool = _DEFAULT.persistent,
+        damping: float = _DEFAULT.damping,
         early_stopping: bool = False,
         validation: float = 0.05,
         patience: int = _DEFAULT.patience,
+        refit: bool = _DEFAULT.refit,
         **more: Any,
     ) -> None:
         super().__init__(**more)
@@ -72,9 +79,12 @@ class RBM(TacitAlgorithm):
         self.reg_all = reg_all
         self.lr_decay = lr_decay
         self.batch_cases = batch_cases
+        self.persistent = persistent
+        self.damping = damping
         self.early_stopping = early_stopping
         self.validation = validation
         self.patience = patience
+        self.refit = refit
 
     @classmethod
     def thesis(cls, **settings: Any) -> Self:
@@ -87,25 +97,32 @@ class RBM(TacitAlgorithm):
             "reg_all": own.reg,
             "n_epochs": own.n_epochs,
         }
+        if cls.conditional:
+            faithful["reg_side"] = own.reg_side
         return cls(**{**faithful, **settings})
 
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "n_hidden": self.n_hidden,
+            "n_epochs": self.n_epochs,
+            "orientation": self.orientation,
+            "ordinal": self.ordinal,
+            "offset": self.offset,
+            "gibbs_steps": self.gibbs_steps,
+            "prediction": self.prediction,
+            "learning_rate": self.lr_all,
+            "lr_decay": self.lr_decay,
+            "reg": self.reg_all,
+            "batch_cases": self.batch_cases,
+            "persistent": self.persistent,
+            "damping": self.damping,
+            "validation": self.validation if self.early_stopping else 0.0,
+            "patience": self.patience,
+            "refit": self.refit,
+        }
+
     def _new_model(self, seed: int) -> RatingModel:
-        return self._model_class(
-            n_hidden=self.n_hidden,
-            n_epochs=self.n_epochs,
-            orientation=self.orientation,
-            ordinal=self.ordinal,
-            offset=self.offset,
-            gibbs_steps=self.gibbs_steps,
-            prediction=self.prediction,
-            learning_rate=self.lr_all,
-            lr_decay=self.lr_decay,
-            reg=self.reg_all,
-            batch_cases=self.batch_cases,
-            validation=self.validation if self.early_stopping else 0.0,
-            patience=self.patience,
-            seed=seed,
-        )
+        return self._model_class(seed=seed, **self._settings())
 
 
 class ConditionalRBM(RBM):
@@ -116,11 +133,16 @@ class ConditionalRBM(RBM):
 
     Args:
         rated: items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
+        reg_side: weight of the squared weights of identities.
         more: as in `RBM`.
     """
 
     _model_class = ConditionalRBMModel
     conditional = True
 
-    def __init__(self, rated: Any = None, **more: Any) -> None:
+    def __init__(self, rated: Any = None, reg_side: float = _DEFAULT.reg_side, **more: Any) -> None:
         super().__init__(rated=rated, **more)
+        self.reg_side = reg_side
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "reg_side": self.reg_side}
