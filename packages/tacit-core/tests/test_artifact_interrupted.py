@@ -222,6 +222,23 @@ def test_threads_that_save_to_one_folder_take_turns(tmp_path):
     assert tag_of(artifact.read(folder)) in range(4)
 
 
+def test_a_model_that_another_writer_finishes_meanwhile_is_no_stranger(tmp_path, monkeypatch):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    lexists = os.path.lexists
+
+    def and_then_it_is_there(path):
+        there = lexists(path)
+        if not there and Path(path) == folder / "model.json":
+            monkeypatch.undo()
+            artifact.write(folder, a_model(1))
+        return there
+
+    monkeypatch.setattr(os.path, "lexists", and_then_it_is_there)
+    artifact.write(folder, a_model(2))
+    assert tag_of(artifact.read(folder)) == 2
+
+
 def test_a_file_system_that_refuses_the_bytes_is_reported_with_its_reason(tmp_path):
     """The system's own refusal, not an imitated one: files may not grow beyond a page."""
     folder = tmp_path / "m"

@@ -1,19 +1,20 @@
 """A small Surprise data set with raw string ids, and its parts."""
 
 import pytest
-from surprise import Dataset, Reader
 from surprise.model_selection import train_test_split
 
-from tacit.datasets import synthetic_ratings
+from tacit import plugins
+from tacit_surprise import models
+from tacit_surprise.testing import dataset, small_dataset
 
 
-def dataset(triples, scale=(1, 5)):
-    """A Surprise Dataset of (user, item, rating) triples, whatever the types of the ids."""
-    data = Dataset(Reader(rating_scale=scale))
-    data.raw_ratings = [(user, item, rating, None) for user, item, rating in triples]
-    data.has_been_split = False
-    data.build_full_trainset = lambda: data.construct_trainset(data.raw_ratings)
-    return data
+@pytest.fixture(scope="session", autouse=True)
+def _registered():
+    """Models that came after the package was installed, for whoever works on it."""
+    installed = {record.name for record in plugins.available("recommenders")}
+    for cls in vars(models).values():
+        if isinstance(cls, type) and getattr(cls, "name", None) and cls.name not in installed:
+            plugins.register("recommenders", cls.name, cls, distribution=cls.distribution)
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +24,7 @@ def make_dataset():
 
 @pytest.fixture(scope="session")
 def triples():
-    ratings = synthetic_ratings.generate(60, 60, 1150, rank=2, noise=0.5, seed=2).ratings
-    raw = zip(ratings.user_ids, ratings.item_ids, ratings.values, strict=True)
-    return [(f"user {u}", f"item {i}", float(r)) for u, i, r in raw]
+    return [row[:3] for row in small_dataset().raw_ratings]
 
 
 @pytest.fixture(scope="session")

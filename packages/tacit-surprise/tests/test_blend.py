@@ -6,14 +6,26 @@ from surprise import SVD, AlgoBase, accuracy
 from surprise.model_selection import cross_validate
 
 from tacit.errors import ConfigurationError, DataError, NotFittedError
-from tacit_surprise import PMF, RBM, Blend, ConditionalPMF
+from tacit_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF
 from tacit_surprise.models.blending import fit_weights
+from tacit_surprise.testing import SurpriseTests
 
 PARTS = [
     ConditionalPMF(n_factors=4, n_epochs=15, random_state=0),
     RBM(n_hidden=6, n_epochs=15, random_state=0),
     SVD(n_factors=4, random_state=0),
 ]
+
+
+class TestBlend(SurpriseTests):
+    epochs = 15
+
+    def make_algorithm(self, random_state=0, verbose=False, **settings):
+        parts = [
+            ConditionalPMF(n_factors=3, n_epochs=8, random_state=0, verbose=verbose),
+            BiasOnly(verbose=verbose),
+        ]
+        return Blend(parts, random_state=random_state, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +42,34 @@ def test_a_blend_is_hardly_worse_than_its_best_part(blend, trainset, parts):
     assert (blend.weights >= 0).all()
 
 
-def test_test_gives_what_predicting_one_by_one_gives(blend, testset):
+@pytest.mark.parametrize("refit", [True, False])
+def test_test_gives_what_predicting_one_by_one_gives(refit, trainset, testset):
+    blend = Blend(PARTS, refit=refit, random_state=0).fit(trainset)
     for one, other in zip(blend.test(testset), AlgoBase.test(blend, testset), strict=True):
         assert one[:3] == other[:3]
         assert one.est == pytest.approx(other.est, abs=1e-5)
     assert blend.test([]) == []
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_top_n_is_the_best_of_what_is_not_rated(refit, trainset):
+    blend = Blend(PARTS, refit=refit, random_state=0).fit(trainset)
+    users = [trainset.to_raw_uid(u) for u in (0, 7)]
+    best = blend.top_n(5, users)
+    assert list(best) == users
+    for uid in users:
+        seen = {trainset.to_raw_iid(i) for i, _ in trainset.ur[trainset.to_inner_uid(uid)]}
+        items = [trainset.to_raw_iid(i) for i in trainset.all_items()]
+        left = [iid for iid in items if iid not in seen]
+        expected = sorted((blend.predict(uid, iid).est for iid in left), reverse=True)[:5]
+        assert not seen & {iid for iid, _ in best[uid]}
+        np.testing.assert_allclose([est for _, est in best[uid]], expected, atol=1e-4)
+    assert len(blend.top_n(1)) == trainset.n_users
+    assert len(blend.top_n(10**6, users, exclude_seen=False)[users[0]]) == trainset.n_items
+    with pytest.raises(DataError, match="'nobody' is not in the trainset"):
+        blend.top_n(3, ["nobody"])
+    with pytest.raises(ConfigurationError, match="2 users and 1 items"):
+        blend.predict_many(["a", "b"], ["c"])
 
 
 def test_what_is_blended_is_left_alone(blend):

@@ -1,8 +1,11 @@
 """Our rating models against the kit that third parties use."""
 
+import numpy as np
+
 from tacit.testing.recommenders import RecommenderTests
 from tacit_surprise.models import (
     BayesianPMFModel,
+    BiasModel,
     BoltzmannConfig,
     ConditionalBayesianPMFModel,
     ConditionalPMFModel,
@@ -35,6 +38,21 @@ class TestWithEarlyStopping(RecommenderTests):
 class TestBiasesOnly(RecommenderTests):
     def make_model(self):
         return PMFModel(n_factors=0, n_epochs=25)
+
+
+class TestBias(RecommenderTests):
+    def make_model(self):
+        return BiasModel()
+
+
+class TestBiasesOfItems(RecommenderTests):
+    def make_model(self):
+        return BiasModel(biases="items")
+
+    def test_who_is_unknown_is_scored_without_being_confused_with_the_last(self, model):
+        """All users are the same to it."""
+        unknown, last = model.score_users(np.array([-1, self.ratings().n_users - 1]))
+        np.testing.assert_array_equal(unknown, last)
 
 
 class TestBayesianPMF(RecommenderTests):

@@ -6,6 +6,7 @@ import pytest
 
 import tacit
 from tacit.cli.main import main
+from tacit_surprise import PMF
 
 FAST = ["--set", "n_factors=3", "--set", "n_epochs=4"]
 
@@ -80,6 +81,42 @@ def test_recommend_to_users_and_to_somebody_new(run, saved, file, triples):
     status, out, _ = run("recommend", saved, "--user", "user 1", "-n", 2)
     assert out.startswith("user 1:\n")
     assert len(out.splitlines()) == 3
+
+
+def test_evaluate_compares_all_models_if_none_is_named(run, tmp_path):
+    path = tmp_path / "ratings.txt"
+    path.write_text("".join(f"{u} {i} {(u * i) % 5 + 1}\n" for u in range(8) for i in range(8)))
+    status, out, _ = run("evaluate", path, "--folds", 2, "--json")
+    assert status == 0
+    found = {row["model"]: row["rmse"] for row in json.loads(out)["models"]}
+    assert {"bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm"} <= set(found)
+    assert all(0 < rmse < 3 for rmse in found.values())
+
+
+def test_a_file_that_is_not_utf8(run, tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_bytes("\n".join(f"ann,caf\xe9 {k},{k % 5 + 1}" for k in range(9)).encode("latin-1"))
+    status, _, err = run("evaluate", path, "--model", "bias")
+    assert status == 1
+    assert str(path) in err
+    assert "Traceback" not in err
+    latin = ("--encoding", "latin-1")
+    assert run("fit", path, "-o", tmp_path / "model", "--model", "bias", *latin)[0] == 0
+    status, out, _ = run(
+        "recommend", tmp_path / "model", "--user", "ann", "--seen", path, *latin, "--json"
+    )
+    assert (status, json.loads(out)) == (0, {"ann": []})
+    _, out, _ = run("recommend", tmp_path / "model", "--user", "ann", "-n", 1)
+    assert "caf\xe9" in out
+
+
+def test_recommends_with_an_algorithm_that_was_saved(run, trainset, tmp_path):
+    algo = PMF(n_factors=2, n_epochs=3, random_state=0).fit(trainset)
+    algo.save(tmp_path / "algo")
+    status, out, _ = run("recommend", tmp_path / "algo", "--user", "user 1", "-n", 3, "--json")
+    assert status == 0
+    best = algo.top_n(3, ["user 1"], exclude_seen=False)["user 1"]
+    assert [item for item, _ in json.loads(out)["user 1"]] == [item for item, _ in best]
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,29 @@ from surprise.model_selection import KFold, cross_validate
 
 from tacit.datasets import synthetic_ratings
 from tacit.errors import ConfigurationError, DataError
-from tacit_surprise import PMF, ConditionalPMF, SideInfo, cross_validate_conditional
+from tacit_surprise import PMF, ConditionalPMF, ConditionalRBM, SideInfo, cross_validate_conditional
 from tacit_surprise.models import ConditionalPMFModel, Identities, PMFModel
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
 
 
+CONDITIONAL = {
+    "ConditionalPMF": lambda rated=None: ConditionalPMF(rated=rated, **SMALL),
+    "Bayesian": lambda rated=None: ConditionalPMF(
+        rated=rated, inference="gibbs", burn_in=3, **SMALL
+    ),
+    "ConditionalRBM": lambda rated=None: ConditionalRBM(
+        rated=rated, n_hidden=5, n_epochs=20, random_state=0
+    ),
+    "with users as cases": lambda rated=None: ConditionalRBM(
+        rated=rated, n_hidden=5, n_epochs=20, orientation="user", random_state=0
+    ),
+}
+
+
+@pytest.mark.parametrize("make", CONDITIONAL.values(), ids=CONDITIONAL)
 @pytest.mark.parametrize("ratings", ["random", "nan", "none"])
-def test_no_test_rating_leaks(data, ratings):
+def test_no_test_rating_leaks(data, ratings, make):
     """Whatever stands in the place of the test ratings, predictions are the same to the last bit."""
     rng = np.random.default_rng(0)
     other = {"random": rng.integers(1, 6, 10**4), "nan": [np.nan] * 10**4, "none": [None] * 10**4}
@@ -23,10 +38,10 @@ def test_no_test_rating_leaks(data, ratings):
     found = []
     for truths in ([t[2] for t in testset], other[ratings]):
         changed = [(u, i, r) for (u, i, _), r in zip(testset, truths, strict=False)]
-        algo = ConditionalPMF(rated=SideInfo.from_testset(changed), **SMALL).fit(trainset)
+        algo = make(SideInfo.from_testset(changed)).fit(trainset)
         found.append([p.est for p in algo.test(changed)])
     assert found[0] == found[1]
-    without = ConditionalPMF(**SMALL).fit(trainset).test(testset)
+    without = make().fit(trainset).test(testset)
     assert found[0] != [p.est for p in without], "the identities are of no consequence"
 
 
@@ -43,9 +58,10 @@ def test_pairs_merge_and_what_is_of_no_use_is_counted(trainset):
 
 
 def test_nearly_all_pairs_are_refused(trainset):
-    everything = trainset.build_anti_testset() + trainset.build_testset()
-    with pytest.raises(DataError, match="not an anti-testset"):
-        ConditionalPMF(rated=SideInfo.from_testset(everything), **SMALL).fit(trainset)
+    anti = trainset.build_anti_testset()
+    for pairs in (anti, anti + trainset.build_testset()):
+        with pytest.raises(DataError, match="not an anti-testset"):
+            ConditionalPMF(rated=SideInfo.from_testset(pairs), **SMALL).fit(trainset)
 
 
 def test_users_known_by_identities_alone(trainset):
@@ -57,6 +73,20 @@ def test_users_known_by_identities_alone(trainset):
     assert [p.est for p in algo.test([("quiet", iid, None) for iid in items])] == quiet
     assert not set(items[:8]) & {iid for iid, _ in algo.top_n(50, ["quiet"])["quiet"]}
     assert algo.bu.shape == (trainset.n_users,)
+
+
+def test_a_testset_gives_nothing_but_pairs():
+    class Touchy:
+        """A rating that must not be looked at."""
+
+        def __float__(self):
+            raise AssertionError("a test rating was read")
+
+        __eq__ = __hash__ = __bool__ = __float__
+
+    side = SideInfo.from_testset([("a", "x", Touchy()), ("b", "y", Touchy())])
+    assert side.pairs == [("a", "x"), ("b", "y")]
+    assert vars(side) == {"pairs": side.pairs}
 
 
 def test_conditional_cross_validation_has_surprises_folds(data):

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.metadata
-import logging
-import re
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from tacit.entry_points import Entry, canonical, installed_entries
 from tacit.errors import PluginError, PluginLoadError, PluginUnavailableError, describe
 
 #: What a plugin can be; its entry-point group is ``tacit.<kind>``.
@@ -32,8 +29,6 @@ RUNTIME = "<runtime>"
 
 #: What a plugin raises on import where it is sound but cannot work, for want of a device, say.
 PluginUnavailable = PluginUnavailableError
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,22 +48,6 @@ class PluginRecord:
 
 
 @dataclass(frozen=True)
-class _Entry:
-    """A claim on a name: an installed entry point, or an object registered in this process."""
-
-    kind: str
-    name: str
-    distribution: str
-    version: str
-    target: str
-    load: Callable[[], Any] = field(compare=False, repr=False)
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.kind, self.name, _canonical(self.distribution)
-
-
-@dataclass(frozen=True)
 class _Outcome:
     status: str = "not loaded"
     cause: BaseException | None = None
@@ -77,9 +56,9 @@ class _Outcome:
 
 _lock = threading.Lock()
 _generation = 0
-_installed: tuple[_Entry, ...] | None = None
-_registered: dict[tuple[str, str, str], _Entry] = {}
-_outcomes: dict[_Entry, _Outcome] = {}
+_installed: tuple[Entry, ...] | None = None
+_registered: dict[tuple[str, str, str], Entry] = {}
+_outcomes: dict[Entry, _Outcome] = {}
 
 
 def generation() -> int:
@@ -110,7 +89,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     """
     _checked_kind(kind)
     claims = [entry for entry in _entries() if (entry.kind, entry.name) == (kind, name)]
-    wanted = _canonical(distribution or "")
+    wanted = canonical(distribution or "")
     matching = [entry for entry in claims if wanted in ("", entry.key[2])]
     if not matching:
         raise PluginError(_unknown(kind, name, distribution, claims))
@@ -126,7 +105,7 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     empty name, or one that the distribution installs itself.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
-    entry = _Entry(_checked_kind(kind), name, distribution, "", target, lambda: obj)
+    entry = Entry(_checked_kind(kind), name, distribution, "", target, lambda: obj)
     if not name:
         raise PluginError("a plugin needs a name")
     if any(installed.key == entry.key for installed in _scan()):
@@ -146,7 +125,7 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
     global _generation
     with _lock:
         _generation += 1
-        entry = _registered.pop((_checked_kind(kind), name, _canonical(distribution)), None)
+        entry = _registered.pop((_checked_kind(kind), name, canonical(distribution)), None)
         if entry is None:
             raise PluginError(f"{name!r} of {distribution} is not registered under tacit.{kind}")
         _outcomes.pop(entry, None)
@@ -162,39 +141,25 @@ def refresh() -> None:
         _outcomes = {}
 
 
-def _entries() -> list[_Entry]:
+def _entries() -> list[Entry]:
     installed = _scan()
     with _lock:
         return [*installed, *_registered.values()]
 
 
-def _scan() -> tuple[_Entry, ...]:
+def _scan() -> tuple[Entry, ...]:
     """The installed entry points, read once; one distribution's bad metadata hide no other's."""
     global _installed
     with _lock:
         if _installed is not None:
             return _installed
-    found: dict[_Entry, None] = {}
-    seen: set[str] = set()
-    for dist in importlib.metadata.distributions():
-        try:
-            name = dist.metadata["Name"]
-            if not name or _canonical(name) in seen:
-                continue  # an editable install may be seen twice: what is first on sys.path counts
-            for point in dist.entry_points:
-                kind = point.group.removeprefix("tacit.")
-                if kind in KINDS and point.group != kind:
-                    entry = _Entry(kind, point.name, name, dist.version, point.value, point.load)
-                    found[entry] = None
-            seen.add(_canonical(name))
-        except Exception as error:  # foreign metadata may fail in any way
-            logger.warning("skipped a distribution with unreadable metadata: %r", error)
+    found = installed_entries(KINDS)
     with _lock:
-        _installed = tuple(found)
+        _installed = found
         return _installed
 
 
-def _load(entry: _Entry) -> Any:
+def _load(entry: Entry) -> Any:
     with _lock:
         outcomes = _outcomes
         outcome = outcomes.get(entry)
@@ -213,7 +178,7 @@ def _load(entry: _Entry) -> Any:
     raise PluginLoadError(f"{what} loaded from {entry.target}: {why}") from outcome.cause
 
 
-def _attempt(entry: _Entry) -> _Outcome:
+def _attempt(entry: Entry) -> _Outcome:
     try:
         value = entry.load()
         version = getattr(value, "api_version", 1)
@@ -230,7 +195,7 @@ def _attempt(entry: _Entry) -> _Outcome:
     return _Outcome("loaded", None, value)
 
 
-def _unknown(kind: str, name: str, distribution: str | None, claims: list[_Entry]) -> str:
+def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]) -> str:
     if claims:
         owners = ", ".join(sorted({entry.distribution for entry in claims}))
         return f"{distribution} installs no {name!r} under tacit.{kind}, but {owners} does"
@@ -242,7 +207,7 @@ def _unknown(kind: str, name: str, distribution: str | None, claims: list[_Entry
     return f"there is no plugin {name!r}{source} under tacit.{kind}: {listed}{hint}"
 
 
-def _ambiguous(kind: str, name: str, claims: list[_Entry]) -> str:
+def _ambiguous(kind: str, name: str, claims: list[Entry]) -> str:
     claims = sorted(claims, key=lambda entry: (entry.distribution, entry.target))
     owners = " and ".join(f"{entry.distribution} ({entry.target})" for entry in claims)
     remedy = f"choose one, as in distribution={claims[0].distribution!r}, or uninstall one"
@@ -255,7 +220,3 @@ def _checked_kind(kind: str) -> str:
     if kind not in KINDS:
         raise PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
     return kind
-
-
-def _canonical(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-__all__ = ["Progress", "track"]
+__all__ = ["Progress", "announce", "track"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -110,6 +110,14 @@ def track(
         file=sys.stderr,
     )
     return cast("Progress[T]", bar)
+
+
+def announce(message: str) -> None:
+    """Write a line about work that cannot be counted, where a bar would be seen."""
+    if _visible(None):
+        from tqdm.auto import tqdm
+
+        tqdm.write(message, file=sys.stderr)  # above the bars that stand there
 
 
 def _visible(disable: bool | None) -> bool:

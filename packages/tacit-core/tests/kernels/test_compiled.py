@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ def thrice(x):
 """
 
 
-def run(folder, cache, writable=True):
+def run(folder, cache, **variables):
     """Import the module in a fresh process; without a ``__pycache__`` it can write to."""
     folder.mkdir(exist_ok=True)
     if not (folder / "module.py").exists():  # a cache is of a file with its time
@@ -23,7 +24,9 @@ def run(folder, cache, writable=True):
     if not (folder / "__pycache__").exists():
         (folder / "__pycache__").write_text("a file where the folder should be")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
-    environment |= {"PYTHONPATH": str(folder), "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
+    places = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    environment |= {"PYTHONPATH": places, "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
+    environment |= variables
     code = "import module; print(module.twice(2), module.thrice(2), module.twice.stats.cache_hits)"
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
@@ -45,3 +48,31 @@ def test_without_any_cache_it_still_runs_and_says_so_once(tmp_path):
     found = run(tmp_path / "package", tmp_path / "cache")
     assert found.stdout.split()[:2] == ["4", "6"]
     assert found.stderr.count("NUMBA_CACHE_DIR") >= 1
+
+
+def test_that_it_compiles_is_said_once_and_only_then(tmp_path):
+    (tmp_path / "cache").mkdir()
+    silent = run(tmp_path / "package", tmp_path / "cache", TACIT_PROGRESS="0")
+    assert not silent.stderr
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+    first = run(tmp_path / "package", tmp_path / "cache", TACIT_PROGRESS="1")
+    assert first.stderr == "compiling kernels (once, for this and later runs)\n"
+    second = run(tmp_path / "package", tmp_path / "cache", TACIT_PROGRESS="1")
+    assert not second.stderr
+
+
+def test_without_a_cache_it_does_not_promise_that_this_was_the_last_time(tmp_path):
+    (tmp_path / "cache").write_text("not a folder")
+    found = run(tmp_path / "package", tmp_path / "cache", TACIT_PROGRESS="1")
+    assert found.stderr.splitlines().count("compiling kernels") == 1
+
+
+def test_other_people_s_functions_are_not_announced(tmp_path):
+    code = "import numba, tacit.kernels.compiled; print(numba.njit(lambda x: 2 * x)(2))"
+    environment = os.environ | {"TACIT_PROGRESS": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "4\n"
+    assert not found.stderr

@@ -12,6 +12,15 @@ from tacit.errors import ConfigurationError
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
+Texts = Annotated[
+    list[Path],
+    typer.Option("--text", metavar="FILE", help="Raw text, a sentence a line; may be repeated."),
+]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to save it.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the model, as JSON."),
+]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
 #: no leap from a mistyped byte to a lost evening: say "replace" to go on
@@ -20,15 +29,8 @@ Errors = Annotated[str, typer.Option(help="What to do with undecodable bytes: st
 
 @app.command()
 def fit(
-    text: Annotated[
-        list[Path],
-        typer.Option(
-            "--text", metavar="FILE", help="Raw text, a sentence a line; may be repeated."
-        ),
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where to save it.")
-    ],
+    text: Texts,
+    output: Output,
     model: Annotated[
         str, typer.Option("--model", help="An embedder that `tacit plugins embedders` shows.")
     ] = "lds",
@@ -50,10 +52,7 @@ def fit(
     n_states: Annotated[
         int | None, typer.Option(min=1, help="Dimension of the latent state (lds).")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the model, as JSON."),
-    ] = None,
+    settings: Settings = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
 ) -> None:

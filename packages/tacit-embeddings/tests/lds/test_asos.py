@@ -100,7 +100,8 @@ def test_em_follows_exact_em(noise, ring, oracles, parameters_of, with_diagonal_
     for _ in range(6):
         exact = oracles.ring_statistics(system, w)
         found, _ = expectation(parameters, moments, 14)
-        assert found.likelihood_gain == pytest.approx(likelihood(exact, oracles, Psi[0]), abs=1e-7)
+        expected = gain_of(exact, oracles, Psi[0]) - along_mean(system, exact)
+        assert found.likelihood_gain == pytest.approx(expected, abs=1e-7)
         gains.append(found.likelihood_gain)
         system = oracles.maximize(exact, Psi[0], truth.m)
         if noise != "full":
@@ -113,12 +114,11 @@ def test_em_follows_exact_em(noise, ring, oracles, parameters_of, with_diagonal_
     assert gains[-1] - gains[0] > 0.01
 
 
-def likelihood(statistics, oracles, Psi_0):
-    """As the code counts it: a diagonal D has one dimension more than the data, without a constant."""
-    V, rank = len(Psi_0), np.linalg.matrix_rank(Psi_0, tol=1e-9)
-    extra = 0.5 * np.log(2 * np.pi) * (V - rank)
-    diagonal = statistics.dimensions > rank
-    return gain_of(statistics, oracles, Psi_0) + (extra if diagonal else 0.0)
+def along_mean(system, statistics):
+    """log p(w^T m = 0) where the model has noise along m, a dimension that the data have not."""
+    if not system.m.any() or statistics.dimensions < len(system.m):
+        return 0.0
+    return -0.5 * np.log(2 * np.pi * (system.m @ system.D @ system.m))
 
 
 @pytest.mark.parametrize("noise", KINDS)
@@ -149,6 +149,44 @@ def test_likelihood_where_the_mean_direction_has_no_variance(rng, oracles, param
     found, _ = expectation(parameters_of(system), moments, 25)
     assert found.likelihood_gain == pytest.approx(expected, abs=1e-9)
     assert found.likelihood_gain > 0.1
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "spherical"])
+def test_noise_along_the_mean_direction_is_conditioned_on(
+    noise, rng, oracles, parameters_of, with_diagonal_noise
+):
+    """A long window as one Gaussian, conditioned on w_t^T m = 0 for every t: no recursion."""
+    system = with_diagonal_noise(oracles.random_system(rng, V=4, h=2, radius=0.6), noise)
+    data = oracles.random_system(np.random.default_rng(3), V=4, h=2, radius=0.5)
+    turn = rotation(data.m, system.m)
+    Psi = [turn @ Psi_k @ turn.T for Psi_k in oracles.model_moments(data, 25)]
+    U = np.linalg.svd(Psi[0])[0][:, :-1]
+    np.testing.assert_allclose(U.T @ system.m, 0.0, atol=1e-12)
+
+    def expected(n):
+        inside = np.kron(np.eye(n), U)
+        S = oracles.toeplitz(oracles.model_moments(system, n), n)
+        inverse = inside.T @ np.linalg.inv(S) @ inside
+        seen = inside.T @ oracles.toeplitz(Psi, n) @ inside
+        constant = len(inverse) * np.log(2 * np.pi) - np.linalg.slogdet(inverse)[1]
+        return -0.5 * (constant + np.trace(inverse @ seen))
+
+    gain = expected(25) - expected(24) - oracles.log_likelihood_without_dynamics(Psi[0])
+    moments = oracles.DenseMoments(Psi, system.m)
+    found, _ = expectation(parameters_of(system, noise), moments, 25)
+    assert found.likelihood_gain == pytest.approx(gain, abs=1e-8)
+    if noise == "spherical":  # nothing to condition on: noise along m is independent of the rest
+        projected = system._replace(D=U @ (U.T @ system.D @ U) @ U.T)
+        same = oracles.expected_log_likelihood(projected, Psi, 25)
+        same -= oracles.expected_log_likelihood(projected, Psi, 24)
+        same -= oracles.log_likelihood_without_dynamics(Psi[0])
+        assert found.likelihood_gain == pytest.approx(same, abs=1e-8)
+
+
+def rotation(start, end):
+    """The orthogonal matrix that reflects one unit vector into another."""
+    half = start - end
+    return np.eye(len(half)) - 2 * np.outer(half, half) / (half @ half)
 
 
 def test_the_gain_of_a_model_without_dynamics_is_zero(rng, oracles, parameters_of):

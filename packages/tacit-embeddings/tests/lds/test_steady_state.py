@@ -77,6 +77,9 @@ def test_gain_knows_the_inverse_and_determinant_of_the_innovation_covariance(mod
     base = Psi_0 if isinstance(noise, FullNoise) else np.diag(1 / noise.d)
     S_inverse = base - gain.C_hat @ gain.inner @ gain.C_hat.T
     np.testing.assert_allclose(S_inverse, oracles.pseudo_inverse(S), atol=1e-10)
+    if system.m.any():  # the covariance of what is orthogonal to m, given that nothing lies along m
+        U = np.linalg.svd(Psi_0)[0][:, :-1]
+        S = np.linalg.inv(U.T @ oracles.pseudo_inverse(S) @ U)
     np.testing.assert_allclose(gain.log_det, oracles.log_pseudo_determinant(S), atol=1e-10)
     np.testing.assert_allclose(
         gain.base_trace, np.trace(base @ Psi_0) - np.trace(Psi_0), atol=1e-10

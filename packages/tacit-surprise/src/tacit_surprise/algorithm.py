@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Sequence
+from copy import copy
 from itertools import repeat
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
-from tacit.errors import ConfigurationError, NotFittedError
+from tacit.errors import ConfigurationError, DataError, NotFittedError
 from tacit.fitting import Callback
 from tacit.ratings import Ratings
+from tacit_surprise import storage
 from tacit_surprise.folded import Folded
 from tacit_surprise.garbage import no_collection
 from tacit_surprise.many import ManyAtOnce
+from tacit_surprise.merging import merged
 from tacit_surprise.models.base import RatingModel
 from tacit_surprise.models.identities import Identities
 from tacit_surprise.reporting import EpochPrinter
-from tacit_surprise.side_info import SideInfo, as_side_info, warn_of_dropped
-from tacit_surprise.trainsets import numbers, ratings_of, raw_index
+from tacit_surprise.side_info import (
+    SideInfo,
+    as_side_info,
+    refuse_everything,
+    warn_of_dropped,
+)
+from tacit_surprise.trainsets import more_ids, numbers, ratings_of
 
 __all__ = ["TacitAlgorithm"]
 
@@ -68,7 +76,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
                 f"{type(self).__name__} does not condition on what is rated; leave out rated=, or use a "
                 "conditional algorithm"
             )
-        self.rated = rated
+        self.rated = as_side_info(rated)  # an iterator would be empty at the second fit
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
@@ -89,15 +97,18 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         """
         seed = int(get_rng(self.random_state).randint(2**31 - 1))
         data = self._input(trainset)
-        callbacks = (EpochPrinter(), *self.callbacks) if self.verbose else self.callbacks
         model = self._new_model(seed).fit(
             data.ratings,
             identities=data.identities,
-            callbacks=callbacks,
+            callbacks=self._callbacks(),
             checkpoints=self.checkpoints,
             progress=type(self).__name__,
         )
-        # all at once and only now, so that an interrupted fit leaves the algorithm as it was
+        self._adopt(trainset, model, data)
+        return self
+
+    def _adopt(self, trainset: Trainset, model: RatingModel, data: _Input) -> None:
+        """Takes a fitted model: all at once, so that an interrupted fit leaves the algorithm as it was."""
         AlgoBase.fit(self, trainset)
         self.model = model
         self._users, self._items = data.users, trainset._raw2inner_id_items
@@ -109,7 +120,39 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self._seen = seen
         self._folded: dict[str, Folded] = {}
         self._publish()
+
+    def partial_fit(self, trainset: Trainset, n_epochs: int | None = None) -> Self:
+        """Go on from the present parameters with more ratings, and return self.
+
+        Users and items that are new begin where their ratings put them; everybody keeps their inner ids, and
+        users who were folded in stay so unless they now have ratings.
+
+        Args:
+            trainset: the new ratings, or old and new ones; of a pair in both the new rating counts.
+            n_epochs: passes over all ratings, old and new; None: what the model finds enough.
+
+        Raises:
+            ConfigurationError: the model cannot go on, or the rating scales differ.
+        """
+        model = copy(self._fitted())
+        everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
+        data = self._input(everything)
+        model.partial_fit(
+            data.ratings,
+            identities=data.identities,
+            n_epochs=n_epochs,
+            callbacks=self._callbacks(),
+            progress=type(self).__name__,
+        )
+        given = [user.given for user in self._folded.values()]
+        self._adopt(everything, model, data)
+        for one in given:
+            if one.uid not in self._users:
+                self._fold(one)
         return self
+
+    def _callbacks(self) -> Sequence[Callback]:
+        return (EpochPrinter(), *self.callbacks) if self.verbose else self.callbacks
 
     def _input(self, trainset: Trainset) -> _Input:
         """What the model is given; users that only the identities know are numbered after the others."""
@@ -119,15 +162,23 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         if side is None:
             return _Input(ratings, None, users)
         found = side.numbered(users, trainset._raw2inner_id_items)
+        refuse_everything(
+            Identities.of(ratings).union(found.identities, ratings.n_items), ratings.n_items
+        )
         warn_of_dropped(found.dropped)
         if found.new_users:
             first = len(users)
+            if len({str(user) for user in found.new_users}) < len(found.new_users):
+                raise DataError(
+                    "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
+                    "users apart unless they have ratings: make the ids of one type"
+                )
             users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
             ratings = Ratings(
                 ratings.user_ids,
                 ratings.item_ids,
                 ratings.values,
-                raw_index(users, "user"),
+                more_ids(ratings.users, found.new_users),
                 ratings.items,
                 scale=ratings.scale,
             )
@@ -141,6 +192,32 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         n = self.trainset.n_users
         self.bu, self.bi = tables.user_biases[:n].astype(float), tables.item_biases.astype(float)
         self.pu, self.qi = tables.user_factors[:n].astype(float), tables.item_factors.astype(float)
+
+    # -- disk --------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save into the folder ``path`` what `load` needs: settings, model, trainset, users folded in.
+
+        Tensors and a JSON file, never pickle; raw ids keep their types, ratings are float32. Callbacks,
+        checkpoints and a ``random_state`` that is no number are left out.
+        """
+        storage.write(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """A saved algorithm of this class or one derived from it: ``TacitAlgorithm.load`` loads any.
+
+        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
+        """
+        found = storage.read(path, cls)
+        algo, trainset = found.algorithm, found.trainset
+        algo._adopt(trainset, found.model, _Input(found.ratings, found.seen, found.users))
+        for given in found.folded:
+            algo._fold(given)
+        return cast(Self, algo)
+
+    def _arguments(self) -> dict[str, Any]:
+        return storage.arguments_of(self)
 
     def _fitted(self) -> RatingModel:
         if self.model is None:
@@ -167,6 +244,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
         """What AlgoBase.test gives, for all pairs at once."""
+        self._fitted()
         with no_collection():
             predictions = self._predictions(list(testset))
         if verbose:
@@ -181,8 +259,9 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         if not self.predicts_unknown:
             impossible = (users < 0) | (items < 0)
         scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        if self._folded:
-            impossible &= ~self._score_folded(uids, items, scores)
+        for user, places in self._folded_rows(uids, users):
+            scores[places] = user.score(items[places])
+            impossible[places] = False
         scores[impossible] = self.default_prediction()
         estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
         details: list[dict[str, Any]] = [{"was_impossible": False} for _ in uids]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Self
 
@@ -11,9 +11,15 @@ from surprise import AlgoBase, Dataset, Prediction, PredictionImpossible, Reader
 from surprise.utils import get_rng
 
 from tacit.errors import ConfigurationError, DataError, NotFittedError
+from tacit_surprise.many import Floats, ManyAtOnce
 from tacit_surprise.models.blending import Weights, fit_weights
+from tacit_surprise.models.ranking import top
+from tacit_surprise.trainsets import numbers
 
 __all__ = ["Blend"]
+
+
+_SCORES = 2_000_000  # of one algorithm in memory at a time
 
 
 class Blend(AlgoBase):  # type: ignore[misc]
@@ -35,6 +41,9 @@ class Blend(AlgoBase):  # type: ignore[misc]
     Example:
         >>> Blend([ConditionalPMF(random_state=0), ConditionalRBM(random_state=0)]).fit(trainset)
     """
+
+    #: Unknown users and items have the weighted average of what the algorithms say of them.
+    predicts_unknown = True
 
     def __init__(
         self,
@@ -82,13 +91,66 @@ class Blend(AlgoBase):  # type: ignore[misc]
         found = []
         for algo in self.fitted:
             try:
-                estimate = algo.estimate(u, i)
+                estimate = algo.estimate(*self._inner_ids(algo.trainset, u, i))
             except PredictionImpossible:
                 estimate = algo.default_prediction()
             found.append(estimate[0] if isinstance(estimate, tuple) else estimate)
         low, high = self.trainset.rating_scale
         clipped = np.clip(np.array([found], float), low, high)
         return float(self._fitted().combine(clipped)[0])
+
+    def _inner_ids(
+        self, trainset: Trainset, u: int | str, i: int | str
+    ) -> tuple[int | str, int | str]:
+        """Those of the blend as ``trainset`` has them: without refitting it is only a part of all ratings."""
+        if trainset is self.trainset:
+            return u, i
+        if not isinstance(u, str):
+            u = _inner_id(trainset.to_inner_uid, self.trainset.to_raw_uid(u))
+        if not isinstance(i, str):
+            i = _inner_id(trainset.to_inner_iid, self.trainset.to_raw_iid(i))
+        return u, i
+
+    def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Estimates (pairs,) of raw ids."""
+        return np.array([p.est for p in self.test([(u, i, None) for u, i in _pairs(uids, iids)])])
+
+    def predict_users(self, uids: Sequence[Any]) -> Floats:
+        """Estimates (users, items) of all items, in the order of their inner ids.
+
+        Quick for Tacit's algorithms; others are asked for one pair after the other.
+        """
+        weights = self._fitted()
+        low, high = self.trainset.rating_scale
+        items = [self.trainset.to_raw_iid(i) for i in self.trainset.all_items()]
+        every = np.stack([_of_users(algo, uids, items) for algo in self.fitted], axis=-1)
+        combined = weights.combine(every.reshape(-1, every.shape[-1]))
+        return np.asarray(np.clip(combined, low, high).reshape(len(uids), len(items)))
+
+    def top_n(
+        self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
+    ) -> dict[Any, list[tuple[Any, float]]]:
+        """The ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+
+        Raises DataError for a user who is not in the trainset.
+        """
+        self._fitted()
+        trainset = self.trainset
+        users = trainset._raw2inner_id_users
+        wanted = list(users) if uids is None else list(uids)
+        for uid in wanted:
+            if uid not in users:
+                raise DataError(f"user {uid!r} is not in the trainset")
+        raw = np.array([trainset.to_raw_iid(i) for i in trainset.all_items()], dtype=object)
+        found: dict[Any, list[tuple[Any, float]]] = {}
+        block = max(1, _SCORES // max(len(raw), 1))
+        for start in range(0, len(wanted), block):
+            part = wanted[start : start + block]
+            for uid, scores in zip(part, self.predict_users(part), strict=True):
+                seen = {i for i, _ in trainset.ur[users[uid]]} if exclude_seen else set()
+                items, values = top(scores.astype(np.float32), n, np.array(sorted(seen), np.int64))
+                found[uid] = list(zip(raw[items], values.astype(float).tolist(), strict=True))
+        return found
 
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
@@ -107,6 +169,35 @@ class Blend(AlgoBase):  # type: ignore[misc]
             for prediction in predictions:
                 print(prediction)
         return predictions
+
+
+def _inner_id(find: Callable[[Any], int], raw: Any) -> int | str:
+    try:
+        return find(raw)
+    except ValueError:
+        return f"UKN__{raw}"
+
+
+def _pairs(uids: Sequence[Any], iids: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    if len(uids) != len(iids):
+        raise ConfigurationError(
+            f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+        )
+    return zip(uids, iids, strict=True)
+
+
+def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:
+    """Estimates (users, items) of one algorithm, whatever its inner ids."""
+    if isinstance(algo, ManyAtOnce) and all(uid in algo._users for uid in uids):
+        found = np.asarray(algo.predict_users(uids))
+        places = numbers(items, algo._items)
+        strange = np.flatnonzero(places < 0).tolist()
+        found = found[:, places]
+        for column in strange:  # an item that was only in the part held out
+            found[:, column] = algo.predict_many(list(uids), [items[column]] * len(uids))
+        return found
+    rows = [[algo.predict(uid, iid).est for iid in items] for uid in uids]
+    return np.array(rows, float).reshape(len(uids), len(items))
 
 
 def _estimates(

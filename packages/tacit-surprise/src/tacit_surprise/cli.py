@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.options import check_output, settings_of
-from tacit.errors import ConfigurationError, DataError
+from tacit.errors import DataError
 
 app = typer.Typer(no_args_is_help=True, help="Evaluate, fit and apply rating models.")
 
-_ALL = ["pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
+_ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Ratings: user, item and rating a line.")
@@ -49,11 +49,12 @@ def evaluate(
 ) -> None:
     """Cross-validate models on a file of ratings."""
     from tacit_surprise.evaluation import cross_validated
+    from tacit_surprise.making import make_model
 
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     chosen = settings_of(settings or [])
     rows = [
-        cross_validated(_model(name, {"seed": seed, **chosen}), ratings, folds, seed)._asdict()
+        cross_validated(make_model(name, chosen, seed=seed), ratings, folds, seed)._asdict()
         for name in model or _ALL
     ]
     if as_json:
@@ -83,7 +84,9 @@ def fit(
     duplicates: Duplicates = "error",
 ) -> None:
     """Fit a model to a file of ratings and save it."""
-    unfitted = _model(model, settings_of(settings or []))
+    from tacit_surprise.making import make_model
+
+    unfitted = make_model(model, settings_of(settings or []))
     check_output(output)
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     fitted = unfitted.fit(ratings)
@@ -109,6 +112,9 @@ def recommend(
         Path | None,
         typer.Option(help="The ratings again, to leave out what users have rated."),
     ] = None,
+    separator: Separator = None,
+    columns: Columns = "0,1,2",
+    encoding: Encoding = "utf-8",
     as_json: AsJson = False,
 ) -> None:
     """The best items for users of the ratings, or for a new one."""
@@ -125,7 +131,7 @@ def recommend(
     catalogue = model.catalogue
     known: Any = None
     if seen is not None:
-        ratings = _read(seen, None, "0,1,2", None, "utf-8", "last")
+        ratings = _read(seen, separator, columns, None, encoding, "last")
         known = Identities.from_pairs(*numbers_of(catalogue, ratings))
     found: dict[str, list[tuple[str, float]]] = {}
     raw, (low, high) = catalogue.items.raw, catalogue.scale
@@ -147,16 +153,6 @@ def recommend(
         typer.echo(f"{one}:")
         for item, score in items_of:
             typer.echo(f"  {score:.2f}  {item}")
-
-
-def _model(name: str, settings: dict[str, Any]) -> Any:
-    from tacit import plugins
-
-    model_class = plugins.get("recommenders", name)
-    try:
-        return model_class(**settings)
-    except TypeError as error:
-        raise ConfigurationError(f"{name} cannot be made with these settings: {error}") from error
 
 
 def _read(

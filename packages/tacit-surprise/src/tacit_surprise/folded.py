@@ -11,6 +11,24 @@ import numpy.typing as npt
 from tacit_surprise.models.base import FoldedUser
 from tacit_surprise.models.ranking import top
 
+Numbers = npt.NDArray[np.int64]
+
+
+class Given(NamedTuple):
+    """What is known of a user who is folded in.
+
+    Attributes:
+        uid: raw id; None if the user is not to be found under any.
+        items: numbers of the items whose ratings are known (n,).
+        values: the ratings (n,).
+        rated: numbers of further items known to be rated.
+    """
+
+    uid: Hashable | None
+    items: Numbers
+    values: npt.NDArray[np.float32]
+    rated: Numbers
+
 
 class Folded(NamedTuple):
     """Predictions for a user the algorithm was not fitted on.
@@ -19,18 +37,27 @@ class Folded(NamedTuple):
         model_user: the same in the model's numbers.
         items: raw item id -> number.
         scale: lowest and highest rating.
-        seen: numbers of the items the user has rated.
+        given: what the user was folded in from.
     """
 
     model_user: FoldedUser
     items: Mapping[Hashable, int]
     scale: tuple[float, float]
-    seen: npt.NDArray[np.int64]
+    given: Given
+
+    @property
+    def seen(self) -> Numbers:
+        """Numbers of the items the user is known to have rated."""
+        return np.union1d(self.given.items, self.given.rated).astype(np.int64)
 
     def predict(self, iid: Hashable) -> float:
         """The expected rating of an item, clipped to the scale."""
         score = float(self.model_user.score(np.array([self.items.get(iid, -1)]))[0])
         return min(max(score, self.scale[0]), self.scale[1])
+
+    def predict_std(self, iid: Hashable) -> float:
+        """The standard deviation of the rating of an item, its noise included."""
+        return float(self.model_user.deviations(np.array([self.items.get(iid, -1)]))[0])
 
     def top_n(self, n: int = 10, *, exclude_seen: bool = True) -> list[tuple[Any, float]]:
         """The ``n`` best items: (raw item id, estimate), best first."""

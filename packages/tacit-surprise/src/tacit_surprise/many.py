@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,14 @@ import numpy.typing as npt
 from surprise import Trainset
 
 from tacit.errors import ConfigurationError, DataError
-from tacit_surprise.folded import Folded
-from tacit_surprise.models.base import RatingModel
+from tacit_surprise.folded import Folded, Given
+from tacit_surprise.models.base import FoldedUser, RatingModel, folded_probabilities
 from tacit_surprise.models.identities import Identities
 from tacit_surprise.models.ranking import best_items
 from tacit_surprise.trainsets import numbers
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
 
 
 class ManyAtOnce:
@@ -31,32 +32,58 @@ class ManyAtOnce:
     def _fitted(self) -> RatingModel:
         raise NotImplementedError
 
-    def _score_folded(
-        self, uids: Sequence[Any], items: npt.NDArray[np.int64], scores: Floats
-    ) -> npt.NDArray[np.bool_]:
-        """Puts the scores of users that were folded in in their places; says where those are."""
-        texts = np.array([str(uid) if str(uid) in self._folded else "" for uid in uids])
-        known = numbers(uids, self._users) >= 0
-        for raw in set(texts.tolist()) - {""}:
-            rows = np.flatnonzero((texts == raw) & ~known)
-            scores[rows] = self._folded[raw].model_user.score(items[rows])
-        return np.asarray((texts != "") & ~known)
+    def _folded_rows(
+        self, uids: Sequence[Any], users: Numbers
+    ) -> Iterator[tuple[FoldedUser, Numbers]]:
+        """The users among ``uids`` that were folded in, each with the rows where they stand."""
+        if not self._folded:
+            return
+        rows: dict[str, list[int]] = {}
+        for row in np.flatnonzero(users < 0).tolist():
+            text = str(uids[row])
+            if text in self._folded:
+                rows.setdefault(text, []).append(row)
+        for text, found in rows.items():
+            yield self._folded[text].model_user, np.array(found)
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimates (pairs,) of raw ids, clipped to the scale; ``predict`` without its objects."""
         users, items = self._pairs(uids, iids)
         scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        if self._folded:
-            self._score_folded(uids, items, scores)
+        for user, rows in self._folded_rows(uids, users):
+            scores[rows] = user.score(items[rows])
+        return np.asarray(np.clip(scores, *self.trainset.rating_scale))
+
+    def predict_users(self, uids: Sequence[Any]) -> Floats:
+        """Estimates (users, items) of all items, in the order of their inner ids, for a block of users.
+
+        Raises DataError for an unknown user.
+        """
+        for uid in uids:
+            if uid not in self._users and str(uid) not in self._folded:
+                raise DataError(f"user {uid!r} is not in the trainset; fold_in makes users known")
+        users = numbers(uids, self._users)
+        scores = self._fitted().score_users(users).astype(np.float64)
+        for user, rows in self._folded_rows(uids, users):
+            scores[rows] = user.score()
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Standard deviations (pairs,) of the ratings of raw ids, their noise included."""
-        return self._fitted().deviations(*self._pairs(uids, iids)).astype(np.float64)
+        users, items = self._pairs(uids, iids)
+        deviations = self._fitted().deviations(users, items).astype(np.float64)
+        for user, rows in self._folded_rows(uids, users):
+            deviations[rows] = user.deviations(items[rows])
+        return deviations
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Probabilities (pairs, levels) of the ratings ``levels``; raises for a continuous scale."""
-        return self._fitted().probabilities(*self._pairs(uids, iids)).astype(np.float64)
+        model = self._fitted()
+        users, items = self._pairs(uids, iids)
+        chances = model.probabilities(users, items).astype(np.float64)
+        for user, rows in self._folded_rows(uids, users):
+            chances[rows] = folded_probabilities(user, items[rows], model.catalogue.levels)
+        return chances
 
     @property
     def levels(self) -> Floats:
@@ -119,11 +146,9 @@ class ManyAtOnce:
             ConfigurationError: ``uid`` is a user of the trainset.
             DataError: a rating is not finite or off the scale.
         """
-        model = self._fitted()
-        if uid is not None and uid in self._users:
-            raise ConfigurationError(
-                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
-            )
+        self._fitted()
+        if uid is not None:
+            self._check_new(uid)
         pairs = dict(ratings)
         low, high = self.trainset.rating_scale
         for item, value in pairs.items():
@@ -134,21 +159,32 @@ class ManyAtOnce:
         known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
         more = numbers([i for i in rated if i in self._items], self._items)
         items = np.fromiter(known, np.int64, len(known))
-        user = model.fold_in(items, list(known.values()), more)
-        folded = Folded(
-            user, self._items, (float(low), float(high)), np.union1d(items, more).astype(np.int64)
-        )
-        if uid is not None:
-            self._folded[str(uid)] = folded
+        return self._fold(Given(uid, items, np.array(list(known.values()), np.float32), more))
+
+    def _fold(self, given: Given) -> Folded:
+        low, high = self.trainset.rating_scale
+        user = self._fitted().fold_in(given.items, given.values, given.rated)
+        folded = Folded(user, self._items, (float(low), float(high)), given)
+        if given.uid is not None:
+            self._folded[str(given.uid)] = folded
         return folded
 
-    def _pairs(
-        self, uids: Sequence[Any], iids: Sequence[Any]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _check_new(self, uid: Hashable) -> None:
+        if uid in self._users:
+            raise ConfigurationError(
+                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
+            )
+        before = self._folded.get(str(uid))
+        if before is not None and before.given.uid != uid:
+            raise ConfigurationError(
+                f"user {before.given.uid!r} was folded in before, and predict cannot tell {uid!r} from that: "
+                "Surprise asks for unknown users by the text of their ids"
+            )
+
+    def _pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
         if len(uids) != len(iids):
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
             )
-        model = self._fitted()
-        assert model is not None
+        self._fitted()
         return numbers(uids, self._users), numbers(iids, self._items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tacit_surprise.algorithm import TacitAlgorithm
 from tacit_surprise.models.base import RatingModel
@@ -75,6 +75,19 @@ class RBM(TacitAlgorithm):
         self.early_stopping = early_stopping
         self.validation = validation
         self.patience = patience
+
+    @classmethod
+    def thesis(cls, **settings: Any) -> Self:
+        """The machine of the thesis: users are cases, levels have weights of their own, no offset."""
+        own = BoltzmannConfig.thesis()
+        faithful: dict[str, Any] = {
+            "orientation": own.orientation,
+            "ordinal": own.ordinal,
+            "offset": own.offset,
+            "reg_all": own.reg,
+            "n_epochs": own.n_epochs,
+        }
+        return cls(**{**faithful, **settings})
 
     def _new_model(self, seed: int) -> RatingModel:
         return self._model_class(

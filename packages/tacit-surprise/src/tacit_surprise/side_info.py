@@ -60,11 +60,7 @@ class SideInfo:
         return len(self.pairs)
 
     def numbered(self, users: Mapping[Any, int], items: Mapping[Any, int]) -> Numbered:
-        """The pairs in numbers.
-
-        Raises DataError if nearly all possible pairs are there, as in an anti-testset with the trainset: who
-        has rated everything tells nothing.
-        """
+        """The pairs in numbers."""
         item_ids = numbers((item for _, item in self.pairs), dict(items))
         known = item_ids >= 0
         new: dict[Hashable, int] = {}
@@ -76,14 +72,26 @@ class SideInfo:
                     found = new.setdefault(user, len(users) + len(new))
                 user_ids[row] = found
         n_users = len(users) + len(new)
-        if known.sum() > max(_DENSE * n_users * len(items), _FEW):
-            raise DataError(
-                f"the identities hold {known.sum()} of {n_users * len(items)} possible pairs, nearly all: "
-                "give those that are known to be rated, not an anti-testset"
-            )
         dropped = int((~known).sum())
         identities = Identities.from_pairs(user_ids[known], item_ids[known], n_users, len(items))
         return Numbered(identities, list(new), dropped)
+
+
+def refuse_everything(seen: Identities, n_items: int) -> None:
+    """Raises DataError if users are said to have rated nearly everything: that tells nothing about them.
+
+    With an anti-testset beside the ratings it is so.
+
+    Args:
+        seen: of all users, their ratings included.
+        n_items: items there are.
+    """
+    n, possible = len(seen.item_ids), seen.n_users * n_items
+    if n > max(_DENSE * possible, _FEW):
+        raise DataError(
+            f"with the identities {n} of {possible} possible pairs are said to be rated, nearly all: give "
+            "those that are known to be rated, not an anti-testset"
+        )
 
 
 def as_side_info(rated: SideInfo | Iterable[Iterable[Any]] | None) -> SideInfo | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -55,11 +56,50 @@ def _convert(trainset: Trainset) -> Ratings:
     return found
 
 
+def trainset_of(
+    ratings: Ratings, users: Sequence[Hashable], items: Sequence[Hashable], mean: float
+) -> Trainset:
+    """A Trainset of ``ratings``, whose numbers are the inner ids; every list in the order of those.
+
+    Args:
+        ratings: all users and items have some.
+        users: raw ids of the users.
+        items: raw ids of the items.
+        mean: mean of all ratings.
+    """
+    rows = [_lists(part) for part in (ratings, ratings.by_item)]
+    numbered = [{raw: number for number, raw in enumerate(ids)} for ids in (users, items)]
+    found = Trainset(*rows, len(users), len(items), len(ratings), ratings.scale, *numbered)
+    found._global_mean = mean
+    _CONVERTED[found] = ratings
+    return found
+
+
+def _lists(ratings: Ratings) -> defaultdict[int, list[tuple[int, float]]]:
+    pairs = list(zip(ratings.item_ids.tolist(), ratings.values.tolist(), strict=True))
+    ends = ratings.user_offsets.tolist()
+    return defaultdict(list, {u: pairs[i:j] for u, (i, j) in enumerate(pairwise(ends)) if j > i})
+
+
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
     """Raw ids in this order; where 7 and "7" are two, as Python writes them."""
     ids = list(raw)
     texts = [str(one) for one in ids]
     return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
+
+
+def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
+    """``index`` with raw ids at its end, each as text that is not there already."""
+    if not new:
+        return index
+    texts = dict.fromkeys(index.raw.tolist())
+    for raw in new:
+        texts[str(raw) if str(raw) not in texts else repr(raw)] = None
+    if len(texts) < len(index) + len(new):
+        raise DataError(
+            f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"
+        )
+    return IdIndex(texts, index.what)
 
 
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:

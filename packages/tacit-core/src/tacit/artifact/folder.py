@@ -93,7 +93,8 @@ def _prepare(folder: Path) -> bool:
         head = _head(folder)
         if not head.startswith(b"{") or manifests.FORMAT.encode() not in head[:200]:
             raise ArtifactError("its model.json is not Tacit's: choose another folder")
-    elif any(not _is_ours(entry.name) for entry in folder.iterdir()):
+    # a manifest that is there by now is another writer's, who has just finished
+    elif any(entry.name != MANIFEST and not _is_ours(entry.name) for entry in folder.iterdir()):
         raise ArtifactError("it holds other files and no model: choose an empty or a new folder")
     return False
 

@@ -14,12 +14,11 @@ from tacit.corpus import building, reading, views
 from tacit.corpus.building import CodedBlock, Parts, Selection, Types
 from tacit.corpus.cache import open_folder
 from tacit.corpus.fingerprint import fingerprint
-from tacit.corpus.making import make, selection_for
+from tacit.corpus.making import make, selection_for, text_coder
 from tacit.corpus.storage import Place
-from tacit.corpus.workers import check_sendable, code_in_workers
 from tacit.errors import CorpusError
 from tacit.lookup import Oov
-from tacit.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
+from tacit.tokenizers import Tokenizer, tokenizer_version
 from tacit.vocabulary import Vocabulary
 
 Folder = str | os.PathLike[str]
@@ -103,16 +102,8 @@ class Corpus:
         """
         selection = selection_for(vocabulary, Selection(**settings))
         paths = reading.as_paths(text)
-        tokenize = get_tokenizer(tokenizer)
-        if at_least_one(workers, "workers") > 1:
-            check_sendable(tokenizer)
-
-        def coder(types: Types) -> Iterator[CodedBlock]:
-            blocks = reading.blocks_of(text, paths, encoding, errors)
-            if workers == 1:
-                return building.code_lines(blocks, tokenize, types)
-            return code_in_workers(blocks, tokenizer, types, workers)
-
+        n = at_least_one(workers, "workers")
+        coder = text_coder(text, paths, tokenizer, encoding, errors, n)
         key = fingerprint(
             paths=paths,
             tokenizer=tokenizer_version(tokenizer),

@@ -1,13 +1,16 @@
 """A corpus from a source of coded blocks: found in a cache folder, or built there or in memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit.corpus import building, reading
 from tacit.corpus.building import CodedBlock, Parts, Selection, Types, assemble
 from tacit.corpus.cache import Build, reusable
 from tacit.corpus.storage import Place
+from tacit.corpus.workers import check_sendable, code_in_workers
 from tacit.errors import CorpusError
+from tacit.tokenizers import Tokenizer, get_tokenizer
 from tacit.vocabulary import Vocabulary
 
 Coder = Callable[[Types], Iterator[CodedBlock]]
@@ -37,6 +40,28 @@ def make(
         n_sentences = len(parts.offsets) - 1
         build.commit(len(parts.ids), n_sentences, parts.vocabulary, origin, fingerprint)
     return parts
+
+
+def text_coder(
+    text: reading.Text,
+    paths: Sequence[Path] | None,
+    tokenizer: str | Tokenizer,
+    encoding: str,
+    errors: str,
+    workers: int,
+) -> Coder:
+    """What tokenizes and codes a text, in this process or in several. Raises CorpusError."""
+    tokenize = get_tokenizer(tokenizer)
+    if workers > 1:
+        check_sendable(tokenizer)
+
+    def coder(types: Types) -> Iterator[CodedBlock]:
+        blocks = reading.blocks_of(text, paths, encoding, errors)
+        if workers == 1:
+            return building.code_lines(blocks, tokenize, types)
+        return code_in_workers(blocks, tokenizer, types, workers)
+
+    return coder
 
 
 def selection_for(vocabulary: Vocabulary | None, selection: Selection) -> Selection:

@@ -31,6 +31,7 @@ reference = Backend(
         "rating_scores": f"{_HERE}.rating_scores.naive:scores",
         "rating_solves": f"{_HERE}.rating_solves.naive:solve",
         "rating_boltzmann": f"{_HERE}.rating_boltzmann.naive:divergence",
+        "rating_expectations": f"{_HERE}.rating_boltzmann.naive:expect",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -53,6 +54,7 @@ cpu = Backend(
         "rating_scores": f"{_HERE}.rating_scores.cpu:scores",
         "rating_solves": f"{_HERE}.rating_solves.cpu:solve",
         "rating_boltzmann": f"{_HERE}.rating_boltzmann.cpu:divergence",
+        "rating_expectations": f"{_HERE}.rating_boltzmann.cpu:expect",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""

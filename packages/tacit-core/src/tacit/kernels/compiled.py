@@ -6,6 +6,9 @@ Compiled code is kept beside the source when that folder can be written and othe
 cache folder (``NUMBA_CACHE_DIR`` overrides both). numba refuses to define a cached function where
 neither can be written, as in a read-only container without a home; here the function is then
 compiled anew in every process, and one warning says so.
+
+Compiling takes seconds, so where progress is shown a line says when it begins; numba tells us then,
+and only then, so that calls of compiled functions cost nothing more.
 """
 
 import warnings
@@ -13,8 +16,32 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
+
+from tacit.progress import announce
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_is_kept: dict[Callable[..., Any], bool] = {}
+"""Every function given to `njit`: whether its compiled code is kept for other processes."""
+
+
+class _Notice(event.Listener):
+    """Says, once in a process, that functions of ours are being compiled."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        kept = _is_kept.get(event.data["dispatcher"].py_func)
+        if kept is not None and not self.said:
+            self.said = True
+            announce("compiling kernels" + (" (once, for this and later runs)" if kept else ""))
+
+    def on_end(self, event: Any) -> None:
+        return None
+
+
+event.register("numba:compile", _Notice())
 
 
 def njit(
@@ -52,6 +79,7 @@ def njit(
         }
         if inline:
             options["inline"] = "always"
+        _is_kept[target] = True
         try:
             return numba.njit(cache=True, **options)(target)
         except RuntimeError as error:
@@ -63,6 +91,7 @@ def njit(
                 RuntimeWarning,
                 stacklevel=2,
             )
+            _is_kept[target] = False
             return numba.njit(cache=False, **options)(target)
 
     return decorate if function is None else decorate(function)

@@ -171,7 +171,23 @@ def rating_boltzmann() -> Iterator[Case]:
                     rng.standard_normal(n_cases, np.float32), 1 + side, 3,
                     *((offsets, ids) if side else (None, None)),
                 )  # fmt: skip
-                yield f"{hidden} hidden, {K} levels, tied={tied}, identities={side}", arguments
+                label = f"{hidden} hidden, {K} levels, tied={tied}, identities={side}"
+                yield label, (*arguments, None)
+                yield f"{label}, chains", (*arguments, rng.random((n_cases, hidden), np.float32))
+
+
+def rating_expectations() -> Iterator[Case]:
+    """No pairs, one hidden unit, two levels and ten, what is unknown; tied and untied weights."""
+    for n, hidden, K in ((0, 3, 5), (1, 1, 2), (50, 63, 10)):
+        for tied in (False, True):
+            rng = np.random.default_rng(n)
+            shape = (6, hidden) if tied else (6, K, hidden)
+            arguments = (
+                rng.integers(-1, 6, n), rng.integers(-1, 4, n), rng.standard_normal(shape, np.float32),
+                rng.standard_normal((6, K), np.float32), rng.random((4, hidden), np.float32),
+                np.linspace(-1, 1, K, dtype=np.float32), rng.standard_normal(4, np.float32),
+            )  # fmt: skip
+            yield f"{n} pairs, {hidden} hidden, {K} levels, tied={tied}", arguments
 
 
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
@@ -180,6 +196,7 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
         lagged_counts,
         merge_counts,
         rating_boltzmann,
+        rating_expectations,
         sparse_product,
         linear_recurrence,
         linear_recurrence_backward,

@@ -163,6 +163,7 @@ def _outputs(operation: str) -> tuple[int, ...]:
         "modal_recurrence": (6,),
         "modal_scan": (7,),
         "rating_sgd": (4,),
+        "rating_boltzmann": (14,),
     }
     return outputs.get(operation, ())
 

@@ -13,7 +13,7 @@ a host, users and items of whom little or nothing is known, and the way to disk 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ import pytest
 import tacit
 from tacit import plugins
 from tacit.datasets import synthetic_ratings
-from tacit.errors import NotFittedError, TacitError
-from tacit.ratings import Ratings, split
+from tacit.errors import ConfigurationError, NotFittedError, TacitError
+from tacit.ratings import IdIndex, Ratings
+from tacit.testing.recommender_cases import RecommenderCases
 
 
-class RecommenderTests:
+class RecommenderTests(RecommenderCases):
     """Inherit, and define ``make_model``.
 
     Attributes
@@ -37,50 +38,6 @@ class RecommenderTests:
     learns
         Whether the model is expected to beat the mean of all ratings on ratings held out.
     """
-
-    atol: float = 1e-4
-    learns: bool = True
-    _fitted: Any
-
-    def make_model(self) -> Any:
-        """A new unfitted model, small enough to fit in a second on `ratings`."""
-        raise NotImplementedError("define make_model() in your test class")
-
-    def ratings(self) -> Ratings:
-        """What the model is fitted on; override it if the default does not suit the model."""
-        return self._split()[0]
-
-    def _split(self) -> tuple[Ratings, Ratings]:
-        found = synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3)
-        return split(found.ratings, 0.1, seed=0)
-
-    @pytest.fixture
-    def model(self) -> Any:
-        """The fitted model that all tests of a class share; predicting must not change it."""
-        cls = type(self)
-        if "_fitted" not in cls.__dict__:
-            cls._fitted = self.make_model().fit(self.ratings())
-        return cls._fitted
-
-    @pytest.fixture(autouse=True)
-    def _registered(self) -> Iterator[None]:
-        """Put the class where `tacit.load` looks, unless it is installed."""
-        cls = type(self.make_model())
-        claims = [r for r in plugins.available(cls.kind) if r.name == cls.name]
-        if cls.distribution in {claim.distribution for claim in claims}:
-            yield
-            return
-        plugins.register(cls.kind, cls.name, cls, distribution=cls.distribution)
-        try:
-            yield
-        finally:
-            plugins.unregister(cls.kind, cls.name, distribution=cls.distribution)
-
-    def some_pairs(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Pairs of numbers, unknown users and items among them."""
-        rng = np.random.default_rng(0)
-        ratings = self.ratings()
-        return rng.integers(-1, ratings.n_users, 80), rng.integers(-1, ratings.n_items, 80)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -232,6 +189,40 @@ class RecommenderTests:
             with pytest.raises(TacitError):
                 model.fold_in(np.array(items), values)
 
+    # -- more ratings ------------------------------------------------------------------------------
+
+    def test_goes_on_with_more_ratings(self, model: Any) -> None:
+        ratings = self.ratings()
+        n_users, n_items = ratings.n_users, ratings.n_items
+        more = Ratings(
+            np.append(ratings.user_ids, [n_users, n_users, 0]),
+            np.append(ratings.item_ids, [0, n_items, n_items]),
+            np.append(ratings.values, [5, 4, 2]),
+            IdIndex([*ratings.users.raw, "a newcomer"], "user"),
+            IdIndex([*ratings.items.raw, "a new item"], "item"),
+            scale=ratings.scale,
+        )
+        before, pairs = copy(model), self.some_pairs()
+        scores = model.score_pairs(*pairs)
+        try:
+            after = copy(model).partial_fit(more, n_epochs=2)
+        except ConfigurationError as error:
+            pytest.skip(str(error))
+        for found, old in (
+            (after.catalogue.users, model.catalogue.users),
+            (after.catalogue.items, model.catalogue.items),
+        ):
+            assert found.raw[:-1].tolist() == old.raw.tolist()
+        assert str(after.catalogue.users.raw[-1]) == "a newcomer"
+        assert str(after.catalogue.items.raw[-1]) == "a new item"
+        everybody = np.arange(-1, n_users + 1)
+        assert after.score_users(everybody).shape == (n_users + 2, n_items + 1)
+        assert np.isfinite(after.score_users(everybody)).all()
+        np.testing.assert_array_equal(before.score_pairs(*pairs), scores)
+        if self.learns:
+            moved = np.abs(after.score_pairs(*pairs) - scores)
+            assert moved.mean() < 0.5 * np.std(ratings.values)
+
     # -- awkward data ------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("triples", [
@@ -272,6 +263,14 @@ class RecommenderTests:
             atol=self.atol,
         )
         assert again.catalogue.users.raw.tolist() == model.catalogue.users.raw.tolist()
+
+    def test_arrays_of_others_are_of_no_concern(self, model: Any) -> None:
+        """A host may keep more in the folder of a model."""
+        arrays = {**model.arrays(), "host.more": np.arange(3)}
+        again = type(model).from_arrays({**model.config_dict(), "host": {"more": 1}}, arrays)
+        np.testing.assert_array_equal(
+            again.score_pairs(*self.some_pairs()), model.score_pairs(*self.some_pairs())
+        )
 
     def test_damaged_arrays_are_refused(self, model: Any) -> None:
         for name, array in model.arrays().items():

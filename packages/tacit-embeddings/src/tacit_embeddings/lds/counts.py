@@ -24,7 +24,7 @@ from tacit.progress import Progress, track
 from tacit.vocabulary import Vocabulary
 from tacit_embeddings.lds.count_checks import checked_lag
 from tacit_embeddings.lds.count_runs import RunStore
-from tacit_embeddings.lds.counting import block_length, count_stream
+from tacit_embeddings.lds.counting import StreamCounts, block_length, count_stream
 
 __all__ = ["LaggedCounts"]
 
@@ -125,18 +125,7 @@ class LaggedCounts(Saveable):
                 "each must be at least 1"
             )
         folder = Path(scratch) if scratch is not None else None
-        length = block_length(memory_budget, n_lags, workers)
-        total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
-        progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
-        with progress:
-            found = count_stream(
-                _watched(corpus.stream(length), progress),
-                len(corpus.vocabulary),
-                n_lags,
-                memory_budget=memory_budget,
-                workers=workers,
-                scratch=folder,
-            )
+        found = _counted(corpus, n_lags, memory_budget, workers, folder)
         if not found.lags:
             raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
         return cls(
@@ -227,6 +216,24 @@ class LaggedCounts(Saveable):
             )
         lags = [checked_lag(arrays, k, unigram) for k in range(1, n_lags + 1)]
         return cls(vocabulary, lags, unigram)
+
+
+def _counted(
+    corpus: CountableCorpus, n_lags: int, memory_budget: int, workers: int, scratch: Path | None
+) -> StreamCounts:
+    """The counts of the corpus's stream, under a bar that shows how much of it has been read."""
+    length = block_length(memory_budget, n_lags, workers)
+    total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
+    progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
+    with progress:
+        return count_stream(
+            _watched(corpus.stream(length), progress),
+            len(corpus.vocabulary),
+            n_lags,
+            memory_budget=memory_budget,
+            workers=workers,
+            scratch=scratch,
+        )
 
 
 def _watched(pieces: Any, progress: Any) -> Any:

@@ -30,7 +30,8 @@ class Gain(NamedTuple):
         C_hat: (observations, states).
         cross: ``C_hat^T C`` (states, states), so that K C = K_c cross.
         square: ``C_hat^T Psi_0 C_hat`` (states, states), so that K Psi_0 K^T = K_c square K_c^T.
-        log_det: log det S minus the same of the model without dynamics, in nats.
+        log_det: log det S minus the same of the model without dynamics, in nats, both of the dimensions
+            in which the data vary: not along m.
         inner: Y (states, states) with S^+ = base - C_hat Y C_hat^T, base being the inverse of the
             noise (of Psi_0 for the full noise).
         base_trace: trace(base Psi_0) minus the number of observed dimensions.
@@ -97,6 +98,10 @@ class FullNoise(NamedTuple):
 class DiagonalNoise(NamedTuple):
     """D = diag(d): the approximation that ignores the anticorrelation of the words.
 
+    It has noise along m too, where the data have none. The filter conditions on w_t^T m = 0 like on all
+    else, so the likelihood is that of the other dimensions given this one, and comparable to the full
+    noise's. EM climbs the joint density, of which the dimension along m is one in as many as there are words.
+
     Attributes:
         d: (observations,), positive; one number repeated for a spherical D.
         mean: m = mu^{1/2} (observations,), the direction in which Psi_0 = I - m m^T has no variance.
@@ -123,7 +128,9 @@ class DiagonalNoise(NamedTuple):
         projected = np.asarray(C_hat.T @ self.mean, dtype=np.float64)
         square = gram(C_hat, C_hat) - np.outer(projected, projected)
         variance = 1.0 - self.mean**2
-        log_det = float(np.linalg.slogdet(I_RS)[1] + np.log(self.d).sum())
+        # C^T m = 0, so m^T S m = m^T D m, and det S over it is that of S given w^T m = 0
+        along_mean = float(self.mean**2 @ self.d) if self.mean.any() else 1.0
+        log_det = float(np.linalg.slogdet(I_RS)[1] + np.log(self.d).sum() - np.log(along_mean))
         base_trace = float((variance / self.d).sum() - variance.sum())
         return Gain(Sigma_1 @ inverse, C_hat, R_D, square, log_det, Sigma_1 @ inverse, base_trace)
 

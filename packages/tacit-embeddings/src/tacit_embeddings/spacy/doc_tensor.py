@@ -59,38 +59,34 @@ def doc_tensor(
 
     """
     width = _checked_width(width, columns)
-    if not 0.0 <= dropout < 1.0:
-        _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
-    if not (scale > 0 and scale < float("inf")):
-        _fail(f"scale must be positive, not {scale}")
+    _check_numbers(dropout, scale)
+    attrs = {
+        "source": source,
+        "start": columns[0] if columns else 0,
+        "stop": columns[1] if columns else None,
+        "normalize": normalize,
+        "scale": scale,
+        "dropout": dropout,
+        "announced": None,  # what `ownership.announce_widths` found in the pipeline
+        # between initialization and the first vectors seen, a missing tensor is the sample's,
+        # not a fault
+        "waiting": False,
+    }
     read: Model[list[Doc], list[Floats2d]] = Model(
-        NAME,
-        forward,
-        init=init,
-        dims={"nO": width},
-        attrs={
-            "source": source,
-            "start": columns[0] if columns else 0,
-            "stop": columns[1] if columns else None,
-            "normalize": normalize,
-            "scale": scale,
-            "dropout": dropout,
-            # what `ownership.announce_widths` found in the pipeline
-            "announced": None,
-            # between initialization and the first vectors seen, a missing tensor is the sample's,
-            # not a fault
-            "waiting": False,
-        },
+        NAME, forward, init=init, dims={"nO": width}, attrs=attrs
     )
     if projection is None:
         return read
+    return chain(read, with_array(_projection(width, projection, maxout_pieces)))
+
+
+def _projection(width: int | None, projection: int, maxout_pieces: int) -> Model[Any, Any]:
+    """Return the trained layer on top of the vectors."""
     if projection < 1 or maxout_pieces < 1:
         _fail(f"projection and maxout_pieces must be positive, not {projection}, {maxout_pieces}")
     if maxout_pieces == 1:
-        layer = Linear(nO=projection, nI=width)
-    else:
-        layer = Maxout(nO=projection, nI=width, nP=maxout_pieces, normalize=True, dropout=0.0)
-    return chain(read, with_array(layer))
+        return Linear(nO=projection, nI=width)
+    return Maxout(nO=projection, nI=width, nP=maxout_pieces, normalize=True, dropout=0.0)
 
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
@@ -180,6 +176,13 @@ def _where(model: Model[Any, Any]) -> str:
 
 def _no_gradient(dY: Any) -> list[Doc]:
     return []
+
+
+def _check_numbers(dropout: float, scale: float) -> None:
+    if not 0.0 <= dropout < 1.0:
+        _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
+    if not (scale > 0 and scale < float("inf")):
+        _fail(f"scale must be positive, not {scale}")
 
 
 def _checked_width(width: int | None, columns: list[int] | None) -> int | None:

@@ -1,6 +1,7 @@
 """Rating models on plain arrays: they know nothing of Surprise."""
 
 from tacit_surprise.models.base import FoldedUser, RatingModel
+from tacit_surprise.models.bias import BiasConfig, BiasModel
 from tacit_surprise.models.boltzmann import BoltzmannConfig, ConditionalRBMModel, RBMModel
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.factorization import (
@@ -16,6 +17,8 @@ from tacit_surprise.models.identities import Identities
 __all__ = [
     "BayesianConfig",
     "BayesianPMFModel",
+    "BiasConfig",
+    "BiasModel",
     "BoltzmannConfig",
     "Catalogue",
     "ConditionalBayesianPMFModel",

@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from tacit.artifact import Saveable
 from tacit.errors import ConfigurationError, NotFittedError
 from tacit.fitting import Callback
+from tacit.kernels.rating_sgd import Tables
 from tacit.ratings import Ratings
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.identities import Identities
@@ -23,7 +24,10 @@ Numbers = npt.NDArray[np.integer[Any]]
 
 
 class FoldedUser(Protocol):
-    """A user the model was not fitted on, as far as it can be told; predicts like a fitted one."""
+    """A user the model was not fitted on, as far as it can be told; predicts like a fitted one.
+
+    A model with a distribution of its own adds ``probabilities(items)`` (items, levels).
+    """
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
@@ -41,6 +45,8 @@ class RatingModel(Saveable):
 
     Attributes:
         catalogue: users, items and scale; set by ``fit``.
+        tables: biases and factors whose sum and product are the scores, for hosts that show them; None where
+            there are none.
         figures: what the fit reached.
         fitted_on: how much data.
     """
@@ -50,6 +56,11 @@ class RatingModel(Saveable):
     api_version: ClassVar[int] = 1
 
     _catalogue: Catalogue | None = None
+
+    @property
+    def tables(self) -> Tables | None:
+        """None, unless a model has such."""
+        return None
 
     @abstractmethod
     def fit(
@@ -70,6 +81,33 @@ class RatingModel(Saveable):
             checkpoints: folder to resume from after an interruption.
             progress: what the progress bar says; "" for the model's name.
         """
+
+    def partial_fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        n_epochs: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: str = "",
+    ) -> Self:
+        """Goes on from the present parameters. A copy of the model from before stays as it was.
+
+        Args:
+            ratings: all ratings, old and new. Users and items have the numbers that the model knows them by;
+                new ones follow.
+            identities: as for ``fit``.
+            n_epochs: passes over ``ratings``; None: what the model finds enough.
+            callbacks: as for ``fit``.
+            progress: as for ``fit``.
+
+        Raises:
+            ConfigurationError: the model cannot; this one is what it is unless overridden.
+            NotFittedError: the model was neither fitted nor loaded.
+        """
+        raise ConfigurationError(
+            f"{type(self).__name__} cannot go on from where it is: fit it anew on all ratings"
+        )
 
     @abstractmethod
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
@@ -128,6 +166,14 @@ def cut_normal(means: Floats, deviations: Floats, levels: Floats) -> Floats:
     middle = (levels[1:] + levels[:-1]) / 2
     below = ndtr((middle[None, :] - means[:, None]) / np.maximum(deviations, 1e-6)[:, None])
     return np.asarray(np.diff(below, axis=1, prepend=0.0, append=1.0), np.float32)
+
+
+def folded_probabilities(user: FoldedUser, items: Numbers, levels: Floats) -> Floats:
+    """Probability of every one of ``levels`` (items, levels) for a user who was folded in."""
+    own = getattr(user, "probabilities", None)
+    if own is not None:
+        return np.asarray(own(items), np.float32)
+    return cut_normal(user.score(items), user.deviations(items), levels)
 
 
 def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:

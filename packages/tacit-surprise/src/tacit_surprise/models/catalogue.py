@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
-from tacit.errors import ArtifactError, ConfigurationError
+from tacit.errors import ArtifactError, ConfigurationError, DataError
 from tacit.ratings import IdIndex, Ratings
 
 MOST_LEVELS = 50  # ten stars in fifths; more is no scale that anybody clicks on
@@ -42,6 +42,25 @@ class Catalogue:
         mean = ratings.mean if len(ratings) else float(np.mean(ratings.scale))
         levels = possible_levels(ratings.levels, ratings.scale)
         return cls(ratings.users, ratings.items, ratings.scale, mean, levels)
+
+    def extended(self, ratings: Ratings) -> Catalogue:
+        """That of ``ratings``, which go on from those of this one; the mean stays.
+
+        Raises DataError where a user or an item has changed its number, or the scale or its levels differ.
+        """
+        new = Catalogue.of(ratings)
+        for what, old, now in (("user", self.users, new.users), ("item", self.items, new.items)):
+            if old.raw.tolist() != now.raw[: len(old)].tolist():
+                raise DataError(
+                    f"the {what}s fitted do not come first and in their order; number new {what}s behind "
+                    "them, or fit anew"
+                )
+        if self.scale != new.scale or not np.isin(new.levels, self.levels).all():
+            raise DataError(
+                f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
+                f"{self.scale[1]:g} in {len(self.levels)} levels; fit anew"
+            )
+        return replace(new, mean=self.mean, levels=self.levels)
 
     def require_levels(self, who: str) -> npt.NDArray[np.float32]:
         """``levels``; raises ConfigurationError where the scale is continuous."""

@@ -10,6 +10,8 @@ ratings are. Tied weights W_mk = s_k a_m make the levels ordered and their numbe
 The gradient is that of T steps of Gibbs sampling from the data (eqs 5.4 to 5.6, 5.15), with probabilities in
 the place of hidden states wherever these are not fed back. Cost: ratings x H x (2 + T (K + 1)) multiply-adds;
 nothing of the size of all visible units by cases appears.
+
+Persistent chains (Tieleman 2008) start every call where the call before left off rather than at the data.
 """
 
 from typing import Any, NamedTuple
@@ -19,15 +21,15 @@ from numpy.typing import NDArray
 
 from tacit.kernels.dispatch import resolve
 
-__all__ = ["Divergence", "divergence"]
+__all__ = ["Divergence", "Expected", "divergence", "expect"]
 
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.integer[Any]]
 
 
 class Divergence(NamedTuple):
-    """Sums over the cases: squared error of the first reconstruction's mean score, and the directions that
-    raise the likelihood, in the shapes of weights, visible_biases, hidden_biases and side_weights.
+    """Sums over the cases: squared error of the mean score that the first hidden states give, and the directions
+    that raise the likelihood, in the shapes of weights, visible_biases, hidden_biases and side_weights.
     """
 
     error: float
@@ -35,6 +37,13 @@ class Divergence(NamedTuple):
     visible_biases: _Floats
     hidden_biases: _Floats
     side_weights: _Floats
+
+
+class Expected(NamedTuple):
+    """Of the levels of each pair: probabilities (pairs, K) and mean score (pairs,), float32."""
+
+    chances: _Floats
+    means: _Floats
 
 
 def divergence(
@@ -52,6 +61,7 @@ def divergence(
     seed: int,
     side_offsets: _Ints | None = None,
     side_ids: _Ints | None = None,
+    chains: _Floats | None = None,
 ) -> Divergence:
     """Contrastive-divergence gradients of some cases.
 
@@ -77,10 +87,13 @@ def divergence(
         A case's random numbers are a function of seed and case alone.
     side_offsets, side_ids
         Identities by case, as in `tacit.kernels.rating_sgd`.
+    chains
+        (cases, hidden) float32 in C order, written into: where the Gibbs chain of every case starts, as
+        probabilities of its hidden units, and where it ends. None: it starts at the data.
 
     Returns
     -------
-    See `Divergence`; new float32 arrays. Re-entrant; releases the GIL.
+    See `Divergence`; new float32 arrays. Re-entrant as long as no chain is shared; releases the GIL.
 
     Raises
     ------
@@ -89,6 +102,41 @@ def divergence(
     """
     result: Divergence = resolve("rating_boltzmann")(
         offsets, ids, levels, cases, weights, visible_biases, hidden_biases, side_weights, scores,
-        slopes, steps, seed, side_offsets, side_ids,
+        slopes, steps, seed, side_offsets, side_ids, chains,
     )  # fmt: skip
+    return result
+
+
+def expect(
+    visible: _Ints,
+    cases: _Ints,
+    weights: _Floats,
+    visible_biases: _Floats,
+    activations: _Floats,
+    scores: _Floats,
+    slopes: _Floats,
+) -> Expected:
+    """The distribution over the levels of pairs of a visible unit and a case, by mean field (eq 5.11).
+
+    Parameters
+    ----------
+    visible, cases
+        (pairs,); -1 is the last row of the tables, which is there for what is unknown.
+    weights, visible_biases, scores, slopes
+        As in `divergence`.
+    activations
+        p (cases, hidden): probabilities of the hidden units of every case, float32.
+
+    Returns
+    -------
+    See `Expected`. Sums are in float32; a pair does not depend on the others. Re-entrant; releases the GIL.
+
+    Raises
+    ------
+    KernelError
+        Where shapes or dtypes do not fit or a number is out of range.
+    """
+    result: Expected = resolve("rating_expectations")(
+        visible, cases, weights, visible_biases, activations, scores, slopes
+    )
     return result

@@ -6,13 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.compiled import njit
-from tacit.kernels.rating_boltzmann.naive import check
+from tacit.kernels.prefetch import prefetch
+from tacit.kernels.rating_boltzmann.naive import check, check_pairs
 
 if TYPE_CHECKING:
-    from tacit.kernels.rating_boltzmann import Divergence
+    from tacit.kernels.rating_boltzmann import Divergence, Expected
 
 _Array = NDArray[Any]
 _REORDERED = {"contract", "reassoc", "nsz"}
+_AHEAD = 4
 
 
 @njit
@@ -87,8 +89,8 @@ def _draw(u, chances):  # type: ignore[no-untyped-def]
 
 @njit
 def _divergence(  # type: ignore[no-untyped-def]
-    offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, tied,
-    d_W, d_b, d_d, d_U,
+    offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
+    tied, d_W, d_b, d_d, d_U,
 ):  # fmt: skip
     hidden, K = len(d), len(s)
     bias, data, p, h = np.empty_like(d), np.empty_like(d), np.empty_like(d), np.empty_like(d)
@@ -110,6 +112,8 @@ def _divergence(  # type: ignore[no-untyped-def]
             _add(s[r] if tied else np.float32(1), W[ids[start + i], 0 if tied else r], p)
         _squash(p)
         data[:] = p
+        if len(chains):
+            p[:] = chains[c]
         for t in range(steps):
             for j in range(hidden):
                 state = _next(state)
@@ -125,6 +129,8 @@ def _divergence(  # type: ignore[no-untyped-def]
                 recalled[i] = k
                 _add(s[k] if tied else np.float32(1), W[m, 0 if tied else k], p)
             _squash(p)
+        if len(chains):
+            chains[c] = p
         for i in range(n):
             m, r, k = ids[start + i], levels[start + i], recalled[i]
             d_b[m, r] += 1
@@ -154,19 +160,63 @@ def divergence(
     seed: int,
     side_offsets: _Array | None = None,
     side_ids: _Array | None = None,
+    chains: _Array | None = None,
 ) -> "Divergence":
     """See `tacit.kernels.rating_boltzmann.divergence`."""
     from tacit.kernels.rating_boltzmann import Divergence
 
     given = check(
         offsets, ids, levels, cases, weights, visible_biases, hidden_biases, side_weights, scores,
-        slopes, steps, side_offsets, side_ids,
+        slopes, steps, side_offsets, side_ids, chains,
     )  # fmt: skip
     parameters = given[3:7]
     gradients = [np.zeros_like(part) for part in parameters]
+    own = np.empty((0, len(hidden_biases)), np.float32) if given.chains is None else given.chains
     error = _divergence(
         *given.packed, given.levels, given.cases, *parameters, given.scores, given.slopes,
-        int(steps), np.uint64(seed), *given.side, np.ndim(weights) == 2, *gradients,
+        int(steps), np.uint64(seed % (1 << 64)), *given.side, own, np.ndim(weights) == 2, *gradients,
     )  # fmt: skip
     gradients[0] = gradients[0].reshape(np.shape(weights))
     return Divergence(float(error), *gradients)
+
+
+@njit
+def _expect(visible, cases, W, b, p, s, o, tied, chances, means):  # type: ignore[no-untyped-def]
+    w_size, p_size = W.shape[1] * W.shape[2] * W.itemsize, p.shape[1] * p.itemsize
+    for n in range(len(visible)):
+        if n + _AHEAD < len(visible):
+            m, c = visible[n + _AHEAD], cases[n + _AHEAD]
+            prefetch(W.ctypes.data + (m if m >= 0 else len(W) - 1) * w_size, w_size)
+            prefetch(p.ctypes.data + (c if c >= 0 else len(p) - 1) * p_size, p_size)
+        m, c = visible[n], cases[n]
+        m = m if m >= 0 else len(W) - 1
+        c = c if c >= 0 else len(p) - 1
+        means[n] = _chances(tied, W[m], b[m], s, o[c], p[c], chances[n])
+
+
+def expect(
+    visible: _Array,
+    cases: _Array,
+    weights: _Array,
+    visible_biases: _Array,
+    activations: _Array,
+    scores: _Array,
+    slopes: _Array,
+) -> "Expected":
+    """See `tacit.kernels.rating_boltzmann.expect`."""
+    from tacit.kernels.rating_boltzmann import Expected
+
+    visible, cases = np.ascontiguousarray(visible), np.ascontiguousarray(cases)
+    tables = [
+        np.ascontiguousarray(table)
+        for table in (weights, visible_biases, activations, scores, slopes)
+    ]
+    check_pairs(visible, cases, *tables)
+    W, b, p, s, o = tables
+    chances = np.empty((len(visible), len(s)), np.float32)
+    means = np.empty(len(visible), np.float32)
+    _expect(
+        visible.astype(np.int64, copy=False), cases.astype(np.int64, copy=False),
+        W.reshape(len(W), -1, p.shape[1]), b, p, s, o, W.ndim == 2, chances, means,
+    )  # fmt: skip
+    return Expected(chances, means)

@@ -10,7 +10,7 @@ from tacit.errors import KernelError
 from tacit.kernels.rating_sgd.arguments import Packed, check_packed, check_users
 
 if TYPE_CHECKING:
-    from tacit.kernels.rating_boltzmann import Divergence
+    from tacit.kernels.rating_boltzmann import Divergence, Expected
 
 _Array = NDArray[Any]
 _WORD = (1 << 64) - 1
@@ -29,6 +29,7 @@ class Checked(NamedTuple):
     scores: NDArray[np.float32]
     slopes: NDArray[np.float32]
     side: Packed
+    chains: NDArray[np.float32] | None
 
 
 def check(
@@ -45,6 +46,7 @@ def check(
     steps: int,
     side_offsets: _Array | None,
     side_ids: _Array | None,
+    chains: _Array | None,
 ) -> Checked:
     """Raises KernelError where shapes, dtypes or numbers do not fit."""
     n_cases = len(offsets) - 1
@@ -68,6 +70,14 @@ def check(
         raise KernelError(f"levels run from {np.min(levels)} to {np.max(levels)}, of {K}")
     if steps < 1:
         raise KernelError(f"steps must be at least 1, not {steps}")
+    if chains is not None and (
+        chains.shape != (n_cases, hidden)
+        or chains.dtype != np.float32
+        or not chains.flags.c_contiguous
+    ):
+        raise KernelError(
+            f"chains must be float32 {(n_cases, hidden)} in C order, not {chains.dtype} {chains.shape}"
+        )
     side = Packed(np.zeros(n_cases + 1, np.int64), np.empty(0, np.int32))
     if side_offsets is not None and side_ids is not None and len(side_weights):
         side = check_packed(side_offsets, side_ids, n_cases, visible, "side")
@@ -81,7 +91,7 @@ def check(
         np.ascontiguousarray(levels, np.int32),
         check_users(cases, n_cases),
         w.reshape(visible, -1, hidden),
-        b, d, u, s, o, side,
+        b, d, u, s, o, side, chains,
     )  # fmt: skip
 
 
@@ -112,13 +122,14 @@ def divergence(
     seed: int,
     side_offsets: _Array | None = None,
     side_ids: _Array | None = None,
+    chains: _Array | None = None,
 ) -> "Divergence":
     """See `tacit.kernels.rating_boltzmann.divergence`."""
     from tacit.kernels.rating_boltzmann import Divergence
 
     given = check(
         offsets, ids, levels, cases, weights, visible_biases, hidden_biases, side_weights, scores,
-        slopes, steps, side_offsets, side_ids,
+        slopes, steps, side_offsets, side_ids, chains,
     )  # fmt: skip
     s = given.scores.astype(np.float64)
     tied = np.ndim(weights) == 2
@@ -134,6 +145,8 @@ def divergence(
         bias = d + U[f].sum(axis=0)
         random = uniforms(seed, int(c))
         data = p = _sigmoid(bias + W[m, r].sum(axis=0))
+        if given.chains is not None:
+            p = given.chains[c].astype(np.float64)
         recalled = r
         for t in range(steps):
             h = np.array([float(next(random) < chance) for chance in p])
@@ -144,6 +157,8 @@ def divergence(
                 error += float(((chances @ s - s[r]) ** 2).sum())
             recalled = np.array([_draw(next(random), row) for row in chances], int)
             p = _sigmoid(bias + W[m, recalled].sum(axis=0))
+        if given.chains is not None:
+            given.chains[c] = p
         np.add.at(d_W, (m, r), data)
         np.subtract.at(d_W, (m, recalled), p)
         np.add.at(d_b, (m, r), 1.0)
@@ -154,6 +169,62 @@ def divergence(
         d_W = np.einsum("mkh,k->mh", d_W, s)
     parts = (part.astype(np.float32) for part in (d_W, d_b, d_d, d_U))
     return Divergence(error, *parts)
+
+
+def check_pairs(
+    visible: _Array,
+    cases: _Array,
+    weights: _Array,
+    visible_biases: _Array,
+    activations: _Array,
+    scores: _Array,
+    slopes: _Array,
+) -> None:
+    """Raises KernelError where shapes, dtypes or numbers do not fit."""
+    if np.shape(visible) != np.shape(cases) or np.ndim(visible) != 1:
+        raise KernelError(
+            f"visible and cases must be (pairs,), not {np.shape(visible)} and {np.shape(cases)}"
+        )
+    units, K = visible_biases.shape
+    hidden = activations.shape[1]
+    if weights.shape not in ((units, hidden), (units, K, hidden)):
+        raise KernelError(
+            f"weights must be {(units, hidden)} or {(units, K, hidden)}, not {weights.shape}"
+        )
+    if scores.shape != (K,) or slopes.shape != activations.shape[:1]:
+        raise KernelError(
+            f"scores and slopes must be {(K,)} and {activations.shape[:1]}, not {scores.shape} and "
+            f"{slopes.shape}"
+        )
+    tables = (weights, visible_biases, activations, scores, slopes)
+    if any(table.dtype != np.float32 for table in tables):
+        raise KernelError("weights, biases, activations, scores and slopes must be float32")
+    for name, ids, n in (("visible", visible, units), ("case", cases, len(activations))):
+        if len(ids) and (ids.min() < -1 or ids.max() >= n):
+            raise KernelError(f"{name} numbers run from {ids.min()} to {ids.max()}, of {n}")
+
+
+def expect(
+    visible: _Array,
+    cases: _Array,
+    weights: _Array,
+    visible_biases: _Array,
+    activations: _Array,
+    scores: _Array,
+    slopes: _Array,
+) -> "Expected":
+    """See `tacit.kernels.rating_boltzmann.expect`."""
+    from tacit.kernels.rating_boltzmann import Expected
+
+    check_pairs(visible, cases, weights, visible_biases, activations, scores, slopes)
+    s, W = scores.astype(np.float64), weights.astype(np.float64)
+    found = np.empty((len(visible), len(s)))
+    for n, (m, c) in enumerate(zip(visible, cases, strict=True)):
+        from_hidden = s * (W[m] @ activations[c]) if W.ndim == 2 else W[m] @ activations[c]
+        logits = visible_biases[m] + s * slopes[c] + from_hidden
+        found[n] = np.exp(logits - logits.max())
+        found[n] /= found[n].sum()
+    return Expected(found.astype(np.float32), (found @ s).astype(np.float32))
 
 
 def _sigmoid(x: _Array) -> NDArray[np.float64]:

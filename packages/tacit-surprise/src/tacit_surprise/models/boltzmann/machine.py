@@ -6,18 +6,22 @@ without ratings. Number -1 finds them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.kernels import sparse_product
+from tacit.artifact import require
+from tacit.kernels import rating_boltzmann, sparse_product
 from tacit.ratings import Ratings
 from tacit_surprise.models.base import Floats, Numbers
 from tacit_surprise.models.boltzmann.cases import Scale
 from tacit_surprise.models.identities import Identities
 
-_BLOCK = 1 << 16  # pairs at a time
+_BLOCK = (
+    1 << 22
+)  # numbers at a time, where the exact prediction needs one for every pair, level and unit
 
 
 class Machine(NamedTuple):
@@ -40,6 +44,27 @@ class Machine(NamedTuple):
     slopes: Floats
     base: Floats
     inputs: Floats
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, npt.NDArray[Any]], *, tied: bool, dims: Mapping[str, int]
+    ) -> Machine:
+        """The machine of an artefact; ``dims`` are sizes by name. Raises ArtifactError."""
+        shapes: dict[str, tuple[str, ...]] = {
+            "weights": ("visible", "hidden") if tied else ("visible", "levels", "hidden"),
+            "visible_biases": ("visible", "levels"),
+            "hidden_biases": ("hidden",),
+            "side_weights": ("sides", "hidden"),
+            "slopes": ("cases",),
+            "base": ("levels",),
+            "inputs": ("cases", "hidden"),
+        }
+        sizes = dict(dims)
+        found = {
+            name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=sizes)
+            for name, shape in shapes.items()
+        }
+        return cls(**found)
 
     def hidden_inputs(
         self,
@@ -76,35 +101,48 @@ class Machine(NamedTuple):
             inputs=np.concatenate([self.inputs, self.hidden_biases[None]]),
         )
 
-    def probabilities(
-        self, visible: Numbers, cases: Numbers, scores: Floats, *, exact: bool
-    ) -> Floats:
-        """Of the levels of each pair (pairs, levels): mean field (eq 5.11) or exact (eq 5.9)."""
+    def activations(self) -> Floats:
+        """P(h = 1 | r, f) of every case (cases, hidden), eq 5.14."""
+        return squash(self.inputs)
+
+    def exact(self, visible: Numbers, cases: Numbers, scores: Floats) -> Floats:
+        """Probabilities of the levels of each pair (pairs, levels), eq 5.9."""
         found = np.empty((len(visible), len(scores)), np.float32)
-        for start in range(0, len(visible), _BLOCK):
-            part = slice(start, start + _BLOCK)
+        block = max(_BLOCK // (len(scores) * max(self.inputs.shape[1], 1)), 1)
+        for start in range(0, len(visible), block):
+            part = slice(start, start + block)
             m, c = visible[part], cases[part]
+            W = self.weights[m]
+            if W.ndim == 2:
+                W = W[:, None, :] * scores[None, :, None]
             logits = self.visible_biases[m] + scores * self.slopes[c][:, None]
-            logits += self._from_hidden(m, c, scores, exact=exact)
+            logits += np.logaddexp(0, self.inputs[c][:, None, :] + W).sum(axis=-1)
             found[part] = softmax(logits)
         return found
 
-    def _from_hidden(self, m: Any, c: Any, scores: Floats, *, exact: bool) -> Floats:
-        W = self.weights[m]
-        if exact:
-            if W.ndim == 2:
-                W = W[:, None, :] * scores[None, :, None]
-            return np.asarray(np.logaddexp(0, self.inputs[c][:, None, :] + W).sum(axis=-1))
-        p = squash(self.inputs)[c]
-        if W.ndim == 2:
-            return np.asarray(np.einsum("nh,nh->n", W, p)[:, None] * scores)
-        return np.asarray(np.einsum("nkh,nh->nk", W, p))
+    def expect(
+        self, visible: Numbers, cases: Numbers, scores: Floats, activations: Floats
+    ) -> rating_boltzmann.Expected:
+        """Probabilities and mean scores of each pair by mean field, eq 5.11."""
+        return rating_boltzmann.expect(
+            visible, cases, self.weights, self.visible_biases, activations, scores, self.slopes
+        )
+
+    def rmse(self, visible: Numbers, cases: Numbers, scale: Scale, values: Floats) -> float:
+        """Error of the predictions of pairs by mean field; ``values`` (pairs,) are ratings."""
+        found = self.expect(visible, cases, scale.scores, self.activations())
+        errors = scale.ratings(found.means) - values
+        return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
 
     def mean_scores(
-        self, visible: slice | Numbers, cases: slice | Numbers, scores: Floats
+        self,
+        visible: slice | Numbers,
+        cases: slice | Numbers,
+        scores: Floats,
+        activations: Floats,
     ) -> Floats:
         """Expected scores of every one of ``visible`` for every one of ``cases``, by mean field."""
-        p, W = squash(self.inputs[cases]), self.weights[visible]
+        p, W = activations[cases], self.weights[visible]
         b, o = self.visible_biases[visible], self.slopes[cases]
         total = np.zeros((len(W), len(p)), np.float32)
         mean = np.zeros_like(total)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.artifact import require
-from tacit.errors import NotFittedError
-from tacit.fitting import ArrayBatches, Callback, FitSettings, History, StepDecay
-from tacit.fitting import fit as run
+from tacit.errors import ConfigurationError, NotFittedError
+from tacit.fitting import Callback, History
+from tacit.kernels.rating_boltzmann import Expected
 from tacit.ratings import Ratings, split
 from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
 from tacit_surprise.models.boltzmann.cases import Cases, Scale
 from tacit_surprise.models.boltzmann.config import BoltzmannConfig
-from tacit_surprise.models.boltzmann.folding import FoldedUnit, as_case, as_visible
-from tacit_surprise.models.boltzmann.machine import Machine, softmax
-from tacit_surprise.models.boltzmann.training import ContrastiveDivergence
+from tacit_surprise.models.boltzmann.folding import (
+    FoldedUnit,
+    as_case,
+    as_visible,
+    penalty_of,
+    usual_slope,
+)
+from tacit_surprise.models.boltzmann.machine import Machine
+from tacit_surprise.models.boltzmann.training import train
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.identities import Identities
 
@@ -60,61 +65,116 @@ class RBMModel(RatingModel):
         scale = Scale.of(catalogue, type(self).__name__)
         n_epochs, folder = config.n_epochs, None if checkpoints is None else Path(checkpoints)
 
-        def train(
-            part: Ratings, epochs: int, held_out: Ratings | None, where: Path | None
-        ) -> Machine:
-            cases = Cases.of(
-                self._by_case(part),
+        def train_on(part: Ratings, epochs: int, held_out: Ratings | None) -> Machine:
+            where = folder / "first" if folder and held_out else folder
+            return self._train(
+                part,
                 scale,
-                config.damping,
-                offset=config.offset,
-                identities=self._known(part, identities),
-            )
-            chain = ContrastiveDivergence(
-                config,
-                cases,
-                scale,
-                conditional=self.conditional,
-                criterion=None if held_out is None else lambda m: self._rmse(m, scale, held_out),
-            )
-            filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
-            self.history = run(
-                chain,
-                ArrayBatches(filled, batch_size=config.batch_cases, seed=config.seed),
-                FitSettings(
-                    epochs=epochs,
-                    learning_rate=StepDecay(config.learning_rate, config.lr_decay, 1),
-                    evaluate_every=1 if held_out else 0,
-                    patience=config.patience if held_out else None,
-                    restore_best=held_out is not None,
-                ),
-                configuration={"model": self.name, **config.to_dict()},
+                identities,
+                epochs=epochs,
+                held_out=held_out,
                 callbacks=callbacks,
                 checkpoints=where,
                 description=progress or self.name,
             )
-            return chain.machine()
 
         machine: Machine | None = None
         if config.validation and len(ratings) > 1:
             part, held_out = split(ratings, config.validation, seed=config.seed)
-            machine = train(part, n_epochs, held_out, None if folder is None else folder / "first")
+            machine = train_on(part, n_epochs, held_out)
             n_epochs = self.history.best.epoch if self.history.best else n_epochs
         if machine is None or config.refit:
-            machine = train(ratings, n_epochs, None, folder)
+            machine = train_on(ratings, n_epochs, None)
+        return self._finish(machine, scale, catalogue, ratings)
+
+    def partial_fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        n_epochs: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: str = "",
+    ) -> Self:
+        """Goes on from the fitted parameters, with all ratings there are by now.
+
+        Users and items keep their numbers, new ones come behind them. Slopes and hidden units are found anew
+        from ``ratings``; the scale, and the rating that scores zero, stay. New visible units (users, where
+        items are cases) are solved for as `fold_in` does, then the last epochs of the schedule of the
+        learning rate are repeated; Adam's averages, and chains, begin afresh.
+
+        Args:
+            ratings: old ratings that are still valid, and new ones.
+            identities: as in ``fit``.
+            n_epochs: passes over the cases; None: a quarter of those of the settings.
+            callbacks: called by the fitting loop.
+            progress: what the progress bar says; "" for the model's name.
+
+        Raises:
+            NotFittedError: there is nothing to go on from.
+            DataError: users, items or the rating scale do not go on from those fitted.
+            ConfigurationError: ``n_epochs`` is negative.
+        """
+        start, planned = self._fitted(), self.config.n_epochs
+        catalogue = self.catalogue.extended(ratings)
+        epochs = max(planned // 4, 1) if n_epochs is None else n_epochs
+        if epochs < 0:
+            raise ConfigurationError(f"n_epochs must be at least 0, not {epochs}")
+        machine = self._train(
+            ratings,
+            self._scale,
+            identities,
+            epochs=epochs,
+            passed=max(planned - epochs, 0),
+            start=start,
+            callbacks=callbacks,
+            description=progress or self.name,
+        )
+        return self._finish(machine, self._scale, catalogue, ratings)
+
+    def _train(
+        self,
+        ratings: Ratings,
+        scale: Scale,
+        identities: Identities | None,
+        *,
+        held_out: Ratings | None = None,
+        **of_the_loop: Any,
+    ) -> Machine:
+        cases = self._cases(ratings, scale, identities)
+        machine, self.history = train(
+            self.config,
+            cases,
+            scale,
+            conditional=self.conditional,
+            criterion=None if held_out is None else self._criterion(scale, held_out),
+            held_out="" if held_out is None else held_out.fingerprint,
+            **of_the_loop,
+        )
+        return machine
+
+    def _finish(
+        self, machine: Machine, scale: Scale, catalogue: Catalogue, ratings: Ratings
+    ) -> Self:
         self._catalogue = catalogue
         self._adopt(machine, scale)
-        self.fitted_on = {
-            "n_ratings": len(ratings),
-            "n_users": ratings.n_users,
-            "n_items": ratings.n_items,
-        }
+        n_users, n_items = ratings.n_users, ratings.n_items
+        self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
         self.figures = [self.history.figure("RMSE of the ratings held out")]
         return self
 
     @property
     def _items_are_cases(self) -> bool:
         return self.config.orientation == "item"
+
+    def _cases(self, ratings: Ratings, scale: Scale, more: Identities | None) -> Cases:
+        return Cases.of(
+            self._by_case(ratings),
+            scale,
+            self.config.damping,
+            offset=self.config.offset,
+            identities=self._known(ratings, more),
+        )
 
     def _by_case(self, ratings: Ratings) -> Ratings:
         return ratings.by_item if self._items_are_cases else ratings
@@ -129,15 +189,14 @@ class RBMModel(RatingModel):
         users = known.user_ids
         return Identities.from_pairs(known.item_ids, users, ratings.n_items, ratings.n_users)
 
-    def _rmse(self, machine: Machine, scale: Scale, held_out: Ratings) -> float:
-        visible, cases = self._sides(held_out.user_ids, held_out.item_ids)
-        chances = machine.probabilities(visible, cases, scale.scores, exact=False)
-        errors = scale.ratings(chances @ scale.scores) - held_out.values
-        return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
+    def _criterion(self, scale: Scale, held_out: Ratings) -> Callable[[Machine], float]:
+        pairs = self._sides(held_out.user_ids, held_out.item_ids)
+        return lambda machine: machine.rmse(*pairs, scale, held_out.values)
 
     def _adopt(self, machine: Machine, scale: Scale) -> None:
         self._machine, self._scale = machine, scale
         self._complete = machine.with_unknown()
+        self._activations = self._complete.activations()
 
     def _fitted(self) -> Machine:
         if self._machine is None:
@@ -153,26 +212,32 @@ class RBMModel(RatingModel):
         users, items = np.asarray(users), np.asarray(items)
         return (users, items) if self._items_are_cases else (items, users)
 
-    def probabilities(self, users: Numbers, items: Numbers) -> Floats:
-        """Probability of every level (pairs, levels), as the machine has it."""
+    def _expect(self, users: Numbers, items: Numbers) -> Expected:
         self._fitted()
         visible, cases = self._sides(users, items)
-        exact = self.config.prediction == "exact"
-        return self._complete.probabilities(visible, cases, self._scale.scores, exact=exact)
+        machine, scores = self._complete, self._scale.scores
+        if self.config.prediction == "exact":
+            chances = machine.exact(visible, cases, scores)
+            return Expected(chances, np.einsum("nk,k->n", chances, scores))
+        return machine.expect(visible, cases, scores, self._activations)
+
+    def probabilities(self, users: Numbers, items: Numbers) -> Floats:
+        """Probability of every level (pairs, levels), as the machine has it."""
+        return self._expect(users, items).chances
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
         """The mean of the ratings' distribution, see `RatingModel.score_pairs`."""
-        chances = self.probabilities(users, items)
-        return self._scale.ratings(np.einsum("nk,k->n", chances, self._scale.scores))
+        found = self._expect(users, items).means
+        return self._scale.ratings(found)
 
     def score_users(self, users: Numbers) -> Floats:
         """See `RatingModel.score_users`; always by mean field."""
         self._fitted()
         users, everything = np.asarray(users), slice(0, len(self.catalogue.items))
-        s, machine = self._scale.scores, self._complete
+        s, machine, p = self._scale.scores, self._complete, self._activations
         if self._items_are_cases:
-            return self._scale.ratings(machine.mean_scores(users, everything, s))
-        return self._scale.ratings(machine.mean_scores(everything, users, s).T)
+            return self._scale.ratings(machine.mean_scores(users, everything, s, p))
+        return self._scale.ratings(machine.mean_scores(everything, users, s, p).T)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Standard deviation of the ratings' distribution (pairs,)."""
@@ -189,15 +254,10 @@ class RBMModel(RatingModel):
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
         if self._items_are_cases:
-            penalty = config.reg * len(self.catalogue.items)
-            return as_visible(machine, scale, items, levels, max(penalty, 1e-3))
+            penalty = penalty_of(config.reg, len(self.catalogue.items))
+            return as_visible(machine, scale, items, levels, penalty)
         known = np.union1d(items, np.asarray(identities if identities is not None else [], int))
-        slope = 0.0
-        if config.offset and len(items):
-            usual = FoldedUnit(softmax(machine.visible_biases[items]), scale)
-            excess = scale.scores[levels] - usual.chances @ scale.scores
-            variance = np.mean(usual.deviations(np.arange(len(items))) ** 2) / scale.unit**2
-            slope = float(excess.sum() / (len(items) + config.damping) / max(variance, 0.05))
+        slope = usual_slope(machine, scale, items, levels, config.damping) if config.offset else 0.0
         known = known if self.conditional else known[:0]
         return as_case(machine, scale, items, levels, known.astype(np.int64), slope)
 
@@ -218,24 +278,19 @@ class RBMModel(RatingModel):
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         sizes = len(catalogue.users), len(catalogue.items)
         visible, cases = sizes if model._items_are_cases else sizes[::-1]
-        dims = {"visible": visible, "cases": cases, "hidden": model.config.n_hidden}
-        dims |= {"levels": len(catalogue.levels), "sides": visible if cls.conditional else 0}
-        tied = model.config.ordinal
-        shapes: dict[str, tuple[str, ...]] = {
-            "weights": ("visible", "hidden") if tied else ("visible", "levels", "hidden"),
-            "visible_biases": ("visible", "levels"),
-            "hidden_biases": ("hidden",),
-            "side_weights": ("sides", "hidden"),
-            "slopes": ("cases",),
-            "base": ("levels",),
-            "inputs": ("cases", "hidden"),
-        }
-        found = {
-            name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=dims)
-            for name, shape in shapes.items()
-        }
+        machine = Machine.from_arrays(
+            arrays,
+            tied=model.config.ordinal,
+            dims={
+                "visible": visible,
+                "cases": cases,
+                "hidden": model.config.n_hidden,
+                "levels": len(catalogue.levels),
+                "sides": visible if cls.conditional else 0,
+            },
+        )
         model._catalogue = catalogue
-        model._adopt(Machine(**found), Scale.of(catalogue, cls.__name__))
+        model._adopt(machine, Scale.of(catalogue, cls.__name__))
         return model
 
 

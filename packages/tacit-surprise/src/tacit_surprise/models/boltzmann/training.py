@@ -8,12 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.fitting import Adam, StepResult
+from tacit.fitting import (
+    Adam,
+    ArrayBatches,
+    FitSettings,
+    History,
+    StepDecay,
+    StepResult,
+)
+from tacit.fitting import fit as run
+from tacit.fitting.batches import fingerprint_arrays
 from tacit.kernels import rating_boltzmann
 from tacit_surprise.models.base import Floats
 from tacit_surprise.models.boltzmann.cases import Cases, Scale
 from tacit_surprise.models.boltzmann.config import BoltzmannConfig
+from tacit_surprise.models.boltzmann.folding import extended
 from tacit_surprise.models.boltzmann.machine import Machine
+from tacit_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -27,6 +38,7 @@ class ContrastiveDivergence:
         scale: of the ratings.
         conditional: learn weights for identities.
         criterion: error of a machine on ratings held out; None: there are none.
+        start: a machine whose parameters are taken over; None: start afresh.
     """
 
     def __init__(
@@ -37,6 +49,7 @@ class ContrastiveDivergence:
         *,
         conditional: bool,
         criterion: Callable[[Machine], float] | None = None,
+        start: Machine | None = None,
     ) -> None:
         self._config, self._cases, self._scale, self._criterion = config, cases, scale, criterion
         rng = np.random.default_rng(config.seed)
@@ -48,7 +61,12 @@ class ContrastiveDivergence:
             "hidden_biases": np.zeros(config.n_hidden, np.float32),
             "side_weights": np.zeros((visible if conditional else 0, config.n_hidden), np.float32),
         }
-        self._adam = Adam(weight_decay={"weights": config.reg, "side_weights": config.reg})
+        if start is not None:
+            for name, own in self._parameters.items():
+                own[...] = getattr(start, name)
+        n_chains = cases.ratings.n_users if config.persistent else 0
+        self._chains = np.full((n_chains, config.n_hidden), 0.5, np.float32)
+        self._adam = Adam(weight_decay={"weights": config.reg, "side_weights": config.reg_side})
         self._steps = 0
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
@@ -70,6 +88,7 @@ class ContrastiveDivergence:
             self._config.seed * 1_000_003 + self._steps,
             None if known is None else known.offsets,
             None if known is None else known.item_ids,
+            self._chains if self._config.persistent else None,
         )
         self._steps += 1
         gradients = {name: getattr(found, name) / -len(numbers) for name in self._parameters}
@@ -107,9 +126,10 @@ class ContrastiveDivergence:
             own[...] = parameters[name]
 
     def state(self) -> Arrays:
-        """Parameters, Adam's averages and the number of steps, on which the sampling depends."""
+        """Parameters, chains, Adam's averages and the number of steps, on which the sampling depends."""
         adam = {f"adam/{name}": array for name, array in self._adam.state().items()}
-        return {**self._parameters, **adam, "steps": np.array(self._steps)}
+        own = {"chains": self._chains, "steps": np.array(self._steps)}
+        return {**self._parameters, **adam, **own}
 
     def load_state(self, state: Arrays) -> None:
         """Puts back what ``state()`` gave."""
@@ -117,4 +137,69 @@ class ContrastiveDivergence:
         prefix = "adam/"
         slots = {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
         self._adam.load_state(slots)
+        self._chains[...] = state["chains"]
         self._steps = int(state["steps"])
+
+
+def train(
+    config: BoltzmannConfig,
+    cases: Cases,
+    scale: Scale,
+    *,
+    conditional: bool,
+    criterion: Callable[[Machine], float] | None,
+    held_out: str,
+    epochs: int,
+    passed: int = 0,
+    start: Machine | None = None,
+    **of_the_loop: Any,
+) -> tuple[Machine, History]:
+    """A machine trained on minibatches of the cases that have ratings.
+
+    Args:
+        config: settings.
+        cases: to learn from.
+        scale: of the ratings.
+        conditional: as in `ContrastiveDivergence`.
+        criterion: likewise.
+        held_out: fingerprint of what the criterion is found on; "": there is none.
+        epochs: passes over the cases.
+        passed: epochs of the schedule of the learning rate that are over.
+        start: a machine to go on from; visible units it does not have are solved for.
+        of_the_loop: ``callbacks``, ``checkpoints`` and ``description`` of `tacit.fitting.fit`.
+    """
+    if start is not None:
+        start = extended(start, scale, cases, config.reg)
+    chain = ContrastiveDivergence(
+        config, cases, scale, conditional=conditional, criterion=criterion, start=start
+    )
+    filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
+    rate = config.learning_rate * config.lr_decay**passed
+    stopping = criterion is not None
+    # the batches are numbers of cases: without these a checkpoint of other ratings would pass for ours
+    checkpointed = of_the_loop.get("checkpoints") is not None
+    data = [held_out, cases.ratings.fingerprint, _digest(cases.identities)] if checkpointed else []
+    history = run(
+        chain,
+        ArrayBatches(filled, batch_size=config.batch_cases, seed=config.seed),
+        FitSettings(
+            epochs=epochs,
+            learning_rate=StepDecay(rate, config.lr_decay, 1),
+            evaluate_every=1 if stopping else 0,
+            patience=config.patience if stopping else None,
+            restore_best=stopping,
+        ),
+        configuration={
+            "conditional": conditional,
+            "data": data,
+            **config.to_dict(),
+        },
+        **of_the_loop,
+    )
+    return chain.machine(), history
+
+
+def _digest(identities: Identities | None) -> str:
+    return (
+        "" if identities is None else fingerprint_arrays([identities.offsets, identities.item_ids])
+    )

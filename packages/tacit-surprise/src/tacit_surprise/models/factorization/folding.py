@@ -46,7 +46,9 @@ class FoldedFactors:
             scores = self.item_factors @ self.factors + self.item_biases
         else:
             known = (np.asarray(items) >= 0).astype(np.float32)
-            scores = (self.item_factors[items] @ self.factors + self.item_biases[items]) * known
+            # not by BLAS, whose sums depend on how many items there are
+            products = np.einsum("nd,d->n", self.item_factors[items], self.factors)
+            scores = (products + self.item_biases[items]) * known
         return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
 
     def deviations(self, items: Numbers) -> Floats:
