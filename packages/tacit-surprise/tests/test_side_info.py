@@ -89,17 +89,24 @@ def test_a_testset_gives_nothing_but_pairs():
     assert vars(side) == {"pairs": side.pairs}
 
 
-def test_conditional_cross_validation_has_surprises_folds(data):
+def test_conditional_cross_validation_has_surprises_folds(data, capsys):
     folds = KFold(3, random_state=0)
     algo = ConditionalPMF(**SMALL)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = cross_validate_conditional(algo, data, cv=folds)
     assert found["protocol"].startswith("transductive")
+    together = cross_validate_conditional(
+        algo, data, ["RMSE"], folds, n_jobs=2, return_train_measures=True
+    )
+    np.testing.assert_array_equal(together["test_rmse"], found["test_rmse"])
+    assert (together["train_rmse"] < together["test_rmse"]).all()
     plain = cross_validate(algo, data, cv=folds)
     np.testing.assert_allclose(found["test_rmse"], plain["test_rmse"], atol=0.05)
     assert (found["test_rmse"] != plain["test_rmse"]).all()
     assert algo.rated is None
+    cross_validate_conditional(algo, data, ["rmse"], 2, verbose=True)
+    assert capsys.readouterr().out.count("(transductive)") == 2
     with pytest.raises(ConfigurationError, match="PMF does not condition"):
         cross_validate_conditional(PMF(), data)
 
