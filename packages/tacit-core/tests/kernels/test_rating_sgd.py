@@ -125,6 +125,32 @@ def test_a_user_that_is_not_visited_stays(side):
     np.testing.assert_array_equal(tables.item_factors[unrated], before.item_factors[unrated])
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([0, 1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 100]),
+    st.integers(1, 12),
+    st.floats(0, 1),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+def test_every_width_gives_what_the_specification_gives(factors, n_users, density, side, seed):
+    """Widths beside a multiple of a vector's, users without ratings, identities that are not rated."""
+    offsets, ids, values, tables = problem(n_users, 9, density, factors, side, seed)
+    other = problem(n_users, 9, 0.4, factors, side, seed + 1)[:2] if side else (None, None)
+    found = []
+    for backend in BACKENDS:
+        changed = copied(tables)
+        with kernels.use(backend):
+            total, _ = epoch(
+                offsets, ids, values, np.arange(n_users), changed, 3.0, Coefficients(0.03, 0.02, 0.5),
+                Coefficients(0.1, 0.2, 0.3), seed, *other,
+            )  # fmt: skip
+        found.append((total, changed))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-4)
+    for expected, actual in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-5)
+
+
 def test_several_at_once_give_the_same_bits_as_one():
     args = [problem(30, 40, factors=17, seed=3) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tacit.kernels.compiled import njit
 from tacit.kernels.prefetch import prefetch
+from tacit.kernels.rating_sgd import vectors
 from tacit.kernels.rating_sgd.arguments import (
     Packed,
     check_packed,
@@ -14,13 +15,14 @@ from tacit.kernels.rating_sgd.arguments import (
     check_users,
     check_values,
 )
+from tacit.kernels.rating_sgd.vectors import LANES
 
 if TYPE_CHECKING:
     from tacit.kernels.rating_sgd import Coefficients, Tables
 
 _Array = NDArray[Any]
 _REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
-_AHEAD = 2  # ratings whose items' factors are asked for beforehand
+_AHEAD = 8  # rows that are asked for before they are needed
 
 
 @njit
@@ -41,16 +43,8 @@ def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_REORDERED)
-def _update(e, rate, penalty, x, q):  # type: ignore[no-untyped-def]
-    """Both factors of one rating, from their old values."""
-    for d in range(len(x)):
-        old = q[d]
-        q[d] = old + rate * (e * x[d] - penalty * old)
-        x[d] += rate * (e * old - penalty * x[d])
-
-
-@njit(fastmath=_REORDERED)
-def _update_with_side(e, rate, penalty, x, q, s, g):  # type: ignore[no-untyped-def]
+def _update(e, rate, penalty, x, q, s, g):  # type: ignore[no-untyped-def]
+    """Both factors of one rating, from their old values: for rows too narrow for `vectors`."""
     for d in range(len(x)):
         old = q[d]
         g[d] += e * old
@@ -67,25 +61,39 @@ def _dot(x, q):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_REORDERED)
+def _combine(a, b, keep, step):  # type: ignore[no-untyped-def]
+    for d in range(len(a)):
+        a[d] = keep * a[d] + step * b[d]
+
+
+@njit
 def _side_mean(w, ids, s):  # type: ignore[no-untyped-def]
     s[:] = 0
-    for j in ids:
-        row = w[j]
-        for d in range(len(s)):
-            s[d] += row[d]
-    scale = np.float32(1.0 / max(len(ids), 1))
-    for d in range(len(s)):
+    width, size, rows = w.shape[1], w.shape[1] * w.itemsize, w.ctypes.data
+    one, scale = np.float32(1), np.float32(1.0 / max(len(ids), 1))
+    for k in range(len(ids)):
+        if k + _AHEAD < len(ids):
+            prefetch(rows + ids[k + _AHEAD] * size, size)
+        if width >= LANES:
+            vectors.combine(s.ctypes.data, rows + ids[k] * size, width, one, one)
+        else:
+            _combine(s, w[ids[k]], one, one)
+    for d in range(width):
         s[d] *= scale
 
 
-@njit(fastmath=_REORDERED)
+@njit
 def _side_step(w, ids, g, rate, penalty):  # type: ignore[no-untyped-def]
+    width, size, rows = w.shape[1], w.shape[1] * w.itemsize, w.ctypes.data
     step = np.float32(rate / max(len(ids), 1))
     keep = np.float32(1) - step * penalty
-    for j in ids:
-        row = w[j]
-        for d in range(len(g)):
-            row[d] = keep * row[d] + step * g[d]
+    for k in range(len(ids)):
+        if k + _AHEAD < len(ids):
+            prefetch(rows + ids[k + _AHEAD] * size, size)
+        if width >= LANES:
+            vectors.combine(rows + ids[k] * size, g.ctypes.data, width, keep, step)
+        else:
+            _combine(w[ids[k]], g, keep, step)
 
 
 @njit
@@ -98,7 +106,10 @@ def _epoch(offsets, item_ids, values, users, tables, mean, rates, penalties, see
         longest = max(longest, offsets[u + 1] - offsets[u])
     places = np.empty(longest, np.int64)
     x, s, g = np.zeros_like(p[:1])[0], np.zeros_like(p[:1])[0], np.zeros_like(p[:1])[0]
-    rows, size = q.ctypes.data, q.shape[1] * q.itemsize
+    rows, size, width = q.ctypes.data, q.shape[1] * q.itemsize, q.shape[1]
+    wide = width >= LANES
+    back = np.zeros_like(s)
+    keep = np.float32(1) - alpha * lambda_factors
     total = 0.0
     for u in users:
         start, n = offsets[u], offsets[u + 1] - offsets[u]
@@ -109,21 +120,36 @@ def _epoch(offsets, item_ids, values, users, tables, mean, rates, penalties, see
         if side:
             _side_mean(w, ids, s)
             g[:] = 0
-        for d in range(len(x)):
+        for d in range(width):
             x[d] = p[u, d] + s[d]
-        bias = b[u]
+            back[d] = alpha * lambda_factors * s[d]
+        bias, product = b[u], np.float32(0)
+        following = np.int64(item_ids[start + places[0]])
+        if wide:
+            product = vectors.product(x.ctypes.data, rows + following * size, width)
         for k in range(n):
+            i, value = following, values[start + places[k]]
+            if k + 1 < n:
+                following = np.int64(item_ids[start + places[k + 1]])
             if k + _AHEAD < n:
                 prefetch(rows + item_ids[start + places[k + _AHEAD]] * size, size)
-            i = item_ids[start + places[k]]
-            e = values[start + places[k]] - mean - bias - c[i] - _dot(x, q[i])
+            if not wide:
+                product = _dot(x, q[i])
+            e = value - mean - bias - c[i] - product
             total += np.float64(e) * np.float64(e)
             bias += beta * (e - lambda_biases * bias)
             c[i] += beta * (e - lambda_biases * c[i])
-            if side:
-                _update_with_side(e, alpha, lambda_factors, x, q[i], s, g)
+            if wide and side:
+                product = vectors.update_with_side(
+                    x.ctypes.data, rows + i * size, rows + following * size, back.ctypes.data,
+                    g.ctypes.data, width, keep, alpha * e, e,
+                )  # fmt: skip
+            elif wide:
+                product = vectors.update(
+                    x.ctypes.data, rows + i * size, rows + following * size, width, keep, alpha * e
+                )
             else:
-                _update(e, alpha, lambda_factors, x, q[i])
+                _update(e, alpha, lambda_factors, x, q[i], s, g)
         b[u] = bias
         for d in range(len(x)):
             p[u, d] = x[d] - s[d]
