@@ -76,7 +76,7 @@ class LanguageModelContract(Saveable):
     def log_prob(
         self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
     ) -> Float64:
-        """log p(word | state), natural, for pairs: float64 (states,).
+        """Natural log p(word | state), for pairs: float64 (states,).
 
         Args:
             states: one for every word.
@@ -88,7 +88,7 @@ class LanguageModelContract(Saveable):
     def score_corpus(
         self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
     ) -> Float64:
-        """log p of every id given those before it in its sequence, natural: float64 (tokens,).
+        """Log-probability of every id given those before it in its sequence, natural: float64 (tokens,).
 
         Args:
             ids: (tokens,) ids of ``vocabulary``, all sequences one after another; ``</s>`` is scored where it

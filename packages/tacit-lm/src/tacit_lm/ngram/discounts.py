@@ -24,14 +24,14 @@ def kneser_ney_discounts(counts: Int64) -> tuple[Float64, bool]:
         counts: adjusted counts (n-grams,) of one order; zeros do not count.
 
     Returns:
-        float64 (4,), with D(0) = 0; `FALLBACK` and False where a t_k is zero or a discount leaves 0 .. k.
+        float64 (4,), with D(0) = 0; `FALLBACK` and False where a t_k is zero or a discount is not within 0 .. k.
     """
     t = np.bincount(np.minimum(counts, 5), minlength=6).astype(np.float64)
     if (t[1:5] > 0).all():
         Y = t[1] / (t[1] + 2 * t[2])
         k = np.arange(1, 4)
         D = k - (k + 1) * Y * t[2:5] / t[1:4]
-        if ((D >= 0) & (D <= k)).all():
+        if ((D > 0) & (k > D)).all():
             return np.concatenate([[0.0], D]), True
     return np.array([0.0, *FALLBACK]), False
 

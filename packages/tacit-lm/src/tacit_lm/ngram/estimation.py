@@ -70,9 +70,11 @@ def estimate(grams: list[Grams], config: KneserNeyConfig) -> Estimate:
         else:
             discounts, from_text = kneser_ney_discounts(c)
             kept = c - discounts[np.minimum(c, 3)]
-        total = np.bincount(here.prefix, c, n_contexts)
-        free = total - np.bincount(here.prefix, kept, n_contexts)
-        if katz:  # a context of trusted counts only keeps nothing for the unseen: as if seen once more
+        total = _sums(here.prefix, c, n_contexts)
+        free = total - _sums(here.prefix, kept, n_contexts)
+        if (
+            katz
+        ):  # a context of trusted counts only keeps nothing for the unseen: as if seen once more
             total, free = _with_room(total, free)
         below = lower[here.suffix] if result.probs else lower
         if config.smoothing == "interpolated" or not result.probs:
@@ -86,6 +88,11 @@ def estimate(grams: list[Grams], config: KneserNeyConfig) -> Estimate:
         result.from_text.append(from_text)
         lower = p
     return result
+
+
+def _sums(prefix: Int64, values: npt.NDArray[np.generic], n_contexts: int) -> Float64:
+    """Sums of values (n-grams,) over the words after each context, float64 (contexts,)."""
+    return np.bincount(prefix, values, n_contexts).astype(np.float64, copy=False)
 
 
 def _interpolated(
@@ -103,7 +110,7 @@ def _backed_off(
     seen = total > 0
     p = kept / np.where(seen, total, 1)[prefix]
     left = np.where(seen, free / np.where(seen, total, 1), 1.0)
-    open_to_others = 1 - np.bincount(prefix, below, len(total))
+    open_to_others = 1 - _sums(prefix, below, len(total))
     closed = seen & (open_to_others <= 1e-9)  # every word was seen here: none to give the mass to
     p /= np.where(closed, 1 - left, 1)[prefix]
     return p, np.where(closed | ~seen, 1.0, left / np.where(closed, 1, open_to_others))

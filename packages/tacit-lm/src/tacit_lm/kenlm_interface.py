@@ -1,0 +1,121 @@
+"""The functions of the kenlm module, for every language model; LOGARITHMS HERE HAVE BASE 10."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.errors import DataError
+from tacit_lm.contract import LanguageModelContract
+from tacit_lm.sequences import Float64, with_ends
+from tacit_lm.state import State
+from tacit_lm.text import Sentence, encoded, tokens_of
+
+__all__ = ["FullScore", "KenlmInterface"]
+
+_LN10 = math.log(10)
+
+
+class FullScore(NamedTuple):
+    """The score of one word; a tuple, as ``kenlm.Model.full_scores`` yields.
+
+    Attributes:
+        log_prob: base-10 logarithm.
+        ngram_length: words the prediction rests on, the predicted one included.
+        oov: whether the word is outside the vocabulary; never for ``</s>`` or a written ``<unk>``.
+    """
+
+    log_prob: float
+    ngram_length: int
+    oov: bool
+
+
+class KenlmInterface(LanguageModelContract):
+    """``score``, ``full_scores`` and scoring word by word, as the kenlm module has them."""
+
+    def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
+        """The base-10 logarithm of p(sentence).
+
+        Args:
+            sentence: a string, split at whitespace, or a list of tokens.
+            bos: begin after ``<s>``; otherwise with nothing known.
+            eos: count ``</s>`` at the end.
+        """
+        return float(self._scores(sentence, bos, eos)[0].sum()) / _LN10
+
+    def full_scores(
+        self, sentence: Sentence, bos: bool = True, eos: bool = True
+    ) -> Iterator[FullScore]:
+        """One (log10 p, n-gram length, oov) a token, ``</s>`` last; arguments as `score`."""
+        scores, lengths, oov = self._scores(sentence, bos, eos)
+        rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov.tolist(), strict=True)
+        yield from map(FullScore._make, rows)
+
+    def score_batch(self, sentences: Iterable[Sentence], *, eos: bool = True) -> Float64:
+        """Base-10 log-probabilities of many sentences, scored in one call: float64 (sentences,)."""
+        block = encoded([tokens_of(each) for each in sentences], self.vocabulary)
+        ids, offsets = block.ids, block.offsets
+        if eos:
+            ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
+        sums = np.concatenate([[0.0], np.cumsum(self.score_corpus(ids, offsets))])
+        return np.diff(sums[offsets]) / _LN10
+
+    def _scores(
+        self, sentence: Sentence, bos: bool, eos: bool
+    ) -> tuple[
+        Float64,
+        np.ndarray[tuple[int], np.dtype[np.int64]],
+        np.ndarray[tuple[int], np.dtype[np.bool_]],
+    ]:
+        """Natural log-probabilities, n-gram lengths and oov of a sentence's tokens."""
+        block = encoded([tokens_of(sentence)], self.vocabulary)
+        ids, offsets, oov = block.ids, block.offsets, block.oov
+        if eos:
+            ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
+            oov = np.append(oov, False)
+        if bos:
+            scores = self.score_corpus(ids, offsets)
+        else:
+            state = self.null()
+            scores = np.empty(len(ids), np.float64)
+            for t, word in enumerate(ids.tolist()):
+                scores[t] = self.log_prob([state], [word])[0]
+                state = self.advance(state, word)
+        return scores, self.matched_lengths(ids, bos=bos), oov
+
+    # -- word by word ------------------------------------------------------------------------------
+
+    def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
+        """Makes ``state`` that of the beginning of a sentence, after ``<s>``."""
+        state.value = self.start().value
+
+    def NullContextWrite(self, state: State) -> None:  # noqa: N802
+        """Makes ``state`` that in which nothing is known."""
+        state.value = self.null().value
+
+    def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
+        """The base-10 logarithm of p(word | in_state); ``out_state``, which may be the same, becomes the state after it."""
+        return self.BaseFullScore(in_state, word, out_state).log_prob
+
+    def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
+        """`BaseScore` with the n-gram length and whether the word is outside the vocabulary."""
+        if in_state.value is None:
+            raise DataError(
+                "the state was not begun: call BeginSentenceWrite(state) or NullContextWrite(state)"
+            )
+        number = self.vocabulary.id_of(word)
+        score, length = self._word_score(in_state, number)
+        out_state.value = self.advance(in_state, number).value
+        oov = number in self.vocabulary.oov_ids and word not in self.vocabulary
+        return FullScore(score / _LN10, length, oov)
+
+    def _word_score(self, state: State, word: int) -> tuple[float, int]:
+        """Natural log-probability of an id, and the n-gram length (0 where the model does not say)."""
+        return float(self.log_prob([state], [word])[0]), 0
+
+    def __contains__(self, word: object) -> bool:
+        """Whether a string is a type of the vocabulary."""
+        return word in self.vocabulary
