@@ -97,7 +97,7 @@ class KenlmInterface(LanguageModelContract):
         state.value = self.null().value
 
     def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
-        """The base-10 logarithm of p(word | in_state); ``out_state``, which may be the same, becomes the state after it."""
+        """Base-10 log p(word | in_state); ``out_state``, which may be the same, becomes the state after it."""
         return self.BaseFullScore(in_state, word, out_state).log_prob
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802

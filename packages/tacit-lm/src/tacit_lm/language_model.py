@@ -62,10 +62,11 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
     @property
     def card(self) -> dict[str, Any]:
         """The model card, as JSON values: what the model is, what it was fitted on, what was measured."""
+        config = self.config_dict()
         return {
             "model": self.name,
             "distribution": self.distribution,
-            "settings": {k: v for k, v in self.config_dict().items() if k != "vocabulary"},
+            "settings": config.get("settings", {k: config[k] for k in config.keys() - {"vocabulary"}}),
             "n_types": len(self.vocabulary),
             "vocabulary": self.vocabulary.config_dict(),
             "log_base": "e; 10 in score, full_scores, BaseScore; 2 in surprisal, entropy",

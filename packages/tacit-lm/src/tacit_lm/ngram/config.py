@@ -21,16 +21,19 @@ class KneserNeyConfig:
         smoothing: ``"interpolated"`` modified Kneser-Ney (Chen and Goodman 1998, as lmplz estimates it);
             ``"backoff"``, the same discounts, a lower order asked only where a higher one has not seen the
             word; ``"good_turing"``, Katz's back-off with Good-Turing discounts (Katz 1987) on raw counts.
+        min_count: n-grams of three words or more that occur less often are not listed, and predicted from
+            their last words; 2 is SRILM's default, and what the back-off forms need to be any good.
         cutoff: k of Katz: counts above it are trusted as they are; for ``good_turing`` only.
     """
 
     order: int = 5
     smoothing: Smoothing = "interpolated"
+    min_count: int = 1
     cutoff: int = 7
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
-        for name, low, high in (("order", 1, MAX_ORDER), ("cutoff", 1, 100)):
+        for name, low, high in (("order", 1, MAX_ORDER), ("cutoff", 1, 100), ("min_count", 1, 10**9)):
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise ConfigurationError(

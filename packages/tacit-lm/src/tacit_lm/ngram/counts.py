@@ -27,14 +27,14 @@ class Grams(NamedTuple):
         prefix: int64, number of w_1 ... w_{n-1} in the order below.
         word: int64, id of w_n.
         suffix: int64, number of w_2 ... w_n in the order below.
-        count: int64, occurrences.
+        occurrences: int64, how often it was read.
         at_start: bool, whether w_1 is ``<s>``.
     """
 
     prefix: Int64
     word: Int64
     suffix: Int64
-    count: Int64
+    occurrences: Int64
     at_start: npt.NDArray[np.bool_]
 
 

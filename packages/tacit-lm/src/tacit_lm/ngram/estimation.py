@@ -14,6 +14,7 @@ the discounts free is given to the other words in proportion to p(w | h').
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ class Estimate(NamedTuple):
     """A smoothed model, order by order.
 
     Attributes:
+        grams: the n-grams listed; prefixes and suffixes are numbered among those listed.
         probs: float64 (n-grams,) each: p(w_n | w_1 ... w_{n-1}).
         backoffs: float64 (n-grams,) each, for all orders but the highest: what multiplies p(w | h') for
             words that are not listed after h; 1 where nothing is.
@@ -39,6 +41,7 @@ class Estimate(NamedTuple):
         from_text: whether the text gave these discounts.
     """
 
+    grams: list[Grams]
     probs: list[Float64]
     backoffs: list[Float64]
     discounts: list[Float64]
@@ -50,44 +53,56 @@ def adjusted_counts(grams: list[Grams]) -> list[Int64]:
     others the distinct words before them.
     """
     found = []
-    for here, above in zip(grams, grams[1:], strict=False):
+    for here, above in pairwise(grams):
         before = np.bincount(above.suffix, minlength=len(here.word))
-        found.append(np.where(here.at_start, here.count, before))
-    return [*found, grams[-1].count]
+        found.append(np.where(here.at_start, here.occurrences, before))
+    return [*found, grams[-1].occurrences]
 
 
 def estimate(grams: list[Grams], config: KneserNeyConfig) -> Estimate:
     """The model of these n-grams, as the configuration says."""
     katz = config.smoothing == "good_turing"
-    counts = [each.count for each in grams] if katz else adjusted_counts(grams)
-    result = Estimate([], [], [], [])
+    counts = [each.occurrences for each in grams] if katz else adjusted_counts(grams)
+    result = Estimate([], [], [], [], [])
     lower = np.full(len(grams[0].word), 1 / len(grams[0].word))
+    place = np.arange(len(lower))  # of the n-grams one order below among those listed; -1 if not
     for here, c in zip(grams, counts, strict=True):
-        n_contexts = len(lower) if result.probs else 1
-        if katz:
-            discounts, from_text = good_turing_ratios(c, config.cutoff)
-            kept = c * discounts[np.where(c > config.cutoff, 0, c)]
-        else:
-            discounts, from_text = kneser_ney_discounts(c)
-            kept = c - discounts[np.minimum(c, 3)]
-        total = _sums(here.prefix, c, n_contexts)
+        n = len(result.probs) + 1
+        kept, discounts, from_text = _discounted(c, config)
+        n_contexts = len(lower) if n > 1 else 1
+        listed = np.ones(len(c), bool) if n < 3 else here.occurrences >= config.min_count
+        # what is listed occurs at least as often as what it is part of, so its parts are listed too
+        all_prefixes = place[here.prefix]
+        known = all_prefixes >= 0
+        total = _sums(all_prefixes[known], c[known], n_contexts)
+        here = Grams(*(part[listed] for part in here))._replace(
+            prefix=all_prefixes[listed], suffix=place[here.suffix[listed]]
+        )
+        kept = kept[listed]
         free = total - _sums(here.prefix, kept, n_contexts)
-        if (
-            katz
-        ):  # a context of trusted counts only keeps nothing for the unseen: as if seen once more
+        if katz:  # a context of trusted counts only keeps nothing for the unseen: as if seen once more
             total, free = _with_room(total, free)
-        below = lower[here.suffix] if result.probs else lower
-        if config.smoothing == "interpolated" or not result.probs:
-            p, backoff = _interpolated(here.prefix, kept, total, free, below)
-        else:
-            p, backoff = _backed_off(here.prefix, kept, total, free, below)
-        if result.probs:
+        below = lower[here.suffix] if n > 1 else lower
+        smooth = _interpolated if config.smoothing == "interpolated" or n == 1 else _backed_off
+        p, backoff = smooth(here.prefix, kept, total, free, below)
+        if n > 1:
             result.backoffs.append(backoff)
+        result.grams.append(here)
         result.probs.append(p)
         result.discounts.append(discounts)
         result.from_text.append(from_text)
         lower = p
+        place = np.where(listed, np.cumsum(listed) - 1, -1)
     return result
+
+
+def _discounted(c: Int64, config: KneserNeyConfig) -> tuple[Float64, Float64, bool]:
+    """What remains of the counts of an order, its discounts, and whether the text gave these."""
+    if config.smoothing == "good_turing":
+        ratios, from_text = good_turing_ratios(c, config.cutoff)
+        return c * ratios[np.where(c > config.cutoff, 0, c)], ratios, from_text
+    discounts, from_text = kneser_ney_discounts(c)
+    return c - discounts[np.minimum(c, 3)], discounts, from_text
 
 
 def _sums(prefix: Int64, values: npt.NDArray[np.generic], n_contexts: int) -> Float64:

@@ -67,7 +67,7 @@ class KneserNey(LanguageModel):
         boundary = vocabulary.boundary_id
         grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, config.order)
         found = estimate(grams, config)
-        self._vocabulary, self._table = vocabulary, Table.of_estimate(grams, found)
+        self._vocabulary, self._table = vocabulary, Table.of_estimate(found)
         self.fitted_on = {
             "n_grams": self._table.sizes,
             "discounts": [each.tolist() for each in found.discounts],

@@ -19,7 +19,7 @@ __all__ = ["conditionals", "endings", "pair_scores", "sequence_scores"]
 
 
 @njit
-def _child(word, first, node, w):  # type: ignore[no-untyped-def]
+def _child(word, first, node, w):
     """Place of the n-gram ``node`` followed by w, -1 if it is not listed."""
     low, high = first[node], first[node + 1]
     while low < high:
@@ -32,7 +32,7 @@ def _child(word, first, node, w):  # type: ignore[no-untyped-def]
 
 
 @njit
-def sequence_scores(word, first, log_prob, backoff, order, ids, offsets, context, out, matched):  # type: ignore[no-untyped-def]
+def sequence_scores(word, first, log_prob, backoff, order, ids, offsets, context, out, matched):
     """Scores of all ids (tokens,) into ``out`` (float64) and the n-gram lengths into ``matched`` (int64).
 
     context: words (at most order - 1,) before every sequence.
@@ -61,7 +61,7 @@ def sequence_scores(word, first, log_prob, backoff, order, ids, offsets, context
 
 
 @njit
-def _resolve(word, first, order, context, before):  # type: ignore[no-untyped-def]
+def _resolve(word, first, order, context, before):
     """Places of the listed endings of a context, shortest first, into ``before``; how many there are."""
     n_words = min(len(context), order - 1)
     n = 0
@@ -77,7 +77,7 @@ def _resolve(word, first, order, context, before):  # type: ignore[no-untyped-de
 
 
 @njit
-def endings(word, first, backoff, order, context):  # type: ignore[no-untyped-def]
+def endings(word, first, backoff, order, context):
     """How many of the last words of a context matter for what follows."""
     before = np.empty(order + 1, np.int64)
     n = _resolve(word, first, order, context, before)
@@ -90,7 +90,7 @@ def endings(word, first, backoff, order, context):  # type: ignore[no-untyped-de
 
 
 @njit
-def pair_scores(word, first, log_prob, backoff, order, contexts, lengths, words, out, matched):  # type: ignore[no-untyped-def]
+def pair_scores(word, first, log_prob, backoff, order, contexts, lengths, words, out, matched):
     """Scores of words (pairs,) after contexts (pairs, order - 1), of which ``lengths`` words count from the right."""
     before = np.empty(order + 1, np.int64)
     width = contexts.shape[1]
@@ -112,7 +112,7 @@ def pair_scores(word, first, log_prob, backoff, order, contexts, lengths, words,
 
 
 @njit
-def conditionals(word, first, log_prob, backoff, order, contexts, lengths, out):  # type: ignore[no-untyped-def]
+def conditionals(word, first, log_prob, backoff, order, contexts, lengths, out):
     """Log-probabilities of all words after each context into ``out`` float64 (contexts, types)."""
     before = np.empty(order + 1, np.int64)
     width = contexts.shape[1]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tacit.artifact import require
 from tacit.errors import ArtifactError
 from tacit_lm.ngram.config import MAX_ORDER
-from tacit_lm.ngram.counts import Grams, Int64
+from tacit_lm.ngram.counts import Int64
 from tacit_lm.ngram.estimation import Estimate
 
 __all__ = ["Table"]
@@ -55,8 +55,9 @@ class Table:
         return [int(size) for size in np.diff(self.starts)]
 
     @classmethod
-    def of_estimate(cls, grams: list[Grams], estimate: Estimate) -> Self:
+    def of_estimate(cls, estimate: Estimate) -> Self:
         """The table of a smoothed model."""
+        grams = estimate.grams
         starts = np.cumsum([0, *(len(each.word) for each in grams)])
         first = [
             starts[n] + np.searchsorted(grams[n].prefix, np.arange(starts[n] - starts[n - 1]))
