@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit_lm.contract import LanguageModelContract
-from tacit_lm.sequences import Float64, with_ends
+from tacit_lm.sequences import Float64, Ids, with_ends
 from tacit_lm.state import State
 from tacit_lm.text import Sentence, encoded, tokens_of
 
@@ -44,7 +44,11 @@ class KenlmInterface(LanguageModelContract):
             bos: begin after ``<s>``; otherwise with nothing known.
             eos: count ``</s>`` at the end.
         """
-        return float(self._scores(sentence, bos, eos)[0].sum()) / _LN10
+        vocabulary = self.vocabulary
+        ids = vocabulary.encode(tokens_of(sentence))
+        if eos:
+            ids = np.append(ids, np.int32(vocabulary.boundary_id))
+        return float(self._sequence(ids, bos).sum()) / _LN10
 
     def full_scores(
         self, sentence: Sentence, bos: bool = True, eos: bool = True
@@ -72,19 +76,23 @@ class KenlmInterface(LanguageModelContract):
     ]:
         """Natural log-probabilities, n-gram lengths and oov of a sentence's tokens."""
         block = encoded([tokens_of(sentence)], self.vocabulary)
-        ids, offsets, oov = block.ids, block.offsets, block.oov
+        ids, oov = block.ids, block.oov
         if eos:
-            ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
+            ids = np.append(ids, np.int32(self.vocabulary.boundary_id))
             oov = np.append(oov, False)
-        if bos:
-            scores = self.score_corpus(ids, offsets)
-        else:
-            state = self.null()
-            scores = np.empty(len(ids), np.float64)
-            for t, word in enumerate(ids.tolist()):
-                scores[t] = self.log_prob([state], [word])[0]
-                state = self.advance(state, word)
+        scores = self._sequence(ids, bos)
         return scores, self.matched_lengths(ids, bos=bos), oov
+
+    def _sequence(self, ids: Ids, bos: bool) -> Float64:
+        """Natural log-probabilities of one sequence, from the start of a sentence or from nothing."""
+        if bos:
+            return self.score_corpus(ids, np.array([0, len(ids)]))
+        state = self.null()
+        scores = np.empty(len(ids), np.float64)
+        for t, word in enumerate(ids.tolist()):
+            scores[t] = self.log_prob([state], [word])[0]
+            state = self.advance(state, word)
+        return scores
 
     # -- word by word ------------------------------------------------------------------------------
 

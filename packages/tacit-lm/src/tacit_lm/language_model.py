@@ -66,7 +66,9 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
         return {
             "model": self.name,
             "distribution": self.distribution,
-            "settings": config.get("settings", {k: config[k] for k in config.keys() - {"vocabulary"}}),
+            "settings": config.get(
+                "settings", {k: config[k] for k in config.keys() - {"vocabulary"}}
+            ),
             "n_types": len(self.vocabulary),
             "vocabulary": self.vocabulary.config_dict(),
             "log_base": "e; 10 in score, full_scores, BaseScore; 2 in surprisal, entropy",

@@ -33,7 +33,11 @@ class KneserNeyConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
-        for name, low, high in (("order", 1, MAX_ORDER), ("cutoff", 1, 100), ("min_count", 1, 10**9)):
+        for name, low, high in (
+            ("order", 1, MAX_ORDER),
+            ("cutoff", 1, 100),
+            ("min_count", 1, 10**9),
+        ):
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise ConfigurationError(

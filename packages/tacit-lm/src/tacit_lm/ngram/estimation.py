@@ -75,12 +75,18 @@ def estimate(grams: list[Grams], config: KneserNeyConfig) -> Estimate:
         all_prefixes = place[here.prefix]
         known = all_prefixes >= 0
         total = _sums(all_prefixes[known], c[known], n_contexts)
-        here = Grams(*(part[listed] for part in here))._replace(
-            prefix=all_prefixes[listed], suffix=place[here.suffix[listed]]
+        here = Grams(
+            prefix=all_prefixes[listed],
+            word=here.word[listed],
+            suffix=place[here.suffix[listed]],
+            occurrences=here.occurrences[listed],
+            at_start=here.at_start[listed],
         )
         kept = kept[listed]
         free = total - _sums(here.prefix, kept, n_contexts)
-        if katz:  # a context of trusted counts only keeps nothing for the unseen: as if seen once more
+        if (
+            katz
+        ):  # a context of trusted counts only keeps nothing for the unseen: as if seen once more
             total, free = _with_room(total, free)
         below = lower[here.suffix] if n > 1 else lower
         smooth = _interpolated if config.smoothing == "interpolated" or n == 1 else _backed_off
