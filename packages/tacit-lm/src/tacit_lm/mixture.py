@@ -22,7 +22,7 @@ from tacit.errors import ArtifactError, ConfigurationError, CorpusError, NotFitt
 from tacit.vocabulary import Vocabulary
 from tacit_lm.contract import LanguageModelContract
 from tacit_lm.language_model import LanguageModel
-from tacit_lm.sequences import Float64, checked, with_ends
+from tacit_lm.sequences import Float64, check_word, checked, with_ends
 from tacit_lm.state import State
 from tacit_lm.text import Sentence, Text, blocks, encoded, tokens_of
 
@@ -128,7 +128,7 @@ class Mixture(LanguageModel):
 
     def advance(self, state: State, word: int) -> State:
         """Every component's state after one more word, an id of the first one's vocabulary."""
-        checked(np.array([word]), np.array([0, 1]), len(self.vocabulary))
+        check_word(word, len(self.vocabulary))
         rows = zip(self._parts(state), self.components.values(), self._checked_maps(), strict=True)
         return _joined(
             model.advance(part, word if ids is None else int(ids[word]))

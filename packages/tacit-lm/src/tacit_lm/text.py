@@ -17,7 +17,16 @@ from tacit.tokenizers import Tokenizer, get_tokenizer
 from tacit.vocabulary import Vocabulary
 from tacit_lm.sequences import Ids, Offsets
 
-__all__ = ["Block", "Sentence", "Text", "as_corpus", "blocks", "tokens_of"]
+__all__ = [
+    "Block",
+    "Sentence",
+    "Text",
+    "as_corpus",
+    "blocks",
+    "encoded",
+    "sentences_of",
+    "tokens_of",
+]
 
 #: A sentence: its tokens, or a string that is split at whitespace.
 Sentence: TypeAlias = str | Sequence[str]
@@ -85,7 +94,7 @@ def blocks(
         return
     held: list[list[str]] = []
     n_held = 0
-    for tokens in _sentences(text, tokenizer):
+    for tokens in sentences_of(text, tokenizer):
         if tokens:
             held.append(tokens)
             n_held += len(tokens)
@@ -115,11 +124,15 @@ def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
         yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
 
 
-def _sentences(text: Text, tokenizer: str | Tokenizer) -> Iterator[list[str]]:
+def sentences_of(
+    text: str | os.PathLike[str] | Iterable[Sentence],
+    tokenizer: str | Tokenizer = "whitespace",
+    encoding: str = "utf-8",
+) -> Iterator[list[str]]:
+    """Token lists of the lines of a file, or of sentences; those without tokens too."""
     if isinstance(text, str | os.PathLike):
         split = get_tokenizer(tokenizer)
-        for lines in file_blocks(as_paths(Path(text)) or [], "utf-8", "strict"):
+        for lines in file_blocks(as_paths(Path(text)) or [], encoding, "strict"):
             yield from map(split, lines)
         return
-    assert not isinstance(text, Corpus)
     yield from map(tokens_of, text)

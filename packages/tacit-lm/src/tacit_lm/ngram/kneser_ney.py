@@ -24,7 +24,7 @@ from tacit_lm.ngram.config import KneserNeyConfig
 from tacit_lm.ngram.counts import count_grams
 from tacit_lm.ngram.estimation import estimate
 from tacit_lm.ngram.table import Table
-from tacit_lm.sequences import Float64, Ids, checked
+from tacit_lm.sequences import Float64, Ids, check_word, checked
 from tacit_lm.state import State
 
 __all__ = ["KneserNey"]
@@ -106,6 +106,7 @@ class KneserNey(LanguageModel):
 
     def advance(self, state: State, word: int) -> State:
         """The state after one more word (an id); a new sentence after ``</s>``."""
+        check_word(word, self.table.n_types)
         return self._state((*self._context(state), int(word)))
 
     def _state(self, words: tuple[int, ...]) -> State:
@@ -113,7 +114,6 @@ class KneserNey(LanguageModel):
 
         table = self.table
         context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
-        checked(context, np.array([0, len(context)]), table.n_types)
         n = lookup.endings(table.word, table.first, table.backoff, table.order, context)
         return State(tuple(context[len(context) - n :].tolist()))
 
