@@ -24,7 +24,7 @@ from tacit_lm.contract import LanguageModelContract
 from tacit_lm.language_model import LanguageModel
 from tacit_lm.sequences import Float64, check_word, checked, with_ends
 from tacit_lm.state import State
-from tacit_lm.text import Sentence, Text, blocks, encoded, tokens_of
+from tacit_lm.text import Sentence, Text, blocks, ids_of, tokens_of
 
 __all__ = ["Mixture", "fit_weights"]
 
@@ -59,7 +59,7 @@ class Mixture(LanguageModel):
             models = {f"model-{i}": model for i, model in enumerate(models)}
         if not models:
             raise ConfigurationError("a mixture needs models: Mixture([first, second])")
-        self.components: dict[str, LanguageModelContract] = dict(models)
+        self.components = {name: _as_model(model) for name, model in models.items()}
         self._weights = _checked_weights(weights, list(self.components))
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
@@ -188,8 +188,7 @@ class Mixture(LanguageModel):
         self, sentences: Iterable[Sentence], *, eos: bool = True
     ) -> list[dict[str, Float64]]:
         """For each sentence the natural log-probabilities (tokens,) that each component gives, by name."""
-        block = encoded([tokens_of(each) for each in sentences], self.vocabulary)
-        ids, offsets = block.ids, block.offsets
+        ids, offsets = ids_of([tokens_of(each) for each in sentences], self.vocabulary)
         if eos:
             ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
         scores = self.component_log_probs(ids, offsets)
@@ -212,7 +211,7 @@ class Mixture(LanguageModel):
     def _checked_maps(self) -> list[npt.NDArray[np.int32] | None]:
         """For each component its ids of the first one's words, None where they are the same."""
         if self._maps is None:
-            first, *others = (_as_model(model).vocabulary for model in self.components.values())
+            first, *others = (model.vocabulary for model in self.components.values())
             names = list(self.components)[1:]
             maps = [_map(first, other, name) for name, other in zip(names, others, strict=True)]
             self._maps = [None, *maps]

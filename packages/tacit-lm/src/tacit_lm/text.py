@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -54,13 +55,15 @@ class Block(NamedTuple):
 
 def tokens_of(sentence: Sentence) -> list[str]:
     """The tokens of a sentence. Raises CorpusError for what is neither a string nor strings."""
-    tokens = sentence.split() if isinstance(sentence, str) else list(sentence)
-    strange = next((token for token in tokens if not isinstance(token, str)), None)
-    if strange is not None:
-        raise CorpusError(
-            f"a sentence holds {strange!r:.40}, a {type(strange).__name__}; "
-            "a sentence is a string or a list of strings"
-        )
+    if isinstance(sentence, str):
+        return sentence.split()
+    tokens = list(sentence)
+    for token in tokens:
+        if not isinstance(token, str):
+            raise CorpusError(
+                f"a sentence holds {token!r:.40}, a {type(token).__name__}; "
+                "a sentence is a string or a list of strings"
+            )
     return tokens
 
 
@@ -107,13 +110,18 @@ def blocks(
 
 def encoded(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Block:
     """Token lists as one block; an empty one stays."""
-    flat = [token for tokens in sentences for token in tokens]
-    ids = vocabulary.encode(flat)
-    offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+    flat = list(chain.from_iterable(sentences))
+    ids, offsets = ids_of(sentences, vocabulary)
     oov = np.isin(ids, vocabulary.oov_ids)
     for place in np.flatnonzero(oov).tolist():
         oov[place] = flat[place] not in vocabulary
     return Block(ids, offsets, oov, sum(map(len, flat)))
+
+
+def ids_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> tuple[Ids, Offsets]:
+    """Token lists as int32 ids (tokens,) and int64 offsets (sentences + 1,)."""
+    ids = vocabulary.encode(list(chain.from_iterable(sentences)))
+    return ids, np.cumsum([0, *map(len, sentences)], dtype=np.int64)
 
 
 def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:

@@ -114,7 +114,7 @@ class KneserNey(LanguageModel):
 
         table = self.table
         context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
-        n = lookup.endings(table.word, table.first, table.backoff, table.order, context)
+        n = lookup.endings(*self._arguments(), context)
         return State(tuple(context[len(context) - n :].tolist()))
 
     def _context(self, state: State) -> tuple[int, ...]:
@@ -169,8 +169,11 @@ class KneserNey(LanguageModel):
 
     def matched_lengths(self, ids: Ids, *, bos: bool = True) -> npt.NDArray[np.int64]:
         """Length of the n-gram that each prediction rests on, int64 (tokens,)."""
+        return self._full_sequence(ids, bos)[1]
+
+    def _full_sequence(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
         ids, offsets = checked(ids, np.array([0, len(ids)]), self.table.n_types)
-        return self._sequences(ids, offsets, bos)[1]
+        return self._sequences(ids, offsets, bos)
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
@@ -188,7 +191,7 @@ class KneserNey(LanguageModel):
 
     def _arguments(self) -> tuple[Any, ...]:
         table = self.table
-        return table.word, table.first, table.log_prob, table.backoff, table.order
+        return *table.records, table.order
 
     def _fitted(self) -> None:
         _ = self.table
