@@ -13,7 +13,7 @@ from tacit import artifact
 from tacit.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacit.testing.embedder_cases import sample_sentences
 from tacit_lm import KneserNey, Mixture
-from tacit_lm.mixture import fit_weights
+from tacit_lm.mixture_weights import fit_weights
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tacit import Corpus, Vocabulary
 from tacit.errors import ConfigurationError, CorpusError, DataError
-from tacit_lm import FullScore, LanguageModel, Perplexity, State
+from tacit_lm import FullScore, KneserNey, LanguageModel, Perplexity, State
 
 WORDS = ["</s>", "<unk>", "a", "b", "c"]
 #: p(next | word before); rows and columns in the order of WORDS, the row of </s> being the start.
@@ -97,8 +97,9 @@ def test_states_can_be_written_into_as_with_kenlm(model):
     assert first == model.state_after("a")
     model.NullContextWrite(first)
     assert first == model.null()
-    with pytest.raises(DataError, match="BeginSentenceWrite"):
-        model.BaseScore(State(), "a", State())
+    for each in (model, KneserNey(order=2).fit(["a b"])):
+        with pytest.raises(DataError, match="BeginSentenceWrite"):
+            each.BaseScore(State(), "a", State())
 
 
 def test_states_are_values():

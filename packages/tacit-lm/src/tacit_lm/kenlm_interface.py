@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import DataError
 from tacit_lm.contract import LanguageModelContract
 from tacit_lm.sequences import Float64, Ids, with_ends
 from tacit_lm.state import State
@@ -79,11 +78,7 @@ class KenlmInterface(LanguageModelContract):
         """Natural log-probabilities and n-gram lengths of one sequence, from its start or from nothing."""
         if bos:
             return self.score_corpus(ids, np.array([0, len(ids)])), self.matched_lengths(ids)
-        state = self.null()
-        scores = np.empty(len(ids), np.float64)
-        for t, word in enumerate(ids.tolist()):
-            scores[t] = self.log_prob([state], [word])[0]
-            state = self.advance(state, word)
+        scores, _ = self.score_from(self.null(), ids)
         return scores, self.matched_lengths(ids, bos=False)
 
     # -- word by word ------------------------------------------------------------------------------
@@ -102,10 +97,7 @@ class KenlmInterface(LanguageModelContract):
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
         """`BaseScore` with the n-gram length and whether the word is outside the vocabulary."""
-        if in_state.value is None:
-            raise DataError(
-                "the state was not begun: call BeginSentenceWrite(state) or NullContextWrite(state)"
-            )
+        in_state.check_begun()
         number = self.vocabulary.id_of(word)
         score, length = self._word_score(in_state, number)
         out_state.value = self.advance(in_state, number).value

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tacit.corpus import Corpus
 from tacit.corpus.reading import as_paths, file_blocks
 from tacit.errors import CorpusError
+from tacit.progress import Progress, track
 from tacit.tokenizers import Tokenizer, get_tokenizer
 from tacit.vocabulary import Vocabulary
 from tacit_lm.sequences import Ids, Offsets
@@ -127,9 +128,12 @@ def ids_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> tuple[
 def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
     vocabulary = corpus.vocabulary
     lengths = np.array([len(word) for word in vocabulary.words])
-    for ids, offsets in corpus.blocks(_BLOCK):
-        oov = np.isin(ids, vocabulary.oov_ids)
-        yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
+    bar: Progress[object] = track(None, "scoring", total=corpus.n_tokens, unit="token")
+    with bar:
+        for ids, offsets in corpus.blocks(_BLOCK):
+            oov = np.isin(ids, vocabulary.oov_ids)
+            yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
+            bar.update(len(ids))
 
 
 def sentences_of(
