@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacit.vocabulary import BOUNDARY
 from tacit_lm.contract import LanguageModelContract
 from tacit_lm.sequences import Float64, Ids, with_ends
 from tacit_lm.state import State
@@ -44,10 +45,8 @@ class KenlmInterface(LanguageModelContract):
             bos: begin after ``<s>``; otherwise with nothing known.
             eos: count ``</s>`` at the end.
         """
-        vocabulary = self.vocabulary
-        ids = vocabulary.encode(tokens_of(sentence))
-        if eos:
-            ids = np.append(ids, np.int32(vocabulary.boundary_id))
+        tokens = tokens_of(sentence)
+        ids = self.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
         return float(self._full_sequence(ids, bos)[0].sum()) / _LN10
 
     def full_scores(
@@ -55,13 +54,12 @@ class KenlmInterface(LanguageModelContract):
     ) -> Iterator[FullScore]:
         """One (log10 p, n-gram length, oov) a token, ``</s>`` last; arguments as `score`."""
         tokens, vocabulary = tokens_of(sentence), self.vocabulary
-        stand_ins = set(vocabulary.oov_ids.tolist())
+        if eos:
+            tokens.append(BOUNDARY)
         ids = vocabulary.encode(tokens)
+        stand_ins = set(vocabulary.oov_ids.tolist())
         pairs = zip(ids.tolist(), tokens, strict=True)
         oov = [number in stand_ins and word not in vocabulary for number, word in pairs]
-        if eos:
-            ids = np.append(ids, np.int32(vocabulary.boundary_id))
-            oov.append(False)
         scores, lengths = self._full_sequence(ids, bos)
         rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov, strict=True)
         yield from map(FullScore._make, rows)

@@ -167,7 +167,9 @@ class KneserNey(LanguageModel):
         return self._full_sequence(ids, bos)[1]
 
     def _full_sequence(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-        ids, offsets = checked(ids, np.array([0, len(ids)]), self.table.n_types)
+        offsets = np.array([0, len(ids)])
+        if ids.dtype != np.int32:  # the look-up sees to it that they are words
+            ids, offsets = checked(ids, offsets, self.table.n_types)
         return self._sequences(ids, offsets, [self.vocabulary.boundary_id] if bos else [])
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
@@ -189,7 +191,9 @@ class KneserNey(LanguageModel):
 
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         context = np.array(before, np.int64)
-        lookup.sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
+        bad = lookup.sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
+        if bad >= 0:
+            check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
         return found, matched
 
     def _arguments(self) -> tuple[Any, ...]:

@@ -40,14 +40,18 @@ def _child(nodes, node, w):
 def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
     """Scores of all ids (tokens,) into ``out`` (float64) and the n-gram lengths into ``matched`` (int64).
 
-    context: words (at most order - 1,) before every sequence.
+    context: words (at most order - 1,) before every sequence. Returns the place of an id that is no word, where
+    it stops, or -1.
     """
+    n_types = nodes[0, FIRST]
     before = np.empty(order + 1, np.int64)
     found = np.empty(order + 1, np.int64)
     for s in range(len(offsets) - 1):
         n_before = _resolve(nodes, order, context, before)
         for t in range(offsets[s], offsets[s + 1]):
             w = ids[t]
+            if w < 0 or w >= n_types:
+                return t
             found[0] = w
             n = 1
             while n <= n_before:
@@ -63,6 +67,7 @@ def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
             matched[t] = n
             n_before = min(n, order - 1)
             before, found = found, before
+    return -1
 
 
 @njit
@@ -72,6 +77,8 @@ def _resolve(nodes, order, context, before):
     n = 0
     while n < n_words:
         node = np.int64(context[len(context) - n - 1])
+        if node < 0 or node >= nodes[0, FIRST]:
+            return n  # a state of another model
         for k in range(n):
             node = _child(nodes, node, context[len(context) - n + k])
             if node < 0:
