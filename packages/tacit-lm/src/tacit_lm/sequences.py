@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tacit.errors import DataError
 
-__all__ = ["Float64", "Ids", "Offsets", "checked", "with_ends"]
+__all__ = ["Float64", "Ids", "Offsets", "check_word", "checked", "with_ends"]
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
@@ -29,12 +29,9 @@ def checked(
             raise DataError(
                 f"{name} must be integers in one dimension, not {array.dtype} of shape {array.shape}"
             )
-    wrong = np.flatnonzero((ids < 0) | (ids >= n_types))
-    if len(wrong):
-        raise DataError(
-            f"there is no id {ids[wrong[0]]} (at place {wrong[0]}) in a vocabulary of {n_types} types; "
-            "encode the text with the vocabulary of the model"
-        )
+    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
+        wrong = np.flatnonzero((ids < 0) | (ids >= n_types))
+        check_word(int(ids[wrong[0]]), n_types, f" (at place {wrong[0]})")
     cuts = offsets.astype(np.int64)
     if not len(cuts) or cuts[0] or cuts[-1] != len(ids) or (np.diff(cuts) < 0).any():
         raise DataError(
@@ -42,6 +39,15 @@ def checked(
             "sequence i is ids[offsets[i] : offsets[i + 1]]"
         )
     return np.ascontiguousarray(ids, dtype=np.int32), cuts
+
+
+def check_word(word: int, n_types: int, place: str = "") -> None:
+    """Raise DataError unless a word is an id from 0 to n_types - 1."""
+    if not 0 <= word < n_types:
+        raise DataError(
+            f"there is no id {word}{place} in a vocabulary of {n_types} types; "
+            "encode the text with the vocabulary of the model"
+        )
 
 
 def with_ends(
