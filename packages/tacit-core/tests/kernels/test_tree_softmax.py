@@ -32,7 +32,12 @@ def random_codes(leaves, words, seed=0):
     word_codes = np.searchsorted(owners[order], np.arange(words + 1))
     steps = [step for path in paths for step in path]
     code_steps = np.cumsum([0, *map(len, paths)])
-    return Codes(word_codes, code_steps, [n for n, _ in steps] or np.empty(0, int), [s for _, s in steps] or np.empty(0, int))
+    return Codes(
+        word_codes,
+        code_steps,
+        [n for n, _ in steps] or np.empty(0, int),
+        [s for _, s in steps] or np.empty(0, int),
+    )
 
 
 def problem(codes, tokens=7, width=5, seed=0, dtype=np.float64):
@@ -104,7 +109,13 @@ def test_the_gradient_is_that_of_autograd(leaves, words, width):
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(1, 30), st.integers(0, 20), st.integers(0, 12), st.integers(1, 40), st.integers(0, 9))
+@given(
+    st.integers(1, 30),
+    st.integers(0, 20),
+    st.integers(0, 12),
+    st.integers(1, 40),
+    st.integers(0, 9),
+)
 def test_both_backends_agree(words, more, tokens, width, seed):
     codes = random_codes(words + more, words, seed)
     r, w, q, b = problem(codes, tokens, width, seed, np.float32)

@@ -38,6 +38,7 @@ reference = Backend(
         "context_sum": f"{_HERE}.context_sum.naive:forward",
         "context_sum_backward": f"{_HERE}.context_sum.naive:backward",
         "row_steps": f"{_HERE}.row_steps.naive:adagrad",
+        "stream_scores": f"{_HERE}.stream_scores.naive:scores",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -67,6 +68,7 @@ cpu = Backend(
         "context_sum": f"{_HERE}.context_sum.cpu:forward",
         "context_sum_backward": f"{_HERE}.context_sum.cpu:backward",
         "row_steps": f"{_HERE}.row_steps.cpu:adagrad",
+        "stream_scores": f"{_HERE}.stream_scores.cpu:scores",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""

@@ -43,7 +43,9 @@ def _log_odds(x, weights, members, borders, p, steps, found):  # type: ignore[no
     mass, spread, square = np.empty(2), np.empty(2), np.empty(2)
     for g in range(len(borders) - 1):
         first, last = borders[g], borders[g + 1]
-        center[:] = 0  # distances from the group's centre: no digits are lost where groups are small and far out
+        center[:] = (
+            0  # distances from the group's centre: no digits are lost where groups are small and far out
+        )
         for j in range(first, last):
             _add(center, np.float32(1.0 / (last - first)), x[members[j]])
         shift = np.float64(_dot(center, center))
@@ -91,7 +93,7 @@ def log_odds(
     responsibilities: npt.NDArray[np.float64],
     steps: int,
 ) -> npt.NDArray[np.float64]:
-    """log p / (1 - p) of every member of every group after so many steps of EM: float64 (members,).
+    """Log p / (1 - p) of every member of every group after so many steps of EM: float64 (members,).
 
     Args:
         vectors: float32 (words, width).

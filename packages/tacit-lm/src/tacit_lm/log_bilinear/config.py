@@ -9,15 +9,18 @@ from typing import Any, Literal, Self, get_args
 from tacit.errors import ConfigurationError
 from tacit_lm.log_bilinear.tree_building import MAX_CODES, MAX_DEPTH, Rule
 
-__all__ = ["Contexts", "HLBLConfig", "LBLConfig", "Loss"]
+__all__ = ["Contexts", "HLBLConfig", "LBLConfig", "Loss", "Settings"]
 
 Contexts = Literal["diagonal", "full"]
 Loss = Literal["softmax", "nce"]
 
 
 @dataclass(frozen=True)
-class _Settings:
+class Settings:
     """What both models share: checks, and the way to JSON and back."""
+
+    across_sentences: bool = True
+    seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -75,14 +78,15 @@ class _Settings:
 
 
 @dataclass(frozen=True)
-class HLBLConfig(_Settings):
-    """Settings of `HLBL`. The thesis's models have ``width=100, context=5, tail_rates=(), dropout=0.0``,
-    no frequency weights and no dropout; its best tree is ADAPTIVE(0.4) x 4.
+class HLBLConfig(Settings):
+    """Settings of `HLBL`. The thesis's models have ``width=100, context=5, tail_rates=(), dropout=0.0,
+    frequency_power=0.0, across_sentences=False``; its best tree is ``overlap=0.4, copies=4``.
 
     Attributes:
         width: D, elements of a feature vector.
         context: n - 1, words before that have weights of their own (5, 10 and 20 in Table 4.7).
         tail_rates: lambda of each tail: all older words, fading by it a word. Not in the thesis.
+        far_words: whether words in the tails have feature vectors of their own. Not in the thesis.
         tree: how words are split: ``"random"``, ``"balanced"``, ``"adaptive"`` or ``"noisy"`` (section 4.4).
         overlap: epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon).
         copies: trees in an overcomplete tree.
@@ -92,7 +96,6 @@ class HLBLConfig(_Settings):
         bootstrap_width: D of the model on a random tree that the clustered vectors come from.
         bootstrap_epochs: its passes over the text.
         dropout: share of the elements of the predicted vector left out in training. Not in the thesis.
-        word_dropout: the same of the vectors of context words.
         epochs: passes over the text at most.
         learning_rate: of AdaGrad, falling along half a cosine to a fiftieth.
         patience: epochs without a better perplexity of the held-out text before training ends early.
@@ -106,6 +109,7 @@ class HLBLConfig(_Settings):
     width: int = 208
     context: int = 5
     tail_rates: tuple[float, ...] = (0.8, 0.9, 0.95, 0.98, 0.995)
+    far_words: bool = False
     tree: Rule = "adaptive"
     overlap: float = 0.0
     copies: int = 2
@@ -115,7 +119,6 @@ class HLBLConfig(_Settings):
     bootstrap_width: int = 96
     bootstrap_epochs: int = 2
     dropout: float = 0.5
-    word_dropout: float = 0.0
     epochs: int = 8
     learning_rate: float = 0.1
     patience: int = 3
@@ -146,15 +149,15 @@ class HLBLConfig(_Settings):
         self._real("overlap", 0.0, 0.5)
         self._real("frequency_power", 0.0, 10.0)
         self._real("dropout", 0.0, 1.0)
-        self._real("word_dropout", 0.0, 1.0)
         self._real("learning_rate", 0.0, 1e6)
         self._one_of("tree", get_args(Rule))
+        self._flag("far_words")
         self._flag("across_sentences")
         self._rates()
 
 
 @dataclass(frozen=True)
-class LBLConfig(_Settings):
+class LBLConfig(Settings):
     """Settings of `LBL`. The thesis's models have 100 features, full context matrices and no dropout.
 
     Attributes:

@@ -20,12 +20,14 @@ class ContextStates:
 
     Args:
         words: R, float32 (types, width).
+        far: F, of the words in the tails, float32 (types, width).
         context: weights of positions and tails, and rates.
         boundary: the id of ``</s>``.
     """
 
-    def __init__(self, words: _Floats, context: Context, boundary: int) -> None:
-        self._words, self._context, self._boundary = words, context, boundary
+    def __init__(self, words: _Floats, far: _Floats, context: Context, boundary: int) -> None:
+        self._words, self._far = words, far
+        self._context, self._boundary = context, boundary
 
     def start(self) -> State:
         """After one ``</s>``."""
@@ -48,15 +50,23 @@ class ContextStates:
             row += (a * tails).sum(axis=0)
         return found
 
+    def read(self, state: State) -> tuple[tuple[int, ...], _Floats]:
+        """The window, oldest word first, and the tails (tails, width) before the next word."""
+        return self._parts(state)
+
+    def after_text(self, window: tuple[int, ...], tails: _Floats) -> State:
+        """The state of a window and tails that a kernel has summed up."""
+        n = len(self._context.weights)
+        return State((tuple(window[max(0, len(window) - n) :]), tails.tobytes()))
+
     def _after(self, window: tuple[int, ...], tails: _Floats, word: int) -> State:
         n, rates = len(self._context.weights), self._context.rates
         window = (*window, word)
         if len(window) > n:
-            tails = rates[:, None] * tails + self._words[window[0]]
+            tails = rates[:, None] * tails + self._far[window[0]]
             window = window[1:]
         return State((window, tails.tobytes()))
 
     def _parts(self, state: State) -> tuple[tuple[int, ...], _Floats]:
-        assert isinstance(state.value, tuple), "a state that no model has written into"
-        window, packed = state.value
+        window, packed = state.parts()
         return window, np.frombuffer(packed, np.float32).reshape(self._context.tail_weights.shape)

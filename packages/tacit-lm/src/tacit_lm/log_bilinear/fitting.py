@@ -14,7 +14,8 @@ from tacit.errors import CorpusError
 from tacit.fitting import ArrayBatches, Cosine, DivergenceError, FitSettings, History, fit
 from tacit.fitting.batches import fingerprint_arrays
 from tacit.fitting.recorder import Resume
-from tacit_lm.log_bilinear.config import HLBLConfig
+from tacit.fitting.trainable import Trainable
+from tacit_lm.log_bilinear.config import HLBLConfig, LBLConfig
 from tacit_lm.log_bilinear.parameters import Parameters
 from tacit_lm.log_bilinear.stream import Stream
 from tacit_lm.log_bilinear.training import Trainer, average_predicted, pieces
@@ -22,7 +23,7 @@ from tacit_lm.log_bilinear.tree_building import build_tree
 from tacit_lm.log_bilinear.trees import Tree
 from tacit_lm.sequences import with_ends
 
-__all__ = ["Fitted", "fit_hlbl", "text_stream"]
+__all__ = ["Fitted", "fit_hlbl", "run_fit", "text_stream"]
 
 _LEAST = 0.02  # of the first learning rate, at the end
 
@@ -90,7 +91,7 @@ def _bootstrap_settings(config: HLBLConfig) -> HLBLConfig:
         "context": 5,
         "tail_rates": (),
         "dropout": 0.0,
-        "word_dropout": 0.0,
+        "far_words": False,
         "epochs": config.bootstrap_epochs,
     }
     return HLBLConfig.from_dict(values)
@@ -108,7 +109,13 @@ def _train(
 ) -> tuple[Parameters, History]:
     rng = np.random.default_rng([config.seed, 1])
     parameters = Parameters.drawn(
-        len(counts), config.width, config.context, config.tail_rates, tree.biases(counts), rng
+        len(counts),
+        config.width,
+        config.context,
+        config.tail_rates,
+        tree.biases(counts),
+        rng,
+        far=config.far_words,
     )
     trainer = Trainer(
         parameters,
@@ -118,29 +125,48 @@ def _train(
         valid,
         length=config.piece,
         dropout=config.dropout,
-        word_dropout=config.word_dropout,
         seed=config.seed,
         threads=config.threads,
     )
     source = ArrayBatches(pieces(text, config.piece), batch_size=config.batch, seed=config.seed)
+    more = {"tree": fingerprint_arrays(tuple(tree.codes))}
+    history = run_fit(trainer, source, config, text, valid, checkpoints, resume, more, description)
+    return parameters, history
+
+
+def run_fit(
+    trainer: Trainable,
+    source: ArrayBatches,
+    config: HLBLConfig | LBLConfig,
+    text: Stream,
+    valid: Stream | None,
+    checkpoints: Path | None,
+    resume: Resume,
+    identity: dict[str, Any] | None = None,
+    description: str = "fitting",
+) -> History:
+    """Trains by the settings that both models have; a divergence after the first epoch leaves the best model.
+
+    ``identity`` tells this fit from others, beside settings and texts.
+    """
     rate = config.learning_rate
     settings = FitSettings(
         epochs=config.epochs,
         learning_rate=Cosine(rate, epochs=max(config.epochs, 1), floor=_LEAST * rate),
         patience=None if valid is None else config.patience,
     )
-    identity = {
+    made_from = {
         "settings": {k: v for k, v in config.to_dict().items() if k != "threads"},
         "text": fingerprint_arrays((text.ids, text.offsets)),
         "valid": None if valid is None else fingerprint_arrays((valid.ids, valid.offsets)),
-        "tree": fingerprint_arrays(tuple(tree.codes)),
+        **(identity or {}),
     }
     try:
-        history = fit(
+        return fit(
             trainer,
             source,
             settings,
-            configuration=identity,
+            configuration=made_from,
             checkpoints=checkpoints,
             resume=resume if checkpoints is not None else "auto",
             description=description,
@@ -149,7 +175,8 @@ def _train(
         if error.history is None or not error.history.epochs:
             raise
         warnings.warn(
-            f"training was stopped, and the best model so far is kept: {error}", RuntimeWarning, stacklevel=2
+            f"training was stopped, and the best model so far is kept: {error}",
+            RuntimeWarning,
+            stacklevel=2,
         )
-        history = error.history
-    return parameters, history
+        return error.history

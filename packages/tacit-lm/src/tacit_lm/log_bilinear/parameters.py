@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
-from tacit.errors import ArtifactError
 from tacit.kernels.context_sum import Context
 
 __all__ = ["Parameters"]
@@ -22,7 +21,8 @@ class Parameters:
     """All float32 in C order.
 
     Attributes:
-        words: R (types, width).
+        words: R (types, width), of the words that have a position.
+        far_words: F (types, width), of those in the tails; no rows where they have the vectors of ``words``.
         positions: c (context, width), the last word's weights first.
         bias: b (1, width), of the predicted vector.
         tails: a (tails, width).
@@ -31,6 +31,7 @@ class Parameters:
     """
 
     words: _Floats
+    far_words: _Floats
     positions: _Floats
     bias: _Floats
     tails: _Floats
@@ -46,6 +47,8 @@ class Parameters:
         rates: tuple[float, ...],
         node_biases: _Floats,
         rng: np.random.Generator,
+        *,
+        far: bool = False,
     ) -> Parameters:
         """Small random vectors; weights of positions 1 / (2 sqrt(i)), those of a tail sum to about 1/2."""
 
@@ -58,6 +61,7 @@ class Parameters:
         of_tails = 0.5 * (1 - np.array(rates, np.float64))
         return cls(
             words=normal(n_words, 0.05),
+            far_words=normal(n_words if far else 0, 0.05),
             positions=np.repeat(weights[:, None], width, 1).astype(np.float32),
             bias=np.zeros((1, width), np.float32),
             tails=np.repeat(of_tails[:, None], width, 1).astype(np.float32),
@@ -68,6 +72,11 @@ class Parameters:
     def context(self, rates: tuple[float, ...]) -> Context:
         """As `tacit.kernels.context_sum` takes it."""
         return Context(self.positions, self.bias[0], np.array(rates, np.float32), self.tails)
+
+    @property
+    def far(self) -> _Floats | None:
+        """F, or None where it is R."""
+        return self.far_words if len(self.far_words) else None
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """By name; the arrays themselves."""
@@ -87,10 +96,12 @@ class Parameters:
         context: int,
         tails: int,
         n_nodes: int,
+        far: bool,
     ) -> Parameters:
         """The parameters of an artefact, checked. Raises ArtifactError."""
         shapes = {
             "words": (n_words, width),
+            "far_words": (n_words if far else 0, width),
             "positions": (context, width),
             "bias": (1, width),
             "tails": (tails, width),
@@ -101,6 +112,4 @@ class Parameters:
         for name, shape in shapes.items():
             array = require(arrays, name, dtype=np.float32, shape=shape, finite=True)
             found[name] = np.ascontiguousarray(array)
-        if not found:
-            raise ArtifactError("the artefact holds no parameters")
         return cls(**found)

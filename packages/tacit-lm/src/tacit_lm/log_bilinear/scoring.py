@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.kernels import context_sum, tree_softmax
+from tacit.kernels.stream_scores import scores
 from tacit.kernels.tree_softmax import Codes
 from tacit_lm.log_bilinear.parameters import Parameters
 from tacit_lm.log_bilinear.stream import Stream
-from tacit_lm.sequences import Float64, Ids
+from tacit_lm.sequences import Float64, Ids, Offsets
 
-__all__ = ["distribution_blocks", "predicted_blocks", "score_stream"]
+__all__ = ["distribution_blocks", "predicted_blocks", "score_on", "score_stream"]
 
 _BLOCK = 512  # tokens
 
@@ -38,7 +39,8 @@ def predicted_blocks(
         begins = low + np.flatnonzero(firsts[low:end])
         offsets = np.unique(np.concatenate([[low], begins, [end]])) - low
         found = context_sum.forward(
-            parameters.words, ids[low:end], offsets, [start - low], [end - low], context, tails
+            parameters.words, ids[low:end], offsets, [start - low], [end - low], context, tails,
+            parameters.far,
         )  # fmt: skip
         tails = found.after
         yield found.vectors, ids[start:end], ~firsts[start:end]
@@ -48,12 +50,56 @@ def score_stream(
     parameters: Parameters, codes: Codes, rates: tuple[float, ...], stream: Stream
 ) -> Float64:
     """Natural log-probabilities of all but the first id of every sequence, float64."""
-    parts = [np.empty(0)]
-    biases = np.ascontiguousarray(parameters.node_biases[:, 0])
-    for vectors, words, counted in predicted_blocks(parameters, rates, stream):
-        found = tree_softmax.forward(vectors, words, codes, parameters.nodes, biases)
-        parts.append(found.log_probs[counted])
-    return np.concatenate(parts)
+    found, _ = _scores(parameters, codes, rates, stream.ids, stream.offsets, 0, None)
+    return found[~stream.firsts]
+
+
+def score_on(
+    parameters: Parameters,
+    codes: Codes,
+    rates: tuple[float, ...],
+    ids: Ids,
+    first: int,
+    tails: _Floats,
+) -> tuple[Float64, _Floats]:
+    """Natural log-probabilities of ``ids[first:]`` after the words before them and tails of all older words.
+
+    Args:
+        parameters: of the model.
+        codes: of its tree.
+        rates: of its tails.
+        ids: int32, no more than a window of words before ``first``.
+        first: the first position to score.
+        tails: float32 (tails, width) at that position.
+
+    Returns:
+        float64 (tokens,), and the tails behind the last word.
+    """
+    return _scores(parameters, codes, rates, ids, np.array([0, len(ids)]), first, tails)
+
+
+def _scores(
+    parameters: Parameters,
+    codes: Codes,
+    rates: tuple[float, ...],
+    ids: Ids,
+    offsets: Offsets,
+    first: int,
+    tails: _Floats | None,
+) -> tuple[Float64, _Floats]:
+    found = scores(
+        parameters.words,
+        ids,
+        offsets,
+        parameters.context(rates),
+        codes,
+        parameters.nodes,
+        parameters.node_biases[:, 0],
+        first,
+        tails,
+        parameters.far,
+    )
+    return found.log_probs, np.asarray(found.tails, np.float32)
 
 
 def distribution_blocks(

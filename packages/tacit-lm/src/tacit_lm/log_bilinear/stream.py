@@ -94,7 +94,12 @@ class Stream(NamedTuple):
         rows = np.repeat(starts, ends - starts) + _within(ends - starts)
         places = begins[np.searchsorted(begins, rows, side="right") - 1]
         return Windows(
-            self.ids[at], offsets, firsts[:-1] + starts - lows, firsts[1:], self.ids[rows], rows > places
+            self.ids[at],
+            offsets,
+            firsts[:-1] + starts - lows,
+            firsts[1:],
+            self.ids[rows],
+            rows > places,
         )
 
 

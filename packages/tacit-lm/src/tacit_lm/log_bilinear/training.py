@@ -17,9 +17,9 @@ from tacit_lm.log_bilinear.parameters import Parameters
 from tacit_lm.log_bilinear.scoring import score_stream
 from tacit_lm.log_bilinear.stream import Stream
 
-__all__ = ["Trainer", "pieces"]
+__all__ = ["Trainer", "average_predicted", "dropout_mask", "pieces", "put"]
 
-_FIRST_SUMS = {"words": 1e-6}
+_FIRST_SUMS = {"words": 1e-6, "far_words": 1e-6}
 _SUMS = 1e-8
 _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
@@ -44,7 +44,6 @@ class Trainer:
         valid: held-out text; its perplexity is the criterion.
         length: words of a piece.
         dropout: share of the elements of predicted vectors left out.
-        word_dropout: share of the elements of context words' vectors left out.
         seed: of dropout.
         threads: of the kernels; the result does not depend on it.
     """
@@ -59,14 +58,12 @@ class Trainer:
         *,
         length: int,
         dropout: float,
-        word_dropout: float,
         seed: int,
         threads: int = 1,
     ) -> None:
         self.current, self.codes, self.rates = parameters, codes, rates
         self.stream, self.valid, self.length = stream, valid, length
-        self.dropout, self.word_dropout = dropout, word_dropout
-        self.seed, self.threads = seed, threads
+        self.dropout, self.seed, self.threads = dropout, seed, threads
         self.sums = {
             name: np.full(len(array), _FIRST_SUMS.get(name, _SUMS), np.float32)
             for name, array in parameters.arrays().items()
@@ -81,17 +78,15 @@ class Trainer:
         now = self.current
         (begins,) = batch
         ends = np.minimum(begins + self.length, len(self.stream.ids))
-        ids, offsets, starts, stops, targets, counted = self.stream.windows(begins, ends, self._reach)
+        ids, offsets, starts, stops, targets, counted = self.stream.windows(
+            begins, ends, self._reach
+        )
         rng = np.random.default_rng([self.seed, self.steps])
         self.steps += 1
-        table, of_table, mask = now.words, ids, None
-        if self.word_dropout:
-            mask = _mask((len(ids), table.shape[1]), self.word_dropout, rng)
-            table, of_table = now.words[ids] * mask, np.arange(len(ids), dtype=np.int32)
-        spans = (table, of_table, offsets, starts, stops, now.context(self.rates))
-        found = context_sum.forward(*spans, threads=self.threads)
+        spans = (now.words, ids, offsets, starts, stops, now.context(self.rates))
+        found = context_sum.forward(*spans, far=now.far, threads=self.threads)
         vectors = found.vectors
-        kept = _mask(vectors.shape, self.dropout, rng) if self.dropout else None
+        kept = dropout_mask(vectors.shape, self.dropout, rng) if self.dropout else None
         if kept is not None:
             vectors *= kept
         tree = (vectors, targets, self.codes, now.nodes, now.node_biases[:, 0])
@@ -100,15 +95,13 @@ class Trainer:
         grad = up.vectors
         if kept is not None:
             grad *= kept
-        down = context_sum.backward(*spans, found.before, grad, threads=self.threads)
-        words, rows = down.words, down.rows
-        if mask is not None:
-            words, rows = _by_word(ids[words], rows * mask[words])
+        down = context_sum.backward(*spans, found.before, grad, now.far, threads=self.threads)
         every = np.arange(max(len(now.positions), len(now.tails), 1), dtype=np.int32)
         for name, at, gradient in (
             ("nodes", up.nodes, up.node_vectors),
             ("node_biases", up.nodes, up.node_biases[:, None]),
-            ("words", words, rows),
+            ("words", down.words, down.rows),
+            ("far_words", down.words[: len(down.far_rows)], down.far_rows),
             ("positions", every[: len(now.positions)], down.weights),
             ("tails", every[: len(now.tails)], down.tail_weights),
             ("bias", every[:1], down.bias[None]),
@@ -130,7 +123,7 @@ class Trainer:
 
     def load_parameters(self, parameters: State) -> None:
         """Puts them back."""
-        _put(self.current.arrays(), parameters)
+        put(self.current.arrays(), parameters)
 
     def state(self) -> State:
         """Everything the next steps depend on."""
@@ -139,16 +132,13 @@ class Trainer:
 
     def load_state(self, state: State) -> None:
         """Puts back what ``state`` gave; ValueError where names or shapes do not fit."""
-        arrays = dict(state)
-        steps = arrays.pop("steps", None)
-        own = {k: v for k, v in self.state().items() if k != "steps"}
-        _put(own, arrays)
-        if steps is None:
-            raise ValueError("the number of steps is missing")
+        steps = np.array(0)
+        put({**self.state(), "steps": steps}, state)
         self.steps = int(steps)
 
 
-def _put(own: State, given: State) -> None:
+def put(own: State, given: State) -> None:
+    """Copies the given arrays into those of the same names; ValueError where names, shapes or dtypes differ."""
     if set(own) != set(given):
         raise ValueError(f"names differ: {', '.join(sorted(set(own) ^ set(given))[:5])}")
     for name, array in own.items():
@@ -159,21 +149,13 @@ def _put(own: State, given: State) -> None:
         array[...] = given[name]
 
 
-def _mask(shape: tuple[int, ...], share: float, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+def dropout_mask(
+    shape: tuple[int, ...], share: float, rng: np.random.Generator
+) -> npt.NDArray[np.float32]:
     """0 for about so large a share (in steps of 2^-16), the others scaled to keep the mean."""
     limit = round(share * 65536)
     drawn = np.frombuffer(rng.bytes(2 * math.prod(shape)), np.uint16).reshape(shape)
     return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)
-
-
-def _by_word(
-    words: npt.NDArray[np.int32], rows: npt.NDArray[np.float32]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Rows of the same word added up."""
-    order = np.argsort(words, kind="stable")
-    ordered = words[order]
-    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[begins], np.add.reduceat(rows[order], begins, axis=0)
 
 
 def average_predicted(

@@ -73,7 +73,9 @@ def build_tree(
         ConfigurationError: an argument is out of range or missing.
     """
     if rule not in get_args(Rule):
-        raise ConfigurationError(f"there is no tree {rule!r}; choose from {', '.join(get_args(Rule))}")
+        raise ConfigurationError(
+            f"there is no tree {rule!r}; choose from {', '.join(get_args(Rule))}"
+        )
     needed = math.ceil(math.log2(max(n_words, 1)))
     if n_words < 1 or copies < 1 or not 0 <= overlap < 0.5 or max_codes < 1 or max_depth < needed:
         raise ConfigurationError(
@@ -83,7 +85,9 @@ def build_tree(
     x = np.zeros((n_words, 1), np.float32)
     if rule != "random":
         if vectors is None or np.shape(vectors)[:1] != (n_words,) or np.ndim(vectors) != 2:
-            raise ConfigurationError(f"a tree by {rule!r} needs one vector for each of {n_words} words")
+            raise ConfigurationError(
+                f"a tree by {rule!r} needs one vector for each of {n_words} words"
+            )
         x = np.ascontiguousarray(vectors, np.float32)
         if not np.isfinite(x).all():
             raise ConfigurationError("the vectors that words are clustered by hold NaN or infinity")
@@ -91,9 +95,7 @@ def build_tree(
     if w.shape != (n_words,) or not (w > 0).all():
         raise ConfigurationError("the weights of a clustering must be positive, one for every word")
     rng = np.random.default_rng([seed, 7])
-    return joined(
-        [_one(rule, x, w, overlap, rng, max_codes, max_depth) for _ in range(copies)]
-    )
+    return joined([_one(rule, x, w, overlap, rng, max_codes, max_depth) for _ in range(copies)])
 
 
 def _one(
@@ -156,7 +158,9 @@ def _sides(
     if rule == "noisy":
         left = np.where(both, left, rng.random(n) < p)
     # a group that would stay together is cut without overlap, and if that is no cut, in halves
-    stuck = np.isin(_count(left | both, group, sizes), (0,)) | (_count(left | both, group, sizes) == sizes)
+    stuck = np.isin(_count(left | both, group, sizes), (0,)) | (
+        _count(left | both, group, sizes) == sizes
+    )
     stuck |= _count(~left | both, group, sizes) == sizes
     both &= ~stuck[group]
     lefts = _count(left, group, sizes)
@@ -174,9 +178,7 @@ def _sides(
     return left | both, ~left | both
 
 
-def _count(
-    chosen: npt.NDArray[np.bool_], group: _Ints, sizes: _Ints
-) -> _Ints:
+def _count(chosen: npt.NDArray[np.bool_], group: _Ints, sizes: _Ints) -> _Ints:
     return np.bincount(group[chosen], minlength=len(sizes))
 
 
@@ -212,7 +214,9 @@ def _descended(
 def _of_leaves(leaves: list[tuple[_Ints, _Ints]], n_words: int) -> Tree:
     """The tree of leaves given level by level: words, and their paths (leaves, level)."""
     words = np.concatenate([words for words, _ in leaves])
-    lengths = np.concatenate([np.full(len(words), level) for level, (words, _) in enumerate(leaves)])
+    lengths = np.concatenate(
+        [np.full(len(words), level) for level, (words, _) in enumerate(leaves)]
+    )
     steps = np.concatenate([paths.ravel() for _, paths in leaves])
     return _packed(words, lengths, steps, n_words)
 

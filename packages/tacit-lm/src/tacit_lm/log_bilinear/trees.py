@@ -65,7 +65,9 @@ class Tree:
         n_codes = np.diff(self.codes.word_codes)
         steps = np.diff(self.codes.code_steps[self.codes.word_codes])
         weights = np.asarray(counts, np.float64)
-        weights = weights / weights.sum() if weights.sum() else np.full(len(n_codes), 1 / len(n_codes))
+        weights = (
+            weights / weights.sum() if weights.sum() else np.full(len(n_codes), 1 / len(n_codes))
+        )
         return Statistics(
             mean_code_length=float((steps / n_codes).mean()),
             weighted_code_length=float((steps / n_codes) @ weights),
@@ -88,7 +90,7 @@ class Tree:
         return np.bincount(place, of_steps, 2 * self.n_nodes).reshape(-1, 2)
 
     def biases(self, counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float32]:
-        """log odds of going left, which make the tree a unigram model where vectors are zero: (nodes,)."""
+        """Log odds of going left, which make the tree a unigram model where vectors are zero: (nodes,)."""
         left, right = (self.masses(counts) + _SEEN).T
         return np.asarray(np.log(left / right), np.float32)
 
@@ -119,4 +121,3 @@ class Tree:
         steps = np.array([step for code in flat for step in code], np.int64).reshape(-1, 2)
         word_codes = np.cumsum([0, *map(len, paths)])
         return cls(Codes(word_codes, np.cumsum([0, *map(len, flat)]), steps[:, 0], steps[:, 1]))
-

@@ -1,10 +1,11 @@
 """Predicted vectors from the words before: weights by position, and tails of exponentially fading weight.
 
-    r_t = b + sum_{i=1..n} c_i o R[w_{t-i}] + sum_k a_k o u_k(t),    u_k(t) = lambda_k u_k(t-1) + R[w_{t-n-1}]
+    r_t = b + sum_{i=1..n} c_i o R[w_{t-i}] + sum_k a_k o u_k(t),    u_k(t) = lambda_k u_k(t-1) + F[w_{t-n-1}]
 
 c_i are the weight vectors of the n last positions (Mnih 2010, eq 4.7, with a bias), o the elementwise product;
-a_k weighs the k-th tail, which holds everything older, fading by lambda_k a word. Nothing comes from before the
-beginning of a sequence. A tail costs as much as one more position, however far it reaches.
+a_k weighs the k-th tail, which holds everything older, fading by lambda_k a word. Far words have vectors F of their
+own, or those of near ones. Nothing comes from before the beginning of a sequence. A tail costs as much as one more
+position, however far it reaches.
 """
 
 from typing import Any, NamedTuple
@@ -41,11 +42,13 @@ class Forward(NamedTuple):
 
 class Gradients(NamedTuple):
     """Of the words from n positions before a span to its last but one (all others have none): their numbers int32
-    (touched,), each once, ascending, and rows (touched, width); of c, b and a in their shapes.
+    (touched,), each once, ascending, and rows (touched, width); the same of F, without rows where F is R; of c, b
+    and a in their shapes.
     """
 
     words: NDArray[np.int32]
     rows: _Floats
+    far_rows: _Floats
     weights: _Floats
     bias: _Floats
     tail_weights: _Floats
@@ -59,6 +62,7 @@ def forward(
     ends: _Ints,
     context: Context,
     tails: _Floats | None = None,
+    far: _Floats | None = None,
     threads: int = 1,
 ) -> Forward:
     """The predicted vectors at spans of positions.
@@ -79,6 +83,8 @@ def forward(
     tails
         (spans, tails, width): u at the first position of each span, such as ``after`` of the span before
         it. Where left out, they are summed up from the beginning of the sequence.
+    far
+        F (words, width), in the dtype of the table; R itself where left out.
     threads
         Threads to share the spans; no result depends on it.
 
@@ -92,7 +98,7 @@ def forward(
         Where shapes or dtypes do not fit, or a number is out of range.
     """
     result: Forward = resolve("context_sum")(
-        table, ids, offsets, starts, ends, context, tails, threads
+        table, ids, offsets, starts, ends, context, tails, far, threads
     )
     return result
 
@@ -106,6 +112,7 @@ def backward(
     context: Context,
     before: _Floats,
     grad: _Floats,
+    far: _Floats | None = None,
     threads: int = 1,
 ) -> Gradients:
     """Gradients of a loss, of which ``grad`` (rows, width) is the gradient by the predicted vectors.
@@ -114,6 +121,6 @@ def backward(
     was summed from is cut off there). Sums are in a fixed order, whatever the number of threads.
     """
     result: Gradients = resolve("context_sum_backward")(
-        table, ids, offsets, starts, ends, context, before, grad, threads
+        table, ids, offsets, starts, ends, context, before, grad, far, threads
     )
     return result

@@ -61,12 +61,18 @@ def check(
         if part.shape != shape:
             raise KernelError(f"{name} must be {shape}, not {part.shape}")
     return Checked(
-        table, np.ascontiguousarray(ids, np.int32), offsets, starts, ends, places, type(context)(*parts)
+        table,
+        np.ascontiguousarray(ids, np.int32),
+        offsets,
+        starts,
+        ends,
+        places,
+        type(context)(*parts),
     )
 
 
 def check_tails(tails: _Array, spans: int, context: "Context", what: str) -> _Array:
-    """u (spans, tails, width) in the dtype of the context."""
+    """U (spans, tails, width) in the dtype of the context."""
     tails = np.ascontiguousarray(tails, context.bias.dtype)
     shape = (spans, *context.tail_weights.shape)
     if tails.shape != shape:
@@ -81,3 +87,10 @@ def check_grad(grad: _Array, rows: int, context: "Context") -> _Array:
         raise KernelError(f"grad must be {(rows, len(context.bias))}, not {grad.shape}")
     return grad
 
+
+def check_far(far: _Array, table: _Array) -> _Array:
+    """F like R."""
+    far = np.ascontiguousarray(far, table.dtype)
+    if far.shape != table.shape:
+        raise KernelError(f"far must be {table.shape} as the table is, not {far.shape}")
+    return far

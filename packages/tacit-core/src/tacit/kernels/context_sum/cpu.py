@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.kernels.compiled import njit
 from tacit.kernels.context_sum import Forward, Gradients
-from tacit.kernels.context_sum.arguments import Checked, check, check_grad, check_tails
+from tacit.kernels.context_sum.arguments import Checked, check, check_far, check_grad, check_tails
 from tacit.kernels.dispatch import UnsupportedShape
 from tacit.kernels.threads import in_parts
 
@@ -62,8 +62,37 @@ def _window(row, table, ids, c, t, n):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _predict(row, table, ids, c, b, a, u, t, n):  # type: ignore[no-untyped-def]
+    """Row = r_t, of n words before t."""
+    row[:] = b
+    k = 0
+    while k + 1 < len(a):
+        _add_products(row, a[k], u[k], a[k + 1], u[k + 1])
+        k += 2
+    if k < len(a):
+        _add_product(row, a[k], u[k])
+    _window(row, table, ids, c, t, n)
+
+
+@njit
 def _forward(  # type: ignore[no-untyped-def]
-    table, ids, offsets, starts, ends, places, c, b, rates, a, given, before, after, out, first, last
+    table,
+    far,
+    ids,
+    offsets,
+    starts,
+    ends,
+    places,
+    c,
+    b,
+    rates,
+    a,
+    given,
+    before,
+    after,
+    out,
+    first,
+    last,
 ):
     n, tokens = len(c), len(ids)
     for s in range(first, last):
@@ -77,7 +106,7 @@ def _forward(  # type: ignore[no-untyped-def]
         if not given:
             for k in range(len(rates)):
                 for p in range(begin, start - n):
-                    _fade(u[k], rates[k], table[ids[p]])
+                    _fade(u[k], rates[k], far[ids[p]])
         u = after[s]
         u[:] = before[s]
         for t in range(start, end):
@@ -86,20 +115,15 @@ def _forward(  # type: ignore[no-untyped-def]
                     at += 1
                 begin = offsets[at]
                 u[:] = 0
-            row = out[places[s] + t - start]
-            row[:] = b
-            for k in range(len(rates)):
-                _add_product(row, a[k], u[k])
-            _window(row, table, ids, c, t, min(n, t - begin))
+            _predict(out[places[s] + t - start], table, ids, c, b, a, u, t, min(n, t - begin))
             if t - n >= begin and t < tokens:
                 for k in range(len(rates)):
-                    _fade(u[k], rates[k], table[ids[t - n]])
+                    _fade(u[k], rates[k], far[ids[t - n]])
 
 
 @njit
-def _tail_gradients(table, ids, offsets, start, end, n, rates, a, before, grad, rows, low, d_a):  # type: ignore[no-untyped-def]
+def _tail_gradients(far, ids, offsets, start, end, n, rates, a, before, grad, rows, low, d_a):  # type: ignore[no-untyped-def]
     """Add to the rows of positions, and to d_a, what the tails of one span hand back."""
-    tokens = len(ids)
     v = np.zeros_like(a)
     at = _sequence_of(offsets, end - 1)
     for t in range(end - 1, start - 1, -1):
@@ -107,7 +131,7 @@ def _tail_gradients(table, ids, offsets, start, end, n, rates, a, before, grad, 
             at = _sequence_of(offsets, t)
             v[:] = 0
         p = t - n - 1
-        word = table[ids[max(p, 0)]]
+        word = far[ids[max(p, 0)]]
         for k in range(len(rates)):
             _fade(v[k], rates[k], grad[t - start])
             if t > start and p >= offsets[at]:
@@ -141,8 +165,8 @@ def _window_gradients(table, ids, offsets, start, end, c, grad, rows, low, d_c):
 
 @njit
 def _backward(  # type: ignore[no-untyped-def]
-    table, ids, offsets, starts, ends, places, lows, firsts, c, rates, a, before, grad, rows, d_c, d_b, d_a,
-    first, last,
+    table, far, ids, offsets, starts, ends, places, lows, firsts, c, rates, a, before, grad, rows, far_rows,
+    d_c, d_b, d_a, first, last,
 ):  # fmt: skip
     for s in range(first, last):
         start, end = starts[s], ends[s]
@@ -154,13 +178,11 @@ def _backward(  # type: ignore[no-untyped-def]
         of_span, of_rows = grad[places[s] : places[s + 1]], rows[firsts[s] : firsts[s + 1]]
         if len(rates):
             _tail_gradients(
-                table, ids, offsets, start, end, len(c), rates, a, before[s], of_span, of_rows, lows[s],
-                d_a[s],
+                far, ids, offsets, start, end, len(c), rates, a, before[s], of_span,
+                far_rows[firsts[s] : firsts[s + 1]], lows[s], d_a[s],
             )  # fmt: skip
         if len(c):
-            _window_gradients(
-                table, ids, offsets, start, end, c, of_span, of_rows, lows[s], d_c[s]
-            )
+            _window_gradients(table, ids, offsets, start, end, c, of_span, of_rows, lows[s], d_c[s])
 
 
 @njit
@@ -182,6 +204,7 @@ def forward(
     ends: _Array,
     context: "Context",
     tails: _Array | None = None,
+    far: _Array | None = None,
     threads: int = 1,
 ) -> Forward:
     """See `tacit.kernels.context_sum.forward`."""
@@ -192,8 +215,12 @@ def forward(
         before[:] = check_tails(tails, spans, of, "tails")
     out, after = np.empty((places[-1], len(of.bias)), np.float32), before.copy()
 
+    f = checked.table if far is None else check_far(far, checked.table)
+
     def work(first: int, last: int) -> None:
-        _forward(*checked[:6], *of, tails is not None, before, after, out, first, last)
+        _forward(
+            checked.table, f, *checked[1:6], *of, tails is not None, before, after, out, first, last
+        )
 
     in_parts(work, spans, threads)
     return Forward(out, before, after)
@@ -208,6 +235,7 @@ def backward(
     context: "Context",
     before: _Array,
     grad: _Array,
+    far: _Array | None = None,
     threads: int = 1,
 ) -> Gradients:
     """See `tacit.kernels.context_sum.backward`."""
@@ -220,21 +248,32 @@ def backward(
     highs = np.maximum(np.minimum(ends - 1, len(ids)), lows)
     firsts = np.concatenate([[0], np.cumsum(highs - lows)]).astype(np.int64)
     rows = np.zeros((firsts[-1], width), np.float32)
+    f, far_rows = (table, rows) if far is None else (check_far(far, table), np.zeros_like(rows))
     d_c, d_b = np.zeros((spans, n, width), np.float32), np.zeros((spans, width), np.float32)
     d_a = np.zeros(before.shape, np.float32)
 
     def work(first: int, last: int) -> None:
         _backward(
-            table, ids, offsets, starts, ends, places, lows, firsts, context.weights, context.rates,
-            context.tail_weights, before, grad, rows, d_c, d_b, d_a, first, last,
+            table, f, ids, offsets, starts, ends, places, lows, firsts, context.weights, context.rates,
+            context.tail_weights, before, grad, rows, far_rows, d_c, d_b, d_a, first, last,
         )  # fmt: skip
 
     in_parts(work, spans, threads)
     positions = np.repeat(lows - firsts[:-1], highs - lows) + np.arange(len(rows))
     words, order, borders = _grouped(ids[positions])
-    d_rows = np.empty((len(words), width), np.float32)
-    in_parts(lambda first, last: _by_word(rows, order, borders, d_rows, first, last), len(words), threads)
-    return Gradients(words, d_rows, *(part.sum(axis=0) for part in (d_c, d_b, d_a)))
+    d_rows = _summed(rows, order, borders, threads)
+    d_far = d_rows[:0] if far is None else _summed(far_rows, order, borders, threads)
+    return Gradients(words, d_rows, d_far, *(part.sum(axis=0) for part in (d_c, d_b, d_a)))
+
+
+def _summed(
+    rows: _Array, order: NDArray[np.int64], borders: NDArray[np.int64], threads: int
+) -> _Array:
+    out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
+    in_parts(
+        lambda first, last: _by_word(rows, order, borders, out, first, last), len(out), threads
+    )
+    return out
 
 
 def _grouped(words: _Array) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.kernels.context_sum.arguments import check, check_grad, check_tails
+from tacit.kernels.context_sum.arguments import check, check_far, check_grad, check_tails
 
 if TYPE_CHECKING:
     from tacit.kernels.context_sum import Context, Forward, Gradients
@@ -29,6 +29,7 @@ def forward(
     ends: _Array,
     context: "Context",
     tails: _Array | None = None,
+    far: _Array | None = None,
     threads: int = 1,
 ) -> "Forward":
     """See `tacit.kernels.context_sum.forward`."""
@@ -37,6 +38,7 @@ def forward(
     R, ids, offsets, starts, ends, places, context = check(
         table, ids, offsets, starts, ends, context
     )
+    F = R if far is None else check_far(far, R)
     c, b, rates, a = (part.astype(np.float64) for part in context)
     n, spans = len(c), len(starts)
     vectors = np.empty((places[-1], len(b)))
@@ -48,7 +50,7 @@ def forward(
         begin = _beginning(offsets, start)
         if tails is None:
             for p in range(begin, start - n):
-                before[s] = rates[:, None] * before[s] + R[ids[p]]
+                before[s] = rates[:, None] * before[s] + F[ids[p]]
         u = before[s].copy()
         for t in range(start, int(ends[s])):
             if _beginning(offsets, t) != begin:
@@ -58,7 +60,7 @@ def forward(
                 row += c[i - 1] * R[ids[t - i]]  # eq 4.7
             vectors[places[s] + t - start] = row
             if t - n >= begin and t < len(ids):
-                u = rates[:, None] * u + R[ids[t - n]]
+                u = rates[:, None] * u + F[ids[t - n]]
         after[s] = u
     return Forward(*(part.astype(R.dtype) for part in (vectors, before, after)))
 
@@ -72,6 +74,7 @@ def backward(
     context: "Context",
     before: _Array,
     grad: _Array,
+    far: _Array | None = None,
     threads: int = 1,
 ) -> "Gradients":
     """See `tacit.kernels.context_sum.backward`."""
@@ -83,8 +86,10 @@ def backward(
     before = check_tails(before, len(starts), context, "before")
     grad = check_grad(grad, int(places[-1]), context).astype(np.float64)
     c, b, rates, a = (part.astype(np.float64) for part in context)
+    F = R if far is None else check_far(far, R)
     n = len(c)
     d_R, d_c, d_a = np.zeros(R.shape), np.zeros_like(c), np.zeros_like(a)
+    d_F = d_R if far is None else np.zeros(R.shape)
     touched: set[int] = set()
     for s in range(len(starts)):
         start = int(starts[s])
@@ -98,8 +103,8 @@ def backward(
             if begin == first:
                 d_a += g * rates[:, None] ** (t - start) * before[s]
             for p, steps in age.items():
-                d_a += g * rates[:, None] ** steps * R[ids[p]]
-                d_R[ids[p]] += (a * rates[:, None] ** steps).sum(axis=0) * g
+                d_a += g * rates[:, None] ** steps * F[ids[p]]
+                d_F[ids[p]] += (a * rates[:, None] ** steps).sum(axis=0) * g
             for i in range(1, min(n, t - begin) + 1):
                 d_c[i - 1] += g * R[ids[t - i]]
                 d_R[ids[t - i]] += g * c[i - 1]
@@ -107,5 +112,6 @@ def backward(
             if t - n >= begin and t < len(ids):
                 age[t - n] = 0
     words = np.array(sorted(touched), np.int32)
-    parts = (d_R[words], d_c, grad.sum(axis=0), d_a)
+    of_far = d_F[words] if far is not None else np.empty((0, len(b)))
+    parts = (d_R[words], of_far, d_c, grad.sum(axis=0), d_a)
     return Gradients(words, *(part.astype(R.dtype) for part in parts))

@@ -53,7 +53,7 @@ def forward(
     node_biases: _Floats,
     threads: int = 1,
 ) -> Forward:
-    """log P(word | vector), natural, for pairs.
+    """Log P(word | vector), natural, for pairs.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def backward(
 def distribution(
     vectors: _Floats, codes: Codes, node_vectors: _Floats, node_biases: _Floats
 ) -> _Floats:
-    """log P(w | vector) of every word, natural: (tokens, words) in the dtype of the vectors.
+    """Log P(w | vector) of every word, natural: (tokens, words) in the dtype of the vectors.
 
     One product with all node vectors, then every node's probability from its parent's: the cost of a flat
     softmax over as many words as there are leaves. Raises KernelError if the codes do not make up trees with

@@ -28,33 +28,29 @@ _CELLS = 1 << 21  # activations of a block of distributions: 8 MB
 def _activate(x, q, b, nodes, first, last, out):  # type: ignore[no-untyped-def]
     """out[j] = x . q[node] + b[node] for the steps first .. last, four rows at a time."""
     j = 0
+    while first + j + 3 < last:
+        n0, n1 = nodes[first + j], nodes[first + j + 1]
+        n2, n3 = nodes[first + j + 2], nodes[first + j + 3]
+        q0, q1, q2, q3 = q[n0], q[n1], q[n2], q[n3]
+        s0 = s1 = s2 = s3 = np.float32(0)
+        for d in range(len(x)):
+            s0 += x[d] * q0[d]
+            s1 += x[d] * q1[d]
+            s2 += x[d] * q2[d]
+            s3 += x[d] * q3[d]
+        out[j], out[j + 1], out[j + 2], out[j + 3] = s0 + b[n0], s1 + b[n1], s2 + b[n2], s3 + b[n3]
+        j += 4
     while first + j < last:
-        n = min(last - first - j, 4)
-        at = nodes[first + j]
-        rows = (at, at, at, at)
-        if n == 4:
-            rows = (at, nodes[first + j + 1], nodes[first + j + 2], nodes[first + j + 3])
-            q0, q1, q2, q3 = q[rows[0]], q[rows[1]], q[rows[2]], q[rows[3]]
-            s0 = s1 = s2 = s3 = np.float32(0)
-            for d in range(len(x)):
-                s0 += x[d] * q0[d]
-                s1 += x[d] * q1[d]
-                s2 += x[d] * q2[d]
-                s3 += x[d] * q3[d]
-            out[j], out[j + 1] = s0 + b[rows[0]], s1 + b[rows[1]]
-            out[j + 2], out[j + 3] = s2 + b[rows[2]], s3 + b[rows[3]]
-            j += 4
-        else:
-            row, s = q[at], np.float32(0)
-            for d in range(len(x)):
-                s += x[d] * row[d]
-            out[j] = s + b[at]
-            j += 1
+        row, s = q[nodes[first + j]], np.float32(0)
+        for d in range(len(x)):
+            s += x[d] * row[d]
+        out[j] = s + b[nodes[first + j]]
+        j += 1
 
 
 @njit(fastmath={"contract"})
 def _decay(x, powers, out):  # type: ignore[no-untyped-def]
-    """out = exp(-|x|); NaN for NaN. 2^f by its expansion, 2^n by its bits, which ``powers`` shares with ``scale``."""
+    """Out = exp(-|x|); NaN for NaN. 2^f by its expansion, 2^n by its bits, which ``powers`` shares with ``scale``."""
     scale = powers.view(np.float32)
     for j in range(len(x)):
         t = max(np.float32(-1.44269504) * abs(x[j]), np.float32(-126))
@@ -74,7 +70,7 @@ def _decay(x, powers, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _word(c0, c1, steps, signs, x, e, negatives, products):  # type: ignore[no-untyped-def]
-    """log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm."""
+    """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm."""
     first, least = steps[c0], np.inf
     for c in range(c0, c1):
         s, p = 0.0, 1.0
@@ -93,7 +89,21 @@ def _word(c0, c1, steps, signs, x, e, negatives, products):  # type: ignore[no-u
 
 @njit
 def _forward(  # type: ignore[no-untyped-def]
-    vectors, words, heads, steps, nodes, signs, q, b, starts, x, log_probs, most, longest, first, last
+    vectors,
+    words,
+    heads,
+    steps,
+    nodes,
+    signs,
+    q,
+    b,
+    starts,
+    x,
+    log_probs,
+    most,
+    longest,
+    first,
+    last,
 ):
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
     negatives, products = np.empty(most), np.empty(most)
@@ -108,7 +118,7 @@ def _forward(  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FUSED)
 def _mix(out, weights, q, nodes, first, last):  # type: ignore[no-untyped-def]
-    """out += sum_j weights[j] q[node], four rows at a time."""
+    """Out += sum_j weights[j] q[node], four rows at a time."""
     j = 0
     while first + j + 3 < last:
         q0, q1 = q[nodes[first + j]], q[nodes[first + j + 1]]
@@ -126,7 +136,22 @@ def _mix(out, weights, q, nodes, first, last):  # type: ignore[no-untyped-def]
 
 @njit
 def _backward(  # type: ignore[no-untyped-def]
-    words, heads, steps, nodes, signs, q, starts, x, log_probs, grad, most, longest, d_x, d_r, first, last
+    words,
+    heads,
+    steps,
+    nodes,
+    signs,
+    q,
+    starts,
+    x,
+    log_probs,
+    grad,
+    most,
+    longest,
+    d_x,
+    d_r,
+    first,
+    last,
 ):
     """d_x = the gradient by every activation, d_r by every vector."""
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
@@ -226,7 +251,7 @@ def backward(
     threads: int = 1,
 ) -> Gradients:
     """See `tacit.kernels.tree_softmax.backward`."""
-    r, words, q, b = _single(check(vectors, words, codes, node_vectors, node_biases))
+    r, words, q, _ = _single(check(vectors, words, codes, node_vectors, node_biases))
     check_pairs(r, words)
     grad = check_grad(grad, r)
     d_x, d_r = np.empty_like(found.activations), np.empty_like(r)

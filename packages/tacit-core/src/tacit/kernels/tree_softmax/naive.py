@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import KernelError
 from tacit.kernels.tree_softmax.arguments import check, check_grad, check_pairs, starts
 from tacit.kernels.tree_softmax.codes import Codes
 
@@ -16,7 +15,7 @@ _Array = NDArray[Any]
 
 
 def _log_sigma(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log 1 / (1 + exp(-x)), eq 4.3."""
+    """Log 1 / (1 + exp(-x)), eq 4.3."""
     return -np.logaddexp(0, -x)
 
 
@@ -64,7 +63,7 @@ def backward(
     """See `tacit.kernels.tree_softmax.backward`."""
     from tacit.kernels.tree_softmax import Gradients
 
-    r, words, q, b = check(vectors, words, codes, node_vectors, node_biases)
+    r, words, q, _ = check(vectors, words, codes, node_vectors, node_biases)
     check_pairs(r, words)
     grad = check_grad(grad, r)
     r64, q64 = r.astype(np.float64), q.astype(np.float64)
