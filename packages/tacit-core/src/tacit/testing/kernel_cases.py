@@ -222,7 +222,7 @@ def context_sum() -> Iterator[Case]:
 def context_sum_backward() -> Iterator[Case]:
     """The gradients of the same."""
     for label, (table, ids, offsets, context, spans, far) in _contexts():
-        found = naive_context.forward(table, ids, offsets, *spans, context, None, far)
+        found = naive_context.forward(table, ids, offsets, spans[0], spans[1], context, None, far)
         grad = np.cos(found.vectors)
         yield label, (table, ids, offsets, *spans, context, found.before, grad, far, 1)
 

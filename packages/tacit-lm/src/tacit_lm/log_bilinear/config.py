@@ -35,7 +35,10 @@ class Settings:
             raise ConfigurationError(
                 f"{cls._model()} has no setting {unknown[0]!r}; its settings are {', '.join(known)}"
             )
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return cls(**given)
 
     @classmethod
     def _model(cls) -> str:
@@ -97,7 +100,7 @@ class HLBLConfig(Settings):
         bootstrap_epochs: its passes over the text.
         dropout: share of the elements of the predicted vector left out in training. Not in the thesis.
         epochs: passes over the text at most.
-        learning_rate: of AdaGrad, falling along half a cosine to a fiftieth.
+        learning_rate: of AdaGrad, after a warm-up falling along half a cosine to a tenth.
         patience: epochs without a better perplexity of the held-out text before training ends early.
         piece: words of a contiguous piece of text.
         batch: pieces of a step.
@@ -107,19 +110,19 @@ class HLBLConfig(Settings):
     """
 
     width: int = 208
-    context: int = 5
-    tail_rates: tuple[float, ...] = (0.8, 0.9, 0.95, 0.98, 0.995)
+    context: int = 10
+    tail_rates: tuple[float, ...] = (0.9, 0.95, 0.98, 0.995)
     far_words: bool = False
     tree: Rule = "adaptive"
     overlap: float = 0.0
-    copies: int = 2
+    copies: int = 4
     frequency_power: float = 0.5
     max_codes: int = MAX_CODES
     max_depth: int = MAX_DEPTH
     bootstrap_width: int = 96
     bootstrap_epochs: int = 2
-    dropout: float = 0.5
-    epochs: int = 8
+    dropout: float = 0.6
+    epochs: int = 9
     learning_rate: float = 0.1
     patience: int = 3
     piece: int = 128
@@ -169,7 +172,7 @@ class LBLConfig(Settings):
         noise: k of ``nce``: words of noise for every word of the text, drawn from the unigram distribution.
         dropout: share of the elements of the predicted vector left out in training. Not in the thesis.
         epochs: passes over the text at most.
-        learning_rate: of AdaGrad, falling along half a cosine to a fiftieth.
+        learning_rate: of AdaGrad, after a warm-up falling along half a cosine to a tenth.
         patience: epochs without a better perplexity of the held-out text before training ends early.
         batch: words of a step.
         across_sentences: whether the context goes on over the ends of sentences.

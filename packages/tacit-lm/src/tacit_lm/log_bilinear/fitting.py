@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit.corpus import Corpus
 from tacit.errors import CorpusError
-from tacit.fitting import ArrayBatches, Cosine, DivergenceError, FitSettings, History, fit
+from tacit.fitting import ArrayBatches, Cosine, DivergenceError, FitSettings, History, WarmUp, fit
 from tacit.fitting.batches import fingerprint_arrays
 from tacit.fitting.recorder import Resume
 from tacit.fitting.trainable import Trainable
@@ -25,7 +25,8 @@ from tacit_lm.sequences import with_ends
 
 __all__ = ["Fitted", "fit_hlbl", "run_fit", "text_stream"]
 
-_LEAST = 0.02  # of the first learning rate, at the end
+_LEAST = 0.1  # of the learning rate, at the end
+_WARM = 200  # steps at most before the learning rate is what it says, and half an epoch
 
 
 class Fitted(NamedTuple):
@@ -150,9 +151,10 @@ def run_fit(
     ``identity`` tells this fit from others, beside settings and texts.
     """
     rate = config.learning_rate
+    falling = Cosine(rate, epochs=max(config.epochs, 1), floor=_LEAST * rate)
     settings = FitSettings(
         epochs=config.epochs,
-        learning_rate=Cosine(rate, epochs=max(config.epochs, 1), floor=_LEAST * rate),
+        learning_rate=WarmUp(falling, max(1, min(_WARM, source.n_batches(0) // 2))),
         patience=None if valid is None else config.patience,
     )
     made_from = {

@@ -38,10 +38,10 @@ def predicted_blocks(
         low = max(0, start - n)
         begins = low + np.flatnonzero(firsts[low:end])
         offsets = np.unique(np.concatenate([[low], begins, [end]])) - low
+        span = np.array([start - low]), np.array([end - low])
         found = context_sum.forward(
-            parameters.words, ids[low:end], offsets, [start - low], [end - low], context, tails,
-            parameters.far,
-        )  # fmt: skip
+            parameters.words, ids[low:end], offsets, *span, context, tails, parameters.far
+        )
         tails = found.after
         yield found.vectors, ids[start:end], ~firsts[start:end]
 

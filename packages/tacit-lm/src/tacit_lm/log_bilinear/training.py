@@ -21,6 +21,7 @@ __all__ = ["Trainer", "average_predicted", "dropout_mask", "pieces", "put"]
 
 _FIRST_SUMS = {"words": 1e-6, "far_words": 1e-6}
 _SUMS = 1e-8
+_DOUBT = 5.0  # contexts of the average word, counted with those of each word
 _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
 
@@ -163,7 +164,8 @@ def average_predicted(
 ) -> npt.NDArray[np.float64]:
     """The mean predicted vector of the contexts each word follows, less that of all words: (types, width).
 
-    The word vectors of section 4.4, which trees are built from; zero for a word that never follows anything.
+    The word vectors of section 4.4, which trees are built from. Those of rare words, which are mostly noise, are
+    drawn towards that of all words, as if they had followed a few contexts more.
     """
     from tacit_lm.log_bilinear.clustering import add_rows
     from tacit_lm.log_bilinear.scoring import predicted_blocks
@@ -175,5 +177,5 @@ def average_predicted(
         add_rows(sums, words, vectors[counted])
         counts += np.bincount(words, minlength=len(counts))
     mean = sums.sum(axis=0) / max(counts.sum(), 1)
-    found: Any = (sums - counts[:, None] * mean) / np.maximum(counts, 1)[:, None]
+    found: Any = (sums - counts[:, None] * mean) / (counts + _DOUBT)[:, None]
     return np.asarray(found)

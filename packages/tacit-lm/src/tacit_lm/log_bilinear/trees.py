@@ -87,7 +87,7 @@ class Tree:
         of_codes = np.repeat(np.asarray(counts, np.float64) / n_codes, n_codes)
         of_steps = np.repeat(of_codes, np.diff(codes.code_steps))
         place = 2 * codes.nodes.astype(np.int64) + (codes.signs < 0)
-        return np.bincount(place, of_steps, 2 * self.n_nodes).reshape(-1, 2)
+        return np.asarray(np.bincount(place, of_steps, 2 * self.n_nodes), np.float64).reshape(-1, 2)
 
     def biases(self, counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float32]:
         """Log odds of going left, which make the tree a unigram model where vectors are zero: (nodes,)."""

@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import KernelError
 
@@ -43,24 +43,23 @@ class Codes(_Fields):
 
     def __new__(
         cls,
-        word_codes: NDArray[np.integer[Any]],
-        code_steps: NDArray[np.integer[Any]],
-        nodes: NDArray[np.integer[Any]],
-        signs: NDArray[np.integer[Any]],
+        word_codes: ArrayLike,
+        code_steps: ArrayLike,
+        nodes: ArrayLike,
+        signs: ArrayLike,
     ) -> "Codes":
         """Checked copies where dtypes differ, read-only."""
         fields = (word_codes, code_steps, nodes, signs)
         kinds = (np.int64, np.int64, np.int32, np.int8)
-        arrays = []
-        for name, array, kind in zip(_Fields._fields, fields, kinds, strict=True):
-            array = np.asarray(array)
+        arrays: list[Any] = []
+        for name, given, kind in zip(_Fields._fields, fields, kinds, strict=True):
+            array = np.asarray(given)
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
                 raise KernelError(
                     f"{name} must be integers in one dimension, not {array.dtype} {array.shape}"
                 )
-            array = np.ascontiguousarray(array, kind).view()
-            array.flags.writeable = False
-            arrays.append(array)
+            arrays.append(np.ascontiguousarray(array, kind).view())
+            arrays[-1].flags.writeable = False
         self = super().__new__(cls, *arrays)
         _check_offsets("word_codes", self.word_codes, len(self.code_steps) - 1, least=1)
         _check_offsets("code_steps", self.code_steps, len(self.nodes), least=0)
