@@ -67,6 +67,7 @@ def fit_hlbl(
         where = None if checkpoints is None else checkpoints / "bootstrap"
         first, _ = _train(small, tree, counts, text, None, where, resume, "bootstrap")
         vectors = average_predicted(first, (), text)
+        resume = "auto" if resume is True else resume  # what was required has been found
     weights = np.maximum(counts, 1).astype(np.float64) ** config.frequency_power
     tree = build_tree(
         config.tree,
