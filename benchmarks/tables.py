@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
-SKIPPED = {".venv", ".tox", ".git", "node_modules", "demo-output", "site"}
+SKIPPED = {".venv", ".tox", ".git", "node_modules", "demo-output", "movie-ratings-output", "site"}
 
 
 def render(call: str) -> str:
