@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from surprise import SVD, AlgoBase, KNNBaseline
 
@@ -14,7 +15,7 @@ SEED = 0
 
 def every(*, quick: bool) -> dict[str, AlgoBase]:
     """All of them with their defaults; ``quick`` has few epochs."""
-    few = {"n_epochs": 5} if quick else {}
+    few: dict[str, Any] = {"n_epochs": 5} if quick else {}
     return {
         "Surprise SVD": SVD(random_state=SEED),
         "Surprise KNNBaseline": KNNBaseline(verbose=False),
@@ -43,5 +44,5 @@ def named(parts: Sequence[str], *, quick: bool) -> dict[str, AlgoBase]:
 
 def bayesian(*, quick: bool) -> ConditionalPMF:
     """The one that knows how sure it is, of every rating in particular."""
-    few = {"n_epochs": 5, "burn_in": 2} if quick else {}
+    few: dict[str, Any] = {"n_epochs": 5, "burn_in": 2} if quick else {}
     return ConditionalPMF(inference="gibbs", random_state=SEED, **few)

@@ -62,15 +62,38 @@ class Ratings:
             scale = float(v.min()), float(v.max())
         self.scale = float(scale[0]), float(scale[1])
         self._check_scale(u, i, v)
-        key = u.astype(np.int64) * max(len(items), 1) + i
-        ordered = bool((key[1:] > key[:-1]).all())
-        if not ordered:
+        if not _ascending(u, i):
+            key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
             order = order[self._keep(key[order], duplicates)]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = _offsets(u, len(users))
         self.item_ids: Ints = i
         self.values: Values = v
+
+    @classmethod
+    def from_csr(
+        cls,
+        user_offsets: ArrayLike,
+        item_ids: ArrayLike,
+        values: ArrayLike,
+        users: IdIndex,
+        items: IdIndex,
+        *,
+        scale: tuple[float, float] | None = None,
+    ) -> "Ratings":
+        """From ratings that are in order already: int32 ``item_ids`` and float32 ``values`` are not copied.
+
+        The ratings of user u stand at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
+        that do not fit, and as ``Ratings`` does.
+        """
+        offsets = np.asarray(user_offsets, np.int64)
+        n = np.size(item_ids)
+        fit = offsets.shape == (len(users) + 1,) and bool((offsets[1:] >= offsets[:-1]).all())
+        if not fit or offsets[0] != 0 or offsets[-1] != n:
+            raise DataError(f"user offsets must ascend from 0 to {n} in {len(users)} steps")
+        numbers = np.repeat(np.arange(len(users), dtype=np.int32), np.diff(offsets))
+        return cls(numbers, item_ids, values, users, items, scale=scale)
 
     @classmethod
     def from_arrays(
@@ -188,10 +211,10 @@ class Ratings:
     def by_item(self) -> "Ratings":
         """The same ratings with users and items exchanged; made once, on first use."""
         other = object.__new__(Ratings)
-        order = np.argsort(self.item_ids, kind="stable")
+        columns = self.to_csr().tocsc()  # by counting, users in their order
         other.users, other.items, other.scale = self.items, self.users, self.scale
-        other.user_offsets = _offsets(self.item_ids, self.n_items)
-        other.item_ids, other.values = self.user_ids[order], self.values[order]
+        other.user_offsets = columns.indptr.astype(np.int64)
+        other.item_ids, other.values = columns.indices.astype(np.int32, copy=False), columns.data
         return other
 
     def select(self, keep: NDArray[Any]) -> "Ratings":
@@ -223,7 +246,15 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
         raise DataError(f"{index.what} numbers are of type {array.dtype}; give integers")
     if array.size and (int(array.min()) < 0 or int(array.max()) >= len(index)):
         raise DataError(f"a {index.what} number is not in 0 to {len(index) - 1}; number them anew")
-    return array.astype(np.int32)
+    return array.astype(np.int32, copy=False)
+
+
+def _ascending(u: Ints, i: Ints) -> bool:
+    """Whether every pair comes after the one before it: in order, and none twice."""
+    later = i[1:] > i[:-1]
+    later &= u[1:] == u[:-1]
+    later |= u[1:] > u[:-1]
+    return bool(later.all())
 
 
 def _offsets(ids: Ints, n: int) -> Offsets:
