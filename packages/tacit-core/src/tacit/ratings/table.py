@@ -21,6 +21,7 @@ Duplicates = Literal["error", "last"]
 Ints = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 Values = NDArray[np.float32]
+_AT_ONCE = 1 << 22
 
 
 class Ratings:
@@ -198,6 +199,11 @@ class Ratings:
         """The user of every rating, (n_ratings), in the order of ``item_ids`` and ``values``."""
         return np.repeat(np.arange(self.n_users, dtype=np.int32), np.diff(self.user_offsets))
 
+    @cached_property
+    def item_counts(self) -> Offsets:
+        """How many have rated every item, (n_items)."""
+        return _counts(self.item_ids, self.n_items)
+
     def of_user(self, user: int) -> tuple[Ints, Values]:
         """Items and values of a user's ratings (views)."""
         span = slice(self.user_offsets[user], self.user_offsets[user + 1])
@@ -257,6 +263,13 @@ def _ascending(u: Ints, i: Ints) -> bool:
     return bool(later.all())
 
 
+def _counts(ids: Ints, n: int) -> Offsets:
+    """Of each number below ``n``; a part at a time, as ``bincount`` copies to int64."""
+    counts = np.zeros(n, np.int64)
+    for start in range(0, len(ids), _AT_ONCE):
+        counts += np.bincount(ids[start : start + _AT_ONCE], minlength=n)
+    return counts
+
+
 def _offsets(ids: Ints, n: int) -> Offsets:
-    counts = np.bincount(ids, minlength=n)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return np.concatenate(([0], np.cumsum(_counts(ids, n)))).astype(np.int64)
