@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results"
 LIBRARIES = (
     "tacit-core", "tacit-embeddings", "tacit-lm", "tacit-surprise",
     "numpy", "scipy", "numba", "torch", "spacy", "thinc", "gensim", "scikit-surprise",
-    "cornac", "lenskit", "myfm",
+    "cornac", "lenskit", "myfm", "setuptools",
 )  # fmt: skip
 
 

@@ -133,8 +133,7 @@ def main() -> None:
         "settings": "defaults of every algorithm, random_state=0; ours chosen on two folds of "
         "ML-100K, KFold(5, random_state=1)",
         "other libraries": "what cannot be predicted is the mean of the training ratings; myFM has no "
-        "default rank: 10, 200 sweeps and groups for users and items are its documentation's; installed in an "
-        "environment of their own, for setuptools<81",
+        "default rank: 10, 200 sweeps and groups for users and items are its documentation's, and needs setuptools<81",
         "time": "one thread, seconds of processor time a fold, median; of rows named under "
         "`earlier` by the wall clock",
     }
