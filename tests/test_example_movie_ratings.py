@@ -39,7 +39,7 @@ def movielens(tmp_path):
     """A copy of MovieLens-100K's layout: invented ratings, two titles that are not ASCII."""
     folder = tmp_path / "ml-100k"
     folder.mkdir()
-    ratings = synthetic_ratings.generate(60, 40, 700, seed=1).ratings
+    ratings = synthetic_ratings.generate(80, 40, 900, seed=1).ratings
     rows = zip(ratings.user_ids, ratings.item_ids, ratings.values, strict=True)
     lines = [f"{user + 1}\t{item + 1}\t{value:.0f}\t0\n" for user, item, value in rows]
     (folder / "u.data").write_text("".join(lines))
@@ -73,6 +73,7 @@ def test_movies_are_called_by_their_titles(movielens, run, monkeypatch):
     rated, recommended = run("--only", "pmf", "--rate", "film 7,=5", "--rate", "3=1").split(
         "should see"
     )
+    assert "ml-100k, 60 users: " in rated
     assert "Film 7, Él (1980)" in rated
     assert "Film 3, Él (1980)" in rated
     assert recommended.count("Él (1980)") == 10

@@ -16,6 +16,7 @@ from tacit.errors import ConfigurationError, DataError
 from tacit.ratings import Ratings, read_ratings
 
 MOVIELENS = ("ml-100k", "ml-1m")
+QUICK = 60  # users of a trial
 TITLES = {"u.item": "|", "movies.dat": "::", "movies.csv": ","}
 """Files of titles as GroupLens names them, and what separates id and title there."""
 
@@ -42,7 +43,15 @@ def find(name: str | None, titles: Path | None, columns: str, *, quick: bool) ->
     """
     if name is None and not os.environ.get("TACIT_DATA"):
         return invented(quick=quick)
-    name = name or "ml-100k"
+    found = real(name or "ml-100k", titles, columns)
+    if not quick or found.ratings.n_users <= QUICK:
+        return found
+    few = f"{found.name}, {QUICK} users"
+    return Material(few, first_users(found.ratings, QUICK), found.titles)
+
+
+def real(name: str, titles: Path | None, columns: str) -> Material:
+    """MovieLens by its name, or a file by its path; raises as `find`."""
     if name in MOVIELENS and not Path(name).is_file():
         files = datasets.locate(name)
         called = titles or (files["items"] if "items" in files.files else None)
@@ -72,6 +81,14 @@ def invented(*, quick: bool) -> Material:
         made.ratings,
         {},
     )
+
+
+def first_users(ratings: Ratings, n: int) -> Ratings:
+    """The ratings of the first ``n`` users, and of the items that these have rated."""
+    stop = ratings.user_offsets[n]
+    users = ratings.users.raw[ratings.user_ids[:stop]]
+    items = ratings.items.raw[ratings.item_ids[:stop]]
+    return Ratings.from_arrays(users, items, ratings.values[:stop], scale=ratings.scale)
 
 
 def read_titles(path: Path | None) -> dict[str, str]:
