@@ -35,7 +35,7 @@ def movielens() -> Parts:
 def parted(whole: Ratings) -> Parts:
     """The split that Surprise's train_test_split makes of ratings in the order of user and item."""
     test = np.zeros(len(whole), bool)
-    order = np.random.RandomState(SEED).permutation(len(whole))  # noqa: NPY002 - Surprise's own
+    order = np.random.RandomState(SEED).permutation(len(whole))
     test[order[len(whole) - math.ceil(TEST * len(whole)) :]] = True
     return Parts(whole.select(~test), whole.select(test))
 
