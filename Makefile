@@ -59,7 +59,7 @@ bench: setup
 	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib python-crfsuite
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
-	for part in accuracy speed; do \
+	for part in accuracy speed thesis; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
 	for part in kernels lagged_counts; do \
 		$(BIN)/python benchmarks/$$part.py || exit 1; done

@@ -19,7 +19,7 @@ from tacit_surprise.models import Identities, RatingModel
 
 NAME = "ratings-thesis-cold"
 GROUPS = 5
-WIDTH, HIDDEN = 100, 50
+WIDTH, HIDDEN = 100, 25
 MODELS: dict[str, Callable[[], RatingModel]] = {
     "movie biases": lambda: models.bias("items"),
     "CPMF": lambda: models.conditional_pmf(WIDTH),

@@ -16,7 +16,7 @@ from tacit.ratings import Ratings
 from tacit_surprise.models import Identities
 
 NAME = "ratings-thesis-conditioning"
-SIZE = 50
+HIDDEN, WIDTH = 25, 50
 MODELS = ("RBM", "PMF", "PMF, ours")
 
 
@@ -39,9 +39,9 @@ PLAIN = "nothing: plain models"
 def plain(bench: Bench, train: Ratings) -> dict[str, float]:
     """Of the models that do not condition."""
     fits = (
-        bench.fit(models.rbm(SIZE), train=train),
-        bench.fit(models.pmf(SIZE), train=train),
-        bench.fit(models.pmf(SIZE, ours=True), train=train),
+        bench.fit(models.rbm(HIDDEN), train=train),
+        bench.fit(models.pmf(WIDTH), train=train),
+        bench.fit(models.pmf(WIDTH, ours=True), train=train),
     )
     return {model: fit.rmse for model, fit in zip(MODELS, fits, strict=True)}
 
@@ -51,9 +51,9 @@ def conditional(bench: Bench, train: Ratings, told: Ratings) -> dict[str, float]
     known = Identities.of(told)
     words = f"told of {len(told)}"
     fits = (
-        bench.fit(models.conditional_rbm(SIZE), words, train, known),
-        bench.fit(models.conditional_pmf(SIZE), words, train, known),
-        bench.fit(models.conditional_pmf(SIZE, ours=True), words, train, known),
+        bench.fit(models.conditional_rbm(HIDDEN), words, train, known),
+        bench.fit(models.conditional_pmf(WIDTH), words, train, known),
+        bench.fit(models.conditional_pmf(WIDTH, ours=True), words, train, known),
     )
     return {model: fit.rmse for model, fit in zip(MODELS, fits, strict=True)}
 
@@ -105,9 +105,9 @@ def main(bench: Bench, save: bool) -> None:
         "measure": "RMSE of the test part, the same for all rows",
         "data": splits.SPLIT,
         "ratings": "random parts of the training part, each within the next; of the rest only identities are told",
-        "RBM, PMF": f"{SIZE} hidden units or factors; {models.THESIS}",
-        "ours": f"default settings, {SIZE} factors, all training ratings",
-        "published": f"{published.SOURCE}; 10M and 50M of 99M training ratings",
+        "RBM, PMF": f"{HIDDEN} hidden units, {WIDTH} factors; {models.THESIS}",
+        "ours": f"default settings, {WIDTH} factors",
+        "published": f"{published.SOURCE}; 50 hidden units, 10M and 50M of 99M training ratings",
     }
     if not save:
         reporting.print_table(rows)

@@ -62,7 +62,6 @@ def main(bench: Bench, save: bool) -> None:
                 **{name: figures.rmse for name, figures in found.items()},
                 **{f"{name}, published": value for name, value in netflix.items()},
                 "epochs": {name: figures.epochs for name, figures in found.items()},
-                "seconds": {name: figures.seconds for name, figures in found.items()},
             }
         )
     biases = [

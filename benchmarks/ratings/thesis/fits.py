@@ -35,7 +35,7 @@ class Figures:
         tested: test ratings, by bin.
         parameters: numbers learned.
         epochs: passes whose parameters were kept; None: the model does not say.
-        seconds: of the fit.
+        seconds: of the processor, for the fit.
     """
 
     squared: list[float]
@@ -110,9 +110,9 @@ def measured(
     bins: Numbers,
 ) -> dict[str, Any]:
     """Fits and tests; the values of `Figures`. Predictions are clipped to the scale, as Surprise does it."""
-    start = time.perf_counter()
+    start = time.process_time()
     model.fit(train, identities=identities)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     scores = np.clip(model.score_pairs(test.user_ids, test.item_ids), *test.scale)
     errors = (scores.astype(np.float64) - test.values) ** 2
     of_user, n = bins[test.user_ids], int(bins.max()) + 1

@@ -11,14 +11,18 @@ from tacit_surprise.models import Identities
 
 NAME = "ratings-thesis-machines"
 HIDDEN = (25, 50, 100, 200)
+MOST = 100  # hidden units of those that take long: conditional machines of the thesis, four minutes with 200
+CONDITIONAL = OURS = tuple(hidden for hidden in HIDDEN if hidden <= MOST)
 TRAIN, ALL = "told of train", "told of train and test"
 
 
 def thesis(bench: Bench, hidden: int) -> dict[str, Figures]:
-    """The three columns of the table."""
+    """The three columns of the table, as far as they are filled."""
     train = bench.parts.train
     known = {TRAIN: Identities.of(train), ALL: splits.both(*bench.parts)}
     found = {"RBM": bench.fit(models.rbm(hidden))}
+    if hidden not in CONDITIONAL:
+        return found
     for column, told in (("CRBM1", TRAIN), ("CRBM2", ALL)):
         model = models.conditional_rbm(hidden)
         found[column] = bench.fit(model, told, identities=known[told])
@@ -36,14 +40,14 @@ def ours(bench: Bench, hidden: int) -> dict[str, Figures]:
 def main(bench: Bench, save: bool) -> None:
     rows: list[dict[str, Any]] = []
     for hidden in HIDDEN:
-        found = thesis(bench, hidden) | ours(bench, hidden)
+        found = thesis(bench, hidden) | (ours(bench, hidden) if hidden in OURS else {})
         netflix = dict(zip(published.MACHINES, published.TABLE_1[hidden], strict=True))
         rows.append(
             {
                 "hidden units": hidden,
                 **{column: figures.rmse for column, figures in found.items()},
                 **{f"{column}, published": value for column, value in netflix.items()},
-                "seconds": {column: figures.seconds for column, figures in found.items()},
+                "epochs": {column: figures.epochs for column, figures in found.items()},
             }
         )
     protocol = {
