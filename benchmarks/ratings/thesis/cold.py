@@ -23,7 +23,7 @@ WIDTH, HIDDEN = 100, 25
 MODELS: dict[str, Callable[[], RatingModel]] = {
     "movie biases": lambda: models.bias("items"),
     "CPMF": lambda: models.conditional_pmf(WIDTH),
-    "CPMF, ours": lambda: models.conditional_pmf(WIDTH, ours=True),
+    "CPMF ours": lambda: models.conditional_pmf(WIDTH, ours=True),
     "CRBM": lambda: models.conditional_rbm(HIDDEN),
 }
 ALL = "all"
@@ -55,7 +55,7 @@ def main(bench: Bench, save: bool) -> None:
         }
         for number, label in enumerate(labels)
     ]
-    netflix = {f"{name}, published": value for name, value in published.COLD.items()}
+    netflix = {f"{name} published": value for name, value in published.COLD.items()}
     whole = {name: figures.rmse for name, figures in found.items()}
     rows.append({"items told": ALL, "test ratings": sum(tested), **whole, **netflix})
     protocol = {
@@ -64,7 +64,7 @@ def main(bench: Bench, save: bool) -> None:
         "data": splits.SPLIT,
         "CPMF": f"{WIDTH} factors; {models.THESIS}",
         "CRBM": f"{HIDDEN} hidden units, users are cases; as above",
-        "CPMF, ours": f"default settings, {WIDTH} factors, all ratings of the other users",
+        "CPMF ours": f"default settings, {WIDTH} factors, all ratings of the other users",
         "movie biases": "BiasModel, defaults",
         "published": published.SOURCE,
     }

@@ -17,7 +17,7 @@ from tacit_surprise.models import Identities
 
 NAME = "ratings-thesis-conditioning"
 HIDDEN, WIDTH = 25, 50
-MODELS = ("RBM", "PMF", "PMF, ours")
+MODELS = ("RBM", "PMF", "PMF ours")
 
 
 class Setting(NamedTuple):
@@ -68,7 +68,7 @@ def rows_of(bench: Bench, setting: Setting) -> list[dict[str, Any]]:
 
     def row(told: float | str, n: int, found: dict[str, float]) -> dict[str, Any]:
         name = told if isinstance(told, str) else f"{told:.0%} of the training part"
-        figures = {"RBM, published": netflix.get(told)}  # type: ignore[call-overload]
+        figures = {"RBM published": netflix.get(told)}  # type: ignore[call-overload]
         head = {"ratings": setting.name, "training ratings": len(train), "told": name}
         return {**head, "identities": n, **found, **figures}
 
@@ -79,7 +79,7 @@ def rows_of(bench: Bench, setting: Setting) -> list[dict[str, Any]]:
     if setting.share < 0.5:
         more = whole.select(parts[2 * setting.share])
         twice = row("nothing: plain models, twice as many ratings", 0, plain(bench, more))
-        twice |= {"training ratings": len(more), "RBM, published": published.TWICE_AS_MANY}
+        twice |= {"training ratings": len(more), "RBM published": published.TWICE_AS_MANY}
         rows.append(twice)
     return rows
 

@@ -23,8 +23,8 @@ COLUMNS = {
     "PMF": "-",
     "CPMF1": "-",
     "CPMF2": "-",
-    "PMF, ours": ":",
-    "CPMF1, ours": ":",
+    "PMF ours": ":",
+    "CPMF1 ours": ":",
 }
 
 
@@ -60,7 +60,7 @@ def main(bench: Bench, save: bool) -> None:
             {
                 "factors": width,
                 **{name: figures.rmse for name, figures in found.items()},
-                **{f"{name}, published": value for name, value in netflix.items()},
+                **{f"{name} published": value for name, value in netflix.items()},
                 "epochs": {name: figures.epochs for name, figures in found.items()},
             }
         )
@@ -68,7 +68,7 @@ def main(bench: Bench, save: bool) -> None:
         {
             "model": name,
             "RMSE": bench.fit(models.bias(kind)).rmse,
-            "RMSE, published": published.BIASES[name],
+            "RMSE published": published.BIASES[name],
         }
         for name, kind in BIASES.items()
     ]

@@ -18,7 +18,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "RBM and PMF (Figs. 5.6 to 5.8)": (f"RBM{HIDDEN}", "PMF10", "PMF50", "PMF500"),
     "with penalties and without": ("SVD50", "PMF50"),
     "RBM and CRBM": (f"RBM{CONDITIONAL}", f"CRBM{CONDITIONAL}"),
-    "ours": ("PMF100, ours", "CPMF100, ours", "RBM100, ours", "CRBM100, ours"),
+    "ours": ("PMF100 ours", "CPMF100 ours", "RBM100 ours", "CRBM100 ours"),
 }
 
 
@@ -32,9 +32,9 @@ def fitted(bench: Bench) -> dict[str, Figures]:
     found["SVD50"] = of_width[50]["online SVD with biases"]
     found[f"RBM{HIDDEN}"] = largest["RBM"]
     found[f"RBM{CONDITIONAL}"], found[f"CRBM{CONDITIONAL}"] = machine["RBM"], machine["CRBM2"]
-    found["PMF100, ours"] = of_width[100]["PMF, ours"]
-    found["CPMF100, ours"] = of_width[100]["CPMF1, ours"]
-    found["RBM100, ours"], found["CRBM100, ours"] = own["RBM, ours"], own["CRBM1, ours"]
+    found["PMF100 ours"] = of_width[100]["PMF ours"]
+    found["CPMF100 ours"] = of_width[100]["CPMF1 ours"]
+    found["RBM100 ours"], found["CRBM100 ours"] = own["RBM ours"], own["CRBM1 ours"]
     return found
 
 

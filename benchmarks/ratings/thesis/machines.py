@@ -32,8 +32,8 @@ def thesis(bench: Bench, hidden: int) -> dict[str, Figures]:
 def ours(bench: Bench, hidden: int) -> dict[str, Figures]:
     """Our default machines, items being cases; they are told of the training part alone."""
     return {
-        "RBM, ours": bench.fit(models.rbm(hidden, ours=True)),
-        "CRBM1, ours": bench.fit(models.conditional_rbm(hidden, ours=True), TRAIN),
+        "RBM ours": bench.fit(models.rbm(hidden, ours=True)),
+        "CRBM1 ours": bench.fit(models.conditional_rbm(hidden, ours=True), TRAIN),
     }
 
 
@@ -46,7 +46,7 @@ def main(bench: Bench, save: bool) -> None:
             {
                 "hidden units": hidden,
                 **{column: figures.rmse for column, figures in found.items()},
-                **{f"{column}, published": value for column, value in netflix.items()},
+                **{f"{column} published": value for column, value in netflix.items()},
                 "epochs": {column: figures.epochs for column, figures in found.items()},
             }
         )

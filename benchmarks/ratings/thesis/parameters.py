@@ -22,10 +22,10 @@ def fitted(bench: Bench) -> dict[str, dict[int, Figures]]:
         "CRBM": {size: of_size[size]["CRBM2"] for size in machines.CONDITIONAL},
         "PMF": {size: cells["PMF"] for size, cells in of_width.items()},
         "CPMF": {size: cells["CPMF2"] for size, cells in of_width.items()},
-        "RBM, ours": {size: cells["RBM, ours"] for size, cells in own.items()},
-        "CRBM, ours": {size: cells["CRBM1, ours"] for size, cells in own.items()},
-        "PMF, ours": {size: cells["PMF, ours"] for size, cells in of_width.items()},
-        "CPMF, ours": {size: cells["CPMF1, ours"] for size, cells in of_width.items()},
+        "RBM ours": {size: cells["RBM ours"] for size, cells in own.items()},
+        "CRBM ours": {size: cells["CRBM1 ours"] for size, cells in own.items()},
+        "PMF ours": {size: cells["PMF ours"] for size, cells in of_width.items()},
+        "CPMF ours": {size: cells["CPMF1 ours"] for size, cells in of_width.items()},
     }
 
 
@@ -37,7 +37,7 @@ def netflix(model: str, size: int) -> dict[str, float | None]:
         rmse = published.TABLE_1[size][published.MACHINES.index(model)]
     elif parameters is not None:
         rmse = published.TABLE_2[size][published.FACTORIZATIONS.index(model)]
-    return {"million parameters, published": parameters, "RMSE, published": rmse}
+    return {"million parameters published": parameters, "RMSE published": rmse}
 
 
 def main(bench: Bench, save: bool) -> None:
