@@ -15,7 +15,7 @@ from benchmarks import reporting
 from benchmarks.ratings.thesis import models, pictures, published, splits
 from benchmarks.ratings.thesis.fits import Bench, Figures, pooled
 from benchmarks.ratings.thesis.pictures import Curve, Panel
-from tacit_surprise.models import Identities, RatingModel
+from tacit_surprise.models import RatingModel
 
 NAME = "ratings-thesis-cold"
 GROUPS = 5
@@ -32,13 +32,13 @@ ALL = "all"
 def fitted(bench: Bench, make: Callable[[], RatingModel]) -> Figures:
     """One model, every user tested once."""
     train, test = bench.parts
-    known, groups = Identities.of(train), splits.user_groups(train.n_users, GROUPS)
+    groups = splits.user_groups(train.n_users, GROUPS)
     cells = []
     for group in range(GROUPS):
         chosen = groups == group
         rest, asked = splits.without(train, chosen), splits.only(test, chosen)
         told = f"told of group {group}"
-        cells.append(bench.fit(make(), told, rest, known, asked))
+        cells.append(bench.fit(make(), told, rest, bench.known, asked))
     return pooled(cells)
 
 

@@ -68,7 +68,7 @@ def rows_of(bench: Bench, setting: Setting) -> list[dict[str, Any]]:
 
     def row(told: float | str, n: int, found: dict[str, float]) -> dict[str, Any]:
         name = told if isinstance(told, str) else f"{told:.0%} of the training part"
-        figures = {"RBM published": netflix.get(told)}  # type: ignore[call-overload]
+        figures = {"RBM published": netflix.get(told)}
         head = {"ratings": setting.name, "training ratings": len(train), "told": name}
         return {**head, "identities": n, **found, **figures}
 

@@ -10,7 +10,6 @@ from benchmarks import reporting
 from benchmarks.ratings.thesis import machines, models, pictures, published, splits
 from benchmarks.ratings.thesis.fits import Bench, Figures
 from benchmarks.ratings.thesis.pictures import Curve, Panel
-from tacit_surprise.models import Identities
 
 NAME = "ratings-thesis-factorizations"
 BIASES_NAME = "ratings-thesis-biases"
@@ -30,15 +29,14 @@ COLUMNS = {
 
 def fitted(bench: Bench, width: int) -> dict[str, Figures]:
     """The models of one width; CPMF1 and CPMF2 as the machines of Table 5.1."""
-    train, everything = Identities.of(bench.parts.train), splits.both(*bench.parts)
     told, all_told = machines.TRAIN, machines.ALL
     conditional = models.conditional_pmf
     found = (
         bench.fit(models.online_svd(width, biased=False)),
         bench.fit(models.online_svd(width, biased=True)),
         bench.fit(models.pmf(width)),
-        bench.fit(conditional(width), told, identities=train),
-        bench.fit(conditional(width), all_told, identities=everything),
+        bench.fit(conditional(width), told, identities=bench.known),
+        bench.fit(conditional(width), all_told, identities=bench.all_known),
         bench.fit(models.pmf(width, ours=True)),
         bench.fit(conditional(width, ours=True), told),
     )

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,16 @@ class Bench:
     cells: Cells
     log: logging.Logger
 
+    @cached_property
+    def known(self) -> Identities:
+        """Who has rated what in the training part."""
+        return Identities.of(self.parts.train)
+
+    @cached_property
+    def all_known(self) -> Identities:
+        """That, and who has rated what in the test part."""
+        return self.known.union(Identities.of(self.parts.test), self.parts.train.n_items)
+
     @classmethod
     def of(cls, parts: Parts, cells: Cells, log: logging.Logger) -> Bench:
         bins = splits.equal_bins(np.diff(parts.train.user_offsets))
@@ -91,7 +102,7 @@ class Bench:
             return measured(model, train, test, identities, self.bins)
 
         found = Figures(**self.cells.measure(key, measure))
-        self.log.info("%s %s: %.4f in %.0f s", key.split(" | ")[0], told, found.rmse, found.seconds)
+        self.log.info("%s %s: %.4f", model.name, told, found.rmse)
         return found
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from benchmarks import reporting
 from benchmarks.ratings.thesis import models, published, splits
 from benchmarks.ratings.thesis.fits import Bench, Figures
-from tacit_surprise.models import Identities
 
 NAME = "ratings-thesis-machines"
 HIDDEN = (25, 50, 100, 200)
@@ -18,14 +17,12 @@ TRAIN, ALL = "told of train", "told of train and test"
 
 def thesis(bench: Bench, hidden: int) -> dict[str, Figures]:
     """The three columns of the table, as far as they are filled."""
-    train = bench.parts.train
-    known = {TRAIN: Identities.of(train), ALL: splits.both(*bench.parts)}
     found = {"RBM": bench.fit(models.rbm(hidden))}
     if hidden not in CONDITIONAL:
         return found
-    for column, told in (("CRBM1", TRAIN), ("CRBM2", ALL)):
-        model = models.conditional_rbm(hidden)
-        found[column] = bench.fit(model, told, identities=known[told])
+    conditional = models.conditional_rbm
+    found["CRBM1"] = bench.fit(conditional(hidden), TRAIN, identities=bench.known)
+    found["CRBM2"] = bench.fit(conditional(hidden), ALL, identities=bench.all_known)
     return found
 
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from tacit import datasets
 from tacit.ratings import Ratings, read_ratings
-from tacit_surprise.models import Identities
 
 TEST, SEED = 0.1, 0
 SPLIT = "MovieLens-1M, train_test_split(test_size=0.1, random_state=0)"
@@ -38,11 +37,6 @@ def parted(whole: Ratings) -> Parts:
     order = np.random.RandomState(SEED).permutation(len(whole))
     test[order[len(whole) - math.ceil(TEST * len(whole)) :]] = True
     return Parts(whole.select(~test), whole.select(test))
-
-
-def both(one: Ratings, other: Ratings) -> Identities:
-    """Who has rated what in either, without the ratings."""
-    return Identities.of(one).union(Identities.of(other), one.n_items)
 
 
 def nested(n: int, shares: list[float], seed: int = SEED) -> list[Flags]:
