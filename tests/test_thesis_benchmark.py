@@ -87,7 +87,7 @@ def test_parts_told_hold_the_parts_learned_from_and_no_test_pair(parts, noted, m
         noted.cells.clear()
         conditioning.rows_of(noted, setting)
         told = [cell for cell in noted.cells if cell[2] is not None]
-        assert len(told) == 3 * len(setting.told)
+        assert len(told) == len(conditioning.MODELS) * len(setting.told)
         for _, train, identities, _ in told:
             known = set(zip(identities.user_ids, identities.item_ids, strict=True))
             assert len(train) == round(setting.share * len(parts.train))

@@ -17,7 +17,7 @@ from tacit_surprise.models import Identities
 
 NAME = "ratings-thesis-conditioning"
 HIDDEN, WIDTH = 25, 50
-MODELS = ("RBM", "PMF", "PMF ours")
+MODELS = ("RBM", "RBM ours", "PMF", "PMF ours")
 
 
 class Setting(NamedTuple):
@@ -40,6 +40,7 @@ def plain(bench: Bench, train: Ratings) -> dict[str, float]:
     """Of the models that do not condition."""
     fits = (
         bench.fit(models.rbm(HIDDEN), train=train),
+        bench.fit(models.rbm(HIDDEN, ours=True), train=train),
         bench.fit(models.pmf(WIDTH), train=train),
         bench.fit(models.pmf(WIDTH, ours=True), train=train),
     )
@@ -52,6 +53,7 @@ def conditional(bench: Bench, train: Ratings, told: Ratings) -> dict[str, float]
     words = f"told of {len(told)}"
     fits = (
         bench.fit(models.conditional_rbm(HIDDEN), words, train, known),
+        bench.fit(models.conditional_rbm(HIDDEN, ours=True), words, train, known),
         bench.fit(models.conditional_pmf(WIDTH), words, train, known),
         bench.fit(models.conditional_pmf(WIDTH, ours=True), words, train, known),
     )
@@ -106,7 +108,7 @@ def main(bench: Bench, save: bool) -> None:
         "data": splits.SPLIT,
         "ratings": "random parts of the training part, each within the next; of the rest only identities are told",
         "RBM, PMF": f"{HIDDEN} hidden units, {WIDTH} factors; {models.THESIS}",
-        "ours": f"default settings, {WIDTH} factors",
+        "ours": f"default settings, {HIDDEN} hidden units, items being cases; {WIDTH} factors",
         "published": f"{published.SOURCE}; 50 hidden units, 10M and 50M of 99M training ratings",
     }
     if not save:
