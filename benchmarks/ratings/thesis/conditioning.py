@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
 SETTINGS = (
     Setting("a tenth", 0.1, (0.1, 0.25, 0.5, 0.75, 1.0), "10M"),
-    Setting("half", 0.5, (0.5, 0.75, 1.0), "50M"),
+    Setting("half", 0.5, (0.5, 1.0), "50M"),
 )
 PLAIN = "nothing: plain models"
 

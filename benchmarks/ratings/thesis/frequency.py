@@ -12,12 +12,12 @@ from benchmarks.ratings.thesis.fits import Bench, Figures
 from benchmarks.ratings.thesis.pictures import Curve, Panel
 
 NAME = "ratings-thesis-frequency"
-HIDDEN, CONDITIONAL = machines.HIDDEN[-1], machines.CONDITIONAL[-1]
+HIDDEN = machines.HIDDEN[-1]
 PANELS: dict[str, tuple[str, ...]] = {
     "PMF and CPMF (Fig. 5.4)": ("PMF10", "CPMF10", "PMF500", "CPMF500"),
     "RBM and PMF (Figs. 5.6 to 5.8)": (f"RBM{HIDDEN}", "PMF10", "PMF50", "PMF500"),
     "with penalties and without": ("SVD50", "PMF50"),
-    "RBM and CRBM": (f"RBM{CONDITIONAL}", f"CRBM{CONDITIONAL}"),
+    "RBM and CRBM": (f"RBM{HIDDEN}", f"CRBM{HIDDEN}"),
     "ours": ("PMF100 ours", "CPMF100 ours", "RBM100 ours", "CRBM100 ours"),
 }
 
@@ -25,13 +25,12 @@ PANELS: dict[str, tuple[str, ...]] = {
 def fitted(bench: Bench) -> dict[str, Figures]:
     """The models of all panels; conditional ones of the thesis are told of the test part too, as there."""
     of_width = {width: factorizations.fitted(bench, width) for width in (10, 50, 100, 500)}
-    largest, machine = machines.thesis(bench, HIDDEN), machines.thesis(bench, CONDITIONAL)
+    machine = machines.thesis(bench, HIDDEN)
     own = machines.ours(bench, 100)
     found = {f"PMF{width}": of_width[width]["PMF"] for width in (10, 50, 500)}
     found |= {f"CPMF{width}": of_width[width]["CPMF2"] for width in (10, 500)}
     found["SVD50"] = of_width[50]["online SVD with biases"]
-    found[f"RBM{HIDDEN}"] = largest["RBM"]
-    found[f"RBM{CONDITIONAL}"], found[f"CRBM{CONDITIONAL}"] = machine["RBM"], machine["CRBM2"]
+    found[f"RBM{HIDDEN}"], found[f"CRBM{HIDDEN}"] = machine["RBM"], machine["CRBM2"]
     found["PMF100 ours"] = of_width[100]["PMF ours"]
     found["CPMF100 ours"] = of_width[100]["CPMF1 ours"]
     found["RBM100 ours"], found["CRBM100 ours"] = own["RBM ours"], own["CRBM1 ours"]

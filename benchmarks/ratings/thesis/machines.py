@@ -9,17 +9,13 @@ from benchmarks.ratings.thesis import models, published, splits
 from benchmarks.ratings.thesis.fits import Bench, Figures
 
 NAME = "ratings-thesis-machines"
-HIDDEN = (25, 50, 100, 200)
-MOST = 100  # hidden units of those that take long: conditional machines of the thesis, four minutes with 200
-CONDITIONAL = OURS = tuple(hidden for hidden in HIDDEN if hidden <= MOST)
+HIDDEN = (25, 50, 100)  # 200, as the thesis has too, would double the time of the study
 TRAIN, ALL = "told of train", "told of train and test"
 
 
 def thesis(bench: Bench, hidden: int) -> dict[str, Figures]:
-    """The three columns of the table, as far as they are filled."""
+    """The three columns of the table."""
     found = {"RBM": bench.fit(models.rbm(hidden))}
-    if hidden not in CONDITIONAL:
-        return found
     conditional = models.conditional_rbm
     found["CRBM1"] = bench.fit(conditional(hidden), TRAIN, identities=bench.known)
     found["CRBM2"] = bench.fit(conditional(hidden), ALL, identities=bench.all_known)
@@ -37,7 +33,7 @@ def ours(bench: Bench, hidden: int) -> dict[str, Figures]:
 def main(bench: Bench, save: bool) -> None:
     rows: list[dict[str, Any]] = []
     for hidden in HIDDEN:
-        found = thesis(bench, hidden) | (ours(bench, hidden) if hidden in OURS else {})
+        found = thesis(bench, hidden) | ours(bench, hidden)
         netflix = dict(zip(published.MACHINES, published.TABLE_1[hidden], strict=True))
         rows.append(
             {

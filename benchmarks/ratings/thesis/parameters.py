@@ -15,11 +15,11 @@ NAME = "ratings-thesis-parameters"
 def fitted(bench: Bench) -> dict[str, dict[int, Figures]]:
     """By model and size; CPMF and CRBM of the thesis are told of the test part too, as there."""
     of_size = {hidden: machines.thesis(bench, hidden) for hidden in machines.HIDDEN}
-    own = {hidden: machines.ours(bench, hidden) for hidden in machines.OURS}
+    own = {hidden: machines.ours(bench, hidden) for hidden in machines.HIDDEN}
     of_width = {width: factorizations.fitted(bench, width) for width in factorizations.WIDTHS}
     return {
         "RBM": {size: cells["RBM"] for size, cells in of_size.items()},
-        "CRBM": {size: of_size[size]["CRBM2"] for size in machines.CONDITIONAL},
+        "CRBM": {size: cells["CRBM2"] for size, cells in of_size.items()},
         "PMF": {size: cells["PMF"] for size, cells in of_width.items()},
         "CPMF": {size: cells["CPMF2"] for size, cells in of_width.items()},
         "RBM ours": {size: cells["RBM ours"] for size, cells in own.items()},
