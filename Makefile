@@ -56,10 +56,11 @@ unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 
 bench: setup
 	@test -n "$$TACIT_DATA" || { echo "make bench needs the evaluation data: set TACIT_DATA to their folder" >&2; exit 1; }
-	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib python-crfsuite
+	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib python-crfsuite \
+		cornac lenskit myfm 'setuptools<81'
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
-	for part in accuracy speed thesis; do \
+	for part in accuracy speed scale thesis; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
 	for part in kernels lagged_counts; do \
 		$(BIN)/python benchmarks/$$part.py || exit 1; done
@@ -69,4 +70,4 @@ docs: setup
 	$(BIN)/tox run -e docs
 
 clean:
-	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output
+	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output

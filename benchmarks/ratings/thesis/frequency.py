@@ -73,4 +73,4 @@ def main(bench: Bench, save: bool) -> None:
         )
         for title, names in PANELS.items()
     ]
-    pictures.draw(NAME, panels)
+    pictures.draw(NAME, panels, columns=3)

@@ -40,7 +40,7 @@ def draw(name: str, panels: Sequence[Panel], columns: int = 2, y_label: str = "R
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    size = (4.6 * columns, 3.3 * rows)
+    size = (4.2 * columns, 3.1 * rows)
     figure, grid = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     for axes, panel in zip(grid.flat, panels, strict=False):
         for curve in panel.curves:
@@ -58,9 +58,14 @@ def draw(name: str, panels: Sequence[Panel], columns: int = 2, y_label: str = "R
         axes.set_title(panel.title, fontsize=9)
         axes.set_xlabel(panel.x_label, fontsize=9)
         axes.set_ylabel(y_label, fontsize=9)
-        axes.legend(frameon=False, fontsize=7)
         axes.grid(alpha=0.3)
+        many = len(panel.curves) > 4
+        if many:  # the legend wants room of its own, above the curves
+            low, high = axes.get_ylim()
+            axes.set_ylim(low, high + 0.4 * (high - low))
+        where = {"loc": "upper right", "ncols": 2} if many else {}
+        axes.legend(frameon=False, fontsize=7, **where)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
-    figure.savefig(reporting.RESULTS / f"{name}.png", dpi=110)
+    figure.savefig(reporting.RESULTS / f"{name}.png", dpi=100)
     pyplot.close(figure)
