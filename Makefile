@@ -60,7 +60,7 @@ bench: setup
 		cornac lenskit myfm 'setuptools<81'
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
-	for part in accuracy speed scale; do \
+	for part in accuracy speed scale thesis; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
 	for part in kernels lagged_counts; do \
 		$(BIN)/python benchmarks/$$part.py || exit 1; done
