@@ -58,10 +58,12 @@ bench: setup
 	@test -n "$$TACIT_DATA" || { echo "make bench needs the evaluation data: set TACIT_DATA to their folder" >&2; exit 1; }
 	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib python-crfsuite \
 		cornac lenskit myfm 'setuptools<81'
+	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
 	for part in accuracy speed scale thesis; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
+	$(BIN)/python -m benchmarks.language_models.ngrams
 	for part in kernels lagged_counts; do \
 		$(BIN)/python benchmarks/$$part.py || exit 1; done
 	$(BIN)/python -m benchmarks.tables

@@ -1,3 +1,49 @@
-"""Language models with latent variables: the package is in place, its models arrive with later releases."""
+"""Language models with latent variables, the n-gram models beside them, and what people score text with."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit_lm.generation import Continuation
+    from tacit_lm.kenlm_interface import FullScore
+    from tacit_lm.language_model import LanguageModel
+    from tacit_lm.mixture import Mixture
+    from tacit_lm.ngram.config import KneserNeyConfig
+    from tacit_lm.ngram.kneser_ney import KneserNey
+    from tacit_lm.perplexity import Perplexity
+    from tacit_lm.rescoring import Rescored
+    from tacit_lm.state import State
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Continuation",
+    "FullScore",
+    "KneserNey",
+    "KneserNeyConfig",
+    "LanguageModel",
+    "Mixture",
+    "Perplexity",
+    "Rescored",
+    "State",
+]
+
+_HOMES = {
+    "Continuation": "tacit_lm.generation",
+    "FullScore": "tacit_lm.kenlm_interface",
+    "KneserNey": "tacit_lm.ngram.kneser_ney",
+    "KneserNeyConfig": "tacit_lm.ngram.config",
+    "LanguageModel": "tacit_lm.language_model",
+    "Mixture": "tacit_lm.mixture",
+    "Perplexity": "tacit_lm.perplexity",
+    "Rescored": "tacit_lm.rescoring",
+    "State": "tacit_lm.state",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, because spaCy imports this package whenever it looks for factories.
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

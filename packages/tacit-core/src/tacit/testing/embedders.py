@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from tacit.artifact import Artifact
 from tacit.corpus import Corpus
 from tacit.errors import ArtifactError, NotFittedError, TacitError
 from tacit.testing.embedder_cases import STRANGE, Sentences, sample_sentences
+from tacit.testing.refusals import assert_refuses, refusal_of
 
 
 class EmbedderTests:
@@ -266,21 +267,3 @@ class EmbedderTests:
         scale = max((np.abs(other).max(initial=0.0) for other in expected), default=0.0)
         for array, other in zip(arrays, expected, strict=True):
             np.testing.assert_allclose(array, other, rtol=0, atol=self.rtol * float(scale))
-
-
-def assert_refuses(act: Callable[[], Any], error: type[TacitError], action: str) -> None:
-    """The act raises an error of that type, and says so in one line."""
-    assert refusal_of(act, error, action) is not None, f"{action} raises no {error.__name__}"
-
-
-def refusal_of(act: Callable[[], Any], error: type[TacitError], action: str) -> str | None:
-    """What an act says when it raises an error of that type, None if it raises none."""
-    try:
-        act()
-    except error as caught:
-        message = str(caught).strip()
-    else:
-        return None
-    assert message, f"{action} raises {error.__name__} without a message"
-    assert "\n" not in message, f"{action}: the message is longer than a sentence"
-    return message

@@ -1,0 +1,1 @@
+"""N-gram models: counts, smoothing, the table that all of them end in, ARPA files."""
