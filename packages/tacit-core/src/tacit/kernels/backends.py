@@ -64,7 +64,7 @@ cpu = Backend(
         "rating_expectations": f"{_HERE}.rating_boltzmann.cpu:expect",
         "tree_softmax": f"{_HERE}.tree_softmax.cpu:forward",
         "tree_softmax_backward": f"{_HERE}.tree_softmax.cpu:backward",
-        "tree_softmax_distribution": f"{_HERE}.tree_softmax.cpu:distribution",
+        "tree_softmax_distribution": f"{_HERE}.tree_softmax.cpu_distribution:distribution",
         "context_sum": f"{_HERE}.context_sum.cpu:forward",
         "context_sum_backward": f"{_HERE}.context_sum.cpu:backward",
         "row_steps": f"{_HERE}.row_steps.cpu:adagrad",

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import ConfigurationError
-from tacit.kernels.tree_softmax import Codes
+from tacit_lm.log_bilinear.tree_joining import joined, packed
 from tacit_lm.log_bilinear.trees import Tree
 
-__all__ = ["Rule", "build_tree", "joined"]
+__all__ = ["Rule", "build_tree"]
 
 Rule = Literal["random", "balanced", "adaptive", "noisy"]
 _Ints = npt.NDArray[np.int64]
@@ -218,52 +218,4 @@ def _of_leaves(leaves: list[tuple[_Ints, _Ints]], n_words: int) -> Tree:
         [np.full(len(words), level) for level, (words, _) in enumerate(leaves)]
     )
     steps = np.concatenate([paths.ravel() for _, paths in leaves])
-    return _packed(words, lengths, steps, n_words)
-
-
-def _packed(words: _Ints, lengths: _Ints, steps: _Ints, n_words: int) -> Tree:
-    """Codes in the order of words, from codes in any order."""
-    order = np.argsort(words, kind="stable")
-    begins = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-    code_steps = np.concatenate([[0], np.cumsum(lengths[order])])
-    at = np.repeat(begins[order] - code_steps[:-1], lengths[order]) + np.arange(len(steps))
-    word_codes = np.searchsorted(words[order], np.arange(n_words + 1))
-    return Tree(Codes(word_codes, code_steps, steps[at] // 2, 1 - 2 * (steps[at] % 2)))
-
-
-def joined(trees: list[Tree]) -> Tree:
-    """Trees over the same words under a balanced top: one overcomplete tree, every word in each part.
-
-    Nodes are numbered by depth, so that those visited most lie together.
-    """
-    n_words = trees[0].n_words
-    if len(trees) == 1:
-        return _renumbered(trees[0])
-    top = build_tree("random", len(trees)).codes
-    n_nodes = top.n_nodes
-    words, lengths, steps = [], [], []
-    for i, tree in enumerate(trees):
-        codes = tree.codes
-        head = top.code_steps[i : i + 2]
-        above = 2 * top.nodes[slice(*head)].astype(np.int64) + (top.signs[slice(*head)] < 0)
-        own = 2 * (codes.nodes.astype(np.int64) + n_nodes) + (codes.signs < 0)
-        own_lengths = np.diff(codes.code_steps)
-        places = np.repeat(codes.code_steps[:-1], len(above))
-        steps.append(np.insert(own, places, np.tile(above, codes.n_codes)))
-        lengths.append(own_lengths + len(above))
-        words.append(np.repeat(np.arange(n_words), np.diff(codes.word_codes)))
-        n_nodes += tree.n_nodes
-    return _renumbered(
-        _packed(np.concatenate(words), np.concatenate(lengths), np.concatenate(steps), n_words)
-    )
-
-
-def _renumbered(tree: Tree) -> Tree:
-    """The same tree with its nodes numbered by depth."""
-    codes = tree.codes
-    depth = np.zeros(codes.n_nodes, np.int64)
-    lengths = np.diff(codes.code_steps)
-    depth[codes.nodes] = np.arange(len(codes.nodes)) - np.repeat(codes.code_steps[:-1], lengths)
-    number = np.empty(codes.n_nodes, np.int64)
-    number[np.argsort(depth, kind="stable")] = np.arange(codes.n_nodes)
-    return Tree(Codes(codes.word_codes, codes.code_steps, number[codes.nodes], codes.signs))
+    return packed(words, lengths, steps, n_words)

@@ -21,7 +21,6 @@ from tacit.kernels.tree_softmax.codes import Codes
 
 _Array = NDArray[Any]
 _FUSED = {"contract", "reassoc"}
-_CELLS = 1 << 21  # activations of a block of distributions: 8 MB
 
 
 @njit(fastmath=_FUSED)
@@ -228,7 +227,7 @@ def forward(
     threads: int = 1,
 ) -> Forward:
     """See `tacit.kernels.tree_softmax.forward`."""
-    r, words, q, b = _single(check(vectors, words, codes, node_vectors, node_biases))
+    r, words, q, b = single_precision(check(vectors, words, codes, node_vectors, node_biases))
     check_pairs(r, words)
     begins = starts(words, codes)
     x, log_probs = np.empty(begins[-1], np.float32), np.empty(len(words))
@@ -251,7 +250,7 @@ def backward(
     threads: int = 1,
 ) -> Gradients:
     """See `tacit.kernels.tree_softmax.backward`."""
-    r, words, q, _ = _single(check(vectors, words, codes, node_vectors, node_biases))
+    r, words, q, _ = single_precision(check(vectors, words, codes, node_vectors, node_biases))
     check_pairs(r, words)
     grad = check_grad(grad, r)
     d_x, d_r = np.empty_like(found.activations), np.empty_like(r)
@@ -275,58 +274,8 @@ def backward(
     return Gradients(d_r, visited, d_q, d_b)
 
 
-@njit
-def _descend(x, root, children, leaves, found):  # type: ignore[no-untyped-def]
-    """found[t, code's word] = log of the summed probabilities of its leaves, from the root down."""
-    stack = np.empty(len(children) + 1, np.int64)
-    for t in range(len(x)):
-        down = np.empty(len(children))
-        total = found[t]
-        total[:] = 0
-        top, stack[0], down[root] = 1, root, 0.0
-        while top:
-            top -= 1
-            node = stack[top]
-            v = np.float64(x[t, node])
-            small = math.log1p(math.exp(-abs(v)))
-            for side in range(2):
-                turned = v if side == 0 else -v
-                log_prob = down[node] - small + min(turned, 0.0)
-                child = children[node, side]
-                if child >= 0:
-                    down[child] = log_prob
-                    stack[top] = child
-                    top += 1
-                else:
-                    word = leaves[-1 - child]
-                    before = total[word]  # 0 where none came before: a log-probability is below
-                    if before == 0:
-                        total[word] = min(log_prob, -1e-300)
-                    else:
-                        high, low = max(before, log_prob), min(before, log_prob)
-                        total[word] = high + math.log1p(math.exp(low - high))
-
-
-def distribution(
-    vectors: _Array, codes: Codes, node_vectors: _Array, node_biases: _Array
-) -> _Array:
-    """See `tacit.kernels.tree_softmax.distribution`."""
-    r, _, q, b = _single(check(vectors, None, codes, node_vectors, node_biases))
-    children = codes.children
-    found = np.empty((len(r), codes.n_words), np.float32)
-    if not len(codes.nodes):
-        found[:] = 0
-        return found
-    leaves = np.repeat(np.arange(codes.n_words), np.diff(codes.word_codes))
-    size = max(1, _CELLS // max(len(q), 1))
-    for i in range(0, len(r), size):
-        block = np.empty((len(r[i : i + size]), codes.n_words))
-        _descend(r[i : i + size] @ q.T + b, codes.root, children, leaves, block)
-        found[i : i + size] = block
-    return found
-
-
-def _single(checked: Checked) -> Checked:
+def single_precision(checked: Checked) -> Checked:
+    """The arguments, if they are float32."""
     if checked.vectors.dtype != np.float32:
         raise UnsupportedShape(f"{checked.vectors.dtype} vectors; float32 is what is compiled")
     return checked
