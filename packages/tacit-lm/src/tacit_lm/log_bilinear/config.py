@@ -122,7 +122,7 @@ class HLBLConfig(Settings):
     bootstrap_width: int = 96
     bootstrap_epochs: int = 2
     dropout: float = 0.6
-    epochs: int = 9
+    epochs: int = 13
     learning_rate: float = 0.1
     patience: int = 3
     piece: int = 128

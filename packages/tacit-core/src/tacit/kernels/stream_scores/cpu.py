@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.kernels.context_sum import Context
 
 _Array = NDArray[Any]
+_HEAD = 256  # bytes of a row that are asked for; the processor sees where it is going and fetches the rest
 
 
 @njit
@@ -42,6 +43,7 @@ def _scores(  # type: ignore[no-untyped-def]
     )
     negatives, products = np.empty(most), np.empty(most)
     rows, size = q.ctypes.data, q.shape[1] * q.itemsize
+    head = min(size, _HEAD)
     for t in range(first, tokens):
         if t >= offsets[at + 1]:
             while t >= offsets[at + 1]:
@@ -50,7 +52,7 @@ def _scores(  # type: ignore[no-untyped-def]
             u[:] = 0
         if t + 1 < tokens:
             for j in range(steps[heads[ids[t + 1]]], steps[heads[ids[t + 1] + 1]]):
-                prefetch(rows + nodes[j] * size, size)
+                prefetch(rows + nodes[j] * size, head)
         _predict(row, table, ids, c, b, a, u, t, min(n, t - begin))
         c0, c1 = heads[ids[t]], heads[ids[t] + 1]
         m = steps[c1] - steps[c0]

@@ -49,12 +49,17 @@ def _activate(x, q, b, nodes, first, last, out):  # type: ignore[no-untyped-def]
 
 @njit(fastmath={"contract"})
 def _decay(x, powers, out):  # type: ignore[no-untyped-def]
-    """Out = exp(-|x|); NaN for NaN. 2^f by its expansion, 2^n by its bits, which ``powers`` shares with ``scale``."""
+    """out = exp(-|x|), NaN for NaN: 2^f by its expansion, 2^n by its bits.
+
+    A float32 near 1.5 * 2^23 holds whole numbers, in its last bits: that rounds, and gives n to be shifted to
+    where an exponent is. Every loop names one view of ``powers``, so that it can be done in vectors.
+    """
     scale = powers.view(np.float32)
     for j in range(len(x)):
-        t = max(np.float32(-1.44269504) * abs(x[j]), np.float32(-126))
-        n = np.int32(t - np.float32(0.5))
-        f = t - np.float32(n)
+        t = np.float32(-1.44269504) * abs(x[j])
+        t = t if t > np.float32(-126) else np.float32(-126)
+        scale[j] = t + np.float32(12582912)
+        f = t - (scale[j] - np.float32(12582912))
         p = np.float32(1.535336188319500e-4)
         p = p * f + np.float32(1.339887440266574e-3)
         p = p * f + np.float32(9.618437357674640e-3)
@@ -62,22 +67,24 @@ def _decay(x, powers, out):  # type: ignore[no-untyped-def]
         p = p * f + np.float32(2.402264791363012e-1)
         p = p * f + np.float32(6.931472028550421e-1)
         out[j] = p * f + np.float32(1) + np.float32(0) * x[j]
-        powers[j] = (n + np.int32(127)) << np.int32(23)
+    for j in range(len(x)):
+        powers[j] = (powers[j] << np.int32(23)) + np.int32(1065353216)
     for j in range(len(x)):
         out[j] *= scale[j]
 
 
 @njit
 def _word(c0, c1, steps, signs, x, e, negatives, products):  # type: ignore[no-untyped-def]
-    """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm."""
+    """log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm."""
     first, least = steps[c0], np.inf
     for c in range(c0, c1):
-        s, p = 0.0, 1.0
+        s, p = np.float32(0), 1.0
         for j in range(steps[c], steps[c + 1]):
-            s += max(-np.float64(signs[j]) * x[j - first], 0.0)
-            p *= 1.0 + np.float64(e[j - first])
-        negatives[c - c0], products[c - c0] = s, p
-        least = min(least, s)
+            v = np.float32(signs[j]) * x[j - first]
+            s += abs(v) - v  # twice max(-v, 0)
+            p *= np.float64(np.float32(1) + e[j - first])
+        negatives[c - c0], products[c - c0] = 0.5 * s, p
+        least = min(least, negatives[c - c0])
     if c1 - c0 == 1:
         return -least - math.log(products[0])
     total = 0.0
