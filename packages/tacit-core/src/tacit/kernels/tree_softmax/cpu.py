@@ -49,7 +49,7 @@ def _activate(x, q, b, nodes, first, last, out):  # type: ignore[no-untyped-def]
 
 @njit(fastmath={"contract"})
 def _decay(x, powers, out):  # type: ignore[no-untyped-def]
-    """out = exp(-|x|), NaN for NaN: 2^f by its expansion, 2^n by its bits.
+    """Out = exp(-|x|), NaN for NaN: 2^f by its expansion, 2^n by its bits.
 
     A float32 near 1.5 * 2^23 holds whole numbers, in its last bits: that rounds, and gives n to be shifted to
     where an exponent is. Every loop names one view of ``powers``, so that it can be done in vectors.
@@ -75,7 +75,7 @@ def _decay(x, powers, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _word(c0, c1, steps, signs, x, e, negatives, products):  # type: ignore[no-untyped-def]
-    """log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm."""
+    """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm."""
     first, least = steps[c0], np.inf
     for c in range(c0, c1):
         s, p = np.float32(0), 1.0
