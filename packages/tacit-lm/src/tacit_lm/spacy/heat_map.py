@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from html import escape
+from importlib import import_module
 from typing import Any
 
 from spacy.tokens import Doc, Token
@@ -67,9 +68,8 @@ def render(
         name = _text(title or "Surprisal")
         html = f"{HEAD}<title>{name}</title>\n</head>\n<body>\n{html}\n</body>\n</html>\n"
     if is_in_jupyter() if jupyter is None else jupyter:
-        from IPython.display import HTML, display
-
-        display(HTML(html))
+        notebook = import_module("IPython.display")
+        notebook.display(notebook.HTML(html))
         return None
     return html
 
@@ -89,7 +89,7 @@ def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
 def _token(
     token: Token, prefix: str, scores: DocScores, ends: dict[int, float], max_bits: float
 ) -> str:
-    shown, space = _text(token.text), token.whitespace_
+    shown, space = _text(token.text), str(token.whitespace_)
     bits = token._.get(f"{prefix}surprisal")
     if bits is None:
         return shown + space

@@ -31,7 +31,7 @@ STYLE = f"""
   background: rgba({_OVER}, calc(var(--heat) * {STRENGTH})); border-radius: 3px; padding: 0.12em 0;
 }}
 .tacit-surprisal .oov {{ text-decoration: underline dotted; text-underline-offset: 0.2em; }}
-.tacit-surprisal .end {{ font-size: 0.7em; margin-left: 0.15em; opacity: 0.75; }}
+.tacit-surprisal .end {{ font-size: 0.7em; margin-left: 0.15em; }}
 .tacit-surprisal .legend, .tacit-surprisal .facts {{ font: 0.8rem/1.6 system-ui, sans-serif; }}
 .tacit-surprisal .facts {{ white-space: normal; border-top: 1px solid rgba(128, 128, 128, 0.5); padding-top: 0.5em; }}
 .tacit-surprisal .scale {{
