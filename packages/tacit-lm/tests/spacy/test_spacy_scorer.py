@@ -195,8 +195,9 @@ def test_bad_setting_is_named(setting, value):
 def test_tokens_can_be_lowercased_and_numbers_replaced_for_the_look_up(pipeline):
     model = KneserNey(order=2).fit([["the", "cat", "ate", "N", "mice"]])
     words = ["The", "cat", "ATE", "1,000", "mice", "mk2"]
-    plain, changed = pipeline(artifact=model), pipeline(
-        artifact=model, lowercase=True, number_word="N"
+    plain, changed = (
+        pipeline(artifact=model),
+        pipeline(artifact=model, lowercase=True, number_word="N"),
     )
     docs = [nlp.get_pipe("lm_scorer")(Doc(nlp.vocab, words=words)) for nlp in (plain, changed)]
     assert [t._.lm_oov for t in docs[0]] == [True, False, True, True, False, True]
