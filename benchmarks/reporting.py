@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from tacit.cores import usable_cores
+
 RESULTS = Path(__file__).parent / "results"
 LIBRARIES = (
     "tacit-core", "tacit-embeddings", "tacit-lm", "tacit-surprise",
@@ -53,7 +55,7 @@ def machine() -> dict[str, Any]:
             continue
     return {
         "cpu": _cpu_model(),
-        "cores": _cores(),
+        "cores": usable_cores(),
         "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "threads": {k: v for k, v in sorted(os.environ.items()) if k.endswith("_NUM_THREADS")},
         "system": f"{platform.system()} {platform.machine()}",
@@ -105,13 +107,6 @@ def _cell(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """NumPy scalars and arrays, and paths, as JSON has them."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def _cores() -> int | None:
-    """Cores this process may run on, which is fewer than the machine's under taskset."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _cpu_model() -> str:

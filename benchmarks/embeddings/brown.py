@@ -1,9 +1,10 @@
 """Brown clusters (Brown et al. 1992) of the same text and vocabulary: word classes by exchange.
 
 Maximizes the likelihood of a class bigram model, that is  sum_cd N(c,d) log N(c,d)
-- sum_c [N(c,.) log N(c,.) + N(.,c) log N(.,c)],  by moving one word at a time to its best class
-(Martin, Liermann and Ney 1998). The classes are then merged greedily, always the pair that costs
-the least, which gives every class a bit string whose prefixes are coarser classes.
+- 2 sum_c N(c,.) log N(c,.),  by moving one word at a time to its best class (Martin, Liermann and
+Ney 1998); N(c,.) stands for N(.,c) too, from which it differs at the ends of sentences only. The
+classes are then merged greedily, always the pair that costs the least, which gives every class a bit
+string whose prefixes are coarser classes.
 """
 
 from __future__ import annotations

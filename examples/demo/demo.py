@@ -76,7 +76,7 @@ def fit(material: materials.Material, states: int, artifact: Path) -> None:
             return
     say(f"fitting an LDS with {states} states to it")
     start = time.perf_counter()
-    model = LDS(n_states=states, threads=2).fit(material.corpus)
+    model = LDS(n_states=states).fit(material.corpus)
     model.fitted_on |= {**facts, "tokenizer": material.corpus.origin["tokenizer"] or "whitespace"}
     model.save(artifact)
     print(f"  {time.perf_counter() - start:.0f} s")

@@ -84,6 +84,11 @@ class Bigram(Saveable):
     def score_corpus(self, ids, offsets):
         return self.table[self.before(ids, offsets), ids]
 
+    def score_from(self, state, ids):
+        self.check(ids)
+        before = np.array([state, *ids], np.int64)
+        return self.table[before[:-1], ids], int(before[-1])
+
     def distributions(self, ids, offsets):
         yield self.table[self.before(ids, offsets)]
 
@@ -207,6 +212,13 @@ class Trusting(Bigram):
         return model
 
 
+class Restarting(Bigram):
+    """Begins anew with every part of a stream."""
+
+    def score_from(self, state, ids):
+        return super().score_from(self.start(), ids)
+
+
 class Silent(Bigram):
     def fit(self, text, valid=None):
         super().fit(text, None)
@@ -219,6 +231,7 @@ class Silent(Bigram):
         (Unnormalised, "every_distribution_is_normalised", ()),
         (Sociable, "a_sequence_does_not_depend_on_its_company", ()),
         (Sociable, "a_text_is_scored_as_one_word_after_the_other", ()),
+        (Restarting, "a_stream_is_scored_in_parts_as_in_one", ()),
         (Forgetful, "the_word_before_matters", ()),
         (Untrained, "it_has_learnt_something", ()),
         (Hoarding, "fitting_again_forgets_the_first_text", ()),

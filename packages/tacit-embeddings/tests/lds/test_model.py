@@ -179,7 +179,7 @@ def test_types_that_never_occur_need_no_pseudo_counts(corpus, counts):
 
 
 def test_one_seed_gives_one_model_and_threads_do_not_matter(counts, model, sentences):
-    for settings in ({}, {"threads": 2}):
+    for settings in ({"threads": 1}, {"threads": 2}):
         again = LDS(**SETTINGS, **settings).fit(counts)
         for x, y in zip(
             again.transform(sentences[:5]), model.transform(sentences[:5]), strict=True

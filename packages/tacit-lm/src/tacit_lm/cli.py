@@ -60,6 +60,7 @@ def fit(
     """Fit a language model on text and save it."""
     from tacit import Corpus
     from tacit_lm.making import make_model
+    from tacit_lm.text import sentences_of
 
     chosen = {} if order is None else {"order": order}
     unfitted = make_model(model, {**chosen, **settings_of(settings or [])}, distribution)
@@ -78,11 +79,9 @@ def fit(
         f"{len(corpus.vocabulary):,} types",
         err=True,
     )
-    held_out = None
+    held_out = None  # as words: a corpus does not remember which <unk> was written so
     if valid is not None:
-        held_out = Corpus.from_text(
-            valid, tokenizer=tokenizer, vocabulary=corpus.vocabulary, encoding=encoding
-        )
+        held_out = list(sentences_of(valid, tokenizer, encoding))
     fitted = unfitted.fit(corpus, held_out)
     fitted.save(output)
     for figure in fitted.figures:

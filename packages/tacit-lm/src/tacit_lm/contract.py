@@ -33,7 +33,7 @@ class LanguageModelContract(Saveable):
     A model implements ``_fit``, ``vocabulary``, ``start``, ``advance`` and ``log_probs``, and for the artefact
     ``config_dict``, ``arrays`` and ``from_arrays``. It may override ``log_prob`` (cheaper than a whole
     distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call: where a fast model is
-    fast), ``distributions`` and ``matched_lengths``.
+    fast), ``score_from``, ``distributions`` and ``matched_lengths``.
     """
 
     kind: ClassVar[str] = "language_models"
@@ -114,6 +114,25 @@ class LanguageModelContract(Saveable):
                     self.advance(s, w) for s, w in zip(states, ids[places].tolist(), strict=False)
                 ]
         return found
+
+    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
+        """Log-probability of every id of one sequence that goes on from a state, and the state after it.
+
+        What a stream needs: the scores of its parts are those of the whole.
+
+        Args:
+            state: left as it is.
+            ids: (tokens,) ids of ``vocabulary``.
+
+        Returns:
+            float64 (tokens,), natural; and the state after the last.
+        """
+        ids, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        scores = np.empty(len(ids), np.float64)
+        for t, word in enumerate(ids.tolist()):
+            scores[t] = self.log_prob([state], [word])[0]
+            state = self.advance(state, word)
+        return scores, state
 
     def distributions(
         self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]

@@ -13,7 +13,7 @@ from tacit_lm.contract import LanguageModelContract
 from tacit_lm.perplexity import Perplexity
 from tacit_lm.sequences import Float64, Ids, with_ends
 from tacit_lm.state import State
-from tacit_lm.text import Sentence, Text, blocks, encoded, tokens_of
+from tacit_lm.text import Sentence, Text, blocks, ids_of, tokens_of
 
 __all__ = ["Evaluation"]
 
@@ -84,10 +84,8 @@ class Evaluation(LanguageModelContract):
     def _encoded(
         self, sentences: Sequence[Sequence[str]], eos: bool
     ) -> tuple[Ids, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        block = encoded(sentences, self.vocabulary)
-        if eos:
-            return with_ends(block.ids, block.offsets, self.vocabulary.boundary_id)
-        return block.ids, block.offsets
+        ids, offsets = ids_of(sentences, self.vocabulary)
+        return with_ends(ids, offsets, self.vocabulary.boundary_id) if eos else (ids, offsets)
 
     def surprisal(self, sentence: Sentence, *, eos: bool = False) -> Float64:
         """-log2 p(token | those before it) in bits: float64 (tokens,), one longer with ``eos`` for ``</s>``."""

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from tacit.errors import DataError
+from tacit.vocabulary import BOUNDARY
 from tacit_lm.contract import LanguageModelContract
 from tacit_lm.sequences import Float64, Ids, with_ends
 from tacit_lm.state import State
-from tacit_lm.text import Sentence, encoded, tokens_of
+from tacit_lm.text import Sentence, ids_of, tokens_of
 
 __all__ = ["FullScore", "KenlmInterface"]
 
@@ -44,55 +45,39 @@ class KenlmInterface(LanguageModelContract):
             bos: begin after ``<s>``; otherwise with nothing known.
             eos: count ``</s>`` at the end.
         """
-        vocabulary = self.vocabulary
-        ids = vocabulary.encode(tokens_of(sentence))
-        if eos:
-            ids = np.append(ids, np.int32(vocabulary.boundary_id))
-        return float(self._sequence(ids, bos).sum()) / _LN10
+        tokens = tokens_of(sentence)
+        ids = self.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
+        return float(self._full_sequence(ids, bos)[0].sum()) / _LN10
 
     def full_scores(
         self, sentence: Sentence, bos: bool = True, eos: bool = True
     ) -> Iterator[FullScore]:
         """One (log10 p, n-gram length, oov) a token, ``</s>`` last; arguments as `score`."""
-        scores, lengths, oov = self._scores(sentence, bos, eos)
-        rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov.tolist(), strict=True)
+        tokens, vocabulary = tokens_of(sentence), self.vocabulary
+        if eos:
+            tokens.append(BOUNDARY)
+        ids = vocabulary.encode(tokens)
+        stand_ins = set(vocabulary.oov_ids.tolist())
+        pairs = zip(ids.tolist(), tokens, strict=True)
+        oov = [number in stand_ins and word not in vocabulary for number, word in pairs]
+        scores, lengths = self._full_sequence(ids, bos)
+        rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov, strict=True)
         yield from map(FullScore._make, rows)
 
     def score_batch(self, sentences: Iterable[Sentence], *, eos: bool = True) -> Float64:
         """Base-10 log-probabilities of many sentences, scored in one call: float64 (sentences,)."""
-        block = encoded([tokens_of(each) for each in sentences], self.vocabulary)
-        ids, offsets = block.ids, block.offsets
+        ids, offsets = ids_of([tokens_of(each) for each in sentences], self.vocabulary)
         if eos:
             ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
         sums = np.concatenate([[0.0], np.cumsum(self.score_corpus(ids, offsets))])
         return np.diff(sums[offsets]) / _LN10
 
-    def _scores(
-        self, sentence: Sentence, bos: bool, eos: bool
-    ) -> tuple[
-        Float64,
-        np.ndarray[tuple[int], np.dtype[np.int64]],
-        np.ndarray[tuple[int], np.dtype[np.bool_]],
-    ]:
-        """Natural log-probabilities, n-gram lengths and oov of a sentence's tokens."""
-        block = encoded([tokens_of(sentence)], self.vocabulary)
-        ids, oov = block.ids, block.oov
-        if eos:
-            ids = np.append(ids, np.int32(self.vocabulary.boundary_id))
-            oov = np.append(oov, False)
-        scores = self._sequence(ids, bos)
-        return scores, self.matched_lengths(ids, bos=bos), oov
-
-    def _sequence(self, ids: Ids, bos: bool) -> Float64:
-        """Natural log-probabilities of one sequence, from the start of a sentence or from nothing."""
+    def _full_sequence(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Natural log-probabilities and n-gram lengths of one sequence, from its start or from nothing."""
         if bos:
-            return self.score_corpus(ids, np.array([0, len(ids)]))
-        state = self.null()
-        scores = np.empty(len(ids), np.float64)
-        for t, word in enumerate(ids.tolist()):
-            scores[t] = self.log_prob([state], [word])[0]
-            state = self.advance(state, word)
-        return scores
+            return self.score_corpus(ids, np.array([0, len(ids)])), self.matched_lengths(ids)
+        scores, _ = self.score_from(self.null(), ids)
+        return scores, self.matched_lengths(ids, bos=False)
 
     # -- word by word ------------------------------------------------------------------------------
 
@@ -110,10 +95,7 @@ class KenlmInterface(LanguageModelContract):
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
         """`BaseScore` with the n-gram length and whether the word is outside the vocabulary."""
-        if in_state.value is None:
-            raise DataError(
-                "the state was not begun: call BeginSentenceWrite(state) or NullContextWrite(state)"
-            )
+        in_state.check_begun()
         number = self.vocabulary.id_of(word)
         score, length = self._word_score(in_state, number)
         out_state.value = self.advance(in_state, number).value

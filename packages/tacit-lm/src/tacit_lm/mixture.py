@@ -22,13 +22,12 @@ from tacit.errors import ArtifactError, ConfigurationError, CorpusError, NotFitt
 from tacit.vocabulary import Vocabulary
 from tacit_lm.contract import LanguageModelContract
 from tacit_lm.language_model import LanguageModel
+from tacit_lm.mixture_weights import checked_weights, fit_weights
 from tacit_lm.sequences import Float64, check_word, checked, with_ends
 from tacit_lm.state import State
-from tacit_lm.text import Sentence, Text, blocks, encoded, tokens_of
+from tacit_lm.text import Sentence, Text, blocks, ids_of, tokens_of
 
-__all__ = ["Mixture", "fit_weights"]
-
-_MAX_ITERATIONS = 1000
+__all__ = ["Mixture"]
 
 
 class Mixture(LanguageModel):
@@ -59,8 +58,8 @@ class Mixture(LanguageModel):
             models = {f"model-{i}": model for i, model in enumerate(models)}
         if not models:
             raise ConfigurationError("a mixture needs models: Mixture([first, second])")
-        self.components: dict[str, LanguageModelContract] = dict(models)
-        self._weights = _checked_weights(weights, list(self.components))
+        self.components = {name: _as_model(model) for name, model in models.items()}
+        self._weights = checked_weights(weights, list(self.components))
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
         self._maps: list[npt.NDArray[np.int32] | None] | None = None
@@ -188,8 +187,7 @@ class Mixture(LanguageModel):
         self, sentences: Iterable[Sentence], *, eos: bool = True
     ) -> list[dict[str, Float64]]:
         """For each sentence the natural log-probabilities (tokens,) that each component gives, by name."""
-        block = encoded([tokens_of(each) for each in sentences], self.vocabulary)
-        ids, offsets = block.ids, block.offsets
+        ids, offsets = ids_of([tokens_of(each) for each in sentences], self.vocabulary)
         if eos:
             ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
         scores = self.component_log_probs(ids, offsets)
@@ -205,14 +203,12 @@ class Mixture(LanguageModel):
         return np.asarray(np.logaddexp.reduce(weighted, axis=0), np.float64)
 
     def _parts(self, state: State) -> list[State]:
-        values = state.value
-        assert isinstance(values, tuple), "a state that no mixture has written into"
-        return [State(value) for value in values]
+        return [State(value) for value in state.parts()]
 
     def _checked_maps(self) -> list[npt.NDArray[np.int32] | None]:
         """For each component its ids of the first one's words, None where they are the same."""
         if self._maps is None:
-            first, *others = (_as_model(model).vocabulary for model in self.components.values())
+            first, *others = (model.vocabulary for model in self.components.values())
             names = list(self.components)[1:]
             maps = [_map(first, other, name) for name, other in zip(names, others, strict=True)]
             self._maps = [None, *maps]
@@ -258,52 +254,6 @@ class Mixture(LanguageModel):
             raise ArtifactError(f"its components do not fit together: {error}") from error
         model._weights = weights
         return model
-
-
-def fit_weights(
-    scores: Float64, start: Float64 | None = None, *, tolerance: float = 1e-10
-) -> Float64:
-    """Weights of the mixture that gives a text the highest probability, by EM: float64 (components,).
-
-    Args:
-        scores: natural log-probabilities (components, tokens) of the text's tokens.
-        start: weights to begin with; equal ones unless given. A weight of zero stays zero.
-        tolerance: stop where no weight changes by more.
-    """
-    n, n_tokens = scores.shape
-    weights = np.full(n, 1 / n) if start is None else np.array(start, np.float64)
-    scaled = np.exp(scores - scores.max(axis=0, initial=-np.inf))
-    for _ in range(_MAX_ITERATIONS):
-        joint = weights[:, None] * scaled
-        updated = (joint / joint.sum(axis=0)).sum(axis=1) / n_tokens
-        updated /= updated.sum()
-        change = np.abs(updated - weights).max()
-        weights = updated
-        if change <= tolerance:
-            break
-    return weights
-
-
-def _checked_weights(
-    weights: Sequence[float] | Mapping[str, float] | None, names: list[str]
-) -> Float64:
-    if weights is None:
-        return np.full(len(names), 1 / len(names))
-    if isinstance(weights, Mapping):
-        if sorted(weights) != sorted(names):
-            raise ConfigurationError(
-                f"the weights are for {', '.join(weights)} and the models are {', '.join(names)}"
-            )
-        weights = [weights[name] for name in names]
-    found = np.array(list(weights), np.float64)
-    if found.shape != (len(names),) or not np.isfinite(found).all() or (found < 0).any():
-        raise ConfigurationError(
-            f"a mixture of {len(names)} models needs as many weights that are not negative, "
-            f"not {list(weights)!r}"
-        )
-    if not found.sum() > 0:
-        raise ConfigurationError("the weights of a mixture are all zero: one must be above zero")
-    return np.asarray(found / found.sum(), np.float64)
 
 
 def _as_model(model: Any) -> LanguageModelContract:

@@ -29,8 +29,8 @@ def checked(
             raise DataError(
                 f"{name} must be integers in one dimension, not {array.dtype} of shape {array.shape}"
             )
-    wrong = np.flatnonzero((ids < 0) | (ids >= n_types))
-    if len(wrong):
+    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
+        wrong = np.flatnonzero((ids < 0) | (ids >= n_types))
         check_word(int(ids[wrong[0]]), n_types, f" (at place {wrong[0]})")
     cuts = offsets.astype(np.int64)
     if not len(cuts) or cuts[0] or cuts[-1] != len(ids) or (np.diff(cuts) < 0).any():

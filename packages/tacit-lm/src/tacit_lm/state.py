@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
+
+from tacit.errors import DataError
 
 __all__ = ["State"]
 
@@ -24,6 +27,19 @@ class State:
 
     def __init__(self, value: Hashable = None) -> None:
         self.value = value
+
+    def parts(self) -> tuple[Any, ...]:
+        """The value, of a model whose values are tuples. Raises DataError as `check_begun`."""
+        self.check_begun()
+        assert isinstance(self.value, tuple)
+        return self.value
+
+    def check_begun(self) -> None:
+        """Raise DataError where nothing was written into the state yet."""
+        if self.value is None:
+            raise DataError(
+                "the state was not begun: use model.start(), or model.BeginSentenceWrite(state)"
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and self.value == other.value

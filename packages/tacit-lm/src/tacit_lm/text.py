@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from tacit.corpus import Corpus
 from tacit.corpus.reading import as_paths, file_blocks
 from tacit.errors import CorpusError
+from tacit.progress import Progress, track
 from tacit.tokenizers import Tokenizer, get_tokenizer
 from tacit.vocabulary import Vocabulary
 from tacit_lm.sequences import Ids, Offsets
@@ -54,13 +56,15 @@ class Block(NamedTuple):
 
 def tokens_of(sentence: Sentence) -> list[str]:
     """The tokens of a sentence. Raises CorpusError for what is neither a string nor strings."""
-    tokens = sentence.split() if isinstance(sentence, str) else list(sentence)
-    strange = next((token for token in tokens if not isinstance(token, str)), None)
-    if strange is not None:
-        raise CorpusError(
-            f"a sentence holds {strange!r:.40}, a {type(strange).__name__}; "
-            "a sentence is a string or a list of strings"
-        )
+    if isinstance(sentence, str):
+        return sentence.split()
+    tokens = list(sentence)
+    for token in tokens:
+        if not isinstance(token, str):
+            raise CorpusError(
+                f"a sentence holds {token!r:.40}, a {type(token).__name__}; "
+                "a sentence is a string or a list of strings"
+            )
     return tokens
 
 
@@ -107,21 +111,29 @@ def blocks(
 
 def encoded(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Block:
     """Token lists as one block; an empty one stays."""
-    flat = [token for tokens in sentences for token in tokens]
-    ids = vocabulary.encode(flat)
-    offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+    flat = list(chain.from_iterable(sentences))
+    ids, offsets = ids_of(sentences, vocabulary)
     oov = np.isin(ids, vocabulary.oov_ids)
     for place in np.flatnonzero(oov).tolist():
         oov[place] = flat[place] not in vocabulary
     return Block(ids, offsets, oov, sum(map(len, flat)))
 
 
+def ids_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> tuple[Ids, Offsets]:
+    """Token lists as int32 ids (tokens,) and int64 offsets (sentences + 1,)."""
+    ids = vocabulary.encode(list(chain.from_iterable(sentences)))
+    return ids, np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+
+
 def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
     vocabulary = corpus.vocabulary
     lengths = np.array([len(word) for word in vocabulary.words])
-    for ids, offsets in corpus.blocks(_BLOCK):
-        oov = np.isin(ids, vocabulary.oov_ids)
-        yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
+    bar: Progress[object] = track(None, "scoring", total=corpus.n_tokens, unit="token")
+    with bar:
+        for ids, offsets in corpus.blocks(_BLOCK):
+            oov = np.isin(ids, vocabulary.oov_ids)
+            yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
+            bar.update(len(ids))
 
 
 def sentences_of(

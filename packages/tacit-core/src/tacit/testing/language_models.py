@@ -6,9 +6,9 @@
         def make_model(self):
             return MyModel(width=8)
 
-About thirty tests are inherited: what ``fit``, ``start``, ``advance``, ``log_probs``, ``log_prob``, ``score_corpus``
-and ``distributions`` promise, that every distribution is normalised, the way to disk and back, and what is
-refused. Log-probabilities are natural; words are ids of ``model.vocabulary``.
+About thirty tests are inherited: what ``fit``, ``start``, ``advance``, ``log_probs``, ``log_prob``,
+``score_corpus``, ``score_from`` and ``distributions`` promise, that every distribution is normalised, the way to
+disk and back, and what is refused. Log-probabilities are natural; words are ids of ``model.vocabulary``.
 """
 
 from __future__ import annotations
@@ -155,6 +155,22 @@ class LanguageModelTests(LanguageModelCases):
         assert found.shape == ids.shape
         self.assert_close(found, expected)
 
+    def test_a_stream_is_scored_in_parts_as_in_one(self, model: Any) -> None:
+        [*words, end] = self.sequences(model)[0]
+        whole = np.array([*words, end, *words[::-1]], np.int32)
+        expected = model.score_corpus(*pack([whole.tolist()]))
+        for cut in (0, 3, len(words) + 1, len(whole)):
+            start = model.start()
+            first, state = model.score_from(start, whole[:cut])
+            second, last = model.score_from(state, whole[cut:])
+            assert first.dtype == second.dtype == np.float64
+            assert start == model.start(), "score_from changes the state it is given"
+            self.assert_close(np.concatenate([first, second]), expected)
+            step = model.start()
+            for word in whole.tolist():
+                step = model.advance(step, word)
+            self.assert_close(model.log_probs([last]), model.log_probs([step]))
+
     def test_the_distributions_of_a_text_hold_its_scores(self, model: Any) -> None:
         ids, offsets = pack(self.sequences(model))
         rows = np.concatenate(list(model.distributions(ids, offsets)))
@@ -277,6 +293,7 @@ class LanguageModelTests(LanguageModelCases):
             "score_corpus": lambda: model.score_corpus(*pack([[0, word]])),
             "distributions": lambda: list(model.distributions(*pack([[0, word]]))),
             "advance": lambda: model.advance(model.start(), word),
+            "score_from": lambda: model.score_from(model.start(), np.array([word])),
             "log_prob": lambda: model.log_prob([model.start()], np.array([word])),
         }
         for name, act in acts.items():

@@ -38,7 +38,7 @@ class Statistics(NamedTuple):
     Attributes:
         S_xx: E[x_t x_t^T | all] (states, states).
         S_10: E[x_{t+1} x_t^T | all] (states, states).
-        S_xw: E[x_t w_t^T | all] (states, observations).
+        S_xw: E[x_t w_t^T | all] (states, observations); None where it was not asked for.
         Xi: E[xs xs^T] (states, states), the second moment of the posterior means.
         Pi: E[xf xf^T] (states, states).
         likelihood_gain: log-likelihood in nats per token, less that of the model without dynamics.
@@ -46,7 +46,7 @@ class Statistics(NamedTuple):
 
     S_xx: Matrix
     S_10: Matrix
-    S_xw: FloatArray
+    S_xw: FloatArray | None
     Xi: Matrix
     Pi: Matrix
     likelihood_gain: float
@@ -102,27 +102,44 @@ def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
 
 
 def _expected_observation(
-    moments: Moments, state: SteadyState, A_r: Matrix, C: Loading, Pi: Matrix, r: int
+    moments: Moments,
+    state: SteadyState,
+    A_r: Matrix,
+    C: Loading,
+    Pi: Matrix,
+    products: dict[int, FloatArray],
 ) -> FloatArray:
-    """B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_b C^T."""
+    """B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_{-r} Pi (A^T)^r C^T.
+
+    T_r = J^r, T_k = T_{k+1} F + J^k G down to 0, and T_k = T_{k+1} F below. ``products`` holds
+    C_hat^T Psi_k for k = 1 .. r and is emptied.
+    """
     F, J, G, gain = state.F, state.J, state.G, state.gain
-    F_powers, J_powers = _powers(F, 2 * r), _powers(J, r)
-    weights = [J_powers[j] @ G for j in range(r)] + [J_powers[r]]
-    T_b = sum(w @ F_powers[j + r] for j, w in enumerate(weights)) @ Pi @ A_r.T
-    total = T_b.astype(C.dtype) @ C.T
-    for k in range(-r + 1, r + 1):
-        T_k = sum(weights[j] @ F_powers[j - k] for j in range(max(k, 0), r + 1)) @ gain.K_c
+    r = len(products)
+    J_powers = _powers(J, r)
+    mean = moments.mean.astype(C.dtype)
+    T = J_powers[r]
+    total = (T @ gain.K_c).astype(C.dtype) @ products.pop(r)
+    for k in range(r - 1, -r, -1):
+        T = T @ F
+        if k >= 0:
+            T += J_powers[k] @ G
         if k == 0:
-            mean = moments.mean.astype(C.dtype)
-            total += T_k.astype(C.dtype) @ (gain.C_hat.T - np.outer(gain.C_hat.T @ mean, mean))
+            product = gain.C_hat.T - np.outer(gain.C_hat.T @ mean, mean)
         else:
-            product = moments.left(gain.C_hat, k)
-            total += T_k.astype(product.dtype) @ product
+            product = products.pop(k) if k > 0 else moments.left(gain.C_hat, k)
+        total += (T @ gain.K_c).astype(product.dtype) @ product
+    total += (T @ F @ Pi @ A_r.T).astype(C.dtype) @ C.T
     return total
 
 
 def expectation(
-    parameters: Parameters, moments: Moments, r: int, Pi: Matrix | None = None
+    parameters: Parameters,
+    moments: Moments,
+    r: int,
+    Pi: Matrix | None = None,
+    *,
+    with_observation: bool = True,
 ) -> tuple[Statistics, SteadyState]:
     """The E-step at horizon ``r``.
 
@@ -131,6 +148,7 @@ def expectation(
         moments: lag covariances with at least r lags.
         r: horizon; the error of the approximation falls geometrically with it.
         Pi: (states, states) a starting value for E[xf xf^T], from the previous iteration.
+        with_observation: compute S_xw too, which is most of the work and only an M-step needs.
 
     Raises:
         numpy.linalg.LinAlgError: the parameters are not those of a stable system.
@@ -139,10 +157,13 @@ def expectation(
     state = steady_state(parameters)
     F, J, G, gain = state.F, state.J, state.G, state.gain
     A_r = np.linalg.matrix_power(A, r)
-    lagged = {
-        k: np.asarray(moments.left(gain.C_hat, k) @ gain.C_hat, dtype=np.float64)
-        for k in range(1, r + 1)
-    }
+    products: dict[int, FloatArray] = {}
+    lagged: dict[int, Matrix] = {}
+    for k in range(1, r + 1):
+        product = moments.left(gain.C_hat, k)
+        lagged[k] = np.asarray(product @ gain.C_hat, dtype=np.float64)
+        if with_observation:
+            products[k] = product
     lagged |= {-k: lagged[k].T for k in range(1, r)}
     lagged[0] = gain.square
     Pi, m_1 = _filtered_moment(state, A_r, lagged, r, Pi)
@@ -158,7 +179,9 @@ def expectation(
         L = L @ F.T + b[k] @ gain.K_c.T
     half = J @ L @ G.T
     Xi = symmetrized(SteinSolver(J, J.T).solve(half + half.T + G @ Pi @ G.T))
-    S_xw = _expected_observation(moments, state, A_r, C, Pi, r)
+    S_xw = None
+    if with_observation:
+        S_xw = _expected_observation(moments, state, A_r, C, Pi, products)
     S_10 = Xi @ J.T + L @ G.T + state.Sigma_s @ J.T
     likelihood = _likelihood_gain(A, gain, Pi, m_1)
     return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood), state
@@ -168,10 +191,12 @@ def maximization(
     statistics: Statistics, parameters: Parameters, mean: npt.NDArray[np.float64]
 ) -> Parameters:
     """The M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
-    S_xx, S_10 = statistics.S_xx, statistics.S_10
+    S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
+    if S_xw is None:
+        raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
     inverse = np.linalg.inv(S_xx)
     A = S_10 @ inverse
     dtype = parameters.C.dtype
-    C = np.ascontiguousarray((statistics.S_xw.T @ inverse.astype(statistics.S_xw.dtype)), dtype)
+    C = np.ascontiguousarray((S_xw.T @ inverse.astype(S_xw.dtype)), dtype)
     Q = symmetrized(S_xx - A @ S_10.T)
     return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

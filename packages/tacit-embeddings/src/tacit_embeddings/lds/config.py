@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
+from tacit.cores import usable_cores
 from tacit.errors import ConfigurationError
 
 Output = Literal["own_context", "weighted_mean", "own_past_future", "mean", "own", "filtered"]
@@ -44,7 +45,8 @@ class LDSConfig:
         start: ``"subspace"`` identification or ``"random"`` (the paper's Figure 2).
         whiten: identify the subspace in whitened coordinates; False is the paper's comparison.
         seed: of the randomised SVD and of a random start.
-        threads: for the sparse products of fitting; the result does not depend on it.
+        threads: for counting and the sparse products of fitting; None takes every core this process may
+            use. The result does not depend on it.
     """
 
     n_states: int = 200
@@ -63,13 +65,13 @@ class LDSConfig:
     start: Start = "subspace"
     whiten: bool = True
     seed: int = 0
-    threads: int = 1
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
         for name, low in _LOWEST.items():
             value = getattr(self, name)
-            if name == "kappa" and value is None:
+            if name in _OPTIONAL and value is None:
                 continue
             if name in _WHOLE and type(value) is not int:
                 raise ConfigurationError(f"LDS: {name} must be a whole number, not {value!r}")
@@ -95,6 +97,11 @@ class LDSConfig:
     def n_lags(self) -> int:
         """Lags that must be counted."""
         return max(2 * self.hankel_blocks - 1, self.horizon)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads to work with."""
+        return usable_cores() if self.threads is None else self.threads
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -128,4 +135,5 @@ _LOWEST: dict[str, float] = {
     "seed": 0,
     "threads": 1,
 }
+_OPTIONAL = frozenset({"kappa", "threads"})
 _WHOLE = frozenset(_LOWEST) - {"own_weight", "row_norm_power", "kappa", "subspace_factor"}

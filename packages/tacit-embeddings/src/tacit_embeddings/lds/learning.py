@@ -63,12 +63,22 @@ class _Trail:
         self, parameters: Parameters, moments: Moments, r: int, iterations: int, stage: str
     ) -> Parameters:
         for _ in range(iterations):
-            statistics = self.expect(parameters, moments, r, stage)
+            statistics = self.expect(parameters, moments, r, stage, with_observation=True)
             parameters = maximization(statistics, parameters, moments.mean)
         return parameters
 
-    def expect(self, parameters: Parameters, moments: Moments, r: int, stage: str) -> Statistics:
-        statistics, _ = expectation(parameters, moments, r, self.Pi)
+    def expect(
+        self,
+        parameters: Parameters,
+        moments: Moments,
+        r: int,
+        stage: str,
+        *,
+        with_observation: bool = False,
+    ) -> Statistics:
+        statistics, _ = expectation(
+            parameters, moments, r, self.Pi, with_observation=with_observation
+        )
         self.Pi = statistics.Pi
         seconds = time.perf_counter() - self._begin
         self.history.append(Step(stage, statistics.likelihood_gain, seconds))
@@ -113,7 +123,7 @@ def fit(config: LDSConfig, counts: LaggedCounts) -> Fit:
     trail = _Trail(stages, "fitting the LDS")
     try:
         rng = np.random.default_rng(config.seed)
-        moments = SparseMoments(counts, kappa, threads=config.threads)
+        moments = SparseMoments(counts, kappa, threads=config.n_threads)
         factors = _factors(config, counts, kappa, moments, rng, trail)
         parameters = identify(factors, moments, maximum_radius=config.maximum_radius)
         if config.start == "random":
@@ -162,7 +172,7 @@ def refit(
     check_counts(config, counts)
     trail = _Trail(iterations + 1, "refitting the LDS")
     try:
-        moments = SparseMoments(counts, pseudo_counts(config, counts), threads=config.threads)
+        moments = SparseMoments(counts, pseudo_counts(config, counts), threads=config.n_threads)
         # What a state says of a word stays in proportion to how often the word occurs.
         C = parameters.C * (scale / moments.scale)[:, None].astype(np.float32)
         C -= np.outer(moments.mean, moments.mean @ C).astype(np.float32)
@@ -185,7 +195,7 @@ def _factors(
     """The SVD, in whitened coordinates or, for the comparison, in plain ones and whitened afterwards."""
     if config.whiten:
         return hankel_svd(moments, config.n_states, config.hankel_blocks, rng, notify=trail.notify)
-    plain = SparseMoments(counts, kappa, threads=config.threads, whiten=False)
+    plain = SparseMoments(counts, kappa, threads=config.n_threads, whiten=False)
     found = hankel_svd(plain, config.n_states, config.hankel_blocks, rng, notify=trail.notify)
     scale = moments.scale[:, None].astype(np.float32)
     return HankelFactors(found.Gamma * scale, found.Delta * scale, found.singular_values)

@@ -95,7 +95,7 @@ class LDS(Saveable):
         if isinstance(text, LaggedCounts):
             return text
         return LaggedCounts.from_corpus(
-            text, n_lags=self.config.n_lags, workers=self.config.threads
+            text, n_lags=self.config.n_lags, workers=self.config.n_threads
         )
 
     def _adopt(self, found: learning.Fit, counts: LaggedCounts) -> Self:

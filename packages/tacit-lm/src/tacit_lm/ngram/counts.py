@@ -52,7 +52,7 @@ def count_grams(ids: Ids, offsets: Offsets, n_types: int, boundary: int, order: 
     for n in track(range(2, order + 1), "counting n-grams", unit="order"):
         places = np.flatnonzero(age >= n - 1)
         keys = number[places - 1] * n_types + stream[places]
-        sorting = np.argsort(keys, kind="stable")
+        sorting = np.argsort(keys)
         keys = keys[sorting]
         is_first = np.ones(len(keys), bool)
         is_first[1:] = keys[1:] != keys[:-1]

@@ -107,27 +107,22 @@ class KneserNey(LanguageModel):
     def advance(self, state: State, word: int) -> State:
         """The state after one more word (an id); a new sentence after ``</s>``."""
         check_word(word, self.table.n_types)
-        return self._state((*self._context(state), int(word)))
+        return self._state((*state.parts(), int(word)))
 
     def _state(self, words: tuple[int, ...]) -> State:
         from tacit_lm.ngram import lookup
 
         table = self.table
         context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
-        n = lookup.endings(table.word, table.first, table.backoff, table.order, context)
+        n = lookup.endings(*self._arguments(), context)
         return State(tuple(context[len(context) - n :].tolist()))
-
-    def _context(self, state: State) -> tuple[int, ...]:
-        words = state.value
-        assert isinstance(words, tuple), "a state that no model has written into"
-        return words
 
     def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
         """Words (states, order - 1), flush right, and how many of each row count (states,)."""
         rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
         lengths = np.zeros(len(states), np.int64)
         for i, state in enumerate(states):
-            words = self._context(state)
+            words = state.parts()
             lengths[i] = n = len(words)
             rows[i, rows.shape[1] - n :] = words
         return rows, lengths
@@ -165,30 +160,45 @@ class KneserNey(LanguageModel):
     ) -> Float64:
         """Log-probability of every id given those before it in its sequence, natural, float64 (tokens,)."""
         ids, offsets = checked(ids, offsets, self.table.n_types)
-        return self._sequences(ids, offsets, bos=True)[0]
+        return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
     def matched_lengths(self, ids: Ids, *, bos: bool = True) -> npt.NDArray[np.int64]:
         """Length of the n-gram that each prediction rests on, int64 (tokens,)."""
-        ids, offsets = checked(ids, np.array([0, len(ids)]), self.table.n_types)
-        return self._sequences(ids, offsets, bos)[1]
+        return self._full_sequence(ids, bos)[1]
+
+    def _full_sequence(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
+        offsets = np.array([0, len(ids)])
+        if ids.dtype != np.int32:  # the look-up sees to it that they are words
+            ids, offsets = checked(ids, offsets, self.table.n_types)
+        return self._sequences(ids, offsets, [self.vocabulary.boundary_id] if bos else [])
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
         return float(found[0]), int(matched[0])
 
+    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
+        """Log-probability of every id of a sequence that goes on from a state, and the state after it."""
+        ids, offsets = checked(ids, np.array([0, len(ids)]), self.table.n_types)
+        context = state.parts()
+        scores, _ = self._sequences(ids, offsets, context)
+        return scores, self._state((*context, *ids[-self.table.order :].tolist()))
+
     def _sequences(
-        self, ids: Ids, offsets: npt.NDArray[np.int64], bos: bool
+        self, ids: Ids, offsets: npt.NDArray[np.int64], before: Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Scores and n-gram lengths of sequences that all follow the same words."""
         from tacit_lm.ngram import lookup
 
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
-        context = np.array([self.vocabulary.boundary_id] if bos else [], np.int64)
-        lookup.sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
+        context = np.array(before, np.int64)
+        bad = lookup.sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
+        if bad >= 0:
+            check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
         return found, matched
 
     def _arguments(self) -> tuple[Any, ...]:
         table = self.table
-        return table.word, table.first, table.log_prob, table.backoff, table.order
+        return *table.records, table.order
 
     def _fitted(self) -> None:
         _ = self.table

@@ -7,13 +7,14 @@ the n-grams that continue one n-gram are neighbours: those of place i are ``firs
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
-from tacit.errors import ArtifactError
+from tacit.errors import ArtifactError, DataError
 from tacit_lm.ngram.config import MAX_ORDER
 from tacit_lm.ngram.counts import Int64
 from tacit_lm.ngram.estimation import Estimate
@@ -53,6 +54,23 @@ class Table:
     def sizes(self) -> list[int]:
         """How many n-grams each order lists."""
         return [int(size) for size in np.diff(self.starts)]
+
+    @cached_property
+    def records(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """The table as the look-ups want it: int32 (n-grams + 1, 4), and the same memory as float32.
+
+        Columns: last word, log-probability (float32), back-off (float32), first. The last row is only there
+        for its ``first``. Raises DataError for more n-grams than an int32 can count.
+        """
+        if len(self.word) > np.iinfo(np.int32).max:
+            raise DataError(f"a table of {len(self.word)} n-grams is too large: raise min_count")
+        nodes = np.zeros((len(self.word) + 1, 4), np.int32)
+        values = nodes.view(np.float32)
+        nodes[:-1, 0] = self.word
+        values[:-1, 1] = self.log_prob
+        values[: len(self.backoff), 2] = self.backoff
+        nodes[: len(self.first), 3] = self.first
+        return nodes, values
 
     @classmethod
     def of_estimate(cls, estimate: Estimate) -> Self:

@@ -187,7 +187,8 @@ def _multiply(product: Product, each: _Map, threads: int) -> None:
             )  # fmt: skip
         return int(bad)
 
-    _raise_for(each(work, _shares(product.indptr, threads)), columns)
+    # Rows of frequent words meet columns that lie in the cache: more shares than threads even that out.
+    _raise_for(each(work, _shares(product.indptr, 8 * threads if threads > 1 else 1)), columns)
 
 
 def _multiply_transposed(product: Product, each: _Map, threads: int) -> None:

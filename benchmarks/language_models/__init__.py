@@ -1,0 +1,1 @@
+"""Language models: perplexity and speed beside what people score with today."""
