@@ -92,6 +92,21 @@ def test_the_same_words_in_another_order_are_the_same_words(models):
     np.testing.assert_allclose(mixture.next_word("a0"), expected)
 
 
+def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
+    from tacit_lm import contract, mixture
+
+    ids, offsets = models["order-1"]._encoded(VALID[:10], True)
+    whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
+    mixed = Mixture(models, [1, 2, 3])
+    expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
+    monkeypatch.setattr(contract, "_CELLS", 7 * len(models["order-1"].vocabulary))
+    for size in (1, 3, 7, 1000):
+        monkeypatch.setattr(mixture, "rows_of_block", lambda n_types, size=size: size)
+        blocks = list(mixed.distributions(ids, offsets))
+        assert {len(block) for block in blocks[:-1]} <= {size}
+        np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-9)
+
+
 def test_other_words_are_refused(models):
     other = KneserNey(order=2).fit([["x", "y"]])
     with pytest.raises(CorpusError, match="'second' does not have the words"):

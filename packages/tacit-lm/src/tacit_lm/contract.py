@@ -21,7 +21,7 @@ from tacit.vocabulary import Vocabulary
 from tacit_lm.sequences import Float64, Ids, checked
 from tacit_lm.state import State
 
-__all__ = ["LanguageModelContract"]
+__all__ = ["LanguageModelContract", "rows_of_block"]
 
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
@@ -147,7 +147,7 @@ class LanguageModelContract(Saveable):
             float32 or float64 (tokens of the block, types), blocks of bounded size in the order of the ids.
         """
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
-        size = max(1, _CELLS // len(self.vocabulary))
+        size = rows_of_block(len(self.vocabulary))
         states: list[State] = []
         for i, end in enumerate(offsets[1:].tolist()):
             state = self.start()
@@ -171,3 +171,8 @@ class LanguageModelContract(Saveable):
         return NotFittedError(
             f"this {type(self).__name__} is not fitted: call fit(text), or load one with tacit.load"
         )
+
+
+def rows_of_block(n_types: int) -> int:
+    """How many distributions over so many types a block of `distributions` holds."""
+    return max(1, _CELLS // n_types)

@@ -9,7 +9,7 @@ The weights are fixed, or fitted on held-out text by EM (Jelinek and Mercer 1980
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from tacit.artifact import Saveable, require
 from tacit.corpus import Corpus
 from tacit.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacit.vocabulary import Vocabulary
-from tacit_lm.contract import LanguageModelContract
+from tacit_lm.contract import LanguageModelContract, rows_of_block
 from tacit_lm.language_model import LanguageModel
 from tacit_lm.mixture_weights import checked_weights, fit_weights
 from tacit_lm.sequences import Float64, check_word, checked, with_ends
@@ -183,6 +183,23 @@ class Mixture(LanguageModel):
             ]
         )
 
+    def distributions(
+        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
+    ) -> Iterator[Float64]:
+        """The whole distribution at every token, float64 (tokens of the block, types), block after block."""
+        own, cuts = checked(ids, offsets, len(self.vocabulary))
+        maps, size = self._checked_maps(), rows_of_block(len(self.vocabulary))
+        parts = [
+            _in_rows(model.distributions(own if ids_of is None else ids_of[own], cuts), size)
+            for model, ids_of in zip(self.components.values(), maps, strict=True)
+        ]
+        for side_by_side in zip(*parts, strict=True):
+            found = [
+                rows.astype(np.float64) if ids_of is None else rows[:, ids_of].astype(np.float64)
+                for rows, ids_of in zip(side_by_side, maps, strict=True)
+            ]
+            yield self._mixed(np.stack(found))
+
     def component_scores(
         self, sentences: Iterable[Sentence], *, eos: bool = True
     ) -> list[dict[str, Float64]]:
@@ -278,3 +295,22 @@ def _map(first: Vocabulary, other: Vocabulary, name: str) -> npt.NDArray[np.int3
 
 def _joined(states: Iterable[State]) -> State:
     return State(tuple(state.value for state in states))
+
+
+def _in_rows(
+    blocks: Iterable[npt.NDArray[np.floating[Any]]], size: int
+) -> Iterator[npt.NDArray[np.floating[Any]]]:
+    """The same rows in blocks of ``size``, the last one smaller, so that models can be read side by side."""
+    held: list[npt.NDArray[np.floating[Any]]] = []
+    n_held = 0
+    for block in blocks:
+        rest = block
+        while len(rest):
+            held.append(rest[: size - n_held])
+            n_held += len(held[-1])
+            rest = rest[len(held[-1]) :]
+            if n_held == size:
+                yield np.concatenate(held)
+                held, n_held = [], 0
+    if held:
+        yield np.concatenate(held)

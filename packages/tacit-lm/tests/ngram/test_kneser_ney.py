@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tacit import Corpus, datasets
 from tacit.errors import ConfigurationError, DataError
-from tacit_lm import KneserNey
+from tacit_lm import KneserNey, State
 from tacit_lm.ngram.discounts import FALLBACK, good_turing_ratios, kneser_ney_discounts
 
 TEXTS = st.lists(
@@ -137,6 +137,21 @@ def test_a_written_end_ends_the_sentence():
     assert cut.table.sizes == apart.table.sizes
     for word in apart.vocabulary.words:
         assert cut.score(word) == pytest.approx(apart.score(word), abs=1e-6)
+
+
+def test_a_text_of_ends_only_teaches_nothing_and_breaks_nothing():
+    model = KneserNey(order=3).fit([["</s>"], ["</s>", "</s>"]])
+    assert model.check_normalized() < 1e-6
+    assert model.next_word().tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_the_state_of_another_model_reads_no_foreign_memory():
+    long = KneserNey(order=5).fit([["a", "b", "c", "d", "e"]] * 2).state_after("a b c d")
+    short = KneserNey(order=2).fit([["a"], ["b", "a"]])
+    for state in (long, State((10**9, 5 * 10**8)), State((-5,))):
+        assert np.exp(short.log_probs([state])).sum() == pytest.approx(1, abs=1e-6)
+        assert short.log_prob([state], [0])[0] <= 0
+        assert len(short.advance(state, 0).value) <= 1
 
 
 def test_states_forget_what_no_longer_matters():

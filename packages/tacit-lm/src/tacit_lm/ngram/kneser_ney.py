@@ -122,7 +122,7 @@ class KneserNey(LanguageModel):
         rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
         lengths = np.zeros(len(states), np.int64)
         for i, state in enumerate(states):
-            words = state.parts()
+            words = state.parts()[-rows.shape[1] :]
             lengths[i] = n = len(words)
             rows[i, rows.shape[1] - n :] = words
         return rows, lengths
