@@ -77,7 +77,11 @@ def _words(scores: DocScores, token: Token) -> slice | None:
 def _logprob(prefix: str, token: Token) -> float | None:
     scores = DocScores.of(token.doc, prefix)
     words = None if scores is None else _words(scores, token)
-    return None if scores is None or words is None else float(scores.log_prob[words].sum())
+    if scores is None or words is None:
+        return None
+    if words.stop - words.start == 1:
+        return scores.log_prob.item(words.start)  # much faster than a sum, and the common case
+    return float(scores.log_prob[words].sum())
 
 
 def _surprisal(prefix: str, token: Token) -> float | None:

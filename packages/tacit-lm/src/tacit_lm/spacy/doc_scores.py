@@ -68,8 +68,8 @@ class DocScores(NamedTuple):
 
     def words(self, start: int, end: int) -> slice:
         """Which words begin in a range of characters."""
-        first, last = np.searchsorted(self.start, [start, end]).tolist()
-        return slice(first, last)
+        find = self.start.searchsorted
+        return slice(int(find(start)), int(find(end)))
 
     def ends(self, words: slice) -> Float64:
         """The scores of ``</s>`` after every segment that lies wholly in a range of words."""
@@ -96,7 +96,10 @@ class DocScores(NamedTuple):
 
 def text_length(doc: Doc) -> int:
     """Characters of a document without the space at its end; its text is not put together for that."""
-    return doc[-1].idx + len(doc[-1]) if len(doc) else 0
+    if not len(doc):
+        return 0
+    last = doc[-1]
+    return int(last.idx) + len(last)
 
 
 def pooled(parts: Iterable[Perplexity]) -> Perplexity:
