@@ -71,4 +71,4 @@ docs: setup
 	$(BIN)/tox run -e docs
 
 clean:
-	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output
+	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output surprisal-output
