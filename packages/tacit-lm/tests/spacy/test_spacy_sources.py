@@ -171,8 +171,11 @@ def test_configuration_initializes_the_component(model, tmp_path, text, source):
     assert nlp("the cat")._.perplexity > 1
 
 
-def test_unknown_name_in_the_initialize_block_is_refused_by_spacy(nlp, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "value"), [("artefact", "folder"), ("min_count", "many"), ("settings", 3)]
+)
+def test_wrong_line_in_the_initialize_block_is_refused_by_spacy(nlp, text, name, value):
     nlp.add_pipe("lm_scorer")
-    nlp.config["initialize"]["components"]["lm_scorer"] = {"artefact": str(tmp_path)}
-    with pytest.raises(ValueError, match="artefact"):
+    nlp.config["initialize"]["components"]["lm_scorer"] = {"corpus": str(text), name: value}
+    with pytest.raises(ValueError, match=name):
         nlp.initialize()

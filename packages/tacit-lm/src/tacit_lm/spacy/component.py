@@ -5,8 +5,6 @@ extension attributes of ``tacit_lm.spacy.attributes`` read them; it trains nothi
 fitted in `LanguageModelScorer.initialize`.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import weakref
