@@ -56,11 +56,12 @@ unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 
 bench: setup
 	@test -n "$$TACIT_DATA" || { echo "make bench needs the evaluation data: set TACIT_DATA to their folder" >&2; exit 1; }
-	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib python-crfsuite
-	-$(PIP) install --quiet kenlm  # compiled where it is installed; its rows stay empty without it
+	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib python-crfsuite \
+		cornac lenskit myfm 'setuptools<81'
+	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
-	for part in accuracy speed; do \
+	for part in accuracy speed scale; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
 	$(BIN)/python -m benchmarks.language_models.ngrams
 	for part in kernels lagged_counts; do \
@@ -71,4 +72,4 @@ docs: setup
 	$(BIN)/tox run -e docs
 
 clean:
-	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output surprisal-output
+	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output surprisal-output

@@ -17,6 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 LIBRARIES = (
     "tacit-core", "tacit-embeddings", "tacit-lm", "tacit-surprise",
     "numpy", "scipy", "numba", "torch", "spacy", "thinc", "gensim", "scikit-surprise",
+    "cornac", "lenskit", "myfm", "setuptools",
 )  # fmt: skip
 
 
@@ -65,7 +66,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def save(name: str, protocol: dict[str, Any], rows: list[dict[str, Any]]) -> Path:
+def save(
+    name: str, protocol: dict[str, Any], rows: list[dict[str, Any]], keep: str | None = None
+) -> Path:
     """Write ``benchmarks/results/<name>.json`` in one step and print the rows as a table.
 
     Parameters
@@ -74,15 +77,39 @@ def save(name: str, protocol: dict[str, Any], rows: list[dict[str, Any]]) -> Pat
         What was measured and how: data, sizes, seeds, units, what was left out.
     rows
         One dict for each measured thing, ours and its peers', with the same keys.
+    keep
+        Name of the key that tells rows apart: rows of the file that were not measured this time stay,
+        each with the machine of its own run under ``earlier``. None: all rows are new.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     report = {"name": name, "machine": machine(), "protocol": protocol, "rows": rows}
+    if keep is not None and path.exists():
+        report = _with_earlier(report, json.loads(path.read_text(encoding="utf-8")), keep)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(report, indent=2, default=_plain) + "\n", encoding="utf-8")
     temporary.replace(path)
     print_table(rows)
     return path
+
+
+def _with_earlier(new: dict[str, Any], old: dict[str, Any], key: str) -> dict[str, Any]:
+    """The new report with the rows of the old one that it has none for, in the old order."""
+    measured = {row[key]: row for row in new["rows"]}
+    rows = [measured.pop(row[key], row) for row in old["rows"]] + list(measured.values())
+    names = {row[key] for row in new["rows"]}
+    runs = [*old.get("earlier", []), {"machine": old["machine"]}]
+    runs[-1]["rows"] = [
+        row[key] for row in old["rows"] if not _in(old.get("earlier", []), row[key])
+    ]
+    for run in runs:
+        run["rows"] = [name for name in run["rows"] if name not in names]
+    earlier = [run for run in runs if run["rows"]]
+    return {**new, "rows": rows, **({"earlier": earlier} if earlier else {})}
+
+
+def _in(runs: list[dict[str, Any]], name: Any) -> bool:
+    return any(name in run["rows"] for run in runs)
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:

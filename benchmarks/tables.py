@@ -8,7 +8,8 @@ In a Markdown file a table stands between two markers, and nothing between them 
     <!-- table:embeddings-local task=ewt-upos columns=row,test_250,test_all -->
     <!-- /table -->
 
-The name is that of the results file. `key=value` keeps the rows that have this value; `columns`
+The name is that of the results file, or `ratings/published` for a file beside a benchmark, with figures that
+others have published. `key=value` keeps the rows that have this value; `columns`
 names what is shown, in order (an underscore may stand for a space). Figures with a spread are
 printed as mean ± standard deviation over seeds, repeated timings as their median.
 """
@@ -25,13 +26,15 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
-SKIPPED = {".venv", ".tox", ".git", "node_modules", "demo-output", "site"}
+SKIPPED = {".venv", ".tox", ".git", "node_modules", "demo-output", "movie-ratings-output", "site"}
 
 
 def render(call: str) -> str:
     """The table that a marker asks for, with its closing newline."""
     name, *arguments = call.split()
     path = RESULTS / f"{name}.json"
+    if "/" in name:  # figures of others, beside the benchmark that they belong to
+        path = RESULTS.parent / f"{name}.json"
     if not path.exists():
         raise SystemExit(f"No results are called {name!r}: there is no {path.relative_to(ROOT)}.")
     rows = json.loads(path.read_text(encoding="utf8"))["rows"]

@@ -37,6 +37,14 @@ def test_rows_are_chosen_by_their_values(folder):
         tables.render("other")
 
 
+def test_figures_that_others_have_published_lie_beside_their_benchmark(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "published.json").write_text(json.dumps({"rows": ROWS}))
+    assert tables.render("part/published columns=row").count("\n") == 4
+
+
 def test_a_stale_table_is_noticed_and_filled(folder, monkeypatch, capsys):
     page = folder / "page.md"
     page.write_text(

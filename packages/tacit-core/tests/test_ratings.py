@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ConfigurationError, DataError
-from tacit.ratings import Ratings, folds, read_ratings, split, split_per_user
+from tacit.ratings import IdIndex, Ratings, folds, read_ratings, split, split_per_user
 
 TRIPLES = [("bob", "x", 3.0), ("al", "y", 5.0), ("al", "x", 1.0), ("cy", "z", 4.0)]
 tables = st.dictionaries(
@@ -263,3 +263,41 @@ def test_movielens_has_the_published_numbers():
     assert (len(r), r.n_users, r.n_items) == (100_000, 943, 1682)
     assert r.mean == pytest.approx(3.52986)
     assert np.diff(r.user_offsets).min() == 20
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 12), st.integers(1, 9), st.integers(0, 2**32))
+def test_from_csr_and_by_item_are_what_the_triples_say(n_users, n_items, seed):
+    rng = np.random.default_rng(seed)
+    rated = rng.random((n_users, n_items)) < 0.4
+    users, items = np.nonzero(rated)
+    values = rng.integers(1, 6, len(users)).astype(np.float32)
+    offsets = np.concatenate([[0], np.cumsum(rated.sum(axis=1))])
+    who, what = IdIndex(range(n_users), "user"), IdIndex(range(n_items), "item")
+    found = Ratings.from_csr(offsets, items, values, who, what, scale=(1, 5))
+    shuffled = rng.permutation(len(users))
+    same = Ratings(users[shuffled], items[shuffled], values[shuffled], who, what, scale=(1, 5))
+    assert found.fingerprint == same.fingerprint
+    np.testing.assert_array_equal(found.item_counts, rated.sum(axis=0))
+    table = np.zeros((n_users, n_items), np.float32)
+    table[users, items] = values
+    for item in range(n_items):
+        raters, given_values = found.of_item(item)
+        np.testing.assert_array_equal(raters, np.flatnonzero(rated[:, item]))
+        np.testing.assert_array_equal(given_values, table[raters, item])
+    assert found.by_item.item_ids.dtype == np.int32
+    assert found.by_item.user_offsets.dtype == np.int64
+
+
+@pytest.mark.parametrize("offsets", [[0, 1], [0, 2, 1, 2], [1, 1, 1, 2], [0, 1, 1, 1]])
+def test_offsets_that_do_not_fit_are_refused(offsets):
+    who, what = IdIndex("abc", "user"), IdIndex("xy", "item")
+    with pytest.raises(DataError, match="user offsets must ascend from 0 to 2 in 3 steps"):
+        Ratings.from_csr(offsets, [0, 1], [1.0, 2.0], who, what)
+
+
+def test_items_out_of_order_in_a_row_are_put_in_order():
+    who, what = IdIndex("a", "user"), IdIndex("xy", "item")
+    found = Ratings.from_csr([0, 2], [1, 0], [1.0, 2.0], who, what)
+    assert found.item_ids.tolist() == [0, 1]
+    assert found.values.tolist() == [2, 1]

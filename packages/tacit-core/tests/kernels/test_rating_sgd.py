@@ -187,6 +187,18 @@ def test_what_does_not_fit_is_refused(backend, change, message):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_identities_out_of_range_are_refused_though_they_share_the_ids_of_the_ratings(backend):
+    offsets, ids, values, tables = problem()
+    longer = np.append(ids, np.int32(9))
+    past = np.append(offsets[:-1], len(longer))
+    with kernels.use(backend), pytest.raises(KernelError, match="side ids run from"):
+        epoch(
+            offsets, ids, values, np.arange(7), tables, 3.0, Coefficients(0.1, 0.1, 0.1),
+            Coefficients(0, 0, 0), 1, past, longer,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_scores_of_what_is_unknown_are_made_of_the_rest(backend):
     _, _, _, tables = problem()
     p, q, b, c, _ = tables

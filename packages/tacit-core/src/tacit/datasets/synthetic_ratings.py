@@ -11,6 +11,7 @@ of what is rated, so the best prediction of a rating is known either way.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +45,14 @@ class Truth:
     integer: bool
     """Whether scores are rounded to 1..5 and clipped."""
 
-    def scores(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Floats:
+    def scores(self, users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]]) -> Floats:
         """The noiseless score of each pair, (pairs)."""
         taste = np.einsum("nr,nr->n", self.user_factors[users], self.item_factors[items])
         biases = self.user_bias[users] + self.item_bias[items]
         return np.asarray(np.float32(self.mean) + biases + taste, np.float32)
 
     def moments(
-        self, users: NDArray[np.int32], items: NDArray[np.int32]
+        self, users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and variance of each pair's rating: the best prediction and its squared error."""
         scores = self.scores(users, items).astype(np.float64)
@@ -109,15 +110,11 @@ def generate(
     activity = _activity(rng, n_users, n_items, n_ratings)
     ranks = rng.permutation(n_items).astype(np.float64)
     popularity = (ranks + 0.02 * n_items + 1.0) ** -0.8
-    users, items = _draw_pairs(rng, truth, activity, popularity, informative)
-    values = truth.scores(users, items)
-    values += rng.standard_normal(len(values), np.float32) * np.float32(noise)
-    if integer:
-        values = np.floor(values + np.float32(0.5)).clip(1.0, 5.0)
-    ratings = Ratings(
-        users,
+    offsets, items = _draw_pairs(rng, truth, activity, popularity, informative)
+    ratings = Ratings.from_csr(
+        offsets,
         items,
-        values,
+        _draw_values(rng, truth, offsets, items),
         IdIndex([f"u{n + 1}" for n in range(n_users)], "user"),
         IdIndex([f"i{n + 1}" for n in range(n_items)], "item"),
         scale=(1.0, 5.0) if integer else None,
@@ -163,15 +160,43 @@ def _draw_pairs(
     activity: NDArray[np.int64],
     popularity: NDArray[np.float64],
     informative: float,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Offsets (users + 1) and items (ratings); nothing of the size of the ratings but these."""
+    n_items = len(popularity)
     cumulative = np.cumsum(popularity / popularity.sum())
     everybody = np.arange(len(activity))
-    parts = []
+    items = np.empty(int(activity.sum()), np.int32)  # enough: nobody rates more than they should
+    sizes = np.zeros(len(activity) + 1, np.int64)
+    filled = 0
     for start in range(0, len(activity), _BLOCK):
         users = everybody[start : start + _BLOCK]
-        parts.append(_draw_block(rng, truth, users, activity, cumulative, informative))
-    keys = np.concatenate(parts)
-    return (keys // len(popularity)).astype(np.int32), (keys % len(popularity)).astype(np.int32)
+        keys = _draw_block(rng, truth, users, activity, cumulative, informative)
+        items[filled : filled + len(keys)] = keys % n_items
+        filled += len(keys)
+        sizes[start + 1 : start + len(users) + 1] = np.bincount(
+            keys // n_items - start, minlength=len(users)
+        )
+    return np.cumsum(sizes), items[:filled]
+
+
+def _draw_values(
+    rng: np.random.Generator,
+    truth: Truth,
+    offsets: NDArray[np.int64],
+    items: NDArray[np.int32],
+) -> Floats:
+    """Scores with noise, (ratings), of a block of users at a time."""
+    values = np.empty(len(items), np.float32)
+    for start in range(0, len(offsets) - 1, _BLOCK):
+        stop = min(start + _BLOCK, len(offsets) - 1)
+        users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
+        span = slice(offsets[start], offsets[stop])
+        scores = truth.scores(users, items[span])
+        scores += rng.standard_normal(len(scores), np.float32) * np.float32(truth.noise)
+        if truth.integer:
+            scores = np.floor(scores + np.float32(0.5)).clip(1.0, 5.0)
+        values[span] = scores
+    return values
 
 
 def _draw_block(

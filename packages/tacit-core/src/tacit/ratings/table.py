@@ -21,6 +21,7 @@ Duplicates = Literal["error", "last"]
 Ints = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 Values = NDArray[np.float32]
+_AT_ONCE = 1 << 22
 
 
 class Ratings:
@@ -62,15 +63,38 @@ class Ratings:
             scale = float(v.min()), float(v.max())
         self.scale = float(scale[0]), float(scale[1])
         self._check_scale(u, i, v)
-        key = u.astype(np.int64) * max(len(items), 1) + i
-        ordered = bool((key[1:] > key[:-1]).all())
-        if not ordered:
+        if not _ascending(u, i):
+            key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
             order = order[self._keep(key[order], duplicates)]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = _offsets(u, len(users))
         self.item_ids: Ints = i
         self.values: Values = v
+
+    @classmethod
+    def from_csr(
+        cls,
+        user_offsets: ArrayLike,
+        item_ids: ArrayLike,
+        values: ArrayLike,
+        users: IdIndex,
+        items: IdIndex,
+        *,
+        scale: tuple[float, float] | None = None,
+    ) -> "Ratings":
+        """From ratings that are in order already: int32 ``item_ids`` and float32 ``values`` are not copied.
+
+        The ratings of user u stand at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
+        that do not fit, and as ``Ratings`` does.
+        """
+        offsets = np.asarray(user_offsets, np.int64)
+        n = np.size(item_ids)
+        fit = offsets.shape == (len(users) + 1,) and bool((offsets[1:] >= offsets[:-1]).all())
+        if not fit or offsets[0] != 0 or offsets[-1] != n:
+            raise DataError(f"user offsets must ascend from 0 to {n} in {len(users)} steps")
+        numbers = np.repeat(np.arange(len(users), dtype=np.int32), np.diff(offsets))
+        return cls(numbers, item_ids, values, users, items, scale=scale)
 
     @classmethod
     def from_arrays(
@@ -175,6 +199,11 @@ class Ratings:
         """The user of every rating, (n_ratings), in the order of ``item_ids`` and ``values``."""
         return np.repeat(np.arange(self.n_users, dtype=np.int32), np.diff(self.user_offsets))
 
+    @cached_property
+    def item_counts(self) -> Offsets:
+        """How many have rated every item, (n_items)."""
+        return _counts(self.item_ids, self.n_items)
+
     def of_user(self, user: int) -> tuple[Ints, Values]:
         """Items and values of a user's ratings (views)."""
         span = slice(self.user_offsets[user], self.user_offsets[user + 1])
@@ -188,10 +217,10 @@ class Ratings:
     def by_item(self) -> "Ratings":
         """The same ratings with users and items exchanged; made once, on first use."""
         other = object.__new__(Ratings)
-        order = np.argsort(self.item_ids, kind="stable")
+        columns = self.to_csr().tocsc()  # by counting, users in their order
         other.users, other.items, other.scale = self.items, self.users, self.scale
-        other.user_offsets = _offsets(self.item_ids, self.n_items)
-        other.item_ids, other.values = self.user_ids[order], self.values[order]
+        other.user_offsets = columns.indptr.astype(np.int64)
+        other.item_ids, other.values = columns.indices.astype(np.int32, copy=False), columns.data
         return other
 
     def select(self, keep: NDArray[Any]) -> "Ratings":
@@ -223,9 +252,24 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
         raise DataError(f"{index.what} numbers are of type {array.dtype}; give integers")
     if array.size and (int(array.min()) < 0 or int(array.max()) >= len(index)):
         raise DataError(f"a {index.what} number is not in 0 to {len(index) - 1}; number them anew")
-    return array.astype(np.int32)
+    return array.astype(np.int32, copy=False)
+
+
+def _ascending(u: Ints, i: Ints) -> bool:
+    """Whether every pair comes after the one before it: in order, and none twice."""
+    later = i[1:] > i[:-1]
+    later &= u[1:] == u[:-1]
+    later |= u[1:] > u[:-1]
+    return bool(later.all())
+
+
+def _counts(ids: Ints, n: int) -> Offsets:
+    """Of each number below ``n``; a part at a time, as ``bincount`` copies to int64."""
+    counts = np.zeros(n, np.int64)
+    for start in range(0, len(ids), _AT_ONCE):
+        counts += np.bincount(ids[start : start + _AT_ONCE], minlength=n)
+    return counts
 
 
 def _offsets(ids: Ints, n: int) -> Offsets:
-    counts = np.bincount(ids, minlength=n)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return np.concatenate(([0], np.cumsum(_counts(ids, n)))).astype(np.int64)

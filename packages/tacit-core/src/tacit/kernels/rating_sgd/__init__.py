@@ -89,7 +89,7 @@ def epoch(
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit or a number is out of range.
+        Where shapes or dtypes do not fit, or a number of a user visited is out of range.
 
     Notes
     -----

@@ -40,8 +40,8 @@ def check_tables(tables: "Tables") -> tuple[int, int]:
     return users, items
 
 
-def check_packed(offsets: _Array, ids: _Array, users: int, items: int, what: str) -> Packed:
-    """``ids`` below ``items``, and ``offsets`` into them for each of ``users``."""
+def check_offsets(offsets: _Array, ids: _Array, users: int, what: str) -> Packed:
+    """``offsets`` into ``ids`` for each of ``users``; the ids themselves are not looked at."""
     offsets, ids = np.asarray(offsets), np.asarray(ids)
     ascending = offsets.shape == (users + 1,) and (np.diff(offsets) >= 0).all()
     if not ascending or offsets[0] != 0 or offsets[-1] != len(ids):
@@ -49,9 +49,21 @@ def check_packed(offsets: _Array, ids: _Array, users: int, items: int, what: str
             f"{what} offsets must ascend from 0 to {len(ids)} in {users + 1} steps, not "
             f"{offsets.shape}"
         )
-    if len(ids) and (ids.min() < 0 or ids.max() >= items):
-        raise KernelError(f"{what} ids run from {ids.min()} to {ids.max()}, of {items} items")
     return Packed(offsets.astype(np.int64, copy=False), ids.astype(np.int32, copy=False))
+
+
+def check_ids(low: int, high: int, items: int, what: str) -> None:
+    """From ``low`` to ``high`` there are only numbers of ``items``."""
+    if low < 0 or high >= items:
+        raise KernelError(f"{what} ids run from {low} to {high}, of {items} items")
+
+
+def check_packed(offsets: _Array, ids: _Array, users: int, items: int, what: str) -> Packed:
+    """``ids`` below ``items``, and ``offsets`` into them for each of ``users``."""
+    packed = check_offsets(offsets, ids, users, what)
+    if len(packed.ids):
+        check_ids(int(packed.ids.min()), int(packed.ids.max()), items, what)
+    return packed
 
 
 def check_users(users: _Array, n_users: int) -> NDArray[np.int64]:

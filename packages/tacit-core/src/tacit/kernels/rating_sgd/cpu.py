@@ -10,7 +10,8 @@ from tacit.kernels.prefetch import prefetch
 from tacit.kernels.rating_sgd import vectors
 from tacit.kernels.rating_sgd.arguments import (
     Packed,
-    check_packed,
+    check_ids,
+    check_offsets,
     check_tables,
     check_users,
     check_values,
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
 
 _Array = NDArray[Any]
 _REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
-_AHEAD = 8  # rows that are asked for before they are needed
+_AHEAD = 16  # rows that are asked for before they are needed
+
+
+@njit
+def _ends(offsets, ids, users):  # type: ignore[no-untyped-def]
+    """The lowest and the highest id of these users: an epoch in many batches looks at every id once."""
+    low, high = np.int32(0), np.int32(-1)
+    for u in users:
+        for k in range(offsets[u], offsets[u + 1]):
+            low, high = min(low, ids[k]), max(high, ids[k])
+    return low, high
 
 
 @njit
@@ -71,6 +82,8 @@ def _side_mean(w, ids, s):  # type: ignore[no-untyped-def]
     s[:] = 0
     width, size, rows = w.shape[1], w.shape[1] * w.itemsize, w.ctypes.data
     one, scale = np.float32(1), np.float32(1.0 / max(len(ids), 1))
+    for k in range(min(_AHEAD, len(ids))):
+        prefetch(rows + ids[k] * size, size)
     for k in range(len(ids)):
         if k + _AHEAD < len(ids):
             prefetch(rows + ids[k + _AHEAD] * size, size)
@@ -116,6 +129,8 @@ def _epoch(offsets, item_ids, values, users, tables, mean, rates, penalties, see
         if n == 0:
             continue
         _shuffle(places, n, seed, u)
+        for k in range(min(_AHEAD, n)):
+            prefetch(rows + item_ids[start + places[k]] * size, size)
         ids = packed[1][packed[0][u] : packed[0][u + 1]]
         if side:
             _side_mean(w, ids, s)
@@ -173,14 +188,20 @@ def epoch(
 ) -> "tuple[float, Tables]":
     """See `tacit.kernels.rating_sgd.epoch`."""
     n_users, n_items = check_tables(tables)
-    packed = check_packed(offsets, item_ids, n_users, n_items, "item")
+    visited = check_users(users, n_users)
+    packed = check_offsets(offsets, item_ids, n_users, "item")
+    low, high = _ends(*packed, visited)
+    check_ids(low, high, n_items, "item")
     side = side_offsets is not None and side_ids is not None and len(tables.side_factors) > 0
-    nothing = Packed(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
+    known = Packed(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
     if side_offsets is not None and side_ids is not None:
-        nothing = check_packed(side_offsets, side_ids, n_users, n_items, "side")
+        known = check_offsets(side_offsets, side_ids, n_users, "side")
+        if known.ids is not packed.ids or known.offsets is not packed.offsets:
+            low, high = _ends(*known, visited)
+            check_ids(low, high, n_items, "side")
     numbers = [tuple(np.float32(n) for n in group) for group in (rates, penalties)]
     total = _epoch(
-        *packed, check_values(values, len(item_ids)), check_users(users, n_users), tuple(tables),
-        np.float32(mean), *numbers, np.uint64(seed), side, tuple(nothing),
+        *packed, check_values(values, len(item_ids)), visited, tuple(tables), np.float32(mean),
+        *numbers, np.uint64(seed), side, tuple(known),
     )  # fmt: skip
     return float(total), tables

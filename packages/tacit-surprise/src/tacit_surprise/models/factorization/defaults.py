@@ -68,8 +68,7 @@ def deviation(ratings: Ratings) -> float:
 
 def noisiness(ratings: Ratings) -> float:
     """The t of this module: 2 if every user and item has one rating, towards 0 as they have more."""
-    of_items = np.bincount(ratings.item_ids, minlength=ratings.n_items)
-    roots = _roots(np.diff(ratings.user_offsets)) + _roots(of_items)
+    roots = _roots(np.diff(ratings.user_offsets)) + _roots(ratings.item_counts)
     return roots / max(len(ratings), 1)
 
 

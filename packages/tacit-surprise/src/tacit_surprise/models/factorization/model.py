@@ -146,9 +146,8 @@ class PMFModel(RatingModel):
 
     def _noise(self, ratings: Ratings) -> float:
         tables, _, _, config = self._parameters()
-        residuals = ratings.values - self.score_pairs(ratings.user_ids, ratings.item_ids)
         x, q, penalty = tables.user_factors, tables.item_factors, config.reg_factors or 0.0
-        return residual_deviation(ratings, residuals, x, q, penalty, config.seed)
+        return residual_deviation(ratings, self.score_pairs, x, q, penalty, config.seed)
 
     def _note(self, ratings: Ratings, history: History) -> None:
         self.fitted_on = {

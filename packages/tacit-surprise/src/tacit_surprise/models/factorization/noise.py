@@ -7,14 +7,18 @@ Both leverages are taken off; they are found for a sample of users and items, in
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from tacit.ratings import Ratings
 
 Floats = npt.NDArray[np.float32]
+ScorePairs = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int32]], Floats]
 SAMPLE = 64  # users, and items
 _PRIOR_WEIGHT = 2  # ratings
+_AT_ONCE = 4_000_000  # ratings scored
 _MOST = 300  # ratings of one user or item that are looked at
 
 
@@ -29,13 +33,18 @@ def leverage(rows: Floats, others: npt.NDArray[np.int64], penalty: float) -> flo
 
 
 def residual_deviation(
-    ratings: Ratings, residuals: Floats, users: Floats, items: Floats, penalty: float, seed: int
+    ratings: Ratings,
+    score_pairs: ScorePairs,
+    users: Floats,
+    items: Floats,
+    penalty: float,
+    seed: int,
 ) -> float:
     """Estimated standard deviation of a new rating about its score.
 
     Args:
         ratings: the ratings fitted.
-        residuals: (ratings,), rating less score, in their order.
+        score_pairs: the scores of pairs (users, items).
         users: x (users, factors).
         items: q (items, factors).
         penalty: lambda.
@@ -46,13 +55,37 @@ def residual_deviation(
     sample = rng.permutation(active)[:SAMPLE]
     of_user = [leverage(items, ratings.of_user(u)[0].astype(np.int64), penalty) for u in sample]
     sizes = np.diff(ratings.user_offsets)[sample]
-    rated = np.flatnonzero(np.diff(ratings.by_item.user_offsets))
-    chosen = rng.permutation(rated)[:SAMPLE]
-    of_item = [leverage(users, ratings.of_item(i)[0].astype(np.int64), penalty) for i in chosen]
-    counts = np.diff(ratings.by_item.user_offsets)[chosen]
+    all_counts = ratings.item_counts
+    chosen = rng.permutation(np.flatnonzero(all_counts))[:SAMPLE]
+    of_item = [leverage(users, raters, penalty) for raters in _raters(ratings, chosen)]
+    counts = all_counts[chosen]
     low, high = ratings.scale
     prior = (high - low) / 4 or 1.0  # of a rating of which nothing is known
     left = (1 - np.average(of_user, weights=sizes)) * (1 - np.average(of_item, weights=counts))
-    variance = float(np.mean(residuals.astype(np.float64) ** 2)) / max(float(left), 0.1) ** 2
-    n = len(residuals)
+    n = len(ratings)
+    variance = _squares(ratings, score_pairs) / n / max(float(left), 0.1) ** 2
     return float(np.sqrt((n * variance + _PRIOR_WEIGHT * prior**2) / (n + _PRIOR_WEIGHT)))
+
+
+def _raters(ratings: Ratings, items: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """The users of each of some items, ascending, without the table of all ratings by item."""
+    wanted = np.zeros(ratings.n_items, bool)
+    wanted[items] = True
+    places = np.flatnonzero(wanted[ratings.item_ids])
+    found = ratings.item_ids[places]
+    users = np.searchsorted(ratings.user_offsets, places, side="right") - 1
+    return [users[found == item] for item in items]
+
+
+def _squares(ratings: Ratings, score_pairs: ScorePairs) -> float:
+    """The sum of squared residuals, a part of the users at a time."""
+    offsets, total, start = ratings.user_offsets, 0.0, 0
+    while start < ratings.n_users:
+        stop = int(np.searchsorted(offsets, offsets[start] + _AT_ONCE, side="right")) - 1
+        stop = min(max(stop, start + 1), ratings.n_users)
+        span = slice(offsets[start], offsets[stop])
+        users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
+        residuals = ratings.values[span] - score_pairs(users, ratings.item_ids[span])
+        total += float(np.sum(residuals.astype(np.float64) ** 2))
+        start = stop
+    return total

@@ -1,0 +1,48 @@
+"""What is compared: Surprise's own algorithms and Tacit's, which are Surprise algorithms too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from surprise import SVD, AlgoBase, KNNBaseline
+
+from tacit.errors import ConfigurationError
+from tacit_surprise import PMF, Blend, ConditionalPMF, ConditionalRBM
+
+SEED = 0
+
+
+def every(*, quick: bool) -> dict[str, AlgoBase]:
+    """All of them with their defaults; ``quick`` has few epochs."""
+    few: dict[str, Any] = {"n_epochs": 5} if quick else {}
+    return {
+        "Surprise SVD": SVD(random_state=SEED),
+        "Surprise KNNBaseline": KNNBaseline(verbose=False),
+        "PMF": PMF(random_state=SEED, **few),
+        "ConditionalPMF": ConditionalPMF(random_state=SEED, **few),
+        "ConditionalRBM": ConditionalRBM(random_state=SEED, **few),
+        "Blend of the conditional ones": Blend(
+            [ConditionalPMF(random_state=SEED, **few), ConditionalRBM(random_state=SEED, **few)],
+            random_state=SEED,
+        ),
+    }
+
+
+def named(parts: Sequence[str], *, quick: bool) -> dict[str, AlgoBase]:
+    """Those whose names have one of ``parts`` in them, or all. Raises ConfigurationError for none."""
+    all_of_them = every(quick=quick)
+    found = {
+        name: algo
+        for name, algo in all_of_them.items()
+        if not parts or any(part.lower() in name.lower() for part in parts)
+    }
+    if not found:
+        raise ConfigurationError(f"--only finds none of {', '.join(all_of_them)}")
+    return found
+
+
+def bayesian(*, quick: bool) -> ConditionalPMF:
+    """The one that knows how sure it is, of every rating in particular."""
+    few: dict[str, Any] = {"n_epochs": 5, "burn_in": 2} if quick else {}
+    return ConditionalPMF(inference="gibbs", random_state=SEED, **few)
