@@ -61,7 +61,7 @@ bench: setup
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
-	for part in accuracy speed scale; do \
+	for part in accuracy speed scale thesis; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
 	$(BIN)/python -m benchmarks.language_models.ngrams
 	for part in kernels lagged_counts; do \

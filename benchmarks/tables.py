@@ -11,7 +11,8 @@ In a Markdown file a table stands between two markers, and nothing between them 
 The name is that of the results file, or `ratings/published` for a file beside a benchmark, with figures that
 others have published. `key=value` keeps the rows that have this value; `columns`
 names what is shown, in order (an underscore may stand for a space). Figures with a spread are
-printed as mean ± standard deviation over seeds, repeated timings as their median.
+printed as mean ± standard deviation over seeds, repeated timings as their median; `decimals=4`
+gives all figures that are not whole as many.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ def render(call: str) -> str:
         raise SystemExit(f"No results are called {name!r}: there is no {path.relative_to(ROOT)}.")
     rows = json.loads(path.read_text(encoding="utf8"))["rows"]
     columns: list[str] | None = None
+    decimals: int | None = None
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key == "columns":
             columns = value.split(",")
+        elif key == "decimals":
+            decimals = int(value)
         else:
             rows = [row for row in rows if _matches(row, key, value)]
     if not rows:
@@ -50,7 +54,7 @@ def render(call: str) -> str:
     if columns is None:
         columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = [[_spaced(c) for c in columns], ["---", *["---:"] * (len(columns) - 1)]]
-    lines += [[cell(_get(row, column)) for column in columns] for row in rows]
+    lines += [[cell(_get(row, column), decimals) for column in columns] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -67,10 +71,12 @@ def _matches(row: dict[str, Any], key: str, value: str) -> bool:
     return str(_get(row, key)) in (value, _spaced(value))
 
 
-def cell(value: Any) -> str:
-    """One figure as the reader sees it."""
+def cell(value: Any, decimals: int | None = None) -> str:
+    """One figure as the reader sees it; without ``decimals`` as many as its size wants."""
     if value is None:
         return "-"
+    if isinstance(value, float) and decimals is not None:
+        return f"{value:,.{decimals}f}"
     if isinstance(value, dict):
         if "mean" in value:
             spread = f" ± {value['sd']:.2f}" if value.get("n", 1) > 1 else ""

@@ -37,6 +37,10 @@ def test_rows_are_chosen_by_their_values(folder):
         tables.render("other")
 
 
+def test_figures_have_the_decimals_asked_for(folder):
+    assert "| 1,000 | 0.5000 |" in tables.render("made-up row=b columns=size,words/s decimals=4")
+
+
 def test_figures_that_others_have_published_lie_beside_their_benchmark(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")

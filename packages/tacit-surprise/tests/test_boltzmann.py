@@ -16,6 +16,7 @@ from tacit_surprise.models import (
     PMFModel,
     RBMModel,
 )
+from tacit_surprise.models.boltzmann.machine import squash
 from tacit_surprise.models.identities import Identities
 
 VARIANTS = [(o, t) for o in ("item", "user") for t in (True, False)]
@@ -37,6 +38,11 @@ def everybody(ratings):
 
 
 # -- predictions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+def test_hidden_units_far_from_zero_are_on_or_off_without_a_word():
+    assert squash(np.float32([-1000, 0, 1000])).tolist() == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(("orientation", "ordinal"), VARIANTS)

@@ -161,7 +161,8 @@ class Machine(NamedTuple):
 
 def squash(x: Floats) -> Floats:
     """The logistic function."""
-    return np.asarray(1.0 / (1.0 + np.exp(-x)), np.float32)
+    with np.errstate(over="ignore"):  # far below zero it is 0, by way of an infinity
+        return np.asarray(1.0 / (1.0 + np.exp(-x)), np.float32)
 
 
 def softmax(logits: npt.NDArray[np.floating]) -> Floats:

@@ -1,0 +1,50 @@
+"""The tables and figures of Mnih (2010), chapter 5, on MovieLens-1M.
+
+    python -m benchmarks.ratings.thesis [STUDY ...] [--no-save]
+
+Studies: machines (Table 5.1), conditioning (Figures 5.1 and 5.2), factorizations (Table 5.2, Figure 5.3),
+frequency (Figures 5.4 and 5.6 to 5.8), cold (Figure 5.5), parameters (Table 5.3); all if none is named. Every fit
+is a cell in the cache, saved when it is done and shared by the studies. Needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from pathlib import Path
+
+from benchmarks.embeddings import common
+from benchmarks.ratings.thesis import splits
+from benchmarks.ratings.thesis.fits import Bench
+
+STUDIES = ("machines", "conditioning", "factorizations", "frequency", "cold", "parameters")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of {', '.join(STUDIES)}")
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("TACIT_BENCH_CACHE", user_cache)),
+        help="where cells are kept (default: TACIT_BENCH_CACHE)",
+    )
+    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
+    options = parser.parse_args()
+    unknown = sorted(set(options.studies) - set(STUDIES))
+    if unknown:
+        parser.error(f"there is no study {unknown[0]!r}: choose from {', '.join(STUDIES)}")
+    log = common.logger("thesis", options.cache)
+    cells = common.Cells(options.cache, "ratings-thesis")
+    bench = Bench.of(splits.movielens(), cells, log)
+    for study in options.studies or STUDIES:
+        print(f"\n{study}", flush=True)
+        importlib.import_module(f"benchmarks.ratings.thesis.{study}").main(
+            bench, not options.no_save
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""What the benchmark of the thesis learns from, is told and is tested on."""
+
+import logging
+
+import numpy as np
+import pytest
+from surprise import Dataset, Reader
+from surprise.model_selection import train_test_split
+
+from benchmarks.embeddings.common import Cells
+from benchmarks.ratings.thesis import cold, conditioning, fits, published, splits
+from tacit.datasets import synthetic_ratings
+from tacit_surprise.models import (
+    BiasModel,
+    BoltzmannConfig,
+    ConditionalPMFModel,
+    ConditionalRBMModel,
+    PMFModel,
+)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return splits.parted(synthetic_ratings.generate(83, 60, 1501, seed=0).ratings)
+
+
+def pairs(ratings):
+    return set(zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True))
+
+
+class Noted(fits.Bench):
+    """Notes what a fit would be given; the figures are made up."""
+
+    def fit(self, model, told="", train=None, identities=None, test=None):
+        self.cells.append((model, train, identities, test))
+        return fits.Figures([1.0], [1], 1, 1, 0.0)
+
+
+@pytest.fixture
+def noted(parts):
+    return Noted(parts, splits.equal_bins(np.diff(parts.train.user_offsets)), [], None)
+
+
+def test_the_split_is_the_one_of_surprise(parts):
+    whole = synthetic_ratings.generate(83, 60, 1501, seed=0).ratings
+    data = Dataset(Reader(rating_scale=whole.scale))
+    rows = zip(whole.user_ids.tolist(), whole.item_ids.tolist(), whole.values, strict=True)
+    data.raw_ratings = [(user, item, value, None) for user, item, value in rows]
+    trainset, testset = train_test_split(data, test_size=0.1, random_state=0)
+    assert pairs(parts.test) == {(user, item) for user, item, _ in testset}
+    assert len(parts.train) == trainset.n_ratings
+    assert not pairs(parts.train) & pairs(parts.test)
+
+
+def test_bins_hold_equally_many_users_in_the_order_of_their_counts():
+    counts = np.random.default_rng(0).integers(1, 30, 47)
+    bins = splits.equal_bins(counts, 10)
+    assert set(np.bincount(bins, minlength=10)) == {4, 5}
+    for number in range(9):
+        assert counts[bins == number].max() <= counts[bins == number + 1].min()
+    low, high = counts[bins == 9].min(), counts[bins == 9].max()
+    assert splits.ranges(counts, bins)[9] == f"{low} to {high}"
+
+
+def test_subsets_are_nested_and_as_large_as_asked_for():
+    small, middle, whole = splits.nested(1000, [0.1, 0.5, 1.0])
+    assert (small.sum(), middle.sum(), whole.sum()) == (100, 500, 1000)
+    assert not (small & ~middle).any()
+
+
+def test_nothing_is_learned_from_a_user_who_is_tested_without_ratings(parts, noted):
+    cold.fitted(noted, lambda: BiasModel(biases="items"))
+    assert len(noted.cells) == cold.GROUPS
+    asked = set()
+    for _, train, identities, test in noted.cells:
+        assert not set(train.user_ids) & set(test.user_ids)
+        told = set(zip(identities.user_ids, identities.item_ids, strict=True))
+        assert told == pairs(parts.train)
+        assert not told & pairs(parts.test)
+        assert not asked & pairs(test)
+        asked |= pairs(test)
+    assert asked == pairs(parts.test)
+
+
+def test_parts_told_hold_the_parts_learned_from_and_no_test_pair(parts, noted, monkeypatch):
+    for setting in conditioning.SETTINGS:
+        noted.cells.clear()
+        conditioning.rows_of(noted, setting)
+        told = [cell for cell in noted.cells if cell[2] is not None]
+        assert len(told) == len(conditioning.MODELS) * len(setting.told)
+        for _, train, identities, _ in told:
+            known = set(zip(identities.user_ids, identities.item_ids, strict=True))
+            assert len(train) == round(setting.share * len(parts.train))
+            assert pairs(train) <= known
+            assert not known & pairs(parts.test)
+
+
+def test_parameters_are_those_learned(parts):
+    users, items, levels = parts.train.n_users, parts.train.n_items, len(parts.train.levels)
+    few = {"n_factors": 3, "n_epochs": 2}
+    plain = (users + items) * 3
+    expected = {
+        PMFModel(biased=False, **few): plain,
+        PMFModel(**few): plain + users + items,
+        ConditionalPMFModel(**few): plain + users + items + items * 3,
+        BiasModel(biases="items"): items,
+        ConditionalRBMModel(BoltzmannConfig.thesis(n_hidden=2, n_epochs=2)): (
+            items * levels * 2 + items * levels + 2 + items * 2
+        ),
+    }
+    for model, number in expected.items():
+        assert fits.n_parameters(model.fit(parts.train)) == number
+
+
+def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monkeypatch):
+    bench = fits.Bench.of(parts, Cells(tmp_path, "x"), logging.getLogger("test"))
+    found = bench.fit(BiasModel())
+    test, model = parts.test, BiasModel().fit(parts.train)
+    scores = np.clip(model.score_pairs(test.user_ids, test.item_ids), *test.scale)
+    rmse = float(np.sqrt(np.mean((scores - test.values) ** 2, dtype=float)))
+    assert found.rmse == pytest.approx(rmse, abs=1e-4)
+    assert sum(found.tested) == len(test)
+    assert fits.pooled([found, found]).rmse == found.rmse
+    monkeypatch.setattr(fits, "measured", None)
+    again = fits.Bench.of(parts, Cells(tmp_path, "x"), logging.getLogger("test"))
+    assert again.fit(BiasModel()) == found
+    with pytest.raises(TypeError):
+        again.fit(BiasModel(), "otherwise")
+
+
+def test_published_tables_have_the_rows_that_ours_have():
+    assert set(published.CONDITIONING) == {setting.netflix for setting in conditioning.SETTINGS}
+    for (model, size), millions in published.PARAMETERS.items():
+        # as the thesis counts: five levels, 17,770 movies, 480,189 users
+        users, movies = 480_189, 17_770
+        counts = {
+            "RBM": movies * 5 * (size + 1) + size,
+            "PMF": (users + movies) * (size + 1),
+            "CPMF": (users + movies) * (size + 1) + movies * size,
+        }
+        assert millions == pytest.approx(counts[model] / 1e6, abs=0.06)
