@@ -7,12 +7,16 @@ import pytest
 from tacit import plugins
 from tacit.cli.main import main
 from tacit_lm import cli
+from tacit_lm.log_bilinear.hlbl import HLBL
+from tacit_lm.log_bilinear.lbl import LBL
 from tacit_lm.mixture import Mixture
 from tacit_lm.ngram.kneser_ney import KneserNey
 
 OURS = [
     ("language_models", "kneser_ney", KneserNey),
     ("language_models", "mixture", Mixture),
+    ("language_models", "hlbl", HLBL),
+    ("language_models", "lbl", LBL),
     ("commands", "lm", cli.app),
 ]
 

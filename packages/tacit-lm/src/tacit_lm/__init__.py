@@ -6,6 +6,11 @@ if TYPE_CHECKING:
     from tacit_lm.generation import Continuation
     from tacit_lm.kenlm_interface import FullScore
     from tacit_lm.language_model import LanguageModel
+    from tacit_lm.log_bilinear.config import HLBLConfig, LBLConfig
+    from tacit_lm.log_bilinear.hlbl import HLBL
+    from tacit_lm.log_bilinear.lbl import LBL
+    from tacit_lm.log_bilinear.tree_building import build_tree
+    from tacit_lm.log_bilinear.trees import Tree
     from tacit_lm.mixture import Mixture
     from tacit_lm.ngram.config import KneserNeyConfig
     from tacit_lm.ngram.kneser_ney import KneserNey
@@ -16,18 +21,30 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "HLBL",
+    "LBL",
     "Continuation",
     "FullScore",
+    "HLBLConfig",
     "KneserNey",
     "KneserNeyConfig",
+    "LBLConfig",
     "LanguageModel",
     "Mixture",
     "Perplexity",
     "Rescored",
     "State",
+    "Tree",
+    "build_tree",
 ]
 
 _HOMES = {
+    "HLBL": "tacit_lm.log_bilinear.hlbl",
+    "HLBLConfig": "tacit_lm.log_bilinear.config",
+    "LBL": "tacit_lm.log_bilinear.lbl",
+    "LBLConfig": "tacit_lm.log_bilinear.config",
+    "Tree": "tacit_lm.log_bilinear.trees",
+    "build_tree": "tacit_lm.log_bilinear.tree_building",
     "Continuation": "tacit_lm.generation",
     "FullScore": "tacit_lm.kenlm_interface",
     "KneserNey": "tacit_lm.ngram.kneser_ney",

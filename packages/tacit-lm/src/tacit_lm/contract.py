@@ -18,6 +18,7 @@ from tacit.artifact import Saveable
 from tacit.corpus import Corpus
 from tacit.errors import NotFittedError
 from tacit.vocabulary import Vocabulary
+from tacit_lm.perplexity import Context
 from tacit_lm.sequences import Float64, Ids, checked
 from tacit_lm.state import State
 
@@ -47,6 +48,11 @@ class LanguageModelContract(Saveable):
     def vocabulary(self) -> Vocabulary:
         """What the ids mean. Raises NotFittedError."""
         raise NotImplementedError(f"{type(self).__name__} has no vocabulary")
+
+    @property
+    def own_context(self) -> Context:
+        """What the model's own figures are measured in: ``"stream"`` if it looks beyond ``</s>``."""
+        return "sentence"
 
     def start(self) -> State:
         """The state at the beginning of a sentence, after ``<s>``. Raises NotFittedError."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 import numpy as np
 
-from tacit.errors import DataError
+from tacit.errors import ConfigurationError, DataError
 from tacit.tokenizers import Tokenizer
 from tacit_lm.contract import LanguageModelContract
-from tacit_lm.perplexity import Perplexity
+from tacit_lm.perplexity import Context, Perplexity
 from tacit_lm.sequences import Float64, Ids, with_ends
 from tacit_lm.state import State
 from tacit_lm.text import Sentence, Text, blocks, ids_of, tokens_of
@@ -23,7 +24,13 @@ _LN2 = math.log(2)
 class Evaluation(LanguageModelContract):
     """Figures of whole texts, and of every token of a sentence."""
 
-    def perplexity(self, text: Text, *, tokenizer: str | Tokenizer = "whitespace") -> Perplexity:
+    def perplexity(
+        self,
+        text: Text,
+        *,
+        tokenizer: str | Tokenizer = "whitespace",
+        context: Context = "sentence",
+    ) -> Perplexity:
         """Perplexity of a text, a float that carries its protocol.
 
         Args:
@@ -31,19 +38,31 @@ class Evaluation(LanguageModelContract):
                 sentence a line; otherwise a corpus, or sentences (token lists, or strings). Sentences without
                 tokens are left out.
             tokenizer: of a file's lines; see ``tacit.tokenizers``.
+            context: ``"sentence"``, each from ``start()``; or ``"stream"``, the whole text as one sequence with
+                ``</s>`` after every sentence, each in the context of all before it (as recurrent models are
+                measured). It makes a difference to models that look beyond ``</s>`` only.
 
         Raises:
             NotFittedError: the model was not fitted or loaded.
             CorpusError: the text cannot be read.
+            ConfigurationError: there is no such context.
         """
         vocabulary = self.vocabulary
+        if context not in get_args(Context):
+            raise ConfigurationError(
+                f"there is no context {context!r}; a text is scored by 'sentence' or as a 'stream'"
+            )
+        state = self.start()
         parts = [text] if isinstance(text, str) else text
         log_prob = log_prob_eos = log_prob_oov = 0.0
         n_sentences = n_words = n_oov = 0
         n_characters: int | None = 0
         for block in blocks(parts, vocabulary, tokenizer):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
-            scores = self.score_corpus(ids, offsets)
+            if context == "stream":
+                scores, state = self.score_from(state, ids)
+            else:
+                scores = self.score_corpus(ids, offsets)
             ends = np.zeros(len(ids), bool)
             ends[offsets[1:] - 1] = True
             log_prob += float(scores.sum())
@@ -64,6 +83,7 @@ class Evaluation(LanguageModelContract):
             n_words=n_words,
             n_oov=n_oov,
             n_characters=n_characters,
+            context=context,
         )
 
     def token_log_probs(self, sentences: Iterable[Sentence], *, eos: bool = True) -> list[Float64]:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from tacit.corpus import Corpus
 from tacit_lm.generation import Generation
 from tacit_lm.kenlm_interface import KenlmInterface
+from tacit_lm.perplexity import Context
 from tacit_lm.rescoring import Rescoring
 from tacit_lm.text import Text, as_corpus
 
@@ -46,17 +47,19 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
         self._fit(corpus, held_out)
         self.fitted_on = {**text_facts(corpus), **self.fitted_on}
         if held_out is not None:
-            self.record(valid if _has_words(valid) else held_out, "validation text")
+            found = valid if _has_words(valid) else held_out
+            self.record(found, "validation text", context=self.own_context)
         return self
 
-    def record(self, text: Any, name: str) -> None:
+    def record(self, text: Any, name: str, context: Context = "sentence") -> None:
         """Measures the perplexity of a text and adds it to ``figures``, which the artefact carries.
 
         Args:
             text: as in `perplexity`, but a string is a path.
             name: what the text is, such as "PTB test".
+            context: as in `perplexity`.
         """
-        found = self.perplexity(Path(text) if isinstance(text, str) else text)
+        found = self.perplexity(Path(text) if isinstance(text, str) else text, context=context)
         self.figures.append({"measure": "perplexity", "text": name, **found.to_dict()})
 
     @property

@@ -23,6 +23,7 @@ from tacit.vocabulary import Vocabulary
 from tacit_lm.contract import LanguageModelContract, rows_of_block
 from tacit_lm.language_model import LanguageModel
 from tacit_lm.mixture_weights import checked_weights, fit_weights
+from tacit_lm.perplexity import Context
 from tacit_lm.sequences import Float64, check_word, checked, with_ends
 from tacit_lm.state import State
 from tacit_lm.text import Sentence, Text, blocks, ids_of, tokens_of
@@ -81,28 +82,33 @@ class Mixture(LanguageModel):
                 )
             model.fit(corpus, valid)
         if valid is not None:
-            self._fit_weights(valid)
+            self._fit_weights(valid, self.own_context)
 
-    def fit_weights(self, text: Text) -> Self:
+    def fit_weights(self, text: Text, *, context: Context | None = None) -> Self:
         """Fits the weights to held-out text; the components stay as they are.
 
         Args:
             text: text that no component was fitted on, in any form that `perplexity` takes.
+            context: as in `perplexity`; a stream if left out and a component looks beyond ``</s>``.
 
         Raises:
             CorpusError: the text has no tokens, or the components do not have the same words.
             NotFittedError: a component is not fitted.
         """
-        self._fit_weights(text)
+        self._fit_weights(text, context or self.own_context)
         return self
 
-    def _fit_weights(self, text: Text) -> None:
+    def _fit_weights(self, text: Text, context: Context) -> None:
         vocabulary = self.vocabulary
         source = Path(text) if isinstance(text, str) else text
-        parts = [
-            self.component_log_probs(*with_ends(each.ids, each.offsets, vocabulary.boundary_id))
-            for each in blocks(source, vocabulary)
-        ]
+        state, parts = self.start(), []
+        for each in blocks(source, vocabulary):
+            ids, offsets = with_ends(each.ids, each.offsets, vocabulary.boundary_id)
+            if context == "stream":
+                found, state = self._component_scores_from(state, ids)
+                parts.append(found)
+            else:
+                parts.append(self.component_log_probs(ids, offsets))
         if not parts:
             raise CorpusError("the text to fit weights on has no tokens: give another one")
         scores = np.concatenate(parts, axis=1)
@@ -168,6 +174,25 @@ class Mixture(LanguageModel):
     ) -> Float64:
         """Log-probability of every id given those before it in its sequence, natural, float64 (tokens,)."""
         return self._mixed(self.component_log_probs(ids, offsets))
+
+    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
+        """Log-probability of every id of a sequence that goes on from a state, and the state after it."""
+        scores, state = self._component_scores_from(state, ids)
+        return self._mixed(scores), state
+
+    def _component_scores_from(
+        self, state: State, ids: npt.NDArray[np.integer[Any]]
+    ) -> tuple[Float64, State]:
+        own, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        rows = zip(self._parts(state), self.components.values(), self._checked_maps(), strict=True)
+        found = [model.score_from(part, own if of is None else of[own]) for part, model, of in rows]
+        return np.stack([scores for scores, _ in found]), _joined(after for _, after in found)
+
+    @property
+    def own_context(self) -> Context:
+        """A stream if any component looks beyond ``</s>``."""
+        contexts = [model.own_context for model in self.components.values()]
+        return "stream" if "stream" in contexts else "sentence"
 
     def component_log_probs(
         self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]

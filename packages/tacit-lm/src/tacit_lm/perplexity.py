@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
-__all__ = ["Perplexity"]
+__all__ = ["Context", "Perplexity"]
+
+#: What a sentence is scored in: nothing but itself, or all sentences before it.
+Context: TypeAlias = Literal["sentence", "stream"]
 
 _PROTOCOL = (
     "exp of the mean negative natural log-probability of every predicted token of the whole text; "
     "</s> is predicted after every sentence, <s> is context only; empty lines are no sentences; "
     "a word outside the vocabulary is scored as the <unk> of the model and counted; a written <unk> is a word"
 )
+_CONTEXTS: dict[str, str] = {
+    "sentence": "every sentence is scored by itself",
+    "stream": "the text is scored as one stream, every sentence after all before it",
+}
 
 
 class Perplexity(float):
@@ -29,6 +36,7 @@ class Perplexity(float):
         n_oov: words outside the vocabulary.
         n_characters: of the words, and one for the space or line end after each; None where the text was a
             corpus with words outside its vocabulary.
+        context: ``"sentence"`` or ``"stream"``: what each sentence was scored in.
     """
 
     log_prob: float
@@ -38,6 +46,7 @@ class Perplexity(float):
     n_words: int
     n_oov: int
     n_characters: int | None
+    context: Context
 
     def __new__(
         cls,
@@ -49,12 +58,13 @@ class Perplexity(float):
         n_words: int,
         n_oov: int,
         n_characters: int | None,
+        context: Context = "sentence",
     ) -> Self:
         """A perplexity from sums over a text."""
         self = super().__new__(cls, _perplexity(log_prob, n_words + n_sentences))
         self.log_prob, self.log_prob_eos, self.log_prob_oov = log_prob, log_prob_eos, log_prob_oov
         self.n_sentences, self.n_words, self.n_oov = n_sentences, n_words, n_oov
-        self.n_characters = n_characters
+        self.n_characters, self.context = n_characters, context
         return self
 
     @property
@@ -108,7 +118,7 @@ class Perplexity(float):
     @property
     def protocol(self) -> str:
         """How it was measured, in words."""
-        return _PROTOCOL
+        return f"{_PROTOCOL}; {_CONTEXTS[self.context]}"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values, for a model card; NaN becomes None."""
@@ -127,7 +137,7 @@ class Perplexity(float):
             "n_characters": self.n_characters,
         }
         plain = {k: None if v is None or not math.isfinite(v) else v for k, v in numbers.items()}
-        return {**plain, "protocol": self.protocol}
+        return {**plain, "context": self.context, "protocol": self.protocol}
 
     def __repr__(self) -> str:
         return (
@@ -139,7 +149,7 @@ class Perplexity(float):
         names = ("log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov")
         return _restore, (
             type(self),
-            {name: getattr(self, name) for name in (*names, "n_characters")},
+            {name: getattr(self, name) for name in (*names, "n_characters", "context")},
         )
 
 

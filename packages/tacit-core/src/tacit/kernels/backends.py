@@ -32,6 +32,13 @@ reference = Backend(
         "rating_solves": f"{_HERE}.rating_solves.naive:solve",
         "rating_boltzmann": f"{_HERE}.rating_boltzmann.naive:divergence",
         "rating_expectations": f"{_HERE}.rating_boltzmann.naive:expect",
+        "tree_softmax": f"{_HERE}.tree_softmax.naive:forward",
+        "tree_softmax_backward": f"{_HERE}.tree_softmax.naive:backward",
+        "tree_softmax_distribution": f"{_HERE}.tree_softmax.naive:distribution",
+        "context_sum": f"{_HERE}.context_sum.naive:forward",
+        "context_sum_backward": f"{_HERE}.context_sum.naive:backward",
+        "row_steps": f"{_HERE}.row_steps.naive:adagrad",
+        "stream_scores": f"{_HERE}.stream_scores.naive:scores",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -55,6 +62,13 @@ cpu = Backend(
         "rating_solves": f"{_HERE}.rating_solves.cpu:solve",
         "rating_boltzmann": f"{_HERE}.rating_boltzmann.cpu:divergence",
         "rating_expectations": f"{_HERE}.rating_boltzmann.cpu:expect",
+        "tree_softmax": f"{_HERE}.tree_softmax.cpu:forward",
+        "tree_softmax_backward": f"{_HERE}.tree_softmax.cpu:backward",
+        "tree_softmax_distribution": f"{_HERE}.tree_softmax.cpu_distribution:distribution",
+        "context_sum": f"{_HERE}.context_sum.cpu:forward",
+        "context_sum_backward": f"{_HERE}.context_sum.cpu:backward",
+        "row_steps": f"{_HERE}.row_steps.cpu:adagrad",
+        "stream_scores": f"{_HERE}.stream_scores.cpu:scores",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""

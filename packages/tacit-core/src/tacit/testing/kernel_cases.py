@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tacit.kernels.lagged_counts import Counts
 from tacit.kernels.rating_sgd import Coefficients, Tables
+from tacit.testing import tree_kernel_cases as trees
 
 Case = tuple[str, tuple[Any, ...]]
 """What is awkward about it, and the arguments."""
@@ -206,6 +207,13 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
         rating_scores,
         rating_sgd,
         rating_solves,
+        trees.context_sum,
+        trees.context_sum_backward,
+        trees.row_steps,
+        trees.stream_scores,
+        trees.tree_softmax,
+        trees.tree_softmax_backward,
+        trees.tree_softmax_distribution,
     )
 }
 """Operation -> its cases. Operations that are not here are a backend's own and its own to test."""

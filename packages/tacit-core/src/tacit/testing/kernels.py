@@ -164,6 +164,7 @@ def _outputs(operation: str) -> tuple[int, ...]:
         "modal_scan": (7,),
         "rating_sgd": (4,),
         "rating_boltzmann": (14,),
+        "row_steps": (0, 1),
     }
     return outputs.get(operation, ())
 

@@ -1,0 +1,290 @@
+"""The context sum on the CPU: a row is summed up while it is in the first-level cache.
+
+Backward, the gradient is first that of every position of the text, a sum of products like the forward pass, and
+then added up by word. Loops over columns name few arrays each, so that the compiler vectorises them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.kernels.compiled import njit
+from tacit.kernels.context_sum import Forward, Gradients
+from tacit.kernels.context_sum.arguments import Checked, check, check_far, check_grad, check_tails
+from tacit.kernels.dispatch import UnsupportedShape
+from tacit.kernels.threads import in_parts
+
+if TYPE_CHECKING:
+    from tacit.kernels.context_sum import Context
+
+_Array = NDArray[Any]
+
+
+@njit(fastmath={"contract"})
+def _add_product(out, a, x):  # type: ignore[no-untyped-def]
+    for d in range(len(out)):
+        out[d] += a[d] * x[d]
+
+
+@njit(fastmath={"contract"})
+def _add_products(out, a, x, b, y):  # type: ignore[no-untyped-def]
+    for d in range(len(out)):
+        out[d] += a[d] * x[d] + b[d] * y[d]
+
+
+@njit(fastmath={"contract"})
+def _fade(u, rate, x):  # type: ignore[no-untyped-def]
+    for d in range(len(u)):
+        u[d] = rate * u[d] + x[d]
+
+
+@njit
+def _sequence_of(offsets, t):  # type: ignore[no-untyped-def]
+    """The sequence of position t; that of the last word for the position behind it."""
+    s = np.searchsorted(offsets, t, side="right") - 1
+    if s == len(offsets) - 1:
+        s -= 1
+        while s > 0 and offsets[s] == offsets[-1]:
+            s -= 1
+    return s
+
+
+@njit
+def _window(row, table, ids, c, t, n):  # type: ignore[no-untyped-def]
+    """Add the products of the last n words before t."""
+    i = 0
+    while i + 1 < n:
+        _add_products(row, c[i], table[ids[t - 1 - i]], c[i + 1], table[ids[t - 2 - i]])
+        i += 2
+    if i < n:
+        _add_product(row, c[i], table[ids[t - 1 - i]])
+
+
+@njit
+def _predict(row, table, ids, c, b, a, u, t, n):  # type: ignore[no-untyped-def]
+    """Row = r_t, of n words before t."""
+    row[:] = b
+    k = 0
+    while k + 1 < len(a):
+        _add_products(row, a[k], u[k], a[k + 1], u[k + 1])
+        k += 2
+    if k < len(a):
+        _add_product(row, a[k], u[k])
+    _window(row, table, ids, c, t, n)
+
+
+@njit
+def _forward(  # type: ignore[no-untyped-def]
+    table,
+    far,
+    ids,
+    offsets,
+    starts,
+    ends,
+    places,
+    c,
+    b,
+    rates,
+    a,
+    given,
+    before,
+    after,
+    out,
+    first,
+    last,
+):
+    n, tokens = len(c), len(ids)
+    for s in range(first, last):
+        start, end = starts[s], ends[s]
+        if not len(offsets) - 1:
+            for t in range(start, end):
+                out[places[s] + t - start] = b
+            continue
+        at = _sequence_of(offsets, start)
+        begin, u = offsets[at], before[s]
+        if not given:
+            for k in range(len(rates)):
+                for p in range(begin, start - n):
+                    _fade(u[k], rates[k], far[ids[p]])
+        u = after[s]
+        u[:] = before[s]
+        for t in range(start, end):
+            if t < tokens and t >= offsets[at + 1]:
+                while t >= offsets[at + 1]:
+                    at += 1
+                begin = offsets[at]
+                u[:] = 0
+            _predict(out[places[s] + t - start], table, ids, c, b, a, u, t, min(n, t - begin))
+            if t - n >= begin and t < tokens:
+                for k in range(len(rates)):
+                    _fade(u[k], rates[k], far[ids[t - n]])
+
+
+@njit
+def _tail_gradients(far, ids, offsets, start, end, n, rates, a, before, grad, rows, low, d_a):  # type: ignore[no-untyped-def]
+    """Add to the rows of positions, and to d_a, what the tails of one span hand back."""
+    v = np.zeros_like(a)
+    at = _sequence_of(offsets, end - 1)
+    for t in range(end - 1, start - 1, -1):
+        if t < offsets[at]:
+            at = _sequence_of(offsets, t)
+            v[:] = 0
+        p = t - n - 1
+        word = far[ids[max(p, 0)]]
+        for k in range(len(rates)):
+            _fade(v[k], rates[k], grad[t - start])
+            if t > start and p >= offsets[at]:
+                _add_product(rows[p - low], a[k], v[k])
+                _add_product(d_a[k], word, v[k])
+    if at == _sequence_of(offsets, start):
+        for k in range(len(rates)):
+            _add_product(d_a[k], before[k], v[k])
+
+
+@njit
+def _window_gradients(table, ids, offsets, start, end, c, grad, rows, low, d_c):  # type: ignore[no-untyped-def]
+    """Add to the rows of positions, and to d_c, what the windows of one span hand back."""
+    n, tokens = len(c), len(ids)
+    at = _sequence_of(offsets, min(max(end - 2, 0), max(tokens - 1, 0)))
+    for p in range(min(end - 2, tokens - 1), low - 1, -1):
+        if p < offsets[at]:
+            at = _sequence_of(offsets, p)
+        limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
+        row, word = rows[p - low], table[ids[p]]
+        i, stop = max(start - p, 1), min(n, limit - 1 - p)
+        for j in range(i, stop + 1):
+            _add_product(d_c[j - 1], word, grad[p + j - start])
+        while i < stop:
+            near, far = grad[p + i - start], grad[p + i + 1 - start]
+            _add_products(row, c[i - 1], near, c[i], far)
+            i += 2
+        if i == stop:
+            _add_product(row, c[i - 1], grad[p + i - start])
+
+
+@njit
+def _backward(  # type: ignore[no-untyped-def]
+    table, far, ids, offsets, starts, ends, places, lows, firsts, c, rates, a, before, grad, rows, far_rows,
+    d_c, d_b, d_a, first, last,
+):  # fmt: skip
+    for s in range(first, last):
+        start, end = starts[s], ends[s]
+        for r in range(places[s], places[s + 1]):
+            for d in range(grad.shape[1]):
+                d_b[s, d] += grad[r, d]
+        if start == end or not len(ids):
+            continue
+        of_span, of_rows = grad[places[s] : places[s + 1]], rows[firsts[s] : firsts[s + 1]]
+        if len(rates):
+            _tail_gradients(
+                far, ids, offsets, start, end, len(c), rates, a, before[s], of_span,
+                far_rows[firsts[s] : firsts[s + 1]], lows[s], d_a[s],
+            )  # fmt: skip
+        if len(c):
+            _window_gradients(table, ids, offsets, start, end, c, of_span, of_rows, lows[s], d_c[s])
+
+
+@njit
+def _by_word(rows, order, borders, out, first, last):  # type: ignore[no-untyped-def]
+    for k in range(first, last):
+        row = out[k]
+        row[:] = rows[order[borders[k]]]
+        for i in range(borders[k] + 1, borders[k + 1]):
+            x = rows[order[i]]
+            for d in range(len(row)):
+                row[d] += x[d]
+
+
+def forward(
+    table: _Array,
+    ids: _Array,
+    offsets: _Array,
+    starts: _Array,
+    ends: _Array,
+    context: "Context",
+    tails: _Array | None = None,
+    far: _Array | None = None,
+    threads: int = 1,
+) -> Forward:
+    """See `tacit.kernels.context_sum.forward`."""
+    checked = _single(check(table, ids, offsets, starts, ends, context))
+    spans, places, of = len(checked.starts), checked.places, checked.context
+    before = np.zeros((spans, *of.tail_weights.shape), np.float32)
+    if tails is not None:
+        before[:] = check_tails(tails, spans, of, "tails")
+    out, after = np.empty((places[-1], len(of.bias)), np.float32), before.copy()
+
+    f = checked.table if far is None else check_far(far, checked.table)
+
+    def work(first: int, last: int) -> None:
+        _forward(
+            checked.table, f, *checked[1:6], *of, tails is not None, before, after, out, first, last
+        )
+
+    in_parts(work, spans, threads)
+    return Forward(out, before, after)
+
+
+def backward(
+    table: _Array,
+    ids: _Array,
+    offsets: _Array,
+    starts: _Array,
+    ends: _Array,
+    context: "Context",
+    before: _Array,
+    grad: _Array,
+    far: _Array | None = None,
+    threads: int = 1,
+) -> Gradients:
+    """See `tacit.kernels.context_sum.backward`."""
+    checked = _single(check(table, ids, offsets, starts, ends, context))
+    table, ids, offsets, starts, ends, places, context = checked
+    spans, (n, width) = len(starts), context.weights.shape
+    before = check_tails(before, spans, context, "before")
+    grad = check_grad(grad, int(places[-1]), context)
+    lows = np.maximum(starts - n, 0)
+    highs = np.maximum(np.minimum(ends - 1, len(ids)), lows)
+    firsts = np.concatenate([[0], np.cumsum(highs - lows)]).astype(np.int64)
+    rows = np.zeros((firsts[-1], width), np.float32)
+    f, far_rows = (table, rows) if far is None else (check_far(far, table), np.zeros_like(rows))
+    d_c, d_b = np.zeros((spans, n, width), np.float32), np.zeros((spans, width), np.float32)
+    d_a = np.zeros(before.shape, np.float32)
+
+    def work(first: int, last: int) -> None:
+        _backward(
+            table, f, ids, offsets, starts, ends, places, lows, firsts, context.weights, context.rates,
+            context.tail_weights, before, grad, rows, far_rows, d_c, d_b, d_a, first, last,
+        )  # fmt: skip
+
+    in_parts(work, spans, threads)
+    positions = np.repeat(lows - firsts[:-1], highs - lows) + np.arange(len(rows))
+    words, order, borders = _grouped(ids[positions])
+    d_rows = _summed(rows, order, borders, threads)
+    d_far = d_rows[:0] if far is None else _summed(far_rows, order, borders, threads)
+    return Gradients(words, d_rows, d_far, *(part.sum(axis=0) for part in (d_c, d_b, d_a)))
+
+
+def _summed(
+    rows: _Array, order: NDArray[np.int64], borders: NDArray[np.int64], threads: int
+) -> _Array:
+    out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
+    in_parts(
+        lambda first, last: _by_word(rows, order, borders, out, first, last), len(out), threads
+    )
+    return out
+
+
+def _grouped(words: _Array) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """The different words ascending, the places ordered by word, and where each word's begin."""
+    order = np.argsort(words, kind="stable")
+    ordered = words[order]
+    new = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return ordered[new], order, np.append(new, len(words)).astype(np.int64)
+
+
+def _single(checked: Checked) -> Checked:
+    if checked.table.dtype != np.float32:
+        raise UnsupportedShape(f"a {checked.table.dtype} table; float32 is what is compiled")
+    return checked

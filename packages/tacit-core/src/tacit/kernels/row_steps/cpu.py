@@ -1,0 +1,48 @@
+"""The step on rows on the CPU: one pass over each row."""
+
+import math
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tacit.kernels.compiled import njit
+from tacit.kernels.row_steps.arguments import check
+from tacit.kernels.threads import in_parts
+
+_Array = NDArray[Any]
+
+
+@njit(fastmath={"contract", "reassoc"})
+def _steps(table, sums, rows, gradient, rate, epsilon, first, last):  # type: ignore[no-untyped-def]
+    for k in range(first, last):
+        g, row = gradient[k], table[rows[k]]
+        square = sums[rows[k]] * 0
+        for d in range(len(row)):
+            square += g[d] * g[d]
+        total = sums[rows[k]] + square / len(row)
+        sums[rows[k]] = total
+        step = rate / (math.sqrt(total) + epsilon)
+        for d in range(len(row)):
+            row[d] -= step * g[d]
+
+
+def adagrad(
+    table: _Array,
+    sums: _Array,
+    rows: _Array,
+    gradient: _Array,
+    rate: float,
+    epsilon: float = 1e-8,
+    threads: int = 1,
+) -> tuple[_Array, _Array]:
+    """See `tacit.kernels.row_steps.adagrad`."""
+    rows, gradient = check(table, sums, rows, gradient)
+    if table.shape[1]:
+        real = table.dtype.type
+        numbers = real(rate), real(epsilon)
+
+        def work(first: int, last: int) -> None:
+            _steps(table, sums, rows, gradient, *numbers, first, last)
+
+        in_parts(work, len(rows), threads)
+    return table, sums

@@ -1,0 +1,288 @@
+"""The tree softmax on the CPU: products with several nodes at a time, one logarithm a word.
+
+    -log prod_i sigma(x_i) = sum_i max(-x_i, 0) + log prod_i (1 + exp(-|x_i|))
+
+whose factors lie between 1 and 2, so that their product in float64 overflows for no depth below a thousand. The
+exponentials of a word's nodes are a polynomial, computed side by side.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.kernels.compiled import njit
+from tacit.kernels.dispatch import UnsupportedShape
+from tacit.kernels.threads import in_parts
+from tacit.kernels.tree_softmax import Forward, Gradients
+from tacit.kernels.tree_softmax.arguments import Checked, check, check_grad, check_pairs, starts
+from tacit.kernels.tree_softmax.codes import Codes
+
+_Array = NDArray[Any]
+_FUSED = {"contract", "reassoc"}
+
+
+@njit(fastmath=_FUSED)
+def _activate(x, q, b, nodes, first, last, out):  # type: ignore[no-untyped-def]
+    """out[j] = x . q[node] + b[node] for the steps first .. last, four rows at a time."""
+    j = 0
+    while first + j + 3 < last:
+        n0, n1 = nodes[first + j], nodes[first + j + 1]
+        n2, n3 = nodes[first + j + 2], nodes[first + j + 3]
+        q0, q1, q2, q3 = q[n0], q[n1], q[n2], q[n3]
+        s0 = s1 = s2 = s3 = np.float32(0)
+        for d in range(len(x)):
+            s0 += x[d] * q0[d]
+            s1 += x[d] * q1[d]
+            s2 += x[d] * q2[d]
+            s3 += x[d] * q3[d]
+        out[j], out[j + 1], out[j + 2], out[j + 3] = s0 + b[n0], s1 + b[n1], s2 + b[n2], s3 + b[n3]
+        j += 4
+    while first + j < last:
+        row, s = q[nodes[first + j]], np.float32(0)
+        for d in range(len(x)):
+            s += x[d] * row[d]
+        out[j] = s + b[nodes[first + j]]
+        j += 1
+
+
+@njit(fastmath={"contract"})
+def _decay(x, powers, out):  # type: ignore[no-untyped-def]
+    """Out = exp(-|x|), NaN for NaN: 2^f by its expansion, 2^n by its bits.
+
+    A float32 near 1.5 * 2^23 holds whole numbers, in its last bits: that rounds, and gives n to be shifted to
+    where an exponent is. Every loop names one view of ``powers``, so that it can be done in vectors.
+    """
+    scale = powers.view(np.float32)
+    for j in range(len(x)):
+        t = np.float32(-1.44269504) * abs(x[j])
+        t = t if t > np.float32(-126) else np.float32(-126)
+        scale[j] = t + np.float32(12582912)
+        f = t - (scale[j] - np.float32(12582912))
+        p = np.float32(1.535336188319500e-4)
+        p = p * f + np.float32(1.339887440266574e-3)
+        p = p * f + np.float32(9.618437357674640e-3)
+        p = p * f + np.float32(5.550332471162809e-2)
+        p = p * f + np.float32(2.402264791363012e-1)
+        p = p * f + np.float32(6.931472028550421e-1)
+        out[j] = p * f + np.float32(1) + np.float32(0) * x[j]
+    for j in range(len(x)):
+        powers[j] = (powers[j] << np.int32(23)) + np.int32(1065353216)
+    for j in range(len(x)):
+        out[j] *= scale[j]
+
+
+@njit
+def _word(c0, c1, steps, signs, x, e, negatives, products):  # type: ignore[no-untyped-def]
+    """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm."""
+    first, least = steps[c0], np.inf
+    for c in range(c0, c1):
+        s, p = np.float32(0), 1.0
+        for j in range(steps[c], steps[c + 1]):
+            v = np.float32(signs[j]) * x[j - first]
+            s += abs(v) - v  # twice max(-v, 0)
+            p *= np.float64(np.float32(1) + e[j - first])
+        negatives[c - c0], products[c - c0] = 0.5 * s, p
+        least = min(least, negatives[c - c0])
+    if c1 - c0 == 1:
+        return -least - math.log(products[0])
+    total = 0.0
+    for c in range(c1 - c0):
+        total += math.exp(least - negatives[c]) / products[c]
+    return math.log(total) - least
+
+
+@njit
+def _forward(  # type: ignore[no-untyped-def]
+    vectors,
+    words,
+    heads,
+    steps,
+    nodes,
+    signs,
+    q,
+    b,
+    starts,
+    x,
+    log_probs,
+    most,
+    longest,
+    first,
+    last,
+):
+    e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
+    negatives, products = np.empty(most), np.empty(most)
+    for t in range(first, last):
+        c0, c1 = heads[words[t]], heads[words[t] + 1]
+        n = starts[t + 1] - starts[t]
+        of_word = x[starts[t] : starts[t + 1]]
+        _activate(vectors[t], q, b, nodes, steps[c0], steps[c1], of_word)
+        _decay(of_word, powers[:n], e[:n])
+        log_probs[t] = _word(c0, c1, steps, signs, of_word, e, negatives, products)
+
+
+@njit(fastmath=_FUSED)
+def _mix(out, weights, q, nodes, first, last):  # type: ignore[no-untyped-def]
+    """Out += sum_j weights[j] q[node], four rows at a time."""
+    j = 0
+    while first + j + 3 < last:
+        q0, q1 = q[nodes[first + j]], q[nodes[first + j + 1]]
+        q2, q3 = q[nodes[first + j + 2]], q[nodes[first + j + 3]]
+        w0, w1, w2, w3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
+        for d in range(len(out)):
+            out[d] += (w0 * q0[d] + w1 * q1[d]) + (w2 * q2[d] + w3 * q3[d])
+        j += 4
+    while first + j < last:
+        row, w = q[nodes[first + j]], weights[j]
+        for d in range(len(out)):
+            out[d] += w * row[d]
+        j += 1
+
+
+@njit
+def _backward(  # type: ignore[no-untyped-def]
+    words,
+    heads,
+    steps,
+    nodes,
+    signs,
+    q,
+    starts,
+    x,
+    log_probs,
+    grad,
+    most,
+    longest,
+    d_x,
+    d_r,
+    first,
+    last,
+):
+    """d_x = the gradient by every activation, d_r by every vector."""
+    e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
+    negatives, products = np.empty(most), np.empty(most)
+    for t in range(first, last):
+        c0, c1 = heads[words[t]], heads[words[t] + 1]
+        n = starts[t + 1] - starts[t]
+        of_word, found = x[starts[t] : starts[t + 1]], d_x[starts[t] : starts[t + 1]]
+        _decay(of_word, powers[:n], e[:n])
+        log_prob = _word(c0, c1, steps, signs, of_word, e, negatives, products)
+        j = 0
+        for c in range(c1 - c0):
+            share = grad[t]
+            if c1 - c0 > 1:
+                share *= np.float32(math.exp(-negatives[c] - log_prob) / products[c])
+            for i in range(steps[c0 + c], steps[c0 + c + 1]):
+                s = np.float32(signs[i])
+                above = np.float32(1) if s * of_word[j] < 0 else e[j]
+                found[j] = share * s * above / (np.float32(1) + e[j])
+                j += 1
+        row = d_r[t]
+        row[:] = 0
+        _mix(row, found, q, nodes, steps[c0], steps[c1])
+
+
+@njit
+def _visits(words, heads, steps, nodes, n_nodes, n_visits):  # type: ignore[no-untyped-def]
+    """Visited nodes in the order of first visit; of each the tokens and places of d_x, in order."""
+    slot = np.full(n_nodes, -1, np.int32)
+    visited, counts = np.empty(n_nodes, np.int32), np.zeros(n_nodes + 1, np.int64)
+    n = 0
+    for t in range(len(words)):
+        for i in range(steps[heads[words[t]]], steps[heads[words[t] + 1]]):
+            node = nodes[i]
+            if slot[node] < 0:
+                slot[node] = n
+                visited[n] = node
+                n += 1
+            counts[slot[node] + 1] += 1
+    begins = np.cumsum(counts[: n + 1])
+    following = begins[:n].copy()
+    tokens, places = np.empty(n_visits, np.int32), np.empty(n_visits, np.int32)
+    place = 0
+    for t in range(len(words)):
+        for i in range(steps[heads[words[t]]], steps[heads[words[t] + 1]]):
+            k = slot[nodes[i]]
+            tokens[following[k]], places[following[k]] = t, place
+            following[k] += 1
+            place += 1
+    return visited[:n].copy(), begins, tokens, places
+
+
+@njit
+def _gather(d_x, vectors, begins, tokens, places, d_q, d_b, longest, first, last):  # type: ignore[no-untyped-def]
+    """d_q, d_b of the visited nodes first .. last."""
+    weights = np.empty(longest, np.float32)
+    for k in range(first, last):
+        total = np.float32(0)
+        for i in range(begins[k], begins[k + 1]):
+            weights[i - begins[k]] = d_x[places[i]]
+            total += d_x[places[i]]
+        d_b[k] = total
+        row = d_q[k]
+        row[:] = 0
+        _mix(row, weights, vectors, tokens, begins[k], begins[k + 1])
+
+
+def forward(
+    vectors: _Array,
+    words: _Array,
+    codes: Codes,
+    node_vectors: _Array,
+    node_biases: _Array,
+    threads: int = 1,
+) -> Forward:
+    """See `tacit.kernels.tree_softmax.forward`."""
+    r, words, q, b = single_precision(check(vectors, words, codes, node_vectors, node_biases))
+    check_pairs(r, words)
+    begins = starts(words, codes)
+    x, log_probs = np.empty(begins[-1], np.float32), np.empty(len(words))
+
+    def work(first: int, last: int) -> None:
+        _forward(r, words, *codes, q, b, begins, x, log_probs, *codes.most, first, last)
+
+    in_parts(work, len(words), threads)
+    return Forward(log_probs, begins, x)
+
+
+def backward(
+    vectors: _Array,
+    words: _Array,
+    codes: Codes,
+    node_vectors: _Array,
+    node_biases: _Array,
+    found: Forward,
+    grad: _Array,
+    threads: int = 1,
+) -> Gradients:
+    """See `tacit.kernels.tree_softmax.backward`."""
+    r, words, q, _ = single_precision(check(vectors, words, codes, node_vectors, node_biases))
+    check_pairs(r, words)
+    grad = check_grad(grad, r)
+    d_x, d_r = np.empty_like(found.activations), np.empty_like(r)
+
+    def by_token(first: int, last: int) -> None:
+        _backward(
+            words, *codes, q, found.starts, found.activations, found.log_probs, grad, *codes.most,
+            d_x, d_r, first, last,
+        )  # fmt: skip
+
+    in_parts(by_token, len(words), threads)
+    heads, steps, nodes, _ = codes
+    visited, *visits = _visits(words, heads, steps, nodes, len(q), len(d_x))
+    d_q, d_b = np.empty((len(visited), r.shape[1]), np.float32), np.empty(len(visited), np.float32)
+    longest = int(np.diff(visits[0]).max(initial=0))
+
+    def by_node(first: int, last: int) -> None:
+        _gather(d_x, r, *visits, d_q, d_b, longest, first, last)
+
+    in_parts(by_node, len(visited), threads)
+    return Gradients(d_r, visited, d_q, d_b)
+
+
+def single_precision(checked: Checked) -> Checked:
+    """The arguments, if they are float32."""
+    if checked.vectors.dtype != np.float32:
+        raise UnsupportedShape(f"{checked.vectors.dtype} vectors; float32 is what is compiled")
+    return checked

@@ -1,0 +1,179 @@
+"""The objectives of the log-bilinear model and their gradients, in matrix products (Mnih 2010, section 3.3).
+
+    r = sum_i C_i r_{w_i} (eq 3.16),    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j) (eq 3.17)
+
+q_w is r_w itself where vectors are tied. Exact likelihood costs a product with all words; noise-contrastive
+estimation (Mnih and Teh 2012) one with the words of the batch and some words of noise, which the whole batch shares.
+Everything is in the dtype of the parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Batch", "LBLParameters", "nce", "predicted", "scores", "softmax"]
+
+_Floats = npt.NDArray[np.floating[Any]]
+_Ints = npt.NDArray[np.integer[Any]]
+
+
+class LBLParameters(NamedTuple):
+    """Of one dtype.
+
+    Attributes:
+        words: R (types, width).
+        contexts: C (context, width) of diagonals, or (context, width, width) with r = R[w] @ C[i] for row vectors.
+        targets: q (types, width); no rows where they are R.
+        biases: b (types, 1).
+    """
+
+    words: _Floats
+    contexts: _Floats
+    targets: _Floats
+    biases: _Floats
+
+    @property
+    def outputs(self) -> _Floats:
+        """q, (types, width)."""
+        return self.targets if len(self.targets) else self.words
+
+
+class Batch(NamedTuple):
+    """Contexts and the words that follow.
+
+    Attributes:
+        words: int (tokens, context), the last word first.
+        present: bool (tokens, context): False before the beginning of a sequence.
+        targets: int (tokens,).
+    """
+
+    words: _Ints
+    present: npt.NDArray[np.bool_]
+    targets: _Ints
+
+
+Gradient = tuple[_Ints | None, _Floats]
+"""Rows, each once, and their gradients; None stands for all rows."""
+
+
+def _features(p: LBLParameters, batch: Batch) -> _Floats:
+    """R of the context words (tokens, context, width), zero where there are none."""
+    found: _Floats = p.words[batch.words] * batch.present[:, :, None].astype(p.words.dtype)
+    return found
+
+
+def predicted(p: LBLParameters, batch: Batch) -> _Floats:
+    """The predicted vectors r (tokens, width), eq 3.16."""
+    x = _features(p, batch)
+    if p.contexts.ndim == 2:
+        return np.asarray(np.einsum("tnd,nd->td", x, p.contexts))
+    width = p.contexts.shape[2]
+    return np.asarray(x.reshape(len(x), -1) @ p.contexts.reshape(-1, width))
+
+
+def scores(p: LBLParameters, r: _Floats) -> _Floats:
+    """Natural log-probabilities of every word (tokens, types), eq 3.17."""
+    s: _Floats = r @ p.outputs.T
+    s += p.biases[:, 0]
+    s -= s.max(axis=1, keepdims=True)
+    s -= np.log(np.exp(s).sum(axis=1, keepdims=True))
+    return s
+
+
+def softmax(
+    p: LBLParameters, batch: Batch, keep: _Floats | None = None
+) -> tuple[float, dict[str, Gradient]]:
+    """The summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
+
+    Args:
+        p: parameters.
+        batch: at least one token.
+        keep: (tokens, width), what the predicted vectors are multiplied by: dropout.
+    """
+    r = predicted(p, batch)
+    if keep is not None:
+        r = r * keep
+    log_probs = scores(p, r)
+    rows = np.arange(len(r))
+    loss = -float(log_probs[rows, batch.targets].sum(dtype=np.float64))
+    error = np.exp(log_probs, out=log_probs)
+    error[rows, batch.targets] -= 1
+    d_q = error.T @ r
+    d_r = error @ p.outputs
+    d_b = error.sum(axis=0)[:, None]
+    return loss, _back(p, batch, d_r if keep is None else d_r * keep, None, d_q, d_b)
+
+
+def nce(
+    p: LBLParameters,
+    batch: Batch,
+    noise: _Ints,
+    log_noise: _Floats,
+    keep: _Floats | None = None,
+) -> tuple[float, dict[str, Gradient]]:
+    """The summed loss of telling the words of a batch from words of noise, and its gradients.
+
+        -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
+
+    Args:
+        p: parameters.
+        batch: at least one token.
+        noise: x (k,), drawn from P_noise.
+        log_noise: log P_noise of every type, natural (types,).
+        keep: as in `softmax`.
+    """
+    r = predicted(p, batch)
+    if keep is not None:
+        r = r * keep
+    k = len(noise)
+    offset = p.biases[:, 0] - log_noise - np.log(np.array(k, p.words.dtype))
+    q = p.outputs
+    own = np.einsum("td,td->t", r, q[batch.targets]) + offset[batch.targets]
+    other = r @ q[noise].T + offset[noise]
+    loss = np.logaddexp(0, -own).sum(dtype=np.float64) + np.logaddexp(0, other).sum(
+        dtype=np.float64
+    )
+    e_own = -1 / (1 + np.exp(own))  # derivatives of the loss by own and other
+    e_other = 1 / (1 + np.exp(-other))
+    d_r = e_own[:, None] * q[batch.targets] + e_other @ q[noise]
+    d_q = np.concatenate([e_own[:, None] * r, e_other.T @ r])
+    words = np.concatenate([batch.targets, noise])
+    errors = np.concatenate([e_own, e_other.sum(axis=0)])
+    types, (d_q, d_b) = _by_word(words, d_q, errors[:, None])
+    return float(loss), _back(p, batch, d_r if keep is None else d_r * keep, types, d_q, d_b)
+
+
+def _back(
+    p: LBLParameters, batch: Batch, d_r: _Floats, types: _Ints | None, d_q: _Floats, d_b: _Floats
+) -> dict[str, Gradient]:
+    """Gradients of all parameters from those of r, and of the rows ``types`` of q and b."""
+    x = _features(p, batch)
+    if p.contexts.ndim == 2:
+        d_c = np.einsum("tnd,td->nd", x, d_r)
+        d_x = d_r[:, None] * p.contexts
+    else:
+        flat = p.contexts.reshape(-1, p.contexts.shape[2])
+        d_c = (x.reshape(len(x), -1).T @ d_r).reshape(p.contexts.shape)
+        d_x = (d_r @ flat.T).reshape(x.shape)
+    words, (d_words,) = _by_word(batch.words[batch.present], d_x[batch.present])
+    found: dict[str, Gradient] = {"contexts": (None, d_c), "biases": (types, d_b)}
+    if len(p.targets):
+        return {**found, "words": (words, d_words), "targets": (types, d_q)}
+    if types is None:
+        d_q[words] += d_words
+        return {**found, "words": (None, d_q)}
+    rows, (d_rows,) = _by_word(np.concatenate([words, types]), np.concatenate([d_words, d_q]))
+    return {**found, "words": (rows, d_rows)}
+
+
+def _by_word(words: _Ints, *arrays: _Floats) -> tuple[_Ints, list[_Floats]]:
+    """The different words ascending, and rows of the same word added up."""
+    order = np.argsort(words, kind="stable")
+    ordered = words[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    if not len(begins):
+        return ordered, [array[:0] for array in arrays]
+    return ordered[begins], [np.add.reduceat(array[order], begins, axis=0) for array in arrays]

@@ -1,0 +1,115 @@
+"""Scoring a stream with an HLBL: in blocks that fit the cache, tails handed from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.kernels import context_sum, tree_softmax
+from tacit.kernels.stream_scores import scores
+from tacit.kernels.tree_softmax import Codes
+from tacit_lm.log_bilinear.parameters import Parameters
+from tacit_lm.log_bilinear.stream import Stream
+from tacit_lm.sequences import Float64, Ids, Offsets
+
+__all__ = ["distribution_blocks", "predicted_blocks", "score_on", "score_stream"]
+
+_BLOCK = 512  # tokens
+
+_Floats = npt.NDArray[np.float32]
+
+
+def predicted_blocks(
+    parameters: Parameters, rates: tuple[float, ...], stream: Stream, block: int = _BLOCK
+) -> Iterator[tuple[_Floats, Ids, npt.NDArray[np.bool_]]]:
+    """The predicted vector of every position, exactly as if the stream were read in one go.
+
+    Yields:
+        vectors float32 (rows, width); the words at these positions, int32 (rows,); and which of them are
+        predicted, bool (rows,): not the first of a sequence.
+    """
+    context, n = parameters.context(rates), len(parameters.positions)
+    ids, firsts = stream.ids, stream.firsts
+    tails: _Floats | None = None
+    for start in range(0, len(ids), block):
+        end = min(start + block, len(ids))
+        low = max(0, start - n)
+        begins = low + np.flatnonzero(firsts[low:end])
+        offsets = np.unique(np.concatenate([[low], begins, [end]])) - low
+        span = np.array([start - low]), np.array([end - low])
+        found = context_sum.forward(
+            parameters.words, ids[low:end], offsets, *span, context, tails, parameters.far
+        )
+        tails = found.after
+        yield found.vectors, ids[start:end], ~firsts[start:end]
+
+
+def score_stream(
+    parameters: Parameters, codes: Codes, rates: tuple[float, ...], stream: Stream
+) -> Float64:
+    """Natural log-probabilities of all but the first id of every sequence, float64."""
+    found, _ = _scores(parameters, codes, rates, stream.ids, stream.offsets, 0, None)
+    return found[~stream.firsts]
+
+
+def score_on(
+    parameters: Parameters,
+    codes: Codes,
+    rates: tuple[float, ...],
+    ids: Ids,
+    first: int,
+    tails: _Floats,
+) -> tuple[Float64, _Floats]:
+    """Natural log-probabilities of ``ids[first:]`` after the words before them and tails of all older words.
+
+    Args:
+        parameters: of the model.
+        codes: of its tree.
+        rates: of its tails.
+        ids: int32, no more than a window of words before ``first``.
+        first: the first position to score.
+        tails: float32 (tails, width) at that position.
+
+    Returns:
+        float64 (tokens,), and the tails behind the last word.
+    """
+    return _scores(parameters, codes, rates, ids, np.array([0, len(ids)]), first, tails)
+
+
+def _scores(
+    parameters: Parameters,
+    codes: Codes,
+    rates: tuple[float, ...],
+    ids: Ids,
+    offsets: Offsets,
+    first: int,
+    tails: _Floats | None,
+) -> tuple[Float64, _Floats]:
+    found = scores(
+        parameters.words,
+        ids,
+        offsets,
+        parameters.context(rates),
+        codes,
+        parameters.nodes,
+        parameters.node_biases[:, 0],
+        first,
+        tails,
+        parameters.far,
+    )
+    return found.log_probs, np.asarray(found.tails, np.float32)
+
+
+def distribution_blocks(
+    parameters: Parameters, codes: Codes, rates: tuple[float, ...], stream: Stream, block: int
+) -> Iterator[_Floats]:
+    """Natural log-probabilities of every word at the same positions, float32 (rows, types) a block."""
+    biases = np.ascontiguousarray(parameters.node_biases[:, 0])
+    for vectors, _, counted in predicted_blocks(parameters, rates, stream, block):
+        if counted.any():
+            yield np.asarray(
+                tree_softmax.distribution(vectors[counted], codes, parameters.nodes, biases),
+                np.float32,
+            )
