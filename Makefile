@@ -72,4 +72,4 @@ docs: setup
 	$(BIN)/tox run -e docs
 
 clean:
-	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output
+	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output surprisal-output

@@ -4,29 +4,27 @@ It holds any fitted embedder of the registry, writes one row per token into ``Do
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
 """
 
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
 from tacit.errors import ConfigurationError, NotFittedError
+from tacit.spacy.component import ModelComponent, PipelineStandIn
+from tacit.spacy.requirements import note_requirement
+from tacit.spacy.sources import resolve_tokenizer
 from tacit_embeddings.spacy import sources
-from tacit_embeddings.spacy.encoding import DocEncoder, token_batches
+from tacit_embeddings.spacy.encoding import DocEncoder
 from tacit_embeddings.spacy.ownership import announce_widths, check_ownership, earlier_owner
-from tacit_embeddings.spacy.requirements import note_requirement
-from tacit_embeddings.spacy.serialization import ModelSerialization
 from tacit_embeddings.spacy.target import Target
 
 __all__ = ["TokenEmbeddings"]
 
-CONTEXTS = ("doc", "sentence")
 
-
-class TokenEmbeddings(ModelSerialization, Pipe):
+class TokenEmbeddings(ModelComponent):
     """Writes the vectors of a fitted embedder, one row per token.
 
     Parameters
@@ -63,25 +61,13 @@ class TokenEmbeddings(ModelSerialization, Pipe):
         context: str = "doc",
         batch_tokens: int = 20_000,
     ) -> None:
-        if context not in CONTEXTS:
-            raise ConfigurationError(f"context must be 'doc' or 'sentence', not {context!r}")
-        if batch_tokens < 1:
-            raise ConfigurationError(f"batch_tokens must be positive, not {batch_tokens}")
-        self.name = name
-        self.vocab = nlp.vocab
+        super().__init__(nlp, name, "tacit-embeddings", context, batch_tokens)
         self.embedder = embedder
         self.distribution = distribution
         self.target = Target(target, mode)
-        self.context = context
-        self.batch_tokens = batch_tokens
-        # weak, because the pipeline owns us; used to look for clashes, and for its tokenizer
-        self._nlp: Callable[[], Any] = weakref.ref(nlp)
-        if hasattr(nlp, "meta"):
-            note_requirement(nlp, "tacit-embeddings")
         self._encoder: DocEncoder | None = None
         self._checked: list[str] | None = None
         self._previous_owner = "other"
-        self._warned = False
 
     @property
     def embeddings(self) -> Any:
@@ -158,7 +144,7 @@ class TokenEmbeddings(ModelSerialization, Pipe):
                 "lowercase": lowercase,
                 "oov": oov,
             }
-            words = sources.resolve_tokenizer(tokenizer, self._nlp())
+            words = resolve_tokenizer(tokenizer, self._nlp())
             model_class = sources.embedder_class(self.embedder, self.distribution)
             self._set_model(sources.fit(model_class, corpus, words, vocabulary, settings or {}))
         elif self._encoder is None:
@@ -168,30 +154,6 @@ class TokenEmbeddings(ModelSerialization, Pipe):
                 f"initialize(artifact=...) or in [initialize.components.{self.name}]"
             )
         self._look_around()
-
-    def __call__(self, doc: Doc) -> Doc:
-        """Write the vectors of one document."""
-        self.set_annotations([doc], self.predict([doc]))
-        return doc
-
-    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
-        """Write the vectors of a stream of documents, in order.
-
-        A batch holds at most ``batch_tokens`` tokens and ``batch_size`` documents. Where one
-        fails, its documents are tried one by one and only those that fail are given to the error
-        handler.
-        """
-        handler = self.get_error_handler()
-        for docs in token_batches(stream, self.batch_tokens, batch_size):
-            try:
-                self.set_annotations(docs, self.predict(docs))
-            except Exception as error:
-                if len(docs) == 1:
-                    handler(self.name, self, docs, error)
-                else:
-                    yield from self._one_by_one(docs, handler)
-                continue
-            yield from docs
 
     def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document; whitespace tokens have
@@ -204,8 +166,7 @@ class TokenEmbeddings(ModelSerialization, Pipe):
         nlp = self._nlp()
         if nlp is not None and self._checked != nlp.pipe_names:
             self._look_around()
-        if self.context == "sentence" and not self._warned:
-            self._warn_without_boundaries(docs)
+        self.warn_without_boundaries(docs)
         assert self._encoder is not None
         return self._encoder(docs, sentences=self.context == "sentence")
 
@@ -213,20 +174,16 @@ class TokenEmbeddings(ModelSerialization, Pipe):
         """Write ``vectors``, as `predict` gives them, to the target of every document."""
         self.target.write(docs, vectors, self.name, self._previous_owner)
 
-    def _one_by_one(self, docs: list[Doc], handler: Callable[..., Any]) -> Iterator[Doc]:
-        for doc in docs:
-            try:
-                self(doc)
-            except Exception as error:
-                handler(self.name, self, [doc], error)
-            else:
-                yield doc
-
     def _get_model(self) -> Any:
         return None if self._encoder is None else self._encoder.model
 
     def _set_model(self, model: Any) -> None:
         self._encoder = None if model is None else DocEncoder(model)
+
+    def _load_model(self, source: Path | bytes) -> Any:
+        if isinstance(source, bytes):
+            return sources.from_bytes(source, self.embedder, self.distribution)
+        return sources.load(source, self.embedder, self.distribution)
 
     def _look_around(self) -> None:
         """Check the pipeline around us, once for every composition it has."""
@@ -239,17 +196,6 @@ class TokenEmbeddings(ModelSerialization, Pipe):
             note_requirement(nlp, getattr(self._encoder.model, "distribution", ""))
         self._previous_owner = earlier_owner(nlp, self, self.target.name)
         self._checked = nlp.pipe_names
-
-    def _warn_without_boundaries(self, docs: Sequence[Doc]) -> None:
-        if all(len(doc) < 2 or doc.has_annotation("SENT_START") for doc in docs):
-            return
-        self._warned = True
-        warnings.warn(
-            f"{self.name!r} has context = 'sentence', but a document has no sentence boundaries, "
-            "so the whole document is the context: add a 'senter' or 'sentencizer' before it, or "
-            "set context = 'doc'",
-            stacklevel=3,
-        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle through `to_bytes`, for the processes of ``nlp.pipe(n_process=...)``."""
@@ -269,15 +215,8 @@ class TokenEmbeddings(ModelSerialization, Pipe):
 def _unpickle(
     vocab: Any, state: dict[str, Any], previous_owner: str, handler: Any, data: bytes
 ) -> TokenEmbeddings:
-    component = TokenEmbeddings(_Pipeline(vocab), **state)
+    component = TokenEmbeddings(PipelineStandIn(vocab), **state)
     component._previous_owner = previous_owner
     if handler is not None:
         component.set_error_handler(handler)
     return component.from_bytes(data)
-
-
-class _Pipeline:
-    """Stands for the pipeline while a component is unpickled where there is none."""
-
-    def __init__(self, vocab: Any) -> None:
-        self.vocab = vocab

@@ -5,20 +5,17 @@ word (or to its id, where the embedder takes ids) does the rest. Whitespace toke
 what the model sees and get rows of zeros.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from spacy.attrs import ORTH, SENT_START
 from spacy.tokens import Doc
 
 from tacit.errors import PluginError
+from tacit.spacy.documents import WordCache, sentence_cuts
 
-__all__ = ["DocEncoder", "token_batches"]
-
-#: Entries of the cache before it is emptied; about 100 MB of Python objects.
-CACHE_LIMIT = 1_000_000
+__all__ = ["DocEncoder"]
 
 
 class DocEncoder:
@@ -32,7 +29,7 @@ class DocEncoder:
         self.model = model
         self.width = int(model.width)
         by_id = hasattr(model, "transform_ids") and hasattr(model.vocabulary, "id_of")
-        self._cache: _WordCache = _WordCache(model.vocabulary if by_id else None)
+        self._cache = WordCache(model.vocabulary.id_of, -1) if by_id else WordCache(str, None)
         self._transform = model.transform_ids if by_id else model.transform
         self._by_id = by_id
 
@@ -46,7 +43,7 @@ class DocEncoder:
             return []
         offsets = np.cumsum([0, *map(len, docs)])
         words, keep = self._look_up(docs)
-        cuts = _cuts(docs, offsets) if sentences else offsets
+        cuts = sentence_cuts(docs, offsets) if sentences else offsets
         # positions among the words that are kept
         where = cuts if keep is None else np.concatenate([[0], np.cumsum(keep)])[cuts]
         spans = [(a, b) for a, b in pairwise(where.tolist()) if a < b]
@@ -60,13 +57,11 @@ class DocEncoder:
         """Return the words or ids of all documents in a row, and which tokens they are (None:
         all).
         """
-        self._cache.strings = docs[0].vocab.strings
-        orths = np.concatenate([doc.to_array(ORTH) for doc in docs]).tolist()
+        words = self._cache.read(docs)
         if self._by_id:
-            ids = np.fromiter(map(self._cache.__getitem__, orths), dtype=np.int32, count=len(orths))
+            ids = np.array(words, dtype=np.int32)
             keep = ids >= 0
             return (ids, None) if keep.all() else (ids[keep], keep)
-        words = list(map(self._cache.__getitem__, orths))
         if None not in words:
             return words, None
         keep = np.array([word is not None for word in words])
@@ -108,55 +103,6 @@ class DocEncoder:
         return vectors
 
 
-def _cuts(docs: Sequence[Doc], offsets: np.ndarray) -> np.ndarray:
-    """Return where documents and their sentences start, counted through all documents, and the
-    end.
-    """
-    starts = [np.flatnonzero(doc.to_array(SENT_START) == 1) for doc in docs]
-    inner = [start + offset for start, offset in zip(starts, offsets[:-1], strict=True)]
-    return np.unique(np.concatenate([offsets, *inner]))
-
-
 def _own(rows: np.ndarray) -> np.ndarray:
     # a view into a batch would keep the whole batch in memory for as long as the Doc lives
     return rows if rows.flags.owndata and rows.flags.c_contiguous else rows.copy()
-
-
-class _WordCache(dict[int, Any]):
-    """From the hash of a token's text to its word or id; None or -1 for whitespace."""
-
-    def __init__(self, vocabulary: Any) -> None:
-        self.vocabulary = vocabulary
-        self.strings: Any = None
-
-    def __missing__(self, orth: int) -> Any:
-        text = self.strings[orth]
-        value: Any = text
-        if self.vocabulary is not None:
-            value = int(self.vocabulary.id_of(text)) if text.strip() else -1
-        elif not text.strip():
-            value = None
-        if len(self) >= CACHE_LIMIT:
-            self.clear()
-        self[orth] = value
-        return value
-
-
-def token_batches(stream: Iterable[Doc], n_tokens: int, n_docs: int) -> Iterator[list[Doc]]:
-    """Group documents, in order, until a batch holds ``n_tokens`` tokens or ``n_docs`` documents.
-
-    A document is never split, so one longer than the budget is a batch of its own size.
-    """
-    batch: list[Doc] = []
-    size = 0
-    for doc in stream:
-        if batch and size + len(doc) > n_tokens:
-            yield batch
-            batch, size = [], 0
-        batch.append(doc)
-        size += len(doc)
-        if size >= n_tokens or len(batch) >= n_docs:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

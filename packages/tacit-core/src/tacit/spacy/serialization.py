@@ -11,16 +11,11 @@ from typing import Any, Self
 import srsly
 from spacy import util
 
-from tacit_embeddings.spacy import sources
-
 __all__ = ["ModelSerialization"]
 
 
 class ModelSerialization:
     """Serialization methods, as spaCy names them, of a component with a fitted model or None."""
-
-    embedder: str | None
-    distribution: str | None
 
     def _get_model(self) -> Any:
         """Return the fitted model or None."""
@@ -28,6 +23,10 @@ class ModelSerialization:
 
     def _set_model(self, model: Any) -> None:
         """Take a fitted model or None."""
+        raise NotImplementedError
+
+    def _load_model(self, source: Path | bytes) -> Any:
+        """Return the model in a folder, or in what ``Artifact.to_bytes`` gave."""
         raise NotImplementedError
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
@@ -61,15 +60,11 @@ class ModelSerialization:
         folder = Path(path)
         if "model" not in exclude:
             fitted = srsly.read_json(folder / "cfg.json").get("fitted")
-            self._set_model(
-                sources.load(folder / "model", self.embedder, self.distribution) if fitted else None
-            )
+            self._set_model(self._load_model(folder / "model") if fitted else None)
         return self
 
     def _model_from_bytes(self, data: bytes) -> None:
-        self._set_model(
-            sources.from_bytes(data, self.embedder, self.distribution) if data else None
-        )
+        self._set_model(self._load_model(data) if data else None)
 
 
 def _ignore(data: bytes) -> None:

@@ -1,0 +1,105 @@
+"""How surprising is each word? A document in, bits per token out, with a picture to look at.
+
+    python examples/surprisal/surprisal.py [DOCUMENT] [--output surprisal-output] [--lines N] [--text FILE]
+
+Fits a language model to raw text, scores the document with it in spaCy, and writes surprisal.html (the
+text, each token on a ground as warm as it was surprising) and surprisal.tsv. The raw text is --text, or
+Wikipedia's good articles in the folder that TACIT_DATA names, or else text of an invented language. The
+fitted pipeline is kept in the output folder and used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import materials
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from tacit.errors import TacitError
+from tacit_lm.spacy import render
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("document", type=Path, nargs="?", help="text to score (default: a sample)")
+    parser.add_argument("--output", type=Path, default=Path("surprisal-output"))
+    parser.add_argument("--text", type=Path, help="raw text to fit on, a paragraph a line")
+    parser.add_argument("--lines", type=int, help="lines of raw text to fit on")
+    parser.add_argument("--order", type=int, default=5, help="words an n-gram spans")
+    parser.add_argument("--max-bits", type=float, default=16.0, help="where the scale ends")
+    options = parser.parse_args()
+    try:
+        run(options)
+    except (TacitError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except UnicodeError as error:
+        sys.exit(f"error: {options.document} is not UTF-8 text: {error}")
+
+
+def run(options: argparse.Namespace) -> None:
+    material = materials.find(options.text, options.lines)
+    text = material.sample
+    if options.document is not None:
+        text = options.document.read_text(encoding="utf-8").strip()
+    options.output.mkdir(parents=True, exist_ok=True)
+    nlp = pipeline(material, options.order, options.output)
+    doc = nlp(text)
+    title = "A sample" if options.document is None else options.document.name
+    page = render(doc, page=True, title=title, max_bits=options.max_bits, jupyter=False)
+    picture, table = options.output / "surprisal.html", options.output / "surprisal.tsv"
+    picture.write_text(str(page), encoding="utf-8")
+    table.write_text(rows(doc), encoding="utf-8")
+    report(doc)
+    print(f"\nthe picture is {picture}, all tokens are in {table}")
+
+
+def pipeline(material: materials.Material, order: int, output: Path) -> Language:
+    """The fitted pipeline; one of an earlier run if it was made from the same."""
+    folder = output / f"pipeline-{material.name}-order-{order}"
+    if folder.exists():
+        print(f"the language model is there already, in {folder}")
+        return spacy.load(folder)
+    print(f"fitting a language model to {material.title}")
+    nlp = spacy.blank("en")
+    nlp.max_length = 10_000_000
+    nlp.add_pipe("sentencizer")
+    scorer = nlp.add_pipe("lm_scorer", config={"context": "sentence"})
+    scorer.initialize(
+        nlp=nlp, corpus=material.lines(), split="sentences", settings={"order": order}, min_count=2
+    )
+    # under its name only when it is complete
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    nlp.to_disk(unfinished)
+    unfinished.rename(folder)
+    return nlp
+
+
+def rows(doc: Doc) -> str:
+    """A line a token: where it begins, its text, bits, natural log-probability, whether it is unknown."""
+    lines = ["start\ttoken\tsurprisal\tlogprob\toov"]
+    for token in doc:
+        if token._.surprisal is not None:
+            scores = f"{token._.surprisal:.4f}\t{token._.lm_logprob:.4f}\t{int(token._.lm_oov)}"
+            lines.append(f"{token.idx}\t{token.text}\t{scores}")
+    return "\n".join(lines) + "\n"
+
+
+def report(doc: Doc) -> None:
+    """The first sentence word by word, and the figures of the whole."""
+    print("\nbits of surprisal, first sentence:")
+    for token in next(iter(doc.sents), doc[:0]):
+        if token._.surprisal is not None:
+            bar = "#" * round(token._.surprisal)
+            unknown = "  (not in the vocabulary)" if token._.lm_oov else ""
+            print(f"  {token._.surprisal:6.2f}  {token.text:<16} {bar}{unknown}")
+    print(f"\nperplexity {doc._.perplexity:.1f}, {doc._.lm_bpc:.2f} bits per character")
+
+
+if __name__ == "__main__":
+    main()
