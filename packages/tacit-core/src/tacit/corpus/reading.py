@@ -71,7 +71,8 @@ def _checked(path: Path) -> Path:
         raise
     except (OSError, ValueError):  # a name too long or with a NUL: a text given in place of a path
         pass
-    shown = str(path) if len(str(path)) < 80 else f"{str(path)[:60]}..."
+    text = str(path)  # the end of a long path says more than its middle
+    shown = text if len(text) < 200 else f"{text[:60]}...{text[-60:]}"
     raise CorpusError(
         f"there is no file {shown!r}; to tokenize a string itself, give a list of lines: [text]"
     )
