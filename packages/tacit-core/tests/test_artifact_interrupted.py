@@ -189,6 +189,22 @@ def test_sigkill_at_a_random_moment_leaves_a_whole_model(tmp_path):
     assert len(list(folder.iterdir())) == 3
 
 
+def test_what_the_tensor_library_leaves_beside_its_file_goes_too(tmp_path, monkeypatch):
+    folder = tmp_path / "m"
+    artifact.write(folder, a_model(0))
+
+    def dies(arrays, path):
+        path.with_name(".tmpXYZ").write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.artifact.tensors.write", dies)
+        with pytest.raises(ArtifactError):
+            artifact.write(folder, a_model(1))
+    assert tag_of(artifact.read(folder)) == 0
+    assert len(list(folder.iterdir())) == 3
+
+
 def test_writers_and_a_reader_at_once_never_see_half_a_model(tmp_path):
     folder = tmp_path / "m"
     artifact.write(folder, a_model(0))

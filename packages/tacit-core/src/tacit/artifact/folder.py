@@ -108,11 +108,13 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     nested: dict[str, Member] = {}
     if arrays:
         with files.temporary(folder) as temporary:
-            tensors.write(arrays, temporary)
-            files.sync(temporary)
-            member = files.measure(temporary)
+            temporary.mkdir()  # safetensors writes to a name of its own first: it lies in here too
+            path = temporary / "tensors"
+            tensors.write(arrays, path)
+            files.sync(path)
+            member = files.measure(path)
             name = manifests.tensor_file(member)
-            temporary.replace(folder / name)
+            path.replace(folder / name)
             written[name] = member
     for name, part in sorted(artifact.nested.items()):
         manifests.checked_name(name)
