@@ -19,9 +19,9 @@ from numba.extending import intrinsic
 
 from tacit.kernels.memory import CHUNK, LINE, WIDE
 
-__all__ = ["four_products", "predict"]
+__all__ = ["four_products", "predict", "predict_four", "whole"]
 
-_TOGETHER = 4  # vectors of a row summed up at a time
+_TOGETHER = 8  # sums that are kept in registers at a time
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(n) for n in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()
@@ -73,72 +73,129 @@ class _Code:
         with cgutils.for_range(self.builder, self.whole(n)) as loop:
             yield loop.index
 
+    def reduced(self, how: str, vector: Any) -> Any:
+        kind = ir.FunctionType(vector.type.element, [vector.type])
+        name = f"llvm.vector.reduce.{how}.v{vector.type.count}i32"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, [vector])
+
     def variable(self, value: Any) -> Any:
         place = cgutils.alloca_once(self.builder, value.type)
         self.builder.store(value, place)
         return place
 
 
-@intrinsic
-def predict(  # type: ignore[no-untyped-def]
-    typing_context, out, bias, tails, u, weights_of_tails, rates, leaving, n, table, weights, last, width
+def _predicting(tokens: int) -> Any:
+    """The intrinsic below for so many tokens in a row, which share what they read."""
+
+    def predict(  # type: ignore[no-untyped-def]
+        typing_context, out, most, bias, tails, u, weights_of_tails, rates, leaving, n, table, weights, last, width
+    ):  # fmt: skip
+        """Predicted vectors of `tacit.kernels.context_sum` for tokens t = 0 .. and what the tails become before each.
+
+            u_k = rates_k u_k + leaving_t,    out_t = bias + sum_k weights_of_tails_k u_k + sum_i weights_i r_(t - i)
+
+        Tails are k = 0 .. tails - 1, positions i = 0 .. n - 1; r_j is the row of the table for the int32 number at
+        ``last`` plus j, so that ``last`` is the address of the word before the first token. ``leaving`` holds the
+        addresses of rows. All but ``tails``, ``n`` and ``width`` are addresses; rows are ``width`` float32. ``most``
+        takes the largest magnitude in each out, int32, as the bits of a float32 (of NaN or infinity if there is one).
+        """
+        signature = types.void(
+            *[types.uintp] * 3, types.intp, *[types.uintp] * 4, types.intp, *[types.uintp] * 3, types.intp
+        )  # fmt: skip
+        return signature, lambda context, builder, signature, args: _predict(
+            context, builder, tokens, *args
+        )
+
+    return intrinsic(predict)
+
+
+predict, predict_four = _predicting(1), _predicting(4)
+
+
+def _predict(  # type: ignore[no-untyped-def]
+    context, builder, tokens, out, most, bias, tails, u, of_tails, rates, leaving, n, table, weights, last, width
 ):  # fmt: skip
-    """One predicted vector, of `tacit.kernels.context_sum`, and what its tails become before that.
+    code = _Code(builder)
+    size = builder.mul(width, code.whole(4))
+    largest = [code.variable(ir.Constant(_INTS, [0] * WIDE)) for _ in range(tokens)]
+    left = [code.load(code.at(leaving, 8 * t), _INT64) for t in range(tokens)]
+    magnitude = ir.Constant(_INTS, [0x7FFFFFFF] * WIDE)
 
-        u_k = rates_k u_k + leaving,    out = bias + sum_k weights_of_tails_k u_k + sum_i weights_i table[last[-i]]
+    def row_of(place: Any) -> Any:
+        return code.at(table, (builder.sext(code.load(place, _INT32), _INT64), size))
 
-    Tails are k = 0 .. tails - 1, positions i = 0 .. n - 1; ``last`` is the address of the int32 number of the last
-    word, after those before it. All but ``tails``, ``n`` and ``width`` are addresses; rows are ``width`` float32.
-    Returns the largest magnitude in out, as the bits of a float32 (one of NaN or infinity where there is one).
-    """
-    signature = types.int32(*[types.uintp] * 2, types.intp, *[types.uintp] * 4, types.intp, *[types.uintp] * 3, types.intp)  # fmt: skip
+    def block(offset: Any, vectors: int) -> None:
+        offsets = [code.at(offset, LINE * v) for v in range(vectors)]
+        totals = {
+            (t, v): code.variable(code.load(code.at(bias, offsets[v]), _FLOATS))
+            for t in range(tokens)
+            for v in range(vectors)
+        }
+        new = {(t, v): code.load(code.at(left[t], offsets[v]), _FLOATS) for t, v in totals}
+
+        def add(key: tuple[int, int], x: Any, weight: Any) -> None:
+            sum_ = code.add_product(builder.load(totals[key]), x, weight)
+            builder.store(sum_, totals[key])
+
+        with code.count(tails) as k:
+            rate = code.spread(code.load(code.at(rates, (k, 4)), _FLOAT))
+            for v in range(vectors):
+                place = code.at(u, (k, size), offsets[v])
+                weight = code.load(code.at(of_tails, (k, size), offsets[v]), _FLOATS)
+                tail = code.load(place, _FLOATS)
+                for t in range(tokens):
+                    tail = code.add_product(new[t, v], rate, tail)
+                    add((t, v), tail, weight)
+                code.store(tail, place)
+        rows = [code.variable(row_of(code.at(last, 4 * t))) for t in range(tokens)]
+        with code.count(n) as i:
+            for v in range(vectors):
+                weight = code.load(code.at(weights, (i, size), offsets[v]), _FLOATS)
+                for t in range(tokens):
+                    add((t, v), code.load(code.at(builder.load(rows[t]), offsets[v]), _FLOATS), weight)  # fmt: skip
+            for t in reversed(range(1, tokens)):  # one word further back: the row of the token before
+                builder.store(builder.load(rows[t - 1]), rows[t])
+            further = builder.icmp_signed("<", code.at(i, 1), n)  # there may be no word before the last
+            place = code.at(last, (builder.select(further, code.at(i, 1), i), -4))
+            builder.store(row_of(place), rows[0])
+        for (t, v), total in totals.items():
+            found = builder.load(total)
+            code.store(found, code.at(out, (size, t), offsets[v]))
+            bits = builder.and_(builder.bitcast(found, _INTS), magnitude)
+            above = builder.load(largest[t])
+            larger = builder.icmp_signed(">", bits, above)
+            builder.store(builder.select(larger, bits, above), largest[t])
+
+    together = max(1, _TOGETHER // tokens)
+    groups = builder.udiv(width, code.whole(together * WIDE))
+    with code.count(groups) as g:
+        block(builder.mul(g, code.whole(together * LINE)), together)
+    done = builder.mul(groups, code.whole(together))
+    with code.count(builder.sub(builder.udiv(width, code.whole(WIDE)), done)) as g:
+        block(builder.mul(builder.add(done, g), code.whole(LINE)), 1)
+    for t in range(tokens):
+        code.store(code.reduced("smax", builder.load(largest[t])), code.at(most, 4 * t))
+    return context.get_dummy_value()
+
+
+@intrinsic
+def whole(typing_context, row, factor, out, width):  # type: ignore[no-untyped-def]
+    """Out = row times factor, rounded to int16; ``row`` and ``out`` are addresses, the row ``width`` float32."""
+    signature = types.void(types.uintp, types.float32, types.uintp, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         code = _Code(builder)
-        out, bias, tails, u, of_tails, rates, leaving, n, table, weights, last, width = args
-        size = builder.mul(width, code.whole(4))
-        most = code.variable(ir.Constant(_INTS, [0] * WIDE))
-        magnitude = ir.Constant(_INTS, [0x7FFFFFFF] * WIDE)
-
-        def block(vectors: int, offset: Any) -> None:
-            offsets = [code.at(offset, LINE * j) for j in range(vectors)]
-            totals = [code.variable(code.load(code.at(bias, o), _FLOATS)) for o in offsets]
-
-            def add(j: int, x: Any, weight: Any) -> None:
-                builder.store(code.add_product(builder.load(totals[j]), x, weight), totals[j])
-
-            new = [code.load(code.at(leaving, o), _FLOATS) for o in offsets]
-            with code.count(tails) as k:
-                rate = code.spread(code.load(code.at(rates, (k, 4)), _FLOAT))
-                for j, o in enumerate(offsets):
-                    place = code.at(u, (k, size), o)
-                    faded = code.add_product(new[j], rate, code.load(place, _FLOATS))
-                    code.store(faded, place)
-                    add(j, faded, code.load(code.at(of_tails, (k, size), o), _FLOATS))
-            with code.count(n) as i:
-                word = builder.sext(code.load(code.at(last, (i, -4)), _INT32), _INT64)
-                row, weight = code.at(table, (word, size)), code.at(weights, (i, size))
-                for j, o in enumerate(offsets):
-                    add(j, code.load(code.at(row, o), _FLOATS), code.load(code.at(weight, o), _FLOATS))  # fmt: skip
-            for o, total in zip(offsets, totals, strict=True):
-                found = builder.load(total)
-                code.store(found, code.at(out, o))
-                bits = builder.and_(builder.bitcast(found, _INTS), magnitude)
-                above = builder.load(most)
-                larger = builder.icmp_signed(">", bits, above)
-                builder.store(builder.select(larger, bits, above), most)
-
-        groups = builder.udiv(width, code.whole(_TOGETHER * WIDE))
-        with code.count(groups) as g:
-            block(_TOGETHER, builder.mul(g, code.whole(_TOGETHER * LINE)))
-        done = builder.mul(groups, code.whole(_TOGETHER))
-        with code.count(builder.sub(builder.udiv(width, code.whole(WIDE)), done)) as g:
-            block(1, builder.mul(builder.add(done, g), code.whole(LINE)))
-        name = f"llvm.vector.reduce.smax.v{WIDE}i32"
-        kind = ir.FunctionType(_INT32, [_INTS])
-        return builder.call(
-            cgutils.get_or_insert_function(builder.module, kind, name), [builder.load(most)]
-        )
+        row, factor, out, width = args
+        factors = code.spread(factor)
+        kind = ir.FunctionType(_FLOATS, [_FLOATS])
+        nearest = cgutils.get_or_insert_function(builder.module, kind, f"llvm.rint.v{WIDE}f32")
+        with code.count(builder.udiv(width, code.whole(WIDE))) as g:
+            scaled = builder.fmul(code.load(code.at(row, (g, LINE)), _FLOATS), factors)
+            numbers = builder.fptosi(builder.call(nearest, [scaled]), _INTS)
+            shorts = builder.trunc(numbers, ir.VectorType(_INT16, WIDE))
+            code.store(shorts, code.at(out, (g, LINE // 2)))
+        return context.get_dummy_value()
 
     return signature, generate
 

@@ -17,7 +17,7 @@ _Array = NDArray[Any]
 def check(
     packed: "Packed", ids: _Array, offsets: _Array, first: int, tails: _Array | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], _Array]:
-    """``ids`` and ``offsets`` as the loops need them, and the tails at ``first``, zeros where None is given."""
+    """``ids`` and ``offsets`` as the loops need them, and the tails at ``first`` to be changed, zeros where None is given."""
     ids = np.asarray(ids)
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         raise KernelError(f"ids must be (tokens,) integers, not {ids.dtype} {ids.shape}")
@@ -27,7 +27,7 @@ def check(
     if not 0 <= first <= len(ids):
         raise KernelError(f"first is {first}, and there are {len(ids)} ids")
     shape = (len(packed.rates), packed.width)
-    u = np.zeros(shape, np.float32) if tails is None else np.ascontiguousarray(tails, np.float32)
+    u = np.zeros(shape, np.float32) if tails is None else np.array(tails, np.float32, order="C")
     if u.shape != shape:
         raise KernelError(f"tails must be {shape}, not {u.shape}")
     return np.ascontiguousarray(ids, np.int32), check_offsets(offsets, len(ids), "ids"), u

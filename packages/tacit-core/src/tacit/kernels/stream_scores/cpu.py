@@ -1,7 +1,7 @@
 """The scores of a text on the CPU: a few tokens at a time, first all predictions, then all products, then all turns.
 
-What the next tokens need is asked for beforehand. A turn's probability comes of one exponential and one division, in
-vectors; a code's is a product in float64, a word's takes one logarithm.
+What later tokens need is asked for beforehand. A turn's probability comes of one exponential and one division, in
+vectors; a code's is a product of them, a word's takes one logarithm.
 """
 
 import math
@@ -14,24 +14,94 @@ from tacit.kernels.compiled import njit
 from tacit.kernels.context_sum.cpu import _sequence_of
 from tacit.kernels.memory import CHUNK, LINE, WIDE, aligned
 from tacit.kernels.prefetch import prefetch
-from tacit.kernels.rows import four_products, predict
+from tacit.kernels.rows import four_products, predict, predict_four, whole
 from tacit.kernels.stream_scores import Scores
 from tacit.kernels.stream_scores.arguments import check
-from tacit.kernels.stream_scores.packed import GROUP, Packed
+from tacit.kernels.stream_scores.packed import GROUP, HEAD, Packed
 from tacit.kernels.tree_softmax.cpu import _decay
 
 _Array = NDArray[Any]
 _BLOCK = 16  # tokens
-_FAINT = 1e-30  # probabilities below this are computed as logarithms
+_AHEAD = 4  # tokens, from asking for nodes to their use
+_RECORD = 6 * LINE  # bytes of a word's record that are asked for
+_FAINT = 1e-30  # less than this is computed in logarithms: a product of float32 may have become zero
+_LEAST = np.float32(1e-30)  # the largest element of a predicted vector that counts for more than zero
 _CERTAIN = np.float32(200)  # the activation of a turn that is none
 
 
-@njit(fastmath={"contract"})
-def _whole(row, factor, out, t):  # type: ignore[no-untyped-def]
-    """out[t] = row times factor, rounded."""
-    for d in range(len(row)):
-        v = row[d] * factor
-        out[t, d] = np.int16(np.int32(v + (np.float32(0.5) if v > 0 else np.float32(-0.5))))
+@njit
+def _predictions(  # type: ignore[no-untyped-def]
+    words, far, weights, bias, rates, tail_weights, ids, t0, t1, begin, still, u, rows, most, vectors, units, limit
+):  # fmt: skip
+    """vectors[t - t0] times units[t - t0] = r_t of the tokens t0 .. t1 of one sequence; ``still``: u is at t0."""
+    n, size, width = len(weights), 4 * words.shape[1], words.shape[1]
+    out, found, leaving = rows.ctypes.data, most.ctypes.data, np.empty(4, np.int64)
+    table, of_far, text, nothing = words.ctypes.data, far.ctypes.data, ids.ctypes.data, out + 16 * size
+    ones, fading = out + 17 * size, rates.ctypes.data
+    t = t0
+    while t < t1:
+        together = 4 if t + 4 <= t1 and t - 1 - n >= begin and not (still and t == t0) else 1
+        for i in range(together):
+            p = t + i - 1 - n
+            leaving[i] = of_far + ids[p] * size if p >= begin else nothing
+        if together == 4:
+            predict_four(
+                out + (t - t0) * size, found + 4 * (t - t0), bias.ctypes.data, len(rates), u.ctypes.data,
+                tail_weights.ctypes.data, fading, leaving.ctypes.data, n, table, weights.ctypes.data,
+                text + 4 * (t - 1), width,
+            )  # fmt: skip
+        else:
+            if still and t == t0:
+                leaving[0] = nothing
+            predict(
+                out + (t - t0) * size, found + 4 * (t - t0), bias.ctypes.data, len(rates), u.ctypes.data,
+                tail_weights.ctypes.data, ones if still and t == t0 else fading, leaving.ctypes.data,
+                min(n, t - begin), table, weights.ctypes.data, text + 4 * (t - 1), width,
+            )  # fmt: skip
+        t += together
+    largest = most.view(np.float32)
+    for i in range(t1 - t0):
+        units[i] = np.float32(np.nan)
+        if largest[i] < np.float32(np.inf):
+            units[i] = largest[i] / limit
+            factor = limit / largest[i] if largest[i] > _LEAST else np.float32(0)
+            whole(out + i * size, factor, vectors.ctypes.data + 2 * vectors.shape[1] * i, width)
+
+
+@njit
+def _fade(words, far, weights, bias, rates, tail_weights, ids, p, u, rows, most):  # type: ignore[no-untyped-def]
+    """The tails after word p has gone into them."""
+    leaving = np.array([far.ctypes.data + 4 * words.shape[1] * ids[p]], np.int64)
+    predict(
+        rows.ctypes.data, most.ctypes.data, bias.ctypes.data, len(rates), u.ctypes.data,
+        tail_weights.ctypes.data, rates.ctypes.data, leaving.ctypes.data, 0, words.ctypes.data,
+        weights.ctypes.data, ids.ctypes.data, words.shape[1],
+    )  # fmt: skip
+
+
+@njit
+def _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, places):  # type: ignore[no-untyped-def]
+    """The activations of all visits of the tokens t0 .. t1, each token's at ``places`` after one of certainty."""
+    place, address, stride = 0, nodes.ctypes.data, nodes.shape[1]
+    for t in range(t0, t1):
+        if t + _AHEAD < len(ids):
+            start = starts[ids[t + _AHEAD]]
+            for j in range(start + HEAD + paths[start + 1], start + HEAD + paths[start]):
+                prefetch(address + paths[j] * stride, stride)
+        places[t - t0] = place
+        x[place] = _CERTAIN
+        place += 1
+        start = starts[ids[t]]
+        end = start + HEAD + paths[start]
+        for j in range(start + HEAD, end, 4):
+            four_products(
+                vectors.ctypes.data + 2 * vectors.shape[1] * (t - t0), chunks, units[t - t0],
+                address + paths[j] * stride, address + paths[min(j + 1, end - 1)] * stride,
+                address + paths[min(j + 2, end - 1)] * stride, address + paths[min(j + 3, end - 1)] * stride,
+                x.ctypes.data + 4 * (place + j - start - HEAD),
+            )  # fmt: skip
+        place += paths[start]
+    return place
 
 
 @njit(fastmath={"contract"})
@@ -46,115 +116,77 @@ def _turns(x, n, powers, e, p):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _log_word(x, c0, c1, code_turns, turns):  # type: ignore[no-untyped-def]
-    """Log P of the codes c0 .. c1 together, however improbable; x begins with the activation that fills up."""
-    total = -np.inf
-    for c in range(c0, c1):
+def _log_word(x, groups, turns):  # type: ignore[no-untyped-def]
+    """Log P of a word, however improbable, from the activations of its visits and the turns of its codes."""
+    total, j = -np.inf, 0
+    for n in groups:
         s = 0.0
-        for j in range(code_turns[c], code_turns[c + 1]):
-            if turns[j]:
-                v = np.float64(x[turns[j] >> 1])
-                v = v if not turns[j] & 1 else -v
-                s += min(v, 0.0) - math.log1p(math.exp(-abs(v)))
+        for turn in turns[j : j + GROUP * n]:
+            v = np.float64(x[turn >> 1])
+            s += min(-v if turn & 1 else v, 0.0) - math.log1p(math.exp(-abs(v)))
         high, low = max(total, s), min(total, s)
         total = high if low == -np.inf else high + math.log1p(math.exp(low - high))
+        j += GROUP * n
     return total
 
 
 @njit
-def _words(ids, t0, t1, places, x, p, heads, code_turns, turns, out):  # type: ignore[no-untyped-def]
-    """out[t - t0] = log P of the tokens t0 .. t1, whose turns begin at ``places``."""
+def _words(ids, t0, t1, starts, paths, turns, places, x, p, out):  # type: ignore[no-untyped-def]
+    """out[t - t0] = log P of the tokens t0 .. t1."""
+    per_number = paths.itemsize // turns.itemsize
     for t in range(t0, t1):
-        at = places[t - t0]
-        c0, c1 = heads[ids[t]], heads[ids[t] + 1]
-        total = 0.0
-        for c in range(c0, c1):
+        start = starts[ids[t]]
+        codes = start + HEAD + paths[start]
+        first = codes + paths[start + 2]
+        at, j, total = 2 * places[t - t0], first * per_number, 0.0
+        for c in range(codes, first):
             product = 1.0
-            for j in range(code_turns[c], code_turns[c + 1], GROUP):
-                a = np.float64(p[2 * at + turns[j]]) * np.float64(p[2 * at + turns[j + 1]])
-                b = np.float64(p[2 * at + turns[j + 2]]) * np.float64(p[2 * at + turns[j + 3]])
-                product *= a * b
+            for _ in range(paths[c]):
+                a = p[at + turns[j]] * p[at + turns[j + 1]]
+                b = p[at + turns[j + 2]] * p[at + turns[j + 3]]
+                product *= np.float64(a * b)
+                j += GROUP
             total += product
         if total < _FAINT:
-            out[t - t0] = _log_word(x[at:], c0, c1, code_turns, turns)
+            out[t - t0] = _log_word(x[at // 2 :], paths[codes:first], turns[first * per_number :])
         else:
             out[t - t0] = math.log(total)
 
 
 @njit
 def _scores(  # type: ignore[no-untyped-def]
-    words, far, weights, bias, rates, tail_weights, rows, begins, visits, distant, heads, code_turns, turns,
-    limit, chunks, ids, offsets, first, given, u, buffers, vectors, activations, out,
+    words, far, weights, bias, rates, tail_weights, nodes, starts, paths, turns, limit, chunks, ids, offsets, first,
+    given, u, rows, vectors, x, out,
 ):  # fmt: skip
-    n, tails, tokens, width, stride = len(weights), len(rates), len(ids), words.shape[1], rows.shape[1]
-    row, nothing, still = buffers[0], buffers[1], buffers[2]
-    bits = np.empty(1, np.int32)
-    magnitude = bits.view(np.float32)
-    p, e = np.empty(2 * len(activations), np.float32), np.empty(len(activations), np.float32)
-    powers = np.empty(len(activations), np.int32)
-    places, units = np.zeros(_BLOCK + 1, np.int64), np.zeros(_BLOCK, np.float32)
-    table, of_far, nodes, size = words.ctypes.data, far.ctypes.data, rows.ctypes.data, 4 * width
-    listed, turning, text = visits.ctypes.data, turns.ctypes.data, ids.ctypes.data
+    n, tokens, size = len(weights), len(ids), 4 * words.shape[1]
+    most, units, places = np.zeros(_BLOCK, np.int32), np.zeros(_BLOCK, np.float32), np.zeros(_BLOCK, np.int64)
+    p, e, powers = np.empty(2 * len(x), np.float32), np.empty(len(x), np.float32), np.empty(len(x), np.int32)
     at = _sequence_of(offsets, first)
-    begin, whole = offsets[at], vectors.shape[1]
     if not given:
-        for i in range(begin, first - n):
-            predict(
-                row.ctypes.data, bias.ctypes.data, tails, u.ctypes.data, tail_weights.ctypes.data,
-                rates.ctypes.data, of_far + ids[i] * size, 0, table, weights.ctypes.data, text, width,
-            )  # fmt: skip
-    for t0 in range(first, tokens, _BLOCK):
-        t1 = min(t0 + _BLOCK, tokens)
+        for i in range(offsets[at], first - n):
+            _fade(words, far, weights, bias, rates, tail_weights, ids, i, u, rows, most)
+    t0 = first
+    while t0 < tokens:
+        while t0 >= offsets[at + 1]:
+            at += 1
+            u[:] = 0
+        t1 = min(t0 + _BLOCK, offsets[at + 1])
         for t in range(t0, t1):
             if t + _BLOCK < tokens:
                 word = ids[t + _BLOCK]
-                prefetch(table + word * size, size)
-                prefetch(listed + 4 * begins[word], 3 * LINE)
-                prefetch(turning + turns.itemsize * code_turns[heads[word]], LINE)
-            if t >= offsets[at + 1]:
-                while t >= offsets[at + 1]:
-                    at += 1
-                begin = offsets[at]
-                u[:] = 0
-            fading, leaving = rates.ctypes.data, nothing.ctypes.data
-            if t == first:
-                fading = still.ctypes.data
-            elif t - 1 - n >= begin:
-                leaving = of_far + ids[t - 1 - n] * size
-            bits[0] = predict(
-                row.ctypes.data, bias.ctypes.data, tails, u.ctypes.data, tail_weights.ctypes.data, fading,
-                leaving, min(n, t - begin), table, weights.ctypes.data, text + 4 * (t - 1), width,
-            )  # fmt: skip
-            largest = magnitude[0]
-            units[t - t0] = largest / limit
-            if largest > np.float32(1e-30) and largest < np.float32(np.inf):
-                _whole(row, limit / largest, vectors, t - t0)
-            else:
-                vectors[t - t0, :] = 0
-        place = 0
-        for t in range(t0, t1):
-            if t + 1 < tokens:
-                for j in range(distant[ids[t + 1]], begins[ids[t + 1] + 1]):
-                    prefetch(nodes + visits[j] * stride, stride)
-            activations[place] = _CERTAIN
-            places[t - t0] = place
-            j0, j1 = begins[ids[t]], begins[ids[t] + 1]
-            last = j1 - 1
-            for j in range(j0, j1, 4):
-                four_products(
-                    vectors.ctypes.data + 2 * whole * (t - t0), chunks, units[t - t0],
-                    nodes + visits[j] * stride, nodes + visits[min(j + 1, last)] * stride,
-                    nodes + visits[min(j + 2, last)] * stride, nodes + visits[min(j + 3, last)] * stride,
-                    activations.ctypes.data + 4 * (place + 1 + j - j0),
-                )  # fmt: skip
-            place += 1 + j1 - j0
-        _turns(activations, -(-place // 64) * 64, powers, e, p)
-        _words(ids, t0, t1, places, activations, p, heads, code_turns, turns, out[t0 - first :])
-    if tokens > first and tokens - 1 - n >= begin:
-        predict(
-            row.ctypes.data, bias.ctypes.data, tails, u.ctypes.data, tail_weights.ctypes.data,
-            rates.ctypes.data, of_far + ids[tokens - 1 - n] * size, 0, table, weights.ctypes.data, text, width,
+                prefetch(words.ctypes.data + word * size, size)
+                prefetch(paths.ctypes.data + 4 * starts[word], _RECORD)
+        still = t0 == first or t0 == offsets[at]
+        _predictions(
+            words, far, weights, bias, rates, tail_weights, ids, t0, t1, offsets[at], still, u, rows, most, vectors,
+            units, limit,
         )  # fmt: skip
+        place = _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, places)
+        _turns(x, -(-place // LINE) * LINE, powers, e, p)
+        _words(ids, t0, t1, starts, paths, turns, places, x, p, out[t0 - first :])
+        t0 = t1
+    if tokens > first and tokens - 1 - n >= offsets[at]:
+        _fade(words, far, weights, bias, rates, tail_weights, ids, tokens - 1 - n, u, rows, most)
 
 
 def scores(
@@ -167,18 +199,17 @@ def scores(
     """See `tacit.kernels.stream_scores.scores`."""
     ids, offsets, u = check(packed, ids, offsets, first, tails)
     log_probs = np.empty(len(ids) - first)
-    moving = np.zeros((len(u), packed.words.shape[1]), np.float32)
-    moving[:, : packed.width] = u
     if len(ids):
-        most = int(np.diff(packed.begins).max(initial=0)) + 1
-        buffers = aligned(np.zeros((3, max(packed.words.shape[1], len(u))), np.float32), WIDE)
-        buffers[2] = 1
-        vectors = aligned(np.zeros((_BLOCK, packed.width), np.int16), CHUNK)
-        activations = np.zeros(_BLOCK * most + 2 * LINE, np.float32)
-        *model, _, _ = packed
-        moving = aligned(moving, WIDE)
+        *model, _, width = packed
+        u = aligned(u, WIDE)
+        # the vectors of a block, a row of nothing, and one to fade by
+        rows = aligned(np.zeros((_BLOCK + 2, max(width, len(u))), np.float32), WIDE)
+        rows[-1] = 1
+        vectors = aligned(np.zeros((_BLOCK, width), np.int16), CHUNK)
+        most = int(packed.paths[packed.starts[:-1]].max(initial=0)) + 1
+        x = np.zeros(_BLOCK * most + 2 * LINE, np.float32)
+        limit = np.float32(packed.limit)
         _scores(
-            *model, np.float32(packed.limit), packed.chunks, ids, offsets, first, tails is not None, moving,
-            buffers, vectors, activations, log_probs,
-        )  # fmt: skip
-    return Scores(log_probs, moving[:, : packed.width].copy())
+            *model, limit, packed.chunks, ids, offsets, first, tails is not None, u, rows, vectors, x, log_probs
+        )
+    return Scores(log_probs, u[:, : packed.width].copy())

@@ -24,8 +24,9 @@ _Array = NDArray[Any]
 _MOST = 127  # of 8 bits, so that with every number there is its negative
 _DIGITS = 16  # of a scale; 7 of k are added, and float32 has 24
 _LEAST = 1e-30  # the largest element of a row that counts for more than zero
-_NEAR = 1 << 19  # bytes of rows, from the root down, that are taken to be in the cache
+_NEAR = 1 << 20  # bytes of rows, from the root down, that are taken to be in the cache
 GROUP = 4  # turns of a code are filled up to a multiple of this
+HEAD = 3  # numbers at the head of a record
 
 
 class Packed(NamedTuple):
@@ -39,15 +40,11 @@ class Packed(NamedTuple):
         c (n, padded), b (1, padded), lambda (tails,) and a (tails, padded) of the context.
     rows
         int8 (nodes, stride): k, padded, and behind it s and the node's bias as two float32.
-    begins, visits
-        Word w visits the nodes ``visits[begins[w]]`` to ``visits[begins[w + 1]]``, ascending, each once: int64
-        (words + 1,) and int32.
-    distant
-        int64 (words,): from which of its visits on a word's nodes are worth asking for beforehand.
-    heads, code_turns, turns
-        Word w has the codes ``heads[w]`` to ``heads[w + 1]``, code c the turns ``code_turns[c]`` to
-        ``code_turns[c + 1]``: twice the number of the visit, from 1 on, and 1 more where the code turns right. 0
-        fills up. int64, int64 and the smallest unsigned type that will do.
+    starts, paths, turns
+        Where the record of a word begins, int64 (words + 1,), and the records, int32: the numbers of nodes it
+        visits, of those that are `_NEAR`, and of its codes; the visited nodes, ascending, each once; the groups of
+        turns of each code; and these turns, in the smallest unsigned type that will do: ``turns`` is ``paths`` as
+        that type. A turn is twice the number of its visit, from 1 on, and 1 more where it leads right; 0 fills up.
     codes
         Of the tree.
     width
@@ -61,11 +58,8 @@ class Packed(NamedTuple):
     rates: _Array
     tail_weights: _Array
     rows: _Array
-    begins: _Array
-    visits: _Array
-    distant: _Array
-    heads: _Array
-    code_turns: _Array
+    starts: _Array
+    paths: _Array
     turns: _Array
     codes: Codes
     width: int
@@ -143,10 +137,6 @@ def pack(
     rows[:, end : end + 8] = np.stack([scales, b], axis=1).view(np.int8)
     words = aligned(table, WIDE)
     padded = [aligned(part, WIDE) for part in (context.weights, context.bias[None], context.tail_weights)]  # fmt: skip
-    begins, visits, turns = _visits(codes)
-    of_word = np.repeat(np.arange(codes.n_words), np.diff(begins))
-    near = visits < _NEAR // rows.shape[1]  # nodes are numbered by depth
-    distant = begins[:-1] + np.bincount(of_word, near, codes.n_words).astype(np.int64)
     return Packed(
         words,
         words if far is None else aligned(check_far(far, table), WIDE),
@@ -155,33 +145,48 @@ def pack(
         context.rates,
         padded[2],
         rows,
-        begins,
-        visits,
-        distant,
-        np.array(codes.word_codes),
-        *_filled(codes, turns),
+        *_records(codes, _NEAR // max(rows.shape[1], 1)),
         codes,
         width,
     )
 
 
+def _records(codes: Codes, n_near: int) -> tuple[_Array, _Array, _Array]:
+    """``starts``, ``paths`` and ``turns`` of `Packed`; the first nodes are near, as nodes are numbered by depth."""
+    begins, visits, turns = _visits(codes)
+    n_visits, n_codes = np.diff(begins), np.diff(codes.word_codes)
+    of_visits = np.repeat(np.arange(codes.n_words), n_visits)
+    near = np.bincount(of_visits, visits < n_near, codes.n_words)
+    lengths = np.diff(codes.code_steps)
+    groups = -(-lengths // GROUP)
+    kind = np.min_scalar_type(int(turns.max(initial=0)))
+    per_group = GROUP * kind.itemsize // 4
+    before = np.concatenate([[0], np.cumsum(groups)])
+    n_groups = np.diff(before[codes.word_codes])
+    starts = np.concatenate([[0], np.cumsum(HEAD + n_visits + n_codes + per_group * n_groups)])
+    paths = np.zeros(starts[-1], np.int32)
+    for i, numbers in enumerate((n_visits, near, n_codes)):
+        paths[starts[:-1] + i] = numbers
+    paths[_within(starts[:-1] + HEAD, n_visits)] = visits
+    paths[_within(starts[:-1] + HEAD + n_visits, n_codes)] = groups
+    first = np.repeat(starts[:-1] + HEAD + n_visits + n_codes, n_codes)
+    first += per_group * (before[:-1] - np.repeat(before[codes.word_codes[:-1]], n_codes))
+    as_turns = paths.view(kind)
+    as_turns[_within(first * (4 // kind.itemsize), lengths)] = turns
+    return starts, paths, as_turns
+
+
+def _within(firsts: _Array, lengths: _Array) -> _Array:
+    """The places first, first + 1 ... of ranges, one after another."""
+    ends = np.cumsum(lengths)
+    return np.repeat(firsts - ends + lengths, lengths) + np.arange(lengths.sum())
+
+
 def _visits(codes: Codes) -> tuple[_Array, _Array, _Array]:
-    """``begins`` and ``visits`` of `Packed`, and the turn of every step."""
+    """Where each word's visits begin, the nodes visited, and the turn of every step."""
     steps = np.diff(codes.code_steps[codes.word_codes])
     words = np.repeat(np.arange(codes.n_words), steps)
-    keys, places = np.unique(words * codes.n_nodes + codes.nodes, return_inverse=True)
     n_nodes = max(codes.n_nodes, 1)
-    begins = np.searchsorted(keys // n_nodes, np.arange(codes.n_words + 1))
-    turns = 2 * (places - begins[words] + 1) + (codes.signs < 0)
-    return begins, (keys % n_nodes).astype(np.int32), turns
-
-
-def _filled(codes: Codes, turns: _Array) -> tuple[_Array, _Array]:
-    """``code_turns`` and ``turns`` of `Packed`."""
-    lengths = np.diff(codes.code_steps)
-    code_turns = np.concatenate([[0], np.cumsum(-(-lengths // GROUP) * GROUP)])
-    kind = np.min_scalar_type(int(turns.max(initial=0)))
-    found = np.zeros(code_turns[-1], kind)
-    shift = np.repeat(code_turns[:-1] - codes.code_steps[:-1], lengths)
-    found[np.arange(len(turns)) + shift] = turns
-    return code_turns, found
+    keys, places = np.unique(words * n_nodes + codes.nodes, return_inverse=True)
+    begins = np.searchsorted(keys, n_nodes * np.arange(codes.n_words + 1))
+    return begins, keys % n_nodes, 2 * (places - begins[words] + 1) + (codes.signs < 0)
