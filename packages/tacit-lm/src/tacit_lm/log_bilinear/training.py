@@ -14,7 +14,7 @@ from tacit.kernels import context_sum, tree_softmax
 from tacit.kernels.row_steps import adagrad
 from tacit.kernels.tree_softmax import Codes
 from tacit_lm.log_bilinear.parameters import Parameters
-from tacit_lm.log_bilinear.scoring import score_stream
+from tacit_lm.log_bilinear.scoring import packed, score_stream
 from tacit_lm.log_bilinear.stream import Stream
 
 __all__ = ["Trainer", "average_predicted", "dropout_mask", "pieces", "put"]
@@ -115,7 +115,8 @@ class Trainer:
         """Perplexity of the held-out text."""
         if self.valid is None:
             return None
-        scores = score_stream(self.current, self.codes, self.rates, self.valid)
+        model = packed(self.current, self.codes, self.rates)
+        scores = score_stream(model, self.valid)
         return float(np.exp(-scores.mean()))
 
     def parameters(self) -> State:

@@ -200,14 +200,13 @@ def scores(
     ids, offsets, u = check(packed, ids, offsets, first, tails)
     log_probs = np.empty(len(ids) - first)
     if len(ids):
-        *model, _, width = packed
+        *model, _, width, most = packed
         u = aligned(u, WIDE)
         # the vectors of a block, a row of nothing, and one to fade by
         rows = aligned(np.zeros((_BLOCK + 2, max(width, len(u))), np.float32), WIDE)
         rows[-1] = 1
         vectors = aligned(np.zeros((_BLOCK, width), np.int16), CHUNK)
-        most = int(packed.paths[packed.starts[:-1]].max(initial=0)) + 1
-        x = np.zeros(_BLOCK * most + 2 * LINE, np.float32)
+        x = np.zeros(_BLOCK * (most + 1) + 2 * LINE, np.float32)
         limit = np.float32(packed.limit)
         _scores(
             *model, limit, packed.chunks, ids, offsets, first, tails is not None, u, rows, vectors, x, log_probs

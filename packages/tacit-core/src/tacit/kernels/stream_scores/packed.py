@@ -49,6 +49,8 @@ class Packed(NamedTuple):
         Of the tree.
     width
         D, without padding.
+    most
+        Nodes visited by the word that visits the most.
     """
 
     words: _Array
@@ -63,6 +65,7 @@ class Packed(NamedTuple):
     turns: _Array
     codes: Codes
     width: int
+    most: int
 
     @property
     def chunks(self) -> int:
@@ -137,6 +140,7 @@ def pack(
     rows[:, end : end + 8] = np.stack([scales, b], axis=1).view(np.int8)
     words = aligned(table, WIDE)
     padded = [aligned(part, WIDE) for part in (context.weights, context.bias[None], context.tail_weights)]  # fmt: skip
+    records = _records(codes, _NEAR // rows.shape[1])
     return Packed(
         words,
         words if far is None else aligned(check_far(far, table), WIDE),
@@ -145,9 +149,10 @@ def pack(
         context.rates,
         padded[2],
         rows,
-        *_records(codes, _NEAR // max(rows.shape[1], 1)),
+        *records,
         codes,
         width,
+        int(records[1][records[0][:-1]].max(initial=0)),
     )
 
 
