@@ -4,7 +4,7 @@ numba counts references to every view of a row, with a locked instruction that c
 and it does not find the processor's products of small whole numbers. Here the loops over columns are written in
 LLVM's own vectors, which it turns into what the processor has (AVX-512 or four times as many NEON instructions).
 
-Nothing is checked: addresses must be those of arrays that live on, rows `WIDE` columns or a multiple of them.
+Nothing is checked: addresses must be those of arrays that live on. Rows of any width will do; multiples of 16 do best.
 Import this only from ``cpu.py`` files: it imports numba.
 """
 
@@ -19,12 +19,13 @@ from numba.extending import intrinsic
 
 from tacit.kernels.memory import CHUNK, LINE, WIDE
 
-__all__ = ["four_products", "predict", "predict_four", "whole"]
+__all__ = ["adagrad", "four_dots", "four_products", "mix", "predict", "predict_four", "whole"]
 
 _TOGETHER = 8  # sums that are kept in registers at a time
 
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(n) for n in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()
+_KINDS = (WIDE, 4, 1)  # columns of float32 at a time: most of a row, and what is left of it
 _FLOATS, _INTS = ir.VectorType(_FLOAT, WIDE), ir.VectorType(_INT32, WIDE)
 _FUSED = ("contract",)
 
@@ -37,6 +38,7 @@ class _Code:
 
     def at(self, base: Any, *terms: Any) -> Any:
         """Base plus terms; a pair is a product."""
+        base = self.whole(base)
         for term in terms:
             if isinstance(term, tuple):
                 term = self.builder.mul(*map(self.whole, term))
@@ -60,7 +62,9 @@ class _Code:
         return self.builder.shuffle_vector(x, y, mask)
 
     def spread(self, value: Any, n: int = WIDE) -> Any:
-        """A vector of n times the same number."""
+        """A vector of n times the same number; the number itself for 1."""
+        if n == 1:
+            return value
         nothing = ir.Constant(ir.VectorType(value.type, n), ir.Undefined)
         one = self.builder.insert_element(nothing, value, ir.Constant(_INT32, 0))
         return self.pick(one, one, [0] * n)
@@ -73,11 +77,54 @@ class _Code:
         with cgutils.for_range(self.builder, self.whole(n)) as loop:
             yield loop.index
 
+    def over(self, width: Any, most: int, block: Any) -> None:
+        """Calls ``block(offset, kind, vectors)`` for all columns: at ``offset`` bytes of a row lie so many numbers of a
+        kind, vectors of float32 or single ones.
+        """
+        done: Any = self.whole(0)
+        for columns in _KINDS:
+            kind = ir.VectorType(_FLOAT, columns) if columns > 1 else _FLOAT
+            for vectors in ((most, 1) if columns == WIDE and most > 1 else (1,)):
+                at_once = columns * vectors
+                n = self.builder.udiv(self.builder.sub(width, done), self.whole(at_once))
+                with self.count(n) as i:
+                    block(self.at(0, (self.at(done, (i, at_once)), 4)), kind, vectors)
+                done = self.at(done, (n, at_once))
+
+    def quarter(self, vector: Any) -> Any:
+        """The sums of every fourth element, four of them."""
+        exact = isinstance(vector.type.element, ir.IntType)
+        add = self.builder.add if exact else self.builder.fadd
+        half = add(self.pick(vector, vector, range(8)), self.pick(vector, vector, range(8, 16)))
+        return add(self.pick(half, half, range(4)), self.pick(half, half, range(4, 8)))
+
+    def size_of(self, kind: Any) -> int:
+        return 4 * self.columns(kind)
+
+    def columns(self, kind: Any) -> int:
+        return int(getattr(kind, "count", 1))
+
     def reduced(self, how: str, vector: Any) -> Any:
         kind = ir.FunctionType(vector.type.element, [vector.type])
         name = f"llvm.vector.reduce.{how}.v{vector.type.count}i32"
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, [vector])
+
+    def keep_larger(self, place: Any, floats: Any) -> None:
+        """The larger magnitudes, as bits, of what is kept there and of these floats."""
+        kind = place.type.pointee
+        if isinstance(floats.type, ir.VectorType) and not isinstance(kind, ir.VectorType):
+            for i in range(floats.type.count):
+                self.keep_larger(
+                    place, self.builder.extract_element(floats, ir.Constant(_INT32, i))
+                )
+            return
+        count = getattr(kind, "count", 0)
+        mask = ir.Constant(kind, [0x7FFFFFFF] * count if count else 0x7FFFFFFF)
+        bits = self.builder.and_(self.builder.bitcast(floats, kind), mask)
+        kept = self.builder.load(place)
+        larger = self.builder.icmp_signed(">", bits, kept)
+        self.builder.store(self.builder.select(larger, bits, kept), place)
 
     def variable(self, value: Any) -> Any:
         place = cgutils.alloca_once(self.builder, value.type)
@@ -118,32 +165,34 @@ def _predict(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     code = _Code(builder)
     size = builder.mul(width, code.whole(4))
-    largest = [code.variable(ir.Constant(_INTS, [0] * WIDE)) for _ in range(tokens)]
+    largest = {
+        kind: [code.variable(ir.Constant(kind, None)) for _ in range(tokens)]
+        for kind in (_INTS, _INT32)
+    }
     left = [code.load(code.at(leaving, 8 * t), _INT64) for t in range(tokens)]
-    magnitude = ir.Constant(_INTS, [0x7FFFFFFF] * WIDE)
 
     def row_of(place: Any) -> Any:
         return code.at(table, (builder.sext(code.load(place, _INT32), _INT64), size))
 
-    def block(offset: Any, vectors: int) -> None:
-        offsets = [code.at(offset, LINE * v) for v in range(vectors)]
+    def block(offset: Any, kind: Any, vectors: int) -> None:
+        offsets = [code.at(offset, code.size_of(kind) * v) for v in range(vectors)]
         totals = {
-            (t, v): code.variable(code.load(code.at(bias, offsets[v]), _FLOATS))
+            (t, v): code.variable(code.load(code.at(bias, offsets[v]), kind))
             for t in range(tokens)
             for v in range(vectors)
         }
-        new = {(t, v): code.load(code.at(left[t], offsets[v]), _FLOATS) for t, v in totals}
+        new = {(t, v): code.load(code.at(left[t], offsets[v]), kind) for t, v in totals}
 
         def add(key: tuple[int, int], x: Any, weight: Any) -> None:
             sum_ = code.add_product(builder.load(totals[key]), x, weight)
             builder.store(sum_, totals[key])
 
         with code.count(tails) as k:
-            rate = code.spread(code.load(code.at(rates, (k, 4)), _FLOAT))
+            rate = code.spread(code.load(code.at(rates, (k, 4)), _FLOAT), code.columns(kind))
             for v in range(vectors):
                 place = code.at(u, (k, size), offsets[v])
-                weight = code.load(code.at(of_tails, (k, size), offsets[v]), _FLOATS)
-                tail = code.load(place, _FLOATS)
+                weight = code.load(code.at(of_tails, (k, size), offsets[v]), kind)
+                tail = code.load(place, kind)
                 for t in range(tokens):
                     tail = code.add_product(new[t, v], rate, tail)
                     add((t, v), tail, weight)
@@ -151,9 +200,9 @@ def _predict(  # type: ignore[no-untyped-def]
         rows = [code.variable(row_of(code.at(last, 4 * t))) for t in range(tokens)]
         with code.count(n) as i:
             for v in range(vectors):
-                weight = code.load(code.at(weights, (i, size), offsets[v]), _FLOATS)
+                weight = code.load(code.at(weights, (i, size), offsets[v]), kind)
                 for t in range(tokens):
-                    add((t, v), code.load(code.at(builder.load(rows[t]), offsets[v]), _FLOATS), weight)  # fmt: skip
+                    add((t, v), code.load(code.at(builder.load(rows[t]), offsets[v]), kind), weight)
             for t in reversed(range(1, tokens)):  # one word further back: the row of the token before
                 builder.store(builder.load(rows[t - 1]), rows[t])
             further = builder.icmp_signed("<", code.at(i, 1), n)  # there may be no word before the last
@@ -162,20 +211,14 @@ def _predict(  # type: ignore[no-untyped-def]
         for (t, v), total in totals.items():
             found = builder.load(total)
             code.store(found, code.at(out, (size, t), offsets[v]))
-            bits = builder.and_(builder.bitcast(found, _INTS), magnitude)
-            above = builder.load(largest[t])
-            larger = builder.icmp_signed(">", bits, above)
-            builder.store(builder.select(larger, bits, above), largest[t])
+            code.keep_larger(largest[_INTS if code.columns(kind) == WIDE else _INT32][t], found)
 
-    together = max(1, _TOGETHER // tokens)
-    groups = builder.udiv(width, code.whole(together * WIDE))
-    with code.count(groups) as g:
-        block(builder.mul(g, code.whole(together * LINE)), together)
-    done = builder.mul(groups, code.whole(together))
-    with code.count(builder.sub(builder.udiv(width, code.whole(WIDE)), done)) as g:
-        block(builder.mul(builder.add(done, g), code.whole(LINE)), 1)
+    code.over(width, max(1, _TOGETHER // tokens), block)
     for t in range(tokens):
-        code.store(code.reduced("smax", builder.load(largest[t])), code.at(most, 4 * t))
+        wide, single = (builder.load(largest[kind][t]) for kind in (_INTS, _INT32))
+        wide = code.reduced("smax", wide)
+        larger = builder.icmp_signed(">", wide, single)
+        code.store(builder.select(larger, wide, single), code.at(most, 4 * t))
     return context.get_dummy_value()
 
 
@@ -238,9 +281,119 @@ def four_products(typing_context, x, chunks, unit, row0, row1, row2, row3, out):
     return signature, generate
 
 
+@intrinsic
+def four_dots(typing_context, x, width, row0, row1, row2, row3, out):  # type: ignore[no-untyped-def]
+    """``out[j] = x . row_j`` for four rows of ``width`` float32; addresses otherwise."""
+    signature = types.void(types.uintp, types.intp, *[types.uintp] * 5)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(builder)
+        x, width, *rows, out = args
+        sums = {
+            n: [code.variable(ir.Constant(ir.VectorType(_FLOAT, n) if n > 1 else _FLOAT, None)) for _ in rows]
+            for n in _KINDS
+        }  # fmt: skip
+
+        def block(offset: Any, kind: Any, vectors: int) -> None:
+            left = code.load(code.at(x, offset), kind)
+            for row, total in zip(rows, sums[code.columns(kind)], strict=True):
+                product = code.load(code.at(row, offset), kind)
+                builder.store(code.add_product(builder.load(total), left, product), total)
+
+        code.over(width, 1, block)
+        wide, four, one = ([builder.load(total) for total in sums[n]] for n in _KINDS)
+        total = _summed_up(code, wide)
+        for j in range(4):
+            at = ir.Constant(_INT32, j)
+            rest = builder.fadd(builder.extract_element(total, at), one[j])
+            for i in range(4):
+                rest = builder.fadd(
+                    rest, builder.extract_element(four[j], ir.Constant(_INT32, i))
+                )
+            total = builder.insert_element(total, rest, at)
+        code.store(total, out)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def mix(typing_context, out, weights, table, numbers, n, width):  # type: ignore[no-untyped-def]
+    """``out = sum_j weights[j] table[numbers[j]]``, j = 0 .. n - 1, in this order; ``numbers`` int32, the rest float32.
+    ``n`` and ``width`` are numbers and all else addresses.
+    """
+    signature = types.void(*[types.uintp] * 4, types.intp, types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(builder)
+        out, weights, table, numbers, n, width = args
+        size = builder.mul(width, code.whole(4))
+
+        def block(offset: Any, kind: Any, vectors: int) -> None:
+            offsets = [code.at(offset, code.size_of(kind) * v) for v in range(vectors)]
+            totals = [code.variable(ir.Constant(kind, None)) for _ in offsets]
+            with code.count(n) as j:
+                number = builder.sext(code.load(code.at(numbers, (j, 4)), _INT32), _INT64)
+                row = code.at(table, (number, size))
+                weight = code.load(code.at(weights, (j, 4)), _FLOAT)
+                weight = code.spread(weight, code.columns(kind))
+                for o, total in zip(offsets, totals, strict=True):
+                    x = code.load(code.at(row, o), kind)
+                    builder.store(code.add_product(builder.load(total), weight, x), total)
+            for o, total in zip(offsets, totals, strict=True):
+                code.store(builder.load(total), code.at(out, o))
+
+        code.over(width, _TOGETHER, block)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def adagrad(typing_context, row, sum_, gradient, rate, epsilon, width):  # type: ignore[no-untyped-def]
+    """One step of `tacit.kernels.row_steps` on a row of ``width`` float32, whose accumulator is at ``sum_``."""
+    signature = types.void(*[types.uintp] * 3, types.float32, types.float32, types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(builder)
+        row, sum_, gradient, rate, epsilon, width = args
+        squares = {
+            n: code.variable(ir.Constant(ir.VectorType(_FLOAT, n) if n > 1 else _FLOAT, None))
+            for n in _KINDS
+        }
+
+        def add_square(offset: Any, kind: Any, vectors: int) -> None:
+            g, total = code.load(code.at(gradient, offset), kind), squares[code.columns(kind)]
+            builder.store(code.add_product(builder.load(total), g, g), total)
+
+        code.over(width, 1, add_square)
+        wide, four, square = (builder.load(squares[n]) for n in _KINDS)
+        for part in (code.quarter(wide), four):
+            for i in range(4):
+                square = builder.fadd(square, builder.extract_element(part, ir.Constant(_INT32, i)))
+        mean = builder.fdiv(square, builder.sitofp(width, _FLOAT))
+        total = builder.fadd(code.load(sum_, _FLOAT), mean)
+        code.store(total, sum_)
+        kind = ir.FunctionType(_FLOAT, [_FLOAT])
+        root = cgutils.get_or_insert_function(builder.module, kind, "llvm.sqrt.f32")
+        step = builder.fdiv(rate, builder.fadd(builder.call(root, [total]), epsilon))
+        down = builder.fneg(step)
+
+        def move(offset: Any, kind: Any, vectors: int) -> None:
+            place, g = code.at(row, offset), code.load(code.at(gradient, offset), kind)
+            scale = code.spread(down, code.columns(kind))
+            code.store(code.add_product(code.load(place, kind), scale, g), place)
+
+        code.over(width, 1, move)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 def _summed_up(code: _Code, vectors: list[Any]) -> Any:
     """The sums of the elements of four vectors, side by side: half the steps that one after the other would take."""
-    add = code.builder.add
+    exact = isinstance(vectors[0].type.element, ir.IntType)
+    add = code.builder.add if exact else code.builder.fadd
     lanes = range(0, WIDE, 4)
 
     def joined(x: Any, y: Any, first: tuple[int, ...], second: tuple[int, ...]) -> Any:
@@ -251,5 +404,4 @@ def _summed_up(code: _Code, vectors: list[Any]) -> Any:
         joined(*vectors[i : i + 2], (0, y, 1, y + 1), (2, y + 2, 3, y + 3)) for i in (0, 2)
     ]
     four = joined(*two, (0, 1, y, y + 1), (2, 3, y + 2, y + 3))
-    half = add(code.pick(four, four, range(8)), code.pick(four, four, range(8, 16)))
-    return add(code.pick(half, half, range(4)), code.pick(half, half, range(4, 8)))
+    return code.quarter(four)
