@@ -13,6 +13,7 @@ from tacit.kernels.compiled import njit
 from tacit.kernels.context_sum import Forward, Gradients
 from tacit.kernels.context_sum.arguments import Checked, check, check_far, check_grad, check_tails
 from tacit.kernels.dispatch import UnsupportedShape
+from tacit.kernels.rows import predict, predict_four
 from tacit.kernels.threads import in_parts
 
 if TYPE_CHECKING:
@@ -51,50 +52,73 @@ def _sequence_of(offsets, t):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _window(row, table, ids, c, t, n):  # type: ignore[no-untyped-def]
-    """Add the products of the last n words before t."""
-    i = 0
-    while i + 1 < n:
-        _add_products(row, c[i], table[ids[t - 1 - i]], c[i + 1], table[ids[t - 2 - i]])
-        i += 2
-    if i < n:
-        _add_product(row, c[i], table[ids[t - 1 - i]])
+def predictions(  # type: ignore[no-untyped-def]
+    table, far, c, b, rates, a, ids, t0, t1, begin, still, u, spare, out, most
+):  # fmt: skip
+    """Writes r_t of the positions t0 .. t1 of the sequence from ``begin`` on to the address ``out``.
+
+    ``still`` says that the tails u are those at t0, and otherwise at t0 - 1; they become those at t1 - 1. ``spare``
+    holds a row of nothing and one of ones, ``most`` int32 takes the bits of the largest magnitude in each r_t.
+    """
+    n, size, width = len(c), 4 * table.shape[1], table.shape[1]
+    largest, text, leaving = most.ctypes.data, ids.ctypes.data - 4, np.empty(4, np.int64)
+    nothing, ones = spare.ctypes.data, spare.ctypes.data + 4 * spare.shape[1]
+    words, of_far, fading = table.ctypes.data, far.ctypes.data, rates.ctypes.data
+    t = t0
+    if still and t < t1:
+        leaving[0] = nothing
+        predict(
+            out, largest, b.ctypes.data, len(rates), u.ctypes.data, a.ctypes.data, ones, leaving.ctypes.data,
+            min(n, t - begin), words, c.ctypes.data, text + 4 * t, width,
+        )  # fmt: skip
+        t += 1
+    while t < t1:
+        together = 4 if t + 4 <= t1 and t - 1 - n >= begin else 1
+        for i in range(together):
+            p = t + i - 1 - n
+            leaving[i] = of_far + ids[p] * size if p >= begin else nothing
+        if together == 4:
+            predict_four(
+                out + (t - t0) * size, largest + 4 * (t - t0), b.ctypes.data, len(rates), u.ctypes.data,
+                a.ctypes.data, fading, leaving.ctypes.data, n, words, c.ctypes.data, text + 4 * t, width,
+            )  # fmt: skip
+        else:
+            predict(
+                out + (t - t0) * size, largest + 4 * (t - t0), b.ctypes.data, len(rates), u.ctypes.data,
+                a.ctypes.data, fading, leaving.ctypes.data, min(n, t - begin), words, c.ctypes.data, text + 4 * t,
+                width,
+            )  # fmt: skip
+        t += together
 
 
 @njit
-def _predict(row, table, ids, c, b, a, u, t, n):  # type: ignore[no-untyped-def]
-    """Row = r_t, of n words before t."""
-    row[:] = b
-    k = 0
-    while k + 1 < len(a):
-        _add_products(row, a[k], u[k], a[k + 1], u[k + 1])
-        k += 2
-    if k < len(a):
-        _add_product(row, a[k], u[k])
-    _window(row, table, ids, c, t, n)
+def fade(far, b, rates, a, ids, first, last, u, spare):  # type: ignore[no-untyped-def]
+    """The tails after the words first .. last have gone into them, four at a time."""
+    size, scratch = 4 * far.shape[1], np.empty((4, far.shape[1]), np.float32)
+    leaving, most, of_far, p = np.empty(4, np.int64), np.empty(4, np.int32), far.ctypes.data, first
+    while p < last:
+        together = 4 if p + 4 <= last else 1
+        for i in range(together):
+            leaving[i] = of_far + ids[p + i] * size
+        if together == 4:
+            predict_four(
+                scratch.ctypes.data, most.ctypes.data, b.ctypes.data, len(rates), u.ctypes.data, a.ctypes.data,
+                rates.ctypes.data, leaving.ctypes.data, 0, of_far, a.ctypes.data, ids.ctypes.data, far.shape[1],
+            )  # fmt: skip
+        else:
+            predict(
+                scratch.ctypes.data, most.ctypes.data, b.ctypes.data, len(rates), u.ctypes.data, a.ctypes.data,
+                rates.ctypes.data, leaving.ctypes.data, 0, of_far, a.ctypes.data, ids.ctypes.data, far.shape[1],
+            )  # fmt: skip
+        p += together
 
 
 @njit
 def _forward(  # type: ignore[no-untyped-def]
-    table,
-    far,
-    ids,
-    offsets,
-    starts,
-    ends,
-    places,
-    c,
-    b,
-    rates,
-    a,
-    given,
-    before,
-    after,
-    out,
-    first,
-    last,
-):
-    n, tokens = len(c), len(ids)
+    table, far, ids, offsets, starts, ends, places, c, b, rates, a, given, before, after, out, spare, first, last
+):  # fmt: skip
+    n, tokens, size = len(c), len(ids), 4 * table.shape[1]
+    most = np.empty(out.shape[0], np.int32)
     for s in range(first, last):
         start, end = starts[s], ends[s]
         if not len(offsets) - 1:
@@ -102,23 +126,26 @@ def _forward(  # type: ignore[no-untyped-def]
                 out[places[s] + t - start] = b
             continue
         at = _sequence_of(offsets, start)
-        begin, u = offsets[at], before[s]
-        if not given:
-            for k in range(len(rates)):
-                for p in range(begin, start - n):
-                    _fade(u[k], rates[k], far[ids[p]])
         u = after[s]
         u[:] = before[s]
-        for t in range(start, end):
-            if t < tokens and t >= offsets[at + 1]:
-                while t >= offsets[at + 1]:
-                    at += 1
-                begin = offsets[at]
+        if not given:
+            fade(far, b, rates, a, ids, offsets[at], start - n, u, spare)
+            before[s] = u
+        t, still = start, True
+        while t < end:
+            while t < tokens and t >= offsets[at + 1]:
+                at += 1
                 u[:] = 0
-            _predict(out[places[s] + t - start], table, ids, c, b, a, u, t, min(n, t - begin))
-            if t - n >= begin and t < tokens:
-                for k in range(len(rates)):
-                    _fade(u[k], rates[k], far[ids[t - n]])
+            limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
+            place = places[s] + t - start
+            predictions(
+                table, far, c, b, rates, a, ids, t, limit, offsets[at], still or t == offsets[at], u, spare,
+                out.ctypes.data + place * size, most[place:],
+            )  # fmt: skip
+            t, still = limit, False
+        p = end - 1 - n  # goes into the tails behind the last position, which must not be behind the last word
+        if start < end <= tokens and p >= offsets[at]:
+            fade(far, b, rates, a, ids, p, p + 1, u, spare)
 
 
 @njit
@@ -196,6 +223,11 @@ def _by_word(rows, order, borders, out, first, last):  # type: ignore[no-untyped
                 row[d] += x[d]
 
 
+def spare_rows(width: int, tails: int) -> _Array:
+    """A row of nothing and one of ones, wide enough for a vector and for rates."""
+    return np.repeat(np.float32([[0], [1]]), max(width, tails, 1), 1)
+
+
 def forward(
     table: _Array,
     ids: _Array,
@@ -217,9 +249,11 @@ def forward(
 
     f = checked.table if far is None else check_far(far, checked.table)
 
+    spare = spare_rows(checked.table.shape[1], len(of.rates))
+
     def work(first: int, last: int) -> None:
         _forward(
-            checked.table, f, *checked[1:6], *of, tails is not None, before, after, out, first, last
+            checked.table, f, *checked[1:6], *of, tails is not None, before, after, out, spare, first, last
         )
 
     in_parts(work, spans, threads)

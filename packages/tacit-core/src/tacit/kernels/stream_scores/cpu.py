@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.compiled import njit
-from tacit.kernels.context_sum.cpu import _sequence_of
+from tacit.kernels.context_sum.cpu import _sequence_of, fade, predictions, spare_rows
 from tacit.kernels.memory import CHUNK, LINE, WIDE, aligned
 from tacit.kernels.prefetch import prefetch
-from tacit.kernels.rows import four_products, predict, predict_four, whole
+from tacit.kernels.rows import four_products, whole
 from tacit.kernels.stream_scores import Scores
 from tacit.kernels.stream_scores.arguments import check
 from tacit.kernels.stream_scores.packed import GROUP, HEAD, Packed
@@ -30,53 +30,16 @@ _CERTAIN = np.float32(200)  # the activation of a turn that is none
 
 
 @njit
-def _predictions(  # type: ignore[no-untyped-def]
-    words, far, weights, bias, rates, tail_weights, ids, t0, t1, begin, still, u, rows, most, vectors, units, limit
-):  # fmt: skip
-    """vectors[t - t0] times units[t - t0] = r_t of the tokens t0 .. t1 of one sequence; ``still``: u is at t0."""
-    n, size, width = len(weights), 4 * words.shape[1], words.shape[1]
-    out, found, leaving = rows.ctypes.data, most.ctypes.data, np.empty(4, np.int64)
-    table, of_far, text, nothing = words.ctypes.data, far.ctypes.data, ids.ctypes.data, out + 16 * size
-    ones, fading = out + 17 * size, rates.ctypes.data
-    t = t0
-    while t < t1:
-        together = 4 if t + 4 <= t1 and t - 1 - n >= begin and not (still and t == t0) else 1
-        for i in range(together):
-            p = t + i - 1 - n
-            leaving[i] = of_far + ids[p] * size if p >= begin else nothing
-        if together == 4:
-            predict_four(
-                out + (t - t0) * size, found + 4 * (t - t0), bias.ctypes.data, len(rates), u.ctypes.data,
-                tail_weights.ctypes.data, fading, leaving.ctypes.data, n, table, weights.ctypes.data,
-                text + 4 * (t - 1), width,
-            )  # fmt: skip
-        else:
-            if still and t == t0:
-                leaving[0] = nothing
-            predict(
-                out + (t - t0) * size, found + 4 * (t - t0), bias.ctypes.data, len(rates), u.ctypes.data,
-                tail_weights.ctypes.data, ones if still and t == t0 else fading, leaving.ctypes.data,
-                min(n, t - begin), table, weights.ctypes.data, text + 4 * (t - 1), width,
-            )  # fmt: skip
-        t += together
-    largest = most.view(np.float32)
-    for i in range(t1 - t0):
+def _rounded(rows, most, n, limit, vectors, units):  # type: ignore[no-untyped-def]
+    """vectors[i] times units[i] = rows[i], of n rows."""
+    largest, width = most.view(np.float32), rows.shape[1]
+    for i in range(n):
         units[i] = np.float32(np.nan)
         if largest[i] < np.float32(np.inf):
             units[i] = largest[i] / limit
             factor = limit / largest[i] if largest[i] > _LEAST else np.float32(0)
-            whole(out + i * size, factor, vectors.ctypes.data + 2 * vectors.shape[1] * i, width)
-
-
-@njit
-def _fade(words, far, weights, bias, rates, tail_weights, ids, p, u, rows, most):  # type: ignore[no-untyped-def]
-    """The tails after word p has gone into them."""
-    leaving = np.array([far.ctypes.data + 4 * words.shape[1] * ids[p]], np.int64)
-    predict(
-        rows.ctypes.data, most.ctypes.data, bias.ctypes.data, len(rates), u.ctypes.data,
-        tail_weights.ctypes.data, rates.ctypes.data, leaving.ctypes.data, 0, words.ctypes.data,
-        weights.ctypes.data, ids.ctypes.data, words.shape[1],
-    )  # fmt: skip
+            place = vectors.ctypes.data + 2 * vectors.shape[1] * i
+            whole(rows.ctypes.data + 4 * width * i, factor, place, width)
 
 
 @njit
@@ -156,15 +119,14 @@ def _words(ids, t0, t1, starts, paths, turns, places, x, p, out):  # type: ignor
 @njit
 def _scores(  # type: ignore[no-untyped-def]
     words, far, weights, bias, rates, tail_weights, nodes, starts, paths, turns, limit, chunks, ids, offsets, first,
-    given, u, rows, vectors, x, out,
+    given, u, rows, spare, vectors, x, out,
 ):  # fmt: skip
     n, tokens, size = len(weights), len(ids), 4 * words.shape[1]
     most, units, places = np.zeros(_BLOCK, np.int32), np.zeros(_BLOCK, np.float32), np.zeros(_BLOCK, np.int64)
     p, e, powers = np.empty(2 * len(x), np.float32), np.empty(len(x), np.float32), np.empty(len(x), np.int32)
     at = _sequence_of(offsets, first)
     if not given:
-        for i in range(offsets[at], first - n):
-            _fade(words, far, weights, bias, rates, tail_weights, ids, i, u, rows, most)
+        fade(far, bias, rates, tail_weights, ids, offsets[at], first - n, u, spare)
     t0 = first
     while t0 < tokens:
         while t0 >= offsets[at + 1]:
@@ -177,16 +139,17 @@ def _scores(  # type: ignore[no-untyped-def]
                 prefetch(words.ctypes.data + word * size, size)
                 prefetch(paths.ctypes.data + 4 * starts[word], _RECORD)
         still = t0 == first or t0 == offsets[at]
-        _predictions(
-            words, far, weights, bias, rates, tail_weights, ids, t0, t1, offsets[at], still, u, rows, most, vectors,
-            units, limit,
+        predictions(
+            words, far, weights, bias, rates, tail_weights, ids, t0, t1, offsets[at], still, u, spare,
+            rows.ctypes.data, most,
         )  # fmt: skip
+        _rounded(rows, most, t1 - t0, limit, vectors, units)
         place = _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, places)
         _turns(x, -(-place // LINE) * LINE, powers, e, p)
         _words(ids, t0, t1, starts, paths, turns, places, x, p, out[t0 - first :])
         t0 = t1
     if tokens > first and tokens - 1 - n >= offsets[at]:
-        _fade(words, far, weights, bias, rates, tail_weights, ids, tokens - 1 - n, u, rows, most)
+        fade(far, bias, rates, tail_weights, ids, tokens - 1 - n, tokens - n, u, spare)
 
 
 def scores(
@@ -202,13 +165,13 @@ def scores(
     if len(ids):
         *model, _, width, most = packed
         u = aligned(u, WIDE)
-        # the vectors of a block, a row of nothing, and one to fade by
-        rows = aligned(np.zeros((_BLOCK + 2, max(width, len(u))), np.float32), WIDE)
-        rows[-1] = 1
+        rows = aligned(np.zeros((_BLOCK, width), np.float32), WIDE)
+        spare = spare_rows(rows.shape[1], len(u))
         vectors = aligned(np.zeros((_BLOCK, width), np.int16), CHUNK)
         x = np.zeros(_BLOCK * (most + 1) + 2 * LINE, np.float32)
         limit = np.float32(packed.limit)
         _scores(
-            *model, limit, packed.chunks, ids, offsets, first, tails is not None, u, rows, vectors, x, log_probs
-        )
+            *model, limit, packed.chunks, ids, offsets, first, tails is not None, u, rows, spare, vectors, x,
+            log_probs,
+        )  # fmt: skip
     return Scores(log_probs, u[:, : packed.width].copy())
