@@ -33,6 +33,14 @@ def tree_softmax_backward() -> Iterator[Case]:
         yield label, (*arguments, naive_tree.forward(*arguments), grad, 1)
 
 
+def tree_softmax_step() -> Iterator[Case]:
+    """The same, nodes with steps behind them and nodes without."""
+    for label, (r, words, codes, q, b) in _tree_problems():
+        grad = np.linspace(-1, 1, len(words), dtype=np.float32)
+        sums = np.linspace(1e-8, 2, len(q), dtype=np.float32)
+        yield label, (r, words, codes, q, b, grad, sums, sums[::-1].copy(), 0.1, 1e-8, 1)
+
+
 def tree_softmax_distribution() -> Iterator[Case]:
     """All words of the same."""
     for label, (vectors, _, *rest) in _tree_problems():

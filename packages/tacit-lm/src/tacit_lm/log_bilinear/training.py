@@ -90,17 +90,16 @@ class Trainer:
         kept = dropout_mask(vectors.shape, self.dropout, rng) if self.dropout else None
         if kept is not None:
             vectors *= kept
-        tree = (vectors, targets, self.codes, now.nodes, now.node_biases[:, 0])
-        scored = tree_softmax.forward(*tree, threads=self.threads)
-        up = tree_softmax.backward(*tree, scored, -counted.astype(np.float32), threads=self.threads)
-        grad = up.vectors
+        scored = tree_softmax.step(
+            vectors, targets, self.codes, now.nodes, now.node_biases[:, 0], -counted.astype(np.float32),
+            self.sums["nodes"], self.sums["node_biases"], learning_rate, threads=self.threads,
+        )  # fmt: skip
+        grad = scored.vectors
         if kept is not None:
             grad *= kept
         down = context_sum.backward(*spans, found.before, grad, now.far, threads=self.threads)
         every = np.arange(max(len(now.positions), len(now.tails), 1), dtype=np.int32)
         for name, at, gradient in (
-            ("nodes", up.nodes, up.node_vectors),
-            ("node_biases", up.nodes, up.node_biases[:, None]),
             ("words", down.words, down.rows),
             ("far_words", down.words[: len(down.far_rows)], down.far_rows),
             ("positions", every[: len(now.positions)], down.weights),

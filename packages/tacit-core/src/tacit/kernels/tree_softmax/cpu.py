@@ -114,6 +114,21 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @njit
+def _slopes(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x):  # type: ignore[no-untyped-def]
+    """X, the activations, become gradients by them of ``grad`` times log P; the others as `_word` left them."""
+    j = 0
+    for c in range(c1 - c0):
+        share = grad
+        if c1 - c0 > 1:
+            share *= np.float32(math.exp(-negatives[c] - log_prob) / products[c])
+        for i in range(steps[c0 + c], steps[c0 + c + 1]):
+            s = np.float32(signs[i])
+            above = np.float32(1) if s * x[j] < 0 else e[j]
+            x[j] = share * s * above / (np.float32(1) + e[j])
+            j += 1
+
+
+@njit
 def _backward(  # type: ignore[no-untyped-def]
     words,
     heads,
@@ -138,19 +153,11 @@ def _backward(  # type: ignore[no-untyped-def]
     for t in range(first, last):
         c0, c1 = heads[words[t]], heads[words[t] + 1]
         n = starts[t + 1] - starts[t]
-        of_word, found = x[starts[t] : starts[t + 1]], d_x[starts[t] : starts[t + 1]]
-        _decay(of_word, powers[:n], e[:n])
-        log_prob = _word(c0, c1, steps, signs, of_word, e, negatives, products)
-        j = 0
-        for c in range(c1 - c0):
-            share = grad[t]
-            if c1 - c0 > 1:
-                share *= np.float32(math.exp(-negatives[c] - log_prob) / products[c])
-            for i in range(steps[c0 + c], steps[c0 + c + 1]):
-                s = np.float32(signs[i])
-                above = np.float32(1) if s * of_word[j] < 0 else e[j]
-                found[j] = share * s * above / (np.float32(1) + e[j])
-                j += 1
+        found = d_x[starts[t] : starts[t + 1]]
+        found[:] = x[starts[t] : starts[t + 1]]
+        _decay(found, powers[:n], e[:n])
+        log_prob = _word(c0, c1, steps, signs, found, e, negatives, products)
+        _slopes(c0, c1, steps, signs, e, negatives, products, log_prob, grad[t], found)
         mix(
             d_r.ctypes.data + 4 * d_r.shape[1] * t, d_x.ctypes.data + 4 * starts[t], q.ctypes.data,
             nodes.ctypes.data + 4 * steps[c0], n, q.shape[1],
