@@ -13,31 +13,13 @@ from tacit.kernels.compiled import njit
 from tacit.kernels.context_sum import Forward, Gradients
 from tacit.kernels.context_sum.arguments import Checked, check, check_far, check_grad, check_tails
 from tacit.kernels.dispatch import UnsupportedShape
-from tacit.kernels.rows import predict, predict_four
+from tacit.kernels.rows import blame, blame_four, predict, predict_four
 from tacit.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from tacit.kernels.context_sum import Context
 
 _Array = NDArray[Any]
-
-
-@njit(fastmath={"contract"})
-def _add_product(out, a, x):  # type: ignore[no-untyped-def]
-    for d in range(len(out)):
-        out[d] += a[d] * x[d]
-
-
-@njit(fastmath={"contract"})
-def _add_products(out, a, x, b, y):  # type: ignore[no-untyped-def]
-    for d in range(len(out)):
-        out[d] += a[d] * x[d] + b[d] * y[d]
-
-
-@njit(fastmath={"contract"})
-def _fade(u, rate, x):  # type: ignore[no-untyped-def]
-    for d in range(len(u)):
-        u[d] = rate * u[d] + x[d]
 
 
 @njit
@@ -53,41 +35,36 @@ def _sequence_of(offsets, t):  # type: ignore[no-untyped-def]
 
 @njit
 def predictions(  # type: ignore[no-untyped-def]
-    table, far, c, b, rates, a, ids, t0, t1, begin, still, u, spare, out, most
+    table, far, c, b, rates, a, ids, t0, t1, begin, still, u, spare, out, most, blaming=False
 ):  # fmt: skip
     """Writes r_t of the positions t0 .. t1 of the sequence from ``begin`` on to the address ``out``.
 
     ``still`` says that the tails u are those at t0, and otherwise at t0 - 1; they become those at t1 - 1. ``spare``
-    holds a row of nothing and one of ones, ``most`` int32 takes the bits of the largest magnitude in each r_t.
+    holds a row of nothing and one of ones, ``most`` int32 takes the bits of the largest magnitude in each r_t. If
+    ``blaming``, ``out`` holds the gradients by r_t, and those of c, b and a are added to these arrays.
     """
     n, size, width = len(c), 4 * table.shape[1], table.shape[1]
     largest, text, leaving = most.ctypes.data, ids.ctypes.data - 4, np.empty(4, np.int64)
     nothing, ones = spare.ctypes.data, spare.ctypes.data + 4 * spare.shape[1]
-    words, of_far, fading = table.ctypes.data, far.ctypes.data, rates.ctypes.data
+    words, of_far, tails = table.ctypes.data, far.ctypes.data, len(rates)
+    cs, bs, us, ws, left = c.ctypes.data, b.ctypes.data, u.ctypes.data, a.ctypes.data, leaving.ctypes.data
     t = t0
-    if still and t < t1:
-        leaving[0] = nothing
-        predict(
-            out, largest, b.ctypes.data, len(rates), u.ctypes.data, a.ctypes.data, ones, leaving.ctypes.data,
-            min(n, t - begin), words, c.ctypes.data, text + 4 * t, width,
-        )  # fmt: skip
-        t += 1
     while t < t1:
-        together = 4 if t + 4 <= t1 and t - 1 - n >= begin else 1
+        waits = still and t == t0
+        together = 4 if t + 4 <= t1 and t - 1 - n >= begin and not waits else 1
         for i in range(together):
             p = t + i - 1 - n
-            leaving[i] = of_far + ids[p] * size if p >= begin else nothing
-        if together == 4:
-            predict_four(
-                out + (t - t0) * size, largest + 4 * (t - t0), b.ctypes.data, len(rates), u.ctypes.data,
-                a.ctypes.data, fading, leaving.ctypes.data, n, words, c.ctypes.data, text + 4 * t, width,
-            )  # fmt: skip
+            leaving[i] = of_far + ids[p] * size if p >= begin and not waits else nothing
+        row, mosts, last = out + (t - t0) * size, largest + 4 * (t - t0), text + 4 * t
+        fading, near = ones if waits else rates.ctypes.data, min(n, t - begin)
+        if together == 4 and blaming:
+            blame_four(row, mosts, bs, tails, us, ws, fading, left, n, words, cs, last, width)
+        elif together == 4:
+            predict_four(row, mosts, bs, tails, us, ws, fading, left, n, words, cs, last, width)
+        elif blaming:
+            blame(row, mosts, bs, tails, us, ws, fading, left, near, words, cs, last, width)
         else:
-            predict(
-                out + (t - t0) * size, largest + 4 * (t - t0), b.ctypes.data, len(rates), u.ctypes.data,
-                a.ctypes.data, fading, leaving.ctypes.data, min(n, t - begin), words, c.ctypes.data, text + 4 * t,
-                width,
-            )  # fmt: skip
+            predict(row, mosts, bs, tails, us, ws, fading, left, near, words, cs, last, width)
         t += together
 
 
@@ -149,67 +126,62 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _tail_gradients(far, ids, offsets, start, end, n, rates, a, before, grad, rows, low, d_a):  # type: ignore[no-untyped-def]
-    """Add to the rows of positions, and to d_a, what the tails of one span hand back."""
-    v = np.zeros_like(a)
-    at = _sequence_of(offsets, end - 1)
-    for t in range(end - 1, start - 1, -1):
-        if t < offsets[at]:
-            at = _sequence_of(offsets, t)
-            v[:] = 0
-        p = t - n - 1
-        word = far[ids[max(p, 0)]]
-        for k in range(len(rates)):
-            _fade(v[k], rates[k], grad[t - start])
-            if t > start and p >= offsets[at]:
-                _add_product(rows[p - low], a[k], v[k])
-                _add_product(d_a[k], word, v[k])
-    if at == _sequence_of(offsets, start):
-        for k in range(len(rates)):
-            _add_product(d_a[k], before[k], v[k])
+def _rows(of_rows, of_far, c, rates, a, grad, begin, start, end, low, high, apart, spare):  # type: ignore[no-untyped-def]
+    """The gradients of the words of one sequence before the positions start .. end: into the rows high - 1 - p.
 
-
-@njit
-def _window_gradients(table, ids, offsets, start, end, c, grad, rows, low, d_c):  # type: ignore[no-untyped-def]
-    """Add to the rows of positions, and to d_c, what the windows of one span hand back."""
-    n, tokens = len(c), len(ids)
-    at = _sequence_of(offsets, min(max(end - 2, 0), max(tokens - 1, 0)))
-    for p in range(min(end - 2, tokens - 1), low - 1, -1):
-        if p < offsets[at]:
-            at = _sequence_of(offsets, p)
-        limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
-        row, word = rows[p - low], table[ids[p]]
-        i, stop = max(start - p, 1), min(n, limit - 1 - p)
-        for j in range(i, stop + 1):
-            _add_product(d_c[j - 1], word, grad[p + j - start])
-        while i < stop:
-            near, far = grad[p + i - start], grad[p + i + 1 - start]
-            _add_products(row, c[i - 1], near, c[i], far)
-            i += 2
-        if i == stop:
-            _add_product(row, c[i - 1], grad[p + i - start])
+    That of word p is a predicted vector in a text of gradients, read backwards from the last one:
+    sum_i c_i g_(p + i) + sum_k a_k v_k(p), v_k(p) = lambda_k v_k(p + 1) + g_(p + n + 1).
+    """
+    n, m = len(c), end - start
+    first = max(begin, low)
+    count = end - 1 - first
+    if count <= 0:
+        return
+    text = np.zeros((m + 1, grad.shape[1]), np.float32)  # the last row for positions before the start
+    text[:m] = grad
+    order = np.full(count + 1, m, np.int32)
+    for i in range(min(m, count + 1)):
+        order[i] = m - 1 - i
+    v, nothing, most = np.zeros_like(a), np.zeros(grad.shape[1], np.float32), np.empty(count, np.int32)
+    place = 4 * grad.shape[1] * (high + 1 - end)
+    near = of_rows.ctypes.data + place
+    if not apart:
+        predictions(text, text, c, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, near, most)
+        return
+    predictions(text, text, c, nothing, rates[:0], a, order, 1, count + 1, 0, False, v, spare, near, most)
+    away, none = of_far.ctypes.data + place, np.zeros_like(c)
+    predictions(text, text, none, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, away, most)
 
 
 @njit
 def _backward(  # type: ignore[no-untyped-def]
-    table, far, ids, offsets, starts, ends, places, lows, firsts, c, rates, a, before, grad, rows, far_rows,
-    d_c, d_b, d_a, first, last,
+    table, far, ids, offsets, starts, ends, places, lows, highs, firsts, c, rates, a, before, grad, rows, far_rows,
+    apart, d_c, d_b, d_a, spare, first, last,
 ):  # fmt: skip
+    tokens, most = len(ids), np.empty(1, np.int32)
     for s in range(first, last):
         start, end = starts[s], ends[s]
-        for r in range(places[s], places[s + 1]):
-            for d in range(grad.shape[1]):
-                d_b[s, d] += grad[r, d]
-        if start == end or not len(ids):
+        if not len(offsets) - 1:
+            for r in range(places[s], places[s + 1]):
+                for d in range(grad.shape[1]):
+                    d_b[s, d] += grad[r, d]
             continue
-        of_span, of_rows = grad[places[s] : places[s + 1]], rows[firsts[s] : firsts[s + 1]]
-        if len(rates):
-            _tail_gradients(
-                far, ids, offsets, start, end, len(c), rates, a, before[s], of_span,
-                far_rows[firsts[s] : firsts[s + 1]], lows[s], d_a[s],
+        at, t, u = _sequence_of(offsets, start), start, before[s].copy()
+        of_rows, of_far = rows[firsts[s] : firsts[s + 1]], far_rows[firsts[s] : firsts[s + 1]]
+        while t < end:
+            while t < tokens and t >= offsets[at + 1]:
+                at += 1
+                u[:] = 0
+            limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
+            here = grad[places[s] + t - start : places[s] + limit - start]
+            predictions(
+                table, far, d_c[s], d_b[s], rates, d_a[s], ids, t, limit, offsets[at],
+                t == start or t == offsets[at], u, spare, here.ctypes.data, most, True,
             )  # fmt: skip
-        if len(c):
-            _window_gradients(table, ids, offsets, start, end, c, of_span, of_rows, lows[s], d_c[s])
+            _rows(
+                of_rows, of_far, c, rates, a, here, offsets[at], t, limit, lows[s], highs[s], apart, spare
+            )
+            t = limit
 
 
 @njit
@@ -283,17 +255,18 @@ def backward(
     firsts = np.concatenate([[0], np.cumsum(highs - lows)]).astype(np.int64)
     rows = np.zeros((firsts[-1], width), np.float32)
     f, far_rows = (table, rows) if far is None else (check_far(far, table), np.zeros_like(rows))
+    spare = spare_rows(width, len(context.rates))
     d_c, d_b = np.zeros((spans, n, width), np.float32), np.zeros((spans, width), np.float32)
     d_a = np.zeros(before.shape, np.float32)
 
     def work(first: int, last: int) -> None:
         _backward(
-            table, f, ids, offsets, starts, ends, places, lows, firsts, context.weights, context.rates,
-            context.tail_weights, before, grad, rows, far_rows, d_c, d_b, d_a, first, last,
+            table, f, ids, offsets, starts, ends, places, lows, highs, firsts, context.weights, context.rates,
+            context.tail_weights, before, grad, rows, far_rows, far is not None, d_c, d_b, d_a, spare, first, last,
         )  # fmt: skip
 
     in_parts(work, spans, threads)
-    positions = np.repeat(lows - firsts[:-1], highs - lows) + np.arange(len(rows))
+    positions = np.repeat(firsts[1:] + lows, highs - lows) - 1 - np.arange(len(rows))
     words, order, borders = _grouped(ids[positions])
     d_rows = _summed(rows, order, borders, threads)
     d_far = d_rows[:0] if far is None else _summed(far_rows, order, borders, threads)
