@@ -84,12 +84,21 @@ class _Code:
         done: Any = self.whole(0)
         for columns in _KINDS:
             kind = ir.VectorType(_FLOAT, columns) if columns > 1 else _FLOAT
-            for vectors in ((most, 1) if columns == WIDE and most > 1 else (1,)):
+            for vectors in sorted({most, min(most, 4), 1} if columns == WIDE else {1})[::-1]:
                 at_once = columns * vectors
                 n = self.builder.udiv(self.builder.sub(width, done), self.whole(at_once))
                 with self.count(n) as i:
                     block(self.at(0, (self.at(done, (i, at_once)), 4)), kind, vectors)
                 done = self.at(done, (n, at_once))
+
+    def widened(self, value: Any) -> Any:
+        """The same elements and zeros behind them, a whole vector."""
+        if self.columns(value.type) == WIDE:
+            return value
+        nothing = ir.Constant(_FLOATS, None)
+        if self.columns(value.type) == 1:
+            return self.builder.insert_element(nothing, value, ir.Constant(_INT32, 0))
+        return self.pick(value, ir.Constant(value.type, None), [0, 1, 2, 3, *[4] * (WIDE - 4)])
 
     def quarter(self, vector: Any) -> Any:
         """The sums of every fourth element, four of them."""
@@ -350,28 +359,16 @@ def four_dots(typing_context, x, width, row0, row1, row2, row3, out):  # type: i
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         code = _Code(builder)
         x, width, *rows, out = args
-        sums = {
-            n: [code.variable(ir.Constant(ir.VectorType(_FLOAT, n) if n > 1 else _FLOAT, None)) for _ in rows]
-            for n in _KINDS
-        }  # fmt: skip
+        sums = [code.variable(ir.Constant(_FLOATS, None)) for _ in rows]
 
         def block(offset: Any, kind: Any, vectors: int) -> None:
-            left = code.load(code.at(x, offset), kind)
-            for row, total in zip(rows, sums[code.columns(kind)], strict=True):
-                product = code.load(code.at(row, offset), kind)
-                builder.store(code.add_product(builder.load(total), left, product), total)
+            left = code.widened(code.load(code.at(x, offset), kind))
+            for row, total in zip(rows, sums, strict=True):
+                right = code.widened(code.load(code.at(row, offset), kind))
+                builder.store(code.add_product(builder.load(total), left, right), total)
 
         code.over(width, 1, block)
-        wide, four, one = ([builder.load(total) for total in sums[n]] for n in _KINDS)
-        total = _summed_up(code, wide)
-        for j in range(4):
-            at = ir.Constant(_INT32, j)
-            rest = builder.fadd(builder.extract_element(total, at), one[j])
-            for i in range(4):
-                rest = builder.fadd(
-                    rest, builder.extract_element(four[j], ir.Constant(_INT32, i))
-                )
-            total = builder.insert_element(total, rest, at)
+        total = _summed_up(code, [builder.load(total) for total in sums])
         code.store(total, out)
         return context.get_dummy_value()
 
@@ -418,20 +415,17 @@ def adagrad(typing_context, row, sum_, gradient, rate, epsilon, width):  # type:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         code = _Code(builder)
         row, sum_, gradient, rate, epsilon, width = args
-        squares = {
-            n: code.variable(ir.Constant(ir.VectorType(_FLOAT, n) if n > 1 else _FLOAT, None))
-            for n in _KINDS
-        }
+        squares = code.variable(ir.Constant(_FLOATS, None))
 
         def add_square(offset: Any, kind: Any, vectors: int) -> None:
-            g, total = code.load(code.at(gradient, offset), kind), squares[code.columns(kind)]
-            builder.store(code.add_product(builder.load(total), g, g), total)
+            g = code.widened(code.load(code.at(gradient, offset), kind))
+            builder.store(code.add_product(builder.load(squares), g, g), squares)
 
         code.over(width, 1, add_square)
-        wide, four, square = (builder.load(squares[n]) for n in _KINDS)
-        for part in (code.quarter(wide), four):
-            for i in range(4):
-                square = builder.fadd(square, builder.extract_element(part, ir.Constant(_INT32, i)))
+        quarters = code.quarter(builder.load(squares))
+        square: Any = ir.Constant(_FLOAT, 0)
+        for i in range(4):
+            square = builder.fadd(square, builder.extract_element(quarters, ir.Constant(_INT32, i)))
         mean = builder.fdiv(square, builder.sitofp(width, _FLOAT))
         total = builder.fadd(code.load(sum_, _FLOAT), mean)
         code.store(total, sum_)

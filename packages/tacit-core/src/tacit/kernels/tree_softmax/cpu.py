@@ -24,18 +24,17 @@ _Array = NDArray[Any]
 
 
 @njit
-def _activate(vectors, t, q, b, nodes, first, last, out, begin):  # type: ignore[no-untyped-def]
-    """out[begin + j] = vectors[t] . q[node] + b[node] for the steps first .. last."""
-    size, width, table = 4 * q.shape[1], q.shape[1], q.ctypes.data
-    x, four = vectors.ctypes.data + t * size, np.empty(4, np.float32)
+def activations(x, q, b, nodes, first, last, out):  # type: ignore[no-untyped-def]
+    """out[j] = x . q[node] + b[node] for the steps first .. last and up to three more; x is an address."""
+    size, width, table, place = 4 * q.shape[1], q.shape[1], q.ctypes.data, out.ctypes.data
     for j in range(first, last, 4):
         j1, j2, j3 = min(j + 1, last - 1), min(j + 2, last - 1), min(j + 3, last - 1)
         four_dots(
             x, width, table + nodes[j] * size, table + nodes[j1] * size, table + nodes[j2] * size,
-            table + nodes[j3] * size, four.ctypes.data,
+            table + nodes[j3] * size, place + 4 * (j - first),
         )  # fmt: skip
-        for i in range(min(4, last - j)):
-            out[begin + j - first + i] = four[i] + b[nodes[j + i]]
+    for j in range(first, last):
+        out[j - first] += b[nodes[j]]
 
 
 @njit(fastmath={"contract"})
@@ -103,12 +102,13 @@ def _forward(  # type: ignore[no-untyped-def]
     last,
 ):
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
-    negatives, products = np.empty(most), np.empty(most)
+    negatives, products, found = np.empty(most), np.empty(most), np.empty(longest + 4, np.float32)
     for t in range(first, last):
         c0, c1 = heads[words[t]], heads[words[t] + 1]
         n = starts[t + 1] - starts[t]
         of_word = x[starts[t] : starts[t + 1]]
-        _activate(vectors, t, q, b, nodes, steps[c0], steps[c1], x, starts[t])
+        activations(vectors.ctypes.data + 4 * q.shape[1] * t, q, b, nodes, steps[c0], steps[c1], found)
+        of_word[:] = found[:n]
         _decay(of_word, powers[:n], e[:n])
         log_probs[t] = _word(c0, c1, steps, signs, of_word, e, negatives, products)
 

@@ -15,23 +15,36 @@ from tacit.kernels.threads import in_parts
 from tacit.kernels.tree_softmax import Step
 from tacit.kernels.tree_softmax.arguments import check, check_accumulators, check_grad, check_pairs, starts
 from tacit.kernels.tree_softmax.codes import Codes
-from tacit.kernels.tree_softmax.cpu import _activate, _decay, _slopes, _visits, _word, single_precision
+from tacit.kernels.tree_softmax.cpu import _decay, _slopes, _visits, _word, activations, single_precision
 
 _Array = NDArray[Any]
 _NEAR = 1 << 19  # bytes of rows, from the root down, that are taken to be in the cache
 _HEAD = 256  # bytes of a row that are asked for; the processor sees where it is going and fetches the rest
 _AHEAD = 4  # nodes
+_FAINT = 1e-30  # of probabilities: less is computed in logarithms
 _OWN = 16  # visits that the work on a node itself is worth
 
 
 @njit
+def _turns(signs, first, n, x, e, right, wrong):  # type: ignore[no-untyped-def]
+    """The probabilities of the turns of a word, and those of the other way with the sign of the turn."""
+    for j in range(n):
+        s = np.float32(signs[first + j])
+        likely = np.float32(1) / (np.float32(1) + e[j])
+        unlikely = e[j] * likely
+        right[j] = likely if s * x[j] > 0 else unlikely
+        wrong[j] = s * (unlikely if s * x[j] > 0 else likely)
+
+
+@njit
 def _tokens(  # type: ignore[no-untyped-def]
-    vectors, words, heads, steps, nodes, signs, q, b, starts, grad, most, longest, x, log_probs, d_r, first, last
+    vectors, words, heads, steps, nodes, signs, q, b, starts, grad, most, longest, slopes, log_probs, d_r, first, last
 ):  # fmt: skip
-    """x = the gradient by every activation, d_r by every vector."""
-    e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
+    """Slopes, the gradient by every activation, and d_r, by every vector."""
+    x, e = np.zeros(longest + 4, np.float32), np.empty(longest, np.float32)
+    right, wrong, powers = np.empty_like(e), np.empty_like(e), np.empty(longest, np.int32)
     negatives, products = np.empty(most), np.empty(most)
-    rows, size = q.ctypes.data, 4 * q.shape[1]
+    rows, size, width = q.ctypes.data, 4 * q.shape[1], q.shape[1]
     near, head = _NEAR // size, min(size, _HEAD)
     for t in range(first, last):
         if t + 1 < last:
@@ -39,15 +52,31 @@ def _tokens(  # type: ignore[no-untyped-def]
                 if nodes[j] >= near:
                     prefetch(rows + nodes[j] * size, head)
         c0, c1 = heads[words[t]], heads[words[t] + 1]
-        n, of_word = starts[t + 1] - starts[t], x[starts[t] : starts[t + 1]]
-        _activate(vectors, t, q, b, nodes, steps[c0], steps[c1], x, starts[t])
-        _decay(of_word, powers[:n], e[:n])
-        log_probs[t] = _word(c0, c1, steps, signs, of_word, e, negatives, products)
-        _slopes(c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], of_word)
+        n, begin, place = starts[t + 1] - starts[t], steps[c0], starts[t]
+        activations(vectors.ctypes.data + size * t, q, b, nodes, begin, begin + n, x)
+        _decay(x[:n], powers[:n], e[:n])
+        _turns(signs, begin, n, x, e, right, wrong)
+        total = 0.0
+        for c in range(c0, c1):
+            product = 1.0
+            for j in range(steps[c] - begin, steps[c + 1] - begin):
+                product *= np.float64(right[j])
+            products[c - c0] = product
+            total += product
+        if total < _FAINT:  # factors may have become as small as float32 can tell: by logarithms
+            log_probs[t] = _word(c0, c1, steps, signs, x, e, negatives, products)
+            slopes[place : place + n] = x[:n]
+            found = slopes[place : place + n]
+            _slopes(c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], found)
+        else:
+            log_probs[t] = math.log(total)
+            for c in range(c0, c1):
+                share = grad[t] * np.float32(products[c - c0] / total)
+                for j in range(steps[c] - begin, steps[c + 1] - begin):
+                    slopes[place + j] = share * wrong[j]
         mix(
-            d_r.ctypes.data + size * t, x.ctypes.data + 4 * starts[t], rows, nodes.ctypes.data + 4 * steps[c0], n,
-            q.shape[1],
-        )  # fmt: skip
+            d_r.ctypes.data + size * t, slopes.ctypes.data + 4 * place, rows, nodes.ctypes.data + 4 * begin, n, width
+        )
 
 
 @njit
