@@ -176,7 +176,7 @@ def test_a_step_is_both_gradients_and_a_step_on_the_rows_whatever_the_threads(th
     up = backward(r, w, codes, q, b, before, grad)
     adagrad(q, sums[2], up.nodes, up.node_vectors, 0.1)
     adagrad(b[:, None], sums[3], up.nodes, up.node_biases[:, None], 0.1)
-    np.testing.assert_allclose(found.log_probs, before.log_probs, 1e-6)
+    np.testing.assert_allclose(found.log_probs, before.log_probs, 1e-6, 1e-6)
     np.testing.assert_allclose(found.vectors, up.vectors, 1e-4, 1e-5)
     for actual, expected in zip((*changed, *sums[:2]), (q, b, *sums[2:]), strict=True):
         np.testing.assert_allclose(actual, expected, 1e-4, 1e-5)
