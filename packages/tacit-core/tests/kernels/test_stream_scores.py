@@ -36,7 +36,11 @@ def problem(lengths, n, tails, width, seed=0, own=False, codes=CODES):
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     table = normal(codes.n_words, width)
     far = np.tanh(table) if own else None
-    return (table, context, codes, normal(codes.n_nodes, width), normal(codes.n_nodes), far), ids, offsets
+    return (
+        (table, context, codes, normal(codes.n_nodes, width), normal(codes.n_nodes), far),
+        ids,
+        offsets,
+    )
 
 
 def deep(depth):
@@ -56,7 +60,12 @@ def many_copies(copies, words):
     above = np.cumsum(2 ** np.arange(depth)) - 1
     prefixes = leaf[:, None] >> np.arange(depth, 0, -1)
     steps = np.arange(len(leaf) + 1) * depth
-    return Codes(np.arange(words + 1) * copies, steps, (above - above[0] + prefixes).ravel(), (1 - 2 * bits).ravel())
+    return Codes(
+        np.arange(words + 1) * copies,
+        steps,
+        (above - above[0] + prefixes).ravel(),
+        (1 - 2 * bits).ravel(),
+    )
 
 
 @settings(deadline=None, max_examples=60)
@@ -77,7 +86,9 @@ def test_both_backends_agree_wherever_the_text_is_entered(lengths, n, tails, wid
         np.testing.assert_allclose(actual, expected, 1e-3, 2e-3)
 
 
-@pytest.mark.parametrize("codes", [CODES, deep(90), many_copies(16, 64)], ids=["few", "deep", "many"])
+@pytest.mark.parametrize(
+    "codes", [CODES, deep(90), many_copies(16, 64)], ids=["few", "deep", "many"]
+)
 @pytest.mark.parametrize("width", [1, 16, 31, 64, 208])
 def test_scores_differ_from_exact_ones_by_no_more_than_rounding_explains(codes, width):
     """Node vectors by half a step of 1/127 of their largest element, predicted vectors of 1/32767 of theirs."""
@@ -95,7 +106,9 @@ def test_scores_differ_from_exact_ones_by_no_more_than_rounding_explains(codes, 
         most = 0.0
         for c in range(codes.word_codes[word], codes.word_codes[word + 1]):
             nodes = codes.nodes[codes.code_steps[c] : codes.code_steps[c + 1]]
-            change = of_nodes[nodes] * np.abs(r[t]).sum() + of_vectors[t] * np.abs(q[nodes]).sum(axis=1)
+            change = of_nodes[nodes] * np.abs(r[t]).sum() + of_vectors[t] * np.abs(q[nodes]).sum(
+                axis=1
+            )
             most = max(most, change.sum())
         assert abs(found[t] - exact[t]) <= most + 1e-4 * (1 + abs(exact[t]))
 
@@ -135,7 +148,7 @@ def test_a_text_scored_in_two_parts_has_the_scores_of_the_whole(backend, cut):
 
 def test_hopeless_words_keep_their_logarithms():
     """Turns of probability exp(-900): products of float32 have long become zero."""
-    model, ids, offsets = problem([30], 0, 0, 1, codes=deep(3))
+    model, *_ = problem([30], 0, 0, 1, codes=deep(3))
     bias = np.float32([900])
     context = Context(model[1].weights, bias, model[1].rates, model[1].tail_weights)
     model = (model[0], context, model[2], np.ones((3, 1), np.float32), np.zeros(3, np.float32))
@@ -153,7 +166,9 @@ def test_what_is_not_finite_shows_in_its_own_scores_alone():
         assert np.flatnonzero(np.isnan(found)).tolist() == [8, 9, 21, 22]
     model[0][1, 3] = 0
     model[3][2, 5] = np.nan
-    of_word = [2 in CODES.nodes[slice(*CODES.code_steps[CODES.word_codes[w : w + 2]])] for w in (0, 3)]
+    of_word = [
+        2 in CODES.nodes[slice(*CODES.code_steps[CODES.word_codes[w : w + 2]])] for w in (0, 3)
+    ]
     ids[11] = 3
     found = scores(pack(*model), ids, offsets).log_probs
     assert of_word == [False, True]
@@ -164,15 +179,24 @@ def test_a_copy_of_a_packed_model_gives_the_same_scores():
     model, ids, offsets = problem([50], 4, 2, 48)
     packed = pack(*model)
     np.testing.assert_array_equal(
-        scores(copy.deepcopy(packed), ids, offsets).log_probs, scores(packed, ids, offsets).log_probs
+        scores(copy.deepcopy(packed), ids, offsets).log_probs,
+        scores(packed, ids, offsets).log_probs,
     )
 
 
 def test_wide_vectors_do_not_overflow():
     model, ids, offsets = problem([3], 1, 0, 3000)
     model[1].weights[:] = 0
-    context = Context(model[1].weights, np.ones(3000, np.float32), model[1].rates, model[1].tail_weights)
-    model = (model[0], context, model[2], np.full((4, 3000), 1e-3, np.float32), np.zeros(4, np.float32))
+    context = Context(
+        model[1].weights, np.ones(3000, np.float32), model[1].rates, model[1].tail_weights
+    )
+    model = (
+        model[0],
+        context,
+        model[2],
+        np.full((4, 3000), 1e-3, np.float32),
+        np.zeros(4, np.float32),
+    )
     with kernels.use("reference"):
         expected = scores(pack(*model), ids, offsets).log_probs
     np.testing.assert_allclose(scores(pack(*model), ids, offsets).log_probs, expected, 1e-4)

@@ -117,7 +117,9 @@ class Parameters:
         found = {}
         for name, shape in shapes.items():
             array = require(arrays, name, dtype=np.float32, shape=shape, finite=True)
-            found[name] = _placed(rounded(array) if name == "nodes" else np.ascontiguousarray(array))
+            found[name] = _placed(
+                rounded(array) if name == "nodes" else np.ascontiguousarray(array)
+            )
         return cls(**found)
 
 

@@ -1,7 +1,7 @@
 """The context sum on the CPU: a row is summed up while it is in the first-level cache.
 
 Backward, the gradient is first that of every position of the text, a sum of products like the forward pass, and
-then added up by word. Loops over columns name few arrays each, so that the compiler vectorises them.
+then added up by word.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,82 +12,19 @@ from numpy.typing import NDArray
 from tacit.kernels.compiled import njit
 from tacit.kernels.context_sum import Forward, Gradients
 from tacit.kernels.context_sum.arguments import Checked, check, check_far, check_grad, check_tails
+from tacit.kernels.context_sum.cpu_positions import (
+    fade,
+    predictions,
+    sequence_of,
+    spare_rows,
+)
 from tacit.kernels.dispatch import UnsupportedShape
-from tacit.kernels.rows import blame, blame_four, predict, predict_four
 from tacit.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from tacit.kernels.context_sum import Context
 
 _Array = NDArray[Any]
-
-
-@njit
-def _sequence_of(offsets, t):  # type: ignore[no-untyped-def]
-    """The sequence of position t; that of the last word for the position behind it."""
-    s = np.searchsorted(offsets, t, side="right") - 1
-    if s == len(offsets) - 1:
-        s -= 1
-        while s > 0 and offsets[s] == offsets[-1]:
-            s -= 1
-    return s
-
-
-@njit
-def predictions(  # type: ignore[no-untyped-def]
-    table, far, c, b, rates, a, ids, t0, t1, begin, still, u, spare, out, most, blaming=False
-):  # fmt: skip
-    """Writes r_t of the positions t0 .. t1 of the sequence from ``begin`` on to the address ``out``.
-
-    ``still`` says that the tails u are those at t0, and otherwise at t0 - 1; they become those at t1 - 1. ``spare``
-    holds a row of nothing and one of ones, ``most`` int32 takes the bits of the largest magnitude in each r_t. If
-    ``blaming``, ``out`` holds the gradients by r_t, and those of c, b and a are added to these arrays.
-    """
-    n, size, width = len(c), 4 * table.shape[1], table.shape[1]
-    largest, text, leaving = most.ctypes.data, ids.ctypes.data - 4, np.empty(4, np.int64)
-    nothing, ones = spare.ctypes.data, spare.ctypes.data + 4 * spare.shape[1]
-    words, of_far, tails = table.ctypes.data, far.ctypes.data, len(rates)
-    cs, bs, us, ws, left = c.ctypes.data, b.ctypes.data, u.ctypes.data, a.ctypes.data, leaving.ctypes.data
-    t = t0
-    while t < t1:
-        waits = still and t == t0
-        together = 4 if t + 4 <= t1 and t - 1 - n >= begin and not waits else 1
-        for i in range(together):
-            p = t + i - 1 - n
-            leaving[i] = of_far + ids[p] * size if p >= begin and not waits else nothing
-        row, mosts, last = out + (t - t0) * size, largest + 4 * (t - t0), text + 4 * t
-        fading, near = ones if waits else rates.ctypes.data, min(n, t - begin)
-        if together == 4 and blaming:
-            blame_four(row, mosts, bs, tails, us, ws, fading, left, n, words, cs, last, width)
-        elif together == 4:
-            predict_four(row, mosts, bs, tails, us, ws, fading, left, n, words, cs, last, width)
-        elif blaming:
-            blame(row, mosts, bs, tails, us, ws, fading, left, near, words, cs, last, width)
-        else:
-            predict(row, mosts, bs, tails, us, ws, fading, left, near, words, cs, last, width)
-        t += together
-
-
-@njit
-def fade(far, b, rates, a, ids, first, last, u, spare):  # type: ignore[no-untyped-def]
-    """The tails after the words first .. last have gone into them, four at a time."""
-    size, scratch = 4 * far.shape[1], np.empty((4, far.shape[1]), np.float32)
-    leaving, most, of_far, p = np.empty(4, np.int64), np.empty(4, np.int32), far.ctypes.data, first
-    while p < last:
-        together = 4 if p + 4 <= last else 1
-        for i in range(together):
-            leaving[i] = of_far + ids[p + i] * size
-        if together == 4:
-            predict_four(
-                scratch.ctypes.data, most.ctypes.data, b.ctypes.data, len(rates), u.ctypes.data, a.ctypes.data,
-                rates.ctypes.data, leaving.ctypes.data, 0, of_far, a.ctypes.data, ids.ctypes.data, far.shape[1],
-            )  # fmt: skip
-        else:
-            predict(
-                scratch.ctypes.data, most.ctypes.data, b.ctypes.data, len(rates), u.ctypes.data, a.ctypes.data,
-                rates.ctypes.data, leaving.ctypes.data, 0, of_far, a.ctypes.data, ids.ctypes.data, far.shape[1],
-            )  # fmt: skip
-        p += together
 
 
 @njit
@@ -102,7 +39,7 @@ def _forward(  # type: ignore[no-untyped-def]
             for t in range(start, end):
                 out[places[s] + t - start] = b
             continue
-        at = _sequence_of(offsets, start)
+        at = sequence_of(offsets, start)
         u = after[s]
         u[:] = before[s]
         if not given:
@@ -120,7 +57,9 @@ def _forward(  # type: ignore[no-untyped-def]
                 out.ctypes.data + place * size, most[place:],
             )  # fmt: skip
             t, still = limit, False
-        p = end - 1 - n  # goes into the tails behind the last position, which must not be behind the last word
+        p = (
+            end - 1 - n
+        )  # goes into the tails behind the last position, which must not be behind the last word
         if start < end <= tokens and p >= offsets[at]:
             fade(far, b, rates, a, ids, p, p + 1, u, spare)
 
@@ -132,25 +71,37 @@ def _rows(of_rows, of_far, c, rates, a, grad, begin, start, end, low, high, apar
     That of word p is a predicted vector in a text of gradients, read backwards from the last one:
     sum_i c_i g_(p + i) + sum_k a_k v_k(p), v_k(p) = lambda_k v_k(p + 1) + g_(p + n + 1).
     """
-    n, m = len(c), end - start
+    m = end - start
     first = max(begin, low)
     count = end - 1 - first
     if count <= 0:
         return
-    text = np.zeros((m + 1, grad.shape[1]), np.float32)  # the last row for positions before the start
+    text = np.zeros(
+        (m + 1, grad.shape[1]), np.float32
+    )  # the last row for positions before the start
     text[:m] = grad
     order = np.full(count + 1, m, np.int32)
     for i in range(min(m, count + 1)):
         order[i] = m - 1 - i
-    v, nothing, most = np.zeros_like(a), np.zeros(grad.shape[1], np.float32), np.empty(count, np.int32)
+    v, nothing, most = (
+        np.zeros_like(a),
+        np.zeros(grad.shape[1], np.float32),
+        np.empty(count, np.int32),
+    )
     place = 4 * grad.shape[1] * (high + 1 - end)
     near = of_rows.ctypes.data + place
     if not apart:
-        predictions(text, text, c, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, near, most)
+        predictions(
+            text, text, c, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, near, most
+        )
         return
-    predictions(text, text, c, nothing, rates[:0], a, order, 1, count + 1, 0, False, v, spare, near, most)
+    predictions(
+        text, text, c, nothing, rates[:0], a, order, 1, count + 1, 0, False, v, spare, near, most
+    )
     away, none = of_far.ctypes.data + place, np.zeros_like(c)
-    predictions(text, text, none, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, away, most)
+    predictions(
+        text, text, none, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, away, most
+    )
 
 
 @njit
@@ -166,7 +117,7 @@ def _backward(  # type: ignore[no-untyped-def]
                 for d in range(grad.shape[1]):
                     d_b[s, d] += grad[r, d]
             continue
-        at, t, u = _sequence_of(offsets, start), start, before[s].copy()
+        at, t, u = sequence_of(offsets, start), start, before[s].copy()
         of_rows, of_far = rows[firsts[s] : firsts[s + 1]], far_rows[firsts[s] : firsts[s + 1]]
         while t < end:
             while t < tokens and t >= offsets[at + 1]:
@@ -179,7 +130,19 @@ def _backward(  # type: ignore[no-untyped-def]
                 t == start or t == offsets[at], u, spare, here.ctypes.data, most, True,
             )  # fmt: skip
             _rows(
-                of_rows, of_far, c, rates, a, here, offsets[at], t, limit, lows[s], highs[s], apart, spare
+                of_rows,
+                of_far,
+                c,
+                rates,
+                a,
+                here,
+                offsets[at],
+                t,
+                limit,
+                lows[s],
+                highs[s],
+                apart,
+                spare,
             )
             t = limit
 
@@ -193,11 +156,6 @@ def _by_word(rows, order, borders, out, first, last):  # type: ignore[no-untyped
             x = rows[order[i]]
             for d in range(len(row)):
                 row[d] += x[d]
-
-
-def spare_rows(width: int, tails: int) -> _Array:
-    """A row of nothing and one of ones, wide enough for a vector and for rates."""
-    return np.repeat(np.float32([[0], [1]]), max(width, tails, 1), 1)
 
 
 def forward(
@@ -225,7 +183,17 @@ def forward(
 
     def work(first: int, last: int) -> None:
         _forward(
-            checked.table, f, *checked[1:6], *of, tails is not None, before, after, out, spare, first, last
+            checked.table,
+            f,
+            *checked[1:6],
+            *of,
+            tails is not None,
+            before,
+            after,
+            out,
+            spare,
+            first,
+            last,
         )
 
     in_parts(work, spans, threads)

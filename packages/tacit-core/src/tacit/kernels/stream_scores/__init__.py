@@ -19,7 +19,7 @@ _Ints = NDArray[np.integer[Any]]
 
 
 class Scores(NamedTuple):
-    """Natural log-probabilities float64 (tokens - first,), and the tails float32 (tails, width) behind the last word."""
+    """Natural log-probabilities float64 (tokens - first,), and the tails float32 (tails, width) after the last word."""
 
     log_probs: NDArray[np.float64]
     tails: _Floats

@@ -17,7 +17,7 @@ _Array = NDArray[Any]
 def check(
     packed: "Packed", ids: _Array, offsets: _Array, first: int, tails: _Array | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], _Array]:
-    """``ids`` and ``offsets`` as the loops need them, and the tails at ``first`` to be changed, zeros where None is given."""
+    """``ids`` and ``offsets`` as the loops need them, and tails at ``first`` to be changed, zeros for None."""
     ids = np.asarray(ids)
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         raise KernelError(f"ids must be (tokens,) integers, not {ids.dtype} {ids.shape}")

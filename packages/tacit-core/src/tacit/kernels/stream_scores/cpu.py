@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.compiled import njit
-from tacit.kernels.context_sum.cpu import _sequence_of, fade, predictions, spare_rows
+from tacit.kernels.context_sum.cpu_positions import (
+    fade,
+    predictions,
+    sequence_of,
+    spare_rows,
+)
 from tacit.kernels.memory import CHUNK, LINE, WIDE, aligned
 from tacit.kernels.prefetch import prefetch
 from tacit.kernels.rows import four_products, whole
@@ -24,8 +29,12 @@ _Array = NDArray[Any]
 _BLOCK = 16  # tokens
 _AHEAD = 4  # tokens, from asking for nodes to their use
 _RECORD = 6 * LINE  # bytes of a word's record that are asked for
-_FAINT = 1e-30  # less than this is computed in logarithms: a product of float32 may have become zero
-_LEAST = np.float32(1e-30)  # the largest element of a predicted vector that counts for more than zero
+_FAINT = (
+    1e-30  # less than this is computed in logarithms: a product of float32 may have become zero
+)
+_LEAST = np.float32(
+    1e-30
+)  # the largest element of a predicted vector that counts for more than zero
 _CERTAIN = np.float32(200)  # the activation of a turn that is none
 
 
@@ -122,9 +131,17 @@ def _scores(  # type: ignore[no-untyped-def]
     given, u, rows, spare, vectors, x, out,
 ):  # fmt: skip
     n, tokens, size = len(weights), len(ids), 4 * words.shape[1]
-    most, units, places = np.zeros(_BLOCK, np.int32), np.zeros(_BLOCK, np.float32), np.zeros(_BLOCK, np.int64)
-    p, e, powers = np.empty(2 * len(x), np.float32), np.empty(len(x), np.float32), np.empty(len(x), np.int32)
-    at = _sequence_of(offsets, first)
+    most, units, places = (
+        np.zeros(_BLOCK, np.int32),
+        np.zeros(_BLOCK, np.float32),
+        np.zeros(_BLOCK, np.int64),
+    )
+    p, e, powers = (
+        np.empty(2 * len(x), np.float32),
+        np.empty(len(x), np.float32),
+        np.empty(len(x), np.int32),
+    )
+    at = sequence_of(offsets, first)
     if not given:
         fade(far, bias, rates, tail_weights, ids, offsets[at], first - n, u, spare)
     t0 = first

@@ -78,7 +78,7 @@ class Packed(NamedTuple):
         return min(32767, (2**31 - 1) // (_MOST * max(self.width, 1)))
 
     def nodes(self) -> tuple[_Array, _Array]:
-        """q (nodes, width) as rounded and the biases (nodes,), float32."""
+        """Node vectors (nodes, width) as rounded and biases (nodes,), float32."""
         end = self.chunks * CHUNK
         numbers = np.ascontiguousarray(self.rows[:, end : end + 8]).view(np.float32)
         return self.rows[:, : self.width] * numbers[:, :1], numbers[:, 1].copy()
@@ -130,7 +130,7 @@ def pack(
     """
     nothing = np.empty(0, np.int64)
     table = np.ascontiguousarray(table, np.float32)
-    *_, context = check_context(table, nothing, [0], nothing, nothing, context)
+    *_, context = check_context(table, nothing, np.zeros(1, np.int64), nothing, nothing, context)
     _, _, q, b = check_tree(table[:0], None, codes, node_vectors, node_biases)
     width = table.shape[1]
     whole, scales = _rounded(q)

@@ -145,7 +145,17 @@ def step(
         Where shapes or dtypes do not fit or a word has no codes.
     """
     result: Step = resolve("tree_softmax_step")(
-        vectors, words, codes, node_vectors, node_biases, grad, sums, bias_sums, rate, epsilon, threads
+        vectors,
+        words,
+        codes,
+        node_vectors,
+        node_biases,
+        grad,
+        sums,
+        bias_sums,
+        rate,
+        epsilon,
+        threads,
     )
     return result
 

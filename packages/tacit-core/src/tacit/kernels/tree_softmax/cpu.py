@@ -107,7 +107,9 @@ def _forward(  # type: ignore[no-untyped-def]
         c0, c1 = heads[words[t]], heads[words[t] + 1]
         n = starts[t + 1] - starts[t]
         of_word = x[starts[t] : starts[t + 1]]
-        activations(vectors.ctypes.data + 4 * q.shape[1] * t, q, b, nodes, steps[c0], steps[c1], found)
+        activations(
+            vectors.ctypes.data + 4 * q.shape[1] * t, q, b, nodes, steps[c0], steps[c1], found
+        )
         of_word[:] = found[:n]
         _decay(of_word, powers[:n], e[:n])
         log_probs[t] = _word(c0, c1, steps, signs, of_word, e, negatives, products)

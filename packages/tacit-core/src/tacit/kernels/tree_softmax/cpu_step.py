@@ -13,9 +13,22 @@ from tacit.kernels.prefetch import prefetch
 from tacit.kernels.rows import adagrad, mix
 from tacit.kernels.threads import in_parts
 from tacit.kernels.tree_softmax import Step
-from tacit.kernels.tree_softmax.arguments import check, check_accumulators, check_grad, check_pairs, starts
+from tacit.kernels.tree_softmax.arguments import (
+    check,
+    check_accumulators,
+    check_grad,
+    check_pairs,
+    starts,
+)
 from tacit.kernels.tree_softmax.codes import Codes
-from tacit.kernels.tree_softmax.cpu import _decay, _slopes, _visits, _word, activations, single_precision
+from tacit.kernels.tree_softmax.cpu import (
+    _decay,
+    _slopes,
+    _visits,
+    _word,
+    activations,
+    single_precision,
+)
 
 _Array = NDArray[Any]
 _NEAR = 1 << 19  # bytes of rows, from the root down, that are taken to be in the cache
@@ -75,7 +88,12 @@ def _tokens(  # type: ignore[no-untyped-def]
                 for j in range(steps[c] - begin, steps[c + 1] - begin):
                     slopes[place + j] = share * wrong[j]
         mix(
-            d_r.ctypes.data + size * t, slopes.ctypes.data + 4 * place, rows, nodes.ctypes.data + 4 * begin, n, width
+            d_r.ctypes.data + size * t,
+            slopes.ctypes.data + 4 * place,
+            rows,
+            nodes.ctypes.data + 4 * begin,
+            n,
+            width,
         )
 
 
@@ -124,9 +142,7 @@ def step(
     x, log_probs, d_r = np.empty(begins[-1], np.float32), np.empty(len(words)), np.empty_like(r)
 
     def by_token(first: int, last: int) -> None:
-        _tokens(
-            r, words, *codes, q, b, begins, grad, *codes.most, x, log_probs, d_r, first, last
-        )
+        _tokens(r, words, *codes, q, b, begins, grad, *codes.most, x, log_probs, d_r, first, last)
 
     in_parts(by_token, len(words), threads)
     heads, steps, nodes, _ = codes
