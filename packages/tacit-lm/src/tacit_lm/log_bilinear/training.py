@@ -72,6 +72,8 @@ class Trainer:
         self.steps = 0
         longest = max(rates, default=0.0)
         faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
+        # a tail of words that do not depend on each other is so much longer than one of them
+        self._of_tails = [math.sqrt(1 - rate) for rate in rates]
         self._reach = len(parameters.positions) + min(faint, _FARTHEST)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
@@ -103,11 +105,15 @@ class Trainer:
             ("words", down.words, down.rows),
             ("far_words", down.words[: len(down.far_rows)], down.far_rows),
             ("positions", every[: len(now.positions)], down.weights),
-            ("tails", every[: len(now.tails)], down.tail_weights),
             ("bias", every[:1], down.bias[None]),
         ):
-            table = getattr(now, name)
-            adagrad(table, self.sums[name], at, gradient, learning_rate, threads=self.threads)
+            table, sums = getattr(now, name), self.sums[name]
+            adagrad(table, sums, at, gradient, learning_rate, threads=self.threads)
+        for k, slowness in enumerate(self._of_tails):
+            row = every[k : k + 1]
+            adagrad(
+                now.tails, self.sums["tails"], row, down.tail_weights[row], slowness * learning_rate
+            )
         return StepResult(-float(scored.log_probs[counted].sum()), float(counted.sum()))
 
     def evaluate(self) -> float | None:
@@ -156,7 +162,9 @@ def dropout_mask(
     """0 for about so large a share (in steps of 2^-16), the others scaled to keep the mean."""
     limit = round(share * 65536)
     size = math.prod(shape)
-    words = rng.integers(0, 2**64, -(-size // 4), dtype=np.uint64)  # much faster than smaller numbers
+    words = rng.integers(
+        0, 2**64, -(-size // 4), dtype=np.uint64
+    )  # much faster than smaller numbers
     drawn = words.view(np.uint16)[:size].reshape(shape)
     return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)
 

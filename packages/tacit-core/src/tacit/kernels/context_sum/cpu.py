@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.kernels.context_sum import Context
 
 _Array = NDArray[Any]
+_SHARED = 1 << 20  # elements to be added up that are worth another thread
 
 
 @njit
@@ -246,7 +247,9 @@ def _summed(
 ) -> _Array:
     out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
     in_parts(
-        lambda first, last: _by_word(rows, order, borders, out, first, last), len(out), threads
+        lambda first, last: _by_word(rows, order, borders, out, first, last),
+        len(out),
+        threads if rows.size >= _SHARED else 1,
     )
     return out
 

@@ -12,6 +12,7 @@ from tacit.kernels.row_steps.arguments import check
 from tacit.kernels.threads import in_parts
 
 _Array = NDArray[Any]
+_SHARED = 1 << 20  # elements that are worth another thread
 
 
 @njit(fastmath={"contract", "reassoc"})
@@ -59,5 +60,5 @@ def adagrad(
         def work(first: int, last: int) -> None:
             steps(table, sums, rows, gradient, *numbers, first, last)
 
-        in_parts(work, len(rows), threads)
+        in_parts(work, len(rows), threads if gradient.size >= _SHARED else 1)
     return table, sums
