@@ -213,6 +213,7 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
         trees.stream_scores,
         trees.tree_softmax,
         trees.tree_softmax_backward,
+        trees.tree_softmax_step,
         trees.tree_softmax_distribution,
     )
 }
