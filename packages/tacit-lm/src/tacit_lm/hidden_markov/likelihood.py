@@ -1,0 +1,121 @@
+"""The log-likelihood of sentences, with the gradient by expected counts: nothing is recorded through time.
+
+    d log p(x) / d log theta = E[how often theta is used | x]
+
+for every probability theta of a hidden Markov model, so the forward and backward passes give the gradient in the
+logarithms of starts, transitions and emissions; `tacit.kernels` takes it on to the vectors they are made from, and
+torch from there to the embeddings.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.autograd.function import once_differentiable
+
+from tacit.kernels import block_softmax, class_softmax, hmm_block, streaming_logsumexp
+from tacit.kernels.block_softmax import Vectors
+from tacit_lm.hidden_markov.network import Outputs
+from tacit_lm.hidden_markov.observed import Lexicon, Observed
+
+__all__ = ["log_likelihood", "normalised_features"]
+
+_Array = npt.NDArray[Any]
+
+
+class _Made(NamedTuple):
+    """Probabilities made of the vectors: what both passes need."""
+
+    blocks: _Array
+    emissions: _Array
+    starts: _Array
+    weights: _Array | None
+    norms: _Array | None
+
+
+def log_likelihood(
+    outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int = 1
+) -> torch.Tensor:
+    """log p of all sentences together, a float64 scalar, differentiable in every output (once)."""
+    if outputs.log_classes is None:
+        empty = outputs.left.new_empty(0)
+        outputs = outputs._replace(log_classes=empty)
+    found: torch.Tensor = _Likelihood.apply(observed, lexicon, threads, *outputs)
+    return found
+
+
+def make(outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: int) -> _Made:
+    """The probabilities of the pairs of classes that occur, and of all words and starts."""
+    left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
+    k = left.shape[1]
+    weights = norms = None
+    if log_classes.size:
+        weights = np.exp(log_classes[observed.sources, :, observed.targets])
+    else:
+        flat = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
+        norms = streaming_logsumexp.forward(*flat, bias.ravel()).reshape(-1, k)
+    blocks = block_softmax.forward(
+        Vectors(left, reached, bias), observed.sources, observed.targets, weights, norms, threads
+    )
+    emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
+    return _Made(blocks, emissions, np.exp(log_starts), weights, norms)
+
+
+class _Likelihood(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
+    ) -> torch.Tensor:
+        arrays = [tensor.detach().numpy() for tensor in outputs]
+        made = make(arrays, observed, lexicon, threads)
+        probabilities = (made.blocks, made.emissions, made.starts, observed.sequences)
+        passed = hmm_block.forward(*probabilities, threads)
+        if any(ctx.needs_input_grad):
+            counts = hmm_block.backward(*probabilities, passed, threads)
+            ctx.gradients = _gradients(arrays, observed, lexicon, made, counts, threads)
+        return torch.tensor(passed.log_probs.sum())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        scale = float(grad)
+        found = [None if g is None else torch.from_numpy(g).mul_(scale) for g in ctx.gradients]
+        del ctx.gradients
+        return (None, None, None, *found)
+
+
+def _gradients(
+    outputs: list[_Array],
+    observed: Observed,
+    lexicon: Lexicon,
+    made: _Made,
+    counts: hmm_block.Backward,
+    threads: int,
+) -> list[_Array | None]:
+    """Of the log-likelihood in each output."""
+    left, reached, bias, log_classes, emitting, words, word_bias, _ = outputs
+    sources, targets = observed.sources, observed.targets
+    moved = block_softmax.backward(
+        Vectors(left, reached, bias), sources, targets, made.blocks, counts.blocks, made.weights, threads
+    )  # fmt: skip
+    slopes = [moved.left, moved.reached, moved.bias]
+    to_classes = None
+    if made.norms is None:
+        to_classes = np.zeros_like(log_classes)
+        to_classes[sources, :, targets] = moved.departures
+    else:
+        leaving = np.zeros_like(made.norms)
+        np.add.at(leaving, sources, moved.departures)
+        flat = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
+        by_norms = streaming_logsumexp.backward(
+            *flat, bias.ravel(), made.norms.ravel(), -leaving.ravel()
+        )
+        for slope, added in zip(slopes, by_norms, strict=True):
+            slope += added.reshape(slope.shape)
+    emitted = class_softmax.backward(
+        words, word_bias, emitting, lexicon.offsets, made.emissions, counts.emissions
+    )
+    return [*slopes, to_classes, emitted.states, emitted.words, emitted.bias, counts.starts]

@@ -1,0 +1,126 @@
+"""The transition matrices of fitted models, as vectors that blocks are made from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.artifact import require
+from tacit.kernels import block_softmax, streaming_logsumexp
+from tacit.kernels.block_softmax import Vectors
+
+__all__ = ["Features", "Flat", "TwoLevel", "transitions_of"]
+
+_Floats = npt.NDArray[np.float32]
+_Ids = npt.NDArray[np.int64]
+_Arrays = dict[str, npt.NDArray[Any]]
+
+
+class TwoLevel(NamedTuple):
+    """p(z' | z) = p(c' | z) p(z' | z, c').
+
+    Attributes:
+        left: (classes, k, width).
+        reached: (classes, k, width).
+        bias: (classes, k).
+        to_classes: p(c' | z) (classes, k, classes).
+    """
+
+    left: _Floats
+    reached: _Floats
+    bias: _Floats
+    to_classes: _Floats
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """A (pairs, k, k)."""
+        weights = np.ascontiguousarray(self.to_classes[sources, :, targets])
+        vectors = Vectors(self.left, self.reached, self.bias)
+        return block_softmax.forward(vectors, sources, targets, weights)
+
+    def arrays(self) -> _Arrays:
+        """By name."""
+        return self._asdict()
+
+    @classmethod
+    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
+        """Of an artefact, checked. Raises ArtifactError."""
+        left, reached, bias = _vectors(arrays, n_classes, k, width)
+        shape = n_classes, k, n_classes
+        to_classes = require(arrays, "to_classes", dtype=np.float32, shape=shape, finite=True)
+        return cls(left, reached, bias, np.ascontiguousarray(to_classes))
+
+
+class Flat(NamedTuple):
+    """p(z' | z) = exp(x_z . y_z' + b_z' - l_z), with the logarithms l of the sums over all states."""
+
+    left: _Floats
+    reached: _Floats
+    bias: _Floats
+    norms: _Floats
+
+    @classmethod
+    def of(cls, left: _Floats, reached: _Floats, bias: _Floats) -> Self:
+        """With the normalisers computed."""
+        flat = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
+        norms = streaming_logsumexp.forward(*flat, bias.ravel()).reshape(bias.shape)
+        return cls(left, reached, bias, norms)
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """A (pairs, k, k)."""
+        vectors = Vectors(self.left, self.reached, self.bias)
+        return block_softmax.forward(vectors, sources, targets, norms=self.norms)
+
+    def arrays(self) -> _Arrays:
+        """By name."""
+        return {"left": self.left, "reached": self.reached, "bias": self.bias}
+
+    @classmethod
+    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
+        """Of an artefact, checked. Raises ArtifactError."""
+        return cls.of(*_vectors(arrays, n_classes, k, width))
+
+
+class Features(NamedTuple):
+    """p(z' | z) = x_z . y_z', positive vectors, those of z divided by what makes it sum to one."""
+
+    left: _Floats
+    reached: _Floats
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """A (pairs, k, k)."""
+        return np.asarray(
+            self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32
+        )
+
+    def arrays(self) -> _Arrays:
+        """By name."""
+        return self._asdict()
+
+    @classmethod
+    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
+        """Of an artefact, checked. Raises ArtifactError."""
+        return cls(*_vectors(arrays, n_classes, k, width, bias=False))
+
+
+def _vectors(
+    arrays: _Arrays, n_classes: int, k: int, width: int, bias: bool = True
+) -> list[_Floats]:
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("left", "reached"), (n_classes, k, width))
+    if bias:
+        shapes["bias"] = n_classes, k
+    return [
+        np.ascontiguousarray(require(arrays, name, dtype=np.float32, shape=shape, finite=True))
+        for name, shape in shapes.items()
+    ]
+
+
+def transitions_of(
+    kind: str, arrays: _Arrays, n_classes: int, k: int, width: int
+) -> TwoLevel | Flat | Features:
+    """Of an artefact whose configuration says ``kind``. Raises ArtifactError."""
+    found: type[TwoLevel | Flat | Features] = {
+        "two_level": TwoLevel, "flat": Flat, "features": Features
+    }[kind]  # fmt: skip
+    return found.from_arrays(arrays, n_classes, k, width)
