@@ -22,6 +22,10 @@ class Transitions(Protocol):
         """A (pairs, k, k), ``[u, j, i]`` from i to j; sources sorted."""
         ...
 
+    def onward(self, group: int, states: _Floats) -> _Floats:
+        """p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
+        ...
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """What it is made of."""
         ...

@@ -16,12 +16,19 @@ import numpy.typing as npt
 import torch
 from torch.autograd.function import once_differentiable
 
-from tacit.kernels import block_softmax, class_softmax, hmm_block, streaming_logsumexp
+from tacit.kernels import (
+    block_softmax,
+    class_softmax,
+    hmm_block,
+    hmm_features,
+    streaming_logsumexp,
+)
 from tacit.kernels.block_softmax import Vectors
+from tacit_lm.hidden_markov.config import Transitions
 from tacit_lm.hidden_markov.network import Outputs
 from tacit_lm.hidden_markov.observed import Lexicon, Observed
 
-__all__ = ["log_likelihood", "normalised_features"]
+__all__ = ["log_likelihood"]
 
 _Array = npt.NDArray[Any]
 
@@ -37,13 +44,17 @@ class _Made(NamedTuple):
 
 
 def log_likelihood(
-    outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int = 1
+    outputs: Outputs,
+    observed: Observed,
+    lexicon: Lexicon,
+    transitions: Transitions,
+    threads: int = 1,
 ) -> torch.Tensor:
     """log p of all sentences together, a float64 scalar, differentiable in every output (once)."""
     if outputs.log_classes is None:
-        empty = outputs.left.new_empty(0)
-        outputs = outputs._replace(log_classes=empty)
-    found: torch.Tensor = _Likelihood.apply(observed, lexicon, threads, *outputs)
+        outputs = outputs._replace(log_classes=outputs.left.new_empty(0))
+    how = _ByFeatures if transitions == "features" else _ByBlocks
+    found: torch.Tensor = how.apply(observed, lexicon, threads, *outputs)
     return found
 
 
@@ -65,6 +76,18 @@ def make(outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: i
 
 
 class _Likelihood(torch.autograd.Function):
+    """Gradients are computed in the forward pass, beside what they need, and scaled in the backward pass."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        scale = float(grad)
+        found = [None if g is None else torch.from_numpy(g).mul_(scale) for g in ctx.gradients]
+        del ctx.gradients
+        return (None, None, None, *found)
+
+
+class _ByBlocks(_Likelihood):
     @staticmethod
     def forward(
         ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
@@ -78,13 +101,27 @@ class _Likelihood(torch.autograd.Function):
             ctx.gradients = _gradients(arrays, observed, lexicon, made, counts, threads)
         return torch.tensor(passed.log_probs.sum())
 
+
+class _ByFeatures(_Likelihood):
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        scale = float(grad)
-        found = [None if g is None else torch.from_numpy(g).mul_(scale) for g in ctx.gradients]
-        del ctx.gradients
-        return (None, None, None, *found)
+    def forward(
+        ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
+    ) -> torch.Tensor:
+        left, reached, _, _, emitting, words, word_bias, log_starts = (
+            tensor.detach().numpy() for tensor in outputs
+        )
+        spoken = words, word_bias, emitting, lexicon.offsets
+        emissions = class_softmax.forward(*spoken)
+        model = hmm_features.Model(left, reached, emissions, np.exp(log_starts))
+        _, places, _, offsets = observed.sequences
+        classed = hmm_features.Classed(lexicon.classes[lexicon.order[places]], places, offsets)
+        passed = hmm_features.forward(model, classed)
+        if any(ctx.needs_input_grad):
+            found = hmm_features.backward(model, classed, passed)
+            emitted = class_softmax.backward(*spoken, emissions, found.emissions)
+            by_words = emitted.states, emitted.words, emitted.bias
+            ctx.gradients = [found.left, found.reached, None, None, *by_words, found.starts]
+        return torch.tensor(passed.log_probs.sum())
 
 
 def _gradients(

@@ -29,9 +29,9 @@ class Outputs(NamedTuple):
     """What a network says of some states of every class, k' of each.
 
     Attributes:
-        left: (classes, k', h or f), x of `tacit.kernels.block_softmax`.
+        left: (classes, k', h or f), x of `tacit.kernels.block_softmax` or `tacit.kernels.hmm_features`.
         reached: (classes, k', h or f), y of it.
-        bias: (classes, k'), d.
+        bias: (classes, k'), d; in the features with features.
         log_classes: (classes, k', classes), log p(c' | z); None unless two-level.
         emitting: (classes, k', h).
         words: (words, h), sorted by class.
@@ -127,6 +127,7 @@ class Network(nn.Module):
             log_classes = torch.log_softmax(scores, 1).view(*E.shape[:2], -1)
         if self.transitions == "features":
             left, reached = self._features(left), self._features(reached, bias)
+            left = left / (left @ reached.sum((0, 1)))[:, :, None]
         else:
             left = left * self.h**-0.5
         return Outputs(

@@ -118,12 +118,6 @@ class Tables:
         pool, slots = self.store.get(np.array([source]), np.array([target]))
         return np.asarray(pool[slots[0]] @ state, np.float32)
 
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        """p(z') after states (n, k) of one class: (classes, k, n)."""
-        M = self.lexicon.n_classes
-        blocks = self.store.transitions.blocks(np.full(M, group, np.int64), np.arange(M))
-        return np.asarray(blocks @ states.T, np.float32)
-
     def words(self, reached: _Floats) -> _Floats:
         """p(word) by id (n, words) from p(z') (classes, k, n)."""
         sorted_words = np.empty((reached.shape[2], len(self.emissions)), np.float32)

@@ -19,6 +19,7 @@ from tacit.fitting.torch_model import (
 from tacit.fitting.trainable import State
 from tacit_lm.hidden_markov.config import VLHMMConfig
 from tacit_lm.hidden_markov.likelihood import log_likelihood
+from tacit_lm.hidden_markov.network import Outputs
 from tacit_lm.hidden_markov.observed import Lexicon, Observed, sentences_at
 from tacit_lm.sequences import Ids, Offsets
 
@@ -63,7 +64,7 @@ class Trainer:
         set_learning_rate(self.optimizer, learning_rate)
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.kept_states())
-        total = log_likelihood(outputs, observed, self.lexicon, self.config.threads)
+        total = self._log_likelihood(outputs, observed)
         n = len(observed.sequences.words)
         (total * (-1.0 / n)).backward()
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
@@ -71,6 +72,10 @@ class Trainer:
         self.steps += 1
         self._follow()
         return StepResult(-float(total.detach()), n, norm)
+
+    def _log_likelihood(self, outputs: Outputs, observed: Observed) -> torch.Tensor:
+        how = self.config.transitions, self.config.threads
+        return log_likelihood(outputs, observed, self.lexicon, *how)
 
     def kept_states(self) -> torch.Tensor | None:
         """State dropout: as many states of every class, drawn anew for each step; None where all are kept."""
@@ -106,7 +111,7 @@ class Trainer:
             for first, last in zip(borders[:-1], borders[1:], strict=True):
                 chosen = sentences_at(ids, offsets, np.arange(first, last))
                 observed = Observed.of(*chosen, self.lexicon)
-                total += float(log_likelihood(outputs, observed, self.lexicon, self.config.threads))
+                total += float(self._log_likelihood(outputs, observed))
         finally:
             self._put(now)
         return float(np.exp(-total / len(ids)))

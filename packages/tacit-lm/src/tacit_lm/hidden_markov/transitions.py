@@ -39,6 +39,10 @@ class TwoLevel(NamedTuple):
         vectors = Vectors(self.left, self.reached, self.bias)
         return block_softmax.forward(vectors, sources, targets, weights)
 
+    def onward(self, group: int, states: _Floats) -> _Floats:
+        """p(z') (classes, k, n)."""
+        return _onward(self, group, states)
+
     def arrays(self) -> _Arrays:
         """By name."""
         return self._asdict()
@@ -72,6 +76,10 @@ class Flat(NamedTuple):
         vectors = Vectors(self.left, self.reached, self.bias)
         return block_softmax.forward(vectors, sources, targets, norms=self.norms)
 
+    def onward(self, group: int, states: _Floats) -> _Floats:
+        """p(z') (classes, k, n)."""
+        return _onward(self, group, states)
+
     def arrays(self) -> _Arrays:
         """By name."""
         return {"left": self.left, "reached": self.reached, "bias": self.bias}
@@ -94,6 +102,10 @@ class Features(NamedTuple):
             self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32
         )
 
+    def onward(self, group: int, states: _Floats) -> _Floats:
+        """p(z') (classes, k, n), without a block."""
+        return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
+
     def arrays(self) -> _Arrays:
         """By name."""
         return self._asdict()
@@ -102,6 +114,12 @@ class Features(NamedTuple):
     def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
         """Of an artefact, checked. Raises ArtifactError."""
         return cls(*_vectors(arrays, n_classes, k, width, bias=False))
+
+
+def _onward(transitions: TwoLevel | Flat, group: int, states: _Floats) -> _Floats:
+    M = len(transitions.left)
+    blocks = transitions.blocks(np.full(M, group, np.int64), np.arange(M))
+    return np.asarray(blocks @ states.T, np.float32)
 
 
 def _vectors(
