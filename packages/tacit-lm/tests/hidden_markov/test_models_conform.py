@@ -32,3 +32,8 @@ class TestDense(LanguageModelTests):
 class TestOneStateAClass(LanguageModelTests):
     def make_model(self):
         return VLHMM(**{**SMALL, "n_classes": 30, "states_per_class": 1}, classes="predictive")
+
+
+class TestWithoutNetworks(LanguageModelTests):
+    def make_model(self):
+        return VLHMM(**{**SMALL, "epochs": 5}, neural=False)

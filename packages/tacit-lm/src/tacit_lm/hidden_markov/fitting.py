@@ -6,7 +6,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from tacit.corpus import Corpus
@@ -20,11 +19,12 @@ from tacit_lm.hidden_markov.blocks import BlockStore, Transitions
 from tacit_lm.hidden_markov.classes import word_classes
 from tacit_lm.hidden_markov.config import VLHMMConfig
 from tacit_lm.hidden_markov.network import Network
-from tacit_lm.hidden_markov.observed import Lexicon
+from tacit_lm.hidden_markov.observed import Lexicon, Observed
 from tacit_lm.hidden_markov.tables import Tables
+from tacit_lm.hidden_markov.tabular import Tabular
 from tacit_lm.hidden_markov.training import Trainer
-from tacit_lm.hidden_markov.transitions import Features, Flat, TwoLevel
-from tacit_lm.sequences import Ids, with_ends
+from tacit_lm.hidden_markov.transitions import Features, Flat, Free, TwoLevel
+from tacit_lm.sequences import Ids, Offsets, with_ends
 
 __all__ = ["fit_vlhmm", "text_of"]
 
@@ -32,7 +32,7 @@ _LEAST = 0.02  # of the learning rate, at the end
 _WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
 
 
-def text_of(corpus: Corpus) -> tuple[Ids, npt.NDArray[np.int64]]:
+def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
     """Sentences, ``</s>`` after each, and where they begin."""
     return with_ends(corpus.ids, corpus.offsets, corpus.vocabulary.boundary_id)
 
@@ -50,7 +50,7 @@ def fit_vlhmm(
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = classes_of(config, corpus, ids)
-    network = drawn(config, lexicon, ids)
+    network = drawn(config, lexicon, ids, offsets)
     trainer = Trainer(config, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=config.batch, seed=config.seed)
     rate = config.learning_rate
@@ -114,19 +114,25 @@ def classes_of(config: VLHMMConfig, corpus: Corpus, ids: Ids) -> Lexicon:
     return Lexicon.of(classes, config.n_classes)
 
 
-def drawn(config: VLHMMConfig, lexicon: Lexicon, ids: Ids) -> Network:
-    """A network that predicts words by their frequency, whatever came before."""
+def drawn(config: VLHMMConfig, lexicon: Lexicon, ids: Ids, offsets: Offsets) -> Network | Tabular:
+    """What predicts words by their frequency, about, whatever came before."""
     counts = np.bincount(ids, minlength=len(lexicon.classes)) + 0.1
     mass = np.bincount(lexicon.classes, counts, minlength=lexicon.n_classes)
     words = np.log(counts / mass[lexicon.classes]).astype(np.float32)
     groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
     generator = torch.Generator().manual_seed(config.seed)
-    return Network(config, lexicon.order, words, groups, generator)
+    if config.neural:
+        return Network(config, lexicon.order, words, groups, generator)
+    seen = Observed.of(ids, offsets, lexicon)
+    keys = seen.sources * lexicon.n_classes + seen.targets
+    return Tabular(config, lexicon, words, groups, keys, generator)
 
 
 @torch.no_grad()
-def tables_of(network: Network, lexicon: Lexicon) -> Tables:
-    """What a network says, as probabilities and vectors."""
+def tables_of(network: Network | Tabular, lexicon: Lexicon) -> Tables:
+    """What was learnt, as probabilities and vectors."""
+    if isinstance(network, Tabular):
+        return _free_tables(network, lexicon)
     found = network(None)
     left, reached, bias = (
         np.ascontiguousarray(array.numpy()) for array in (found.left, found.reached, found.bias)
@@ -143,3 +149,13 @@ def tables_of(network: Network, lexicon: Lexicon) -> Tables:
     )
     store = BlockStore(transitions, network.classes, network.k)
     return Tables(lexicon, emissions, found.log_starts.exp().numpy(), store)
+
+
+def _free_tables(network: Tabular, lexicon: Lexicon) -> Tables:
+    found, keys = network(None), network.keys
+    sources, targets = np.divmod(keys, lexicon.n_classes)
+    blocks = network.log_blocks(found.kept, sources, targets).exp().numpy()
+    transitions = Free(blocks, keys, found.log_classes.exp().numpy())
+    store = BlockStore(transitions, network.classes, network.k)
+    emissions, starts = found.log_emissions.exp().numpy(), found.log_starts.exp().numpy()
+    return Tables(lexicon, emissions, starts, store)

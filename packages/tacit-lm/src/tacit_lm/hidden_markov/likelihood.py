@@ -25,12 +25,35 @@ from tacit.kernels import (
 )
 from tacit.kernels.block_softmax import Vectors
 from tacit_lm.hidden_markov.config import Transitions
-from tacit_lm.hidden_markov.network import Outputs
 from tacit_lm.hidden_markov.observed import Lexicon, Observed
 
-__all__ = ["log_likelihood"]
+__all__ = ["Outputs", "by_logarithms", "log_likelihood"]
 
 _Array = npt.NDArray[Any]
+
+
+class Outputs(NamedTuple):
+    """What a network says of some states of every class, k' of each.
+
+    Attributes:
+        left: (classes, k', h or f), x of `tacit.kernels.block_softmax` or `tacit.kernels.hmm_features`.
+        reached: (classes, k', h or f), y of it.
+        bias: (classes, k'), d; in the features with features.
+        log_classes: (classes, k', classes), log p(c' | z); None unless two-level.
+        emitting: (classes, k', h).
+        words: (words, h), sorted by class.
+        word_bias: (words,), sorted by class.
+        log_starts: (classes, k'), of the first state of a sentence.
+    """
+
+    left: torch.Tensor
+    reached: torch.Tensor
+    bias: torch.Tensor
+    log_classes: torch.Tensor | None
+    emitting: torch.Tensor
+    words: torch.Tensor
+    word_bias: torch.Tensor
+    log_starts: torch.Tensor
 
 
 class _Made(NamedTuple):
@@ -73,6 +96,18 @@ def make(outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: i
     )
     emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
     return _Made(blocks, emissions, np.exp(log_starts), weights, norms)
+
+
+def by_logarithms(
+    blocks: torch.Tensor,
+    emissions: torch.Tensor,
+    starts: torch.Tensor,
+    observed: Observed,
+    threads: int = 1,
+) -> torch.Tensor:
+    """The same from logarithms of probabilities, as `tacit.kernels.hmm_block` has them."""
+    found: torch.Tensor = _ByLogarithms.apply(observed, None, threads, blocks, emissions, starts)
+    return found
 
 
 class _Likelihood(torch.autograd.Function):
@@ -121,6 +156,19 @@ class _ByFeatures(_Likelihood):
             emitted = class_softmax.backward(*spoken, emissions, found.emissions)
             by_words = emitted.states, emitted.words, emitted.bias
             ctx.gradients = [found.left, found.reached, None, None, *by_words, found.starts]
+        return torch.tensor(passed.log_probs.sum())
+
+
+class _ByLogarithms(_Likelihood):
+    @staticmethod
+    def forward(
+        ctx: Any, observed: Observed, lexicon: None, threads: int, *logarithms: torch.Tensor
+    ) -> torch.Tensor:
+        tables = [np.exp(tensor.detach().numpy()) for tensor in logarithms]
+        passed = hmm_block.forward(*tables, observed.sequences, threads)
+        if any(ctx.needs_input_grad):
+            counts = hmm_block.backward(*tables, observed.sequences, passed, threads)
+            ctx.gradients = [counts.blocks, counts.emissions, counts.starts]
         return torch.tensor(passed.log_probs.sum())
 
 

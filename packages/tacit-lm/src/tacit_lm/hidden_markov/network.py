@@ -13,40 +13,16 @@ section 3.3), W_w, C_c vectors of words and classes:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
 from tacit_lm.hidden_markov.config import VLHMMConfig
+from tacit_lm.hidden_markov.likelihood import Outputs, log_likelihood
+from tacit_lm.hidden_markov.observed import Lexicon, Observed
 
-__all__ = ["Network", "Outputs"]
-
-
-class Outputs(NamedTuple):
-    """What a network says of some states of every class, k' of each.
-
-    Attributes:
-        left: (classes, k', h or f), x of `tacit.kernels.block_softmax` or `tacit.kernels.hmm_features`.
-        reached: (classes, k', h or f), y of it.
-        bias: (classes, k'), d; in the features with features.
-        log_classes: (classes, k', classes), log p(c' | z); None unless two-level.
-        emitting: (classes, k', h).
-        words: (words, h), sorted by class.
-        word_bias: (words,), sorted by class.
-        log_starts: (classes, k'), of the first state of a sentence.
-    """
-
-    left: torch.Tensor
-    reached: torch.Tensor
-    bias: torch.Tensor
-    log_classes: torch.Tensor | None
-    emitting: torch.Tensor
-    words: torch.Tensor
-    word_bias: torch.Tensor
-    log_starts: torch.Tensor
+__all__ = ["Network"]
 
 
 class Residual(nn.Module):
@@ -140,6 +116,12 @@ class Network(nn.Module):
             self.word_bias[self.order],
             log_starts.contiguous(),
         )
+
+    def log_likelihood(
+        self, outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int
+    ) -> torch.Tensor:
+        """log p of all sentences together, a scalar."""
+        return log_likelihood(outputs, observed, lexicon, self.transitions, threads)
 
     def _features(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """phi (classes, k', f), up to a factor that all rows of a matrix share; with ``bias`` times its exponential.

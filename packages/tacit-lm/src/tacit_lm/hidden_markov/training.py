@@ -18,16 +18,16 @@ from tacit.fitting.torch_model import (
 )
 from tacit.fitting.trainable import State
 from tacit_lm.hidden_markov.config import VLHMMConfig
-from tacit_lm.hidden_markov.likelihood import log_likelihood
-from tacit_lm.hidden_markov.network import Outputs
+from tacit_lm.hidden_markov.network import Network
 from tacit_lm.hidden_markov.observed import Lexicon, Observed, sentences_at
+from tacit_lm.hidden_markov.tabular import Tabular
 from tacit_lm.sequences import Ids, Offsets
 
 __all__ = ["Trainer"]
 
 _BETAS = (0.9, 0.99)
 _EVALUATED = 8192  # words at a time
-_AVERAGED = 10  # steps between two looks of the running average
+_EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
 
 
 class Trainer:
@@ -45,7 +45,7 @@ class Trainer:
     def __init__(
         self,
         config: VLHMMConfig,
-        network: nn.Module,
+        network: Network | Tabular,
         lexicon: Lexicon,
         ids: Ids,
         offsets: Offsets,
@@ -64,7 +64,7 @@ class Trainer:
         set_learning_rate(self.optimizer, learning_rate)
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.kept_states())
-        total = self._log_likelihood(outputs, observed)
+        total = self._log_probability(outputs, observed)
         n = len(observed.sequences.words)
         (total * (-1.0 / n)).backward()
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
@@ -73,9 +73,9 @@ class Trainer:
         self._follow()
         return StepResult(-float(total.detach()), n, norm)
 
-    def _log_likelihood(self, outputs: Outputs, observed: Observed) -> torch.Tensor:
-        how = self.config.transitions, self.config.threads
-        return log_likelihood(outputs, observed, self.lexicon, *how)
+    def _log_probability(self, outputs: Any, observed: Observed) -> torch.Tensor:
+        how = observed, self.lexicon, self.config.threads
+        return self.network.log_likelihood(outputs, *how)
 
     def kept_states(self) -> torch.Tensor | None:
         """State dropout: as many states of every class, drawn anew for each step; None where all are kept."""
@@ -90,9 +90,10 @@ class Trainer:
     @torch.no_grad()
     def _follow(self) -> None:
         """The running average: early on of all steps so far, later of the last 1 / (1 - averaging)."""
-        if self.steps % _AVERAGED:
+        every = 1 if self.steps <= _EARLY else _AVERAGED
+        if self.steps % every:
             return
-        share = min(self.config.averaging**_AVERAGED, self.steps / (self.steps + 10 * _AVERAGED))
+        share = min(self.config.averaging**every, self.steps / (self.steps + 10 * every))
         for name, parameter in self.network.named_parameters():
             self.average[name].lerp_(parameter.detach(), 1 - share)
 
@@ -111,7 +112,7 @@ class Trainer:
             for first, last in zip(borders[:-1], borders[1:], strict=True):
                 chosen = sentences_at(ids, offsets, np.arange(first, last))
                 observed = Observed.of(*chosen, self.lexicon)
-                total += float(self._log_likelihood(outputs, observed))
+                total += float(self._log_probability(outputs, observed))
         finally:
             self._put(now)
         return float(np.exp(-total / len(ids)))

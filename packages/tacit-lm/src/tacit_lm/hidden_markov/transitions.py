@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
+from tacit.errors import ArtifactError
 from tacit.kernels import block_softmax, streaming_logsumexp
 from tacit.kernels.block_softmax import Vectors
 
-__all__ = ["Features", "Flat", "TwoLevel", "transitions_of"]
+__all__ = ["Features", "Flat", "Free", "TwoLevel", "transitions_of"]
 
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
@@ -116,8 +117,53 @@ class Features(NamedTuple):
         return cls(*_vectors(arrays, n_classes, k, width, bias=False))
 
 
-def _onward(transitions: TwoLevel | Flat, group: int, states: _Floats) -> _Floats:
-    M = len(transitions.left)
+class Free(NamedTuple):
+    """p(z' | z) = p(c' | z) p(z' | z, c'), the latter kept for the pairs of classes of the text, else uniform.
+
+    Attributes:
+        kept: p(z' | z, c') (pairs, k, k).
+        keys: int64 (pairs,), sorted: ``source * classes + target``.
+        to_classes: p(c' | z) (classes, k, classes).
+    """
+
+    kept: _Floats
+    keys: _Ids
+    to_classes: _Floats
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """A (pairs, k, k)."""
+        wanted = sources * len(self.to_classes) + targets
+        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
+        k = self.to_classes.shape[1]
+        found = np.full((len(wanted), k, k), 1 / k, np.float32)
+        if len(self.keys):
+            known = self.keys[at] == wanted
+            found[known] = self.kept[at[known]]
+        return found * self.to_classes[sources, :, targets][:, None]
+
+    def onward(self, group: int, states: _Floats) -> _Floats:
+        """p(z') (classes, k, n)."""
+        return _onward(self, group, states)
+
+    def arrays(self) -> _Arrays:
+        """By name."""
+        return self._asdict()
+
+    @classmethod
+    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
+        """Of an artefact, checked. Raises ArtifactError."""
+        shape = n_classes, k, n_classes
+        to_classes = require(arrays, "to_classes", dtype=np.float32, shape=shape, finite=True)
+        keys = require(arrays, "keys", dtype=np.int64, shape=("pairs",))
+        if (np.diff(keys) <= 0).any():
+            raise ArtifactError("keys must rise; the artefact is damaged")
+        shape = len(keys), k, k
+        kept = require(arrays, "kept", dtype=np.float32, shape=shape, finite=True)
+        return cls(*map(np.ascontiguousarray, (kept, keys, to_classes)))
+
+
+def _onward(transitions: TwoLevel | Flat | Free, group: int, states: _Floats) -> _Floats:
+    M = len(transitions.to_classes if isinstance(transitions, Free) else transitions.left)
     blocks = transitions.blocks(np.full(M, group, np.int64), np.arange(M))
     return np.asarray(blocks @ states.T, np.float32)
 
@@ -136,9 +182,9 @@ def _vectors(
 
 def transitions_of(
     kind: str, arrays: _Arrays, n_classes: int, k: int, width: int
-) -> TwoLevel | Flat | Features:
+) -> TwoLevel | Flat | Features | Free:
     """Of an artefact whose configuration says ``kind``. Raises ArtifactError."""
-    found: type[TwoLevel | Flat | Features] = {
-        "two_level": TwoLevel, "flat": Flat, "features": Features
+    found: type[TwoLevel | Flat | Features | Free] = {
+        "two_level": TwoLevel, "flat": Flat, "features": Features, "free": Free
     }[kind]  # fmt: skip
     return found.from_arrays(arrays, n_classes, k, width)

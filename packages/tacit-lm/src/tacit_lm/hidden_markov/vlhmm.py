@@ -69,7 +69,7 @@ class VLHMM(HiddenMarkov):
             )
             for name, shape in (("emissions", (len(vocabulary), k)), ("starts", (M, k)))
         }
-        kind = model.config.transitions
+        kind = model.config.transitions if model.config.neural else "free"
         width = model.config.features if kind == "features" else model.config.width
         transitions = transitions_of(kind, arrays, M, k, width)
         lexicon, store = Lexicon.of(classes, M), BlockStore(transitions, M, k)
