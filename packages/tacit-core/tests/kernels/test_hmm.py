@@ -181,11 +181,18 @@ def feature_problem(classes, k, width, lengths, seed=0):
 def as_blocks(model, observed):
     """The same with the blocks of the transition matrix."""
     M = len(model.left)
-    blocks = np.einsum("bjf,aif->abji", model.reached, model.left).reshape(M * M, *[model.left.shape[1]] * 2)
+    blocks = np.einsum("bjf,aif->abji", model.reached, model.left).reshape(
+        M * M, *[model.left.shape[1]] * 2
+    )
     pairs = np.zeros(len(observed.words), np.int64)
     pairs[1:] = observed.classes[:-1] * M + observed.classes[1:]
     first = [observed.classes[b] if e > b else 0 for b, e in itertools.pairwise(observed.offsets)]
-    return blocks, model.emissions, model.starts, Sequences(pairs, observed.words, first, observed.offsets)
+    return (
+        blocks,
+        model.emissions,
+        model.starts,
+        Sequences(pairs, observed.words, first, observed.offsets),
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 6, 3), (3, 4, 9)])
@@ -207,9 +214,9 @@ def test_gradients_of_features_are_those_of_autograd():
     o, s, (classes, words, offsets) = *map(torch.from_numpy, model[2:]), observed
     total = torch.zeros((), dtype=torch.float64)
     for begin, end in itertools.pairwise(offsets.tolist()):
-        for t in range(begin, end):
-            before = s[classes[t]] if t == begin else y[classes[t]] @ (x[classes[t - 1]].T @ state)
-            state = before * o[words[t]]
+        state = s[classes[begin]] * o[words[begin]]
+        for t in range(begin + 1, end):
+            state = (y[classes[t]] @ (x[classes[t - 1]].T @ state)) * o[words[t]]
         total = total + state.sum().log()
     total.backward()
     back = hmm_features.backward(model, observed, hmm_features.forward(model, observed))
@@ -288,7 +295,9 @@ def test_words_of_a_class_sum_to_one_and_gradients_are_those_of_autograd():
     total.backward()
     gradients = class_softmax.backward(words, bias, states, offsets, found, counts)
     for name, tensor in (("words", y), ("bias", b), ("states", x)):
-        np.testing.assert_allclose(getattr(gradients, name), tensor.grad.numpy(), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            getattr(gradients, name), tensor.grad.numpy(), rtol=0, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 5, 3), (520, 1100, 4)])

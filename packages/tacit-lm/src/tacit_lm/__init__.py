@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit_lm.generation import Continuation
-    from tacit_lm.kenlm_interface import FullScore
     from tacit_lm.hidden_markov.config import VLHMMConfig
     from tacit_lm.hidden_markov.decoding import Posterior
     from tacit_lm.hidden_markov.vlhmm import VLHMM
+    from tacit_lm.kenlm_interface import FullScore
     from tacit_lm.language_model import LanguageModel
     from tacit_lm.log_bilinear.config import HLBLConfig, LBLConfig
     from tacit_lm.log_bilinear.hlbl import HLBL

@@ -98,7 +98,7 @@ class HiddenMarkov(Decoding, LanguageModel):
         tables = self.tables
         group, data = state.parts()
         if group == _START:
-            return tables.starts[tables.lexicon.classes[word]]
+            return np.asarray(tables.starts[tables.lexicon.classes[word]])
         return tables.reach(group, _array(data), int(tables.lexicon.classes[word]))
 
     def log_prob(

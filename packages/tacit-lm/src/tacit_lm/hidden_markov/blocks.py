@@ -44,7 +44,9 @@ class BlockStore:
         size: bytes of blocks kept at most; one block fits always.
     """
 
-    def __init__(self, transitions: Transitions, n_classes: int, k: int, size: int = _BYTES) -> None:
+    def __init__(
+        self, transitions: Transitions, n_classes: int, k: int, size: int = _BYTES
+    ) -> None:
         self.transitions, self._classes, self._k = transitions, n_classes, k
         self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
         self._lock = threading.Lock()

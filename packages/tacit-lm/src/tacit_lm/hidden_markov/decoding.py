@@ -31,8 +31,15 @@ class Posterior(NamedTuple):
 class Decoding:
     """Mixed into the models; a state's number is ``class * k + number within the class``."""
 
-    tables: Tables
-    vocabulary: Vocabulary
+    @property
+    def tables(self) -> Tables:
+        """As of `HiddenMarkov`."""
+        raise NotImplementedError
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """As of `HiddenMarkov`."""
+        raise NotImplementedError
 
     def sentences(self, ids: Any, offsets: Any) -> Any:
         """As of `HiddenMarkov`."""
@@ -62,9 +69,7 @@ class Decoding:
             probabilities[passed.tokens] = self.tables.backward(passed).posteriors
         return Posterior(self.tables.lexicon.classes[ids], probabilities)
 
-    def viterbi(
-        self, sentence: str | Sequence[str], *, eos: bool = True
-    ) -> npt.NDArray[np.int64]:
+    def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """The most probable path of states: int64 (words,), numbers from 0 to Z - 1.
 
         Args:
@@ -85,7 +90,7 @@ class Decoding:
         return path
 
     def _best_path(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """max over z of p(z, x) by dynamic programming, in logarithms (Viterbi 1967)."""
+        """The largest p(z, x) over z, by dynamic programming, in logarithms (Viterbi 1967)."""
         tables, k = self.tables, self.tables.k
         classes = tables.lexicon.classes[ids].astype(np.int64)
         emitted = np.log(np.maximum(tables.emissions[tables.lexicon.places[ids]], _LEAST))

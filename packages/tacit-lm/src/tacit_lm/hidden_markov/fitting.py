@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,7 +75,7 @@ def _run(
     trainer: Trainable,
     source: BlockBatches,
     settings: FitSettings,
-    made_from: dict[str, object],
+    made_from: dict[str, Any],
     checkpoints: Path | None,
     resume: Resume,
 ) -> History:

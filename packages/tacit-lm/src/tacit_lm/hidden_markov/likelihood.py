@@ -73,7 +73,7 @@ def log_likelihood(
     transitions: Transitions,
     threads: int = 1,
 ) -> torch.Tensor:
-    """log p of all sentences together, a float64 scalar, differentiable in every output (once)."""
+    """The log p of all sentences together, a float64 scalar, differentiable in every output (once)."""
     if outputs.log_classes is None:
         outputs = outputs._replace(log_classes=outputs.left.new_empty(0))
     how = _ByFeatures if transitions == "features" else _ByBlocks
@@ -89,8 +89,8 @@ def make(outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: i
     if log_classes.size:
         weights = np.exp(log_classes[observed.sources, :, observed.targets])
     else:
-        flat = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
-        norms = streaming_logsumexp.forward(*flat, bias.ravel()).reshape(-1, k)
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
+        norms = streaming_logsumexp.forward(rows, columns, bias.ravel()).reshape(-1, k)
     blocks = block_softmax.forward(
         Vectors(left, reached, bias), observed.sources, observed.targets, weights, norms, threads
     )
@@ -164,10 +164,10 @@ class _ByLogarithms(_Likelihood):
     def forward(
         ctx: Any, observed: Observed, lexicon: None, threads: int, *logarithms: torch.Tensor
     ) -> torch.Tensor:
-        tables = [np.exp(tensor.detach().numpy()) for tensor in logarithms]
-        passed = hmm_block.forward(*tables, observed.sequences, threads)
+        A, o, s = (np.exp(tensor.detach().numpy()) for tensor in logarithms)
+        passed = hmm_block.forward(A, o, s, observed.sequences, threads)
         if any(ctx.needs_input_grad):
-            counts = hmm_block.backward(*tables, observed.sequences, passed, threads)
+            counts = hmm_block.backward(A, o, s, observed.sequences, passed, threads)
             ctx.gradients = [counts.blocks, counts.emissions, counts.starts]
         return torch.tensor(passed.log_probs.sum())
 
@@ -194,9 +194,9 @@ def _gradients(
     else:
         leaving = np.zeros_like(made.norms)
         np.add.at(leaving, sources, moved.departures)
-        flat = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
         by_norms = streaming_logsumexp.backward(
-            *flat, bias.ravel(), made.norms.ravel(), -leaving.ravel()
+            rows, columns, bias.ravel(), made.norms.ravel(), -leaving.ravel()
         )
         for slope, added in zip(slopes, by_norms, strict=True):
             slope += added.reshape(slope.shape)

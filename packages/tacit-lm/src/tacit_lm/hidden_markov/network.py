@@ -120,11 +120,11 @@ class Network(nn.Module):
     def log_likelihood(
         self, outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int
     ) -> torch.Tensor:
-        """log p of all sentences together, a scalar."""
+        """The log p of all sentences together, a scalar."""
         return log_likelihood(outputs, observed, lexicon, self.transitions, threads)
 
     def _features(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """phi (classes, k', f), up to a factor that all rows of a matrix share; with ``bias`` times its exponential.
+        """The features phi (classes, k', f), up to a factor that all rows share; with ``bias``, times its exponential.
 
         A row's own factor cancels where rows are normalised, which is where ``bias`` is None.
         """

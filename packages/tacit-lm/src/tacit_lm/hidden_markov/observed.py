@@ -34,7 +34,9 @@ class Lexicon(NamedTuple):
         order = np.argsort(classes, kind="stable").astype(np.int64)
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        return cls(classes, order, places, np.searchsorted(classes[order], np.arange(n_classes + 1)))
+        return cls(
+            classes, order, places, np.searchsorted(classes[order], np.arange(n_classes + 1))
+        )
 
     @property
     def n_classes(self) -> int:

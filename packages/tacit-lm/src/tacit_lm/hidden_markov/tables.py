@@ -54,7 +54,7 @@ class Tables:
     @property
     def k(self) -> int:
         """States of a class."""
-        return self.starts.shape[1]
+        return int(self.starts.shape[1])
 
     def passes(self, ids: Ids, offsets: Offsets, first: _Floats | None = None) -> Iterator[Passed]:
         """The forward pass over sentences, in pieces of bounded size.
@@ -70,7 +70,9 @@ class Tables:
         while begin < len(offsets) - 1:
             end = int(np.searchsorted(offsets, offsets[begin] + size, side="right")) - 1
             if end <= begin:  # one sentence longer than that
-                yield from self._long(ids, int(offsets[begin]), int(offsets[begin + 1]), size, first)
+                yield from self._long(
+                    ids, int(offsets[begin]), int(offsets[begin + 1]), size, first
+                )
                 begin, first = begin + 1, None
                 continue
             tokens = slice(int(offsets[begin]), int(offsets[end]))
@@ -106,7 +108,9 @@ class Tables:
     def backward(self, passed: Passed) -> Backward:
         """Expected counts and posteriors of what was passed."""
         pairs, words, first, offsets = passed.observed
-        used, numbers = np.unique(pairs, return_inverse=True)  # a pool is large, and counts its size
+        used, numbers = np.unique(
+            pairs, return_inverse=True
+        )  # a pool is large, and counts its size
         observed = Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
         starts = self.starts[:1]
         return hmm_block.backward(

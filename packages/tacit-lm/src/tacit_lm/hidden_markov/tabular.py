@@ -87,7 +87,7 @@ class Tabular(nn.Module):
     def log_blocks(
         self, kept: torch.Tensor, sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]
     ) -> torch.Tensor:
-        """log p(z' | z, c') (pairs, k', k')."""
+        """The logarithms of p(z' | z, c') (pairs, k', k')."""
         keys = sources * self.classes + targets
         at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
         known = torch.from_numpy(self.keys[at] == keys)
@@ -100,7 +100,7 @@ class Tabular(nn.Module):
     def log_likelihood(
         self, chosen: Chosen, observed: Observed, lexicon: Lexicon, threads: int
     ) -> torch.Tensor:
-        """log p of all sentences together, a scalar."""
+        """The log p of all sentences together, a scalar."""
         sources, targets = observed.sources, observed.targets
         blocks = self.log_blocks(chosen.kept, sources, targets)
         blocks = blocks + chosen.log_classes[sources, :, targets][:, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class Trainer:
             outputs, total = self.network(None), 0.0
             borders = np.searchsorted(offsets, np.arange(0, len(ids) + _EVALUATED, _EVALUATED))
             borders = np.unique(np.minimum(borders, len(offsets) - 1))
-            for first, last in zip(borders[:-1], borders[1:], strict=True):
+            for first, last in pairwise(borders):
                 chosen = sentences_at(ids, offsets, np.arange(first, last))
                 observed = Observed.of(*chosen, self.lexicon)
                 total += float(self._log_probability(outputs, observed))

@@ -68,8 +68,9 @@ class Flat(NamedTuple):
     @classmethod
     def of(cls, left: _Floats, reached: _Floats, bias: _Floats) -> Self:
         """With the normalisers computed."""
-        flat = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
-        norms = streaming_logsumexp.forward(*flat, bias.ravel()).reshape(bias.shape)
+        width = left.shape[2]
+        rows, columns = left.reshape(-1, width), reached.reshape(-1, width)
+        norms = streaming_logsumexp.forward(rows, columns, bias.ravel()).reshape(bias.shape)
         return cls(left, reached, bias, norms)
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
@@ -99,9 +100,7 @@ class Features(NamedTuple):
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         """A (pairs, k, k)."""
-        return np.asarray(
-            self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32
-        )
+        return np.asarray(self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32)
 
     def onward(self, group: int, states: _Floats) -> _Floats:
         """p(z') (classes, k, n), without a block."""

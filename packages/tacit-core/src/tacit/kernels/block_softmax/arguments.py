@@ -14,7 +14,10 @@ _Array = NDArray[Any]
 
 
 def check(
-    vectors: Vectors, sources: _Array, targets: _Array, **more: tuple[_Array | None, tuple[int, ...]]
+    vectors: Vectors,
+    sources: _Array,
+    targets: _Array,
+    **more: tuple[_Array | None, tuple[int, ...]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sources and targets as int64; ``more`` are arrays with the shapes they must have."""
     left, reached, bias = vectors

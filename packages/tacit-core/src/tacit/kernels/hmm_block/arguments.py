@@ -51,7 +51,7 @@ def check(blocks: _Array, emissions: _Array, starts: _Array, observed: Sequences
     return found
 
 
-def inner_tokens(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def inner_tokens(offsets: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The tokens that are not the first of their sequence: (tokens - sequences that have some,)."""
     inner = np.ones(int(offsets[-1]), bool)
     inner[offsets[:-1][np.diff(offsets) > 0]] = False

@@ -1,5 +1,6 @@
 """Forward-backward in float64, token by token: the specification."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def forward(
     A, o, s = (array.astype(np.float64) for array in (blocks, emissions, starts))
     c = np.empty(len(words))
     a = np.empty((len(words), emissions.shape[1]))
-    for n, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for n, (begin, end) in enumerate(pairwise(offsets.tolist())):
         for t in range(begin, end):
             reached = s[first[n]] if t == begin else A[pairs[t]] @ a[t - 1]
             a[t] = reached * o[words[t]]
@@ -46,7 +47,7 @@ def backward(
     c, a = np.exp(found.log_probs), found.states.astype(np.float64)
     N, E, S = np.zeros_like(A), np.zeros_like(o), np.zeros_like(s)
     posteriors = np.zeros_like(a)
-    for n, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for n, (begin, end) in enumerate(pairwise(offsets.tolist())):
         b = np.ones(emissions.shape[1])
         for t in range(end - 1, begin - 1, -1):
             posteriors[t] = a[t] * b

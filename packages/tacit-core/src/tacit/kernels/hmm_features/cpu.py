@@ -71,14 +71,14 @@ def backward(model: Model, observed: Classed, found: Forward) -> Backward:
     return Backward(dx, dy, emitted, started, posteriors)
 
 
-def _moments(offsets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _moments(offsets: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """The tokens at each distance from the beginning of their sequence."""
     lengths = np.diff(offsets)
     for t in range(int(lengths.max(initial=0))):
         yield t, offsets[:-1][lengths > t] + t
 
 
-def _groups(classes: NDArray[np.int64]) -> Iterator[_Group]:
+def _groups(classes: _Array) -> Iterator[_Group]:
     """Each class that occurs, and where."""
     order = np.argsort(classes, kind="stable")
     found, begins = np.unique(classes[order], return_index=True)
@@ -87,7 +87,7 @@ def _groups(classes: NDArray[np.int64]) -> Iterator[_Group]:
         yield group, order[begin:end]
 
 
-def _add_rows(table: _Array, rows: NDArray[np.int64], added: _Array) -> None:
+def _add_rows(table: _Array, rows: _Array, added: _Array) -> None:
     """Rows added to a table, the same row as often as it occurs."""
     for group, own in _groups(rows):
         table[group] += added[own].sum(axis=0)

@@ -1,5 +1,7 @@
 """Forward-backward over the whole transition matrix in float64: the specification."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from tacit.kernels.hmm_features import Backward, Classed, Forward, Model
@@ -13,11 +15,10 @@ def forward(model: Model, observed: Classed) -> Forward:
     classes, words, offsets = check(model, observed)
     x, y, o, s = (array.astype(np.float64) for array in model)
     c, a = np.empty(len(words)), np.empty((len(words), o.shape[1]))
-    for begin, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for begin, end in pairwise(offsets.tolist()):
         for t in range(begin, end):
-            if t == begin:
-                reached = s[classes[t]]
-            else:
+            reached = s[classes[t]]
+            if t > begin:
                 reached = y[classes[t]] @ (x[classes[t - 1]].T @ a[t - 1])
             a[t] = reached * o[words[t]]
             c[t] = a[t].sum()
@@ -34,7 +35,7 @@ def backward(model: Model, observed: Classed, found: Forward) -> Backward:
     c, a = np.exp(found.log_probs), found.states.astype(np.float64)
     dx, dy, E, S = (np.zeros_like(array) for array in (x, y, o, s))
     posteriors = np.zeros_like(a)
-    for begin, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for begin, end in pairwise(offsets.tolist()):
         b = np.ones(o.shape[1])
         for t in range(end - 1, begin - 1, -1):
             posteriors[t] = a[t] * b
