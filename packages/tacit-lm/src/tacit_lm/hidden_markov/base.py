@@ -177,7 +177,7 @@ class HiddenMarkov(Decoding, LanguageModel):
 
 
 def _array(data: bytes) -> npt.NDArray[np.float32]:
-    if not data or len(data) % 4:
+    if not isinstance(data, bytes) or not data or len(data) % 4:
         raise DataError("the state is not one of a hidden Markov model")
     return np.frombuffer(data, np.float32)
 

@@ -87,7 +87,7 @@ class VLHMMConfig(Settings):
         seed: of everything random; one seed gives one model.
     """
 
-    n_classes: int = 128
+    n_classes: int = 256
     states_per_class: int = 64
     classes: Method = "exchange"
     transitions: Transitions = "two_level"
@@ -96,10 +96,10 @@ class VLHMMConfig(Settings):
     width: int = 64
     state_dropout: float = 0.5
     epochs: int = 30
-    learning_rate: float = 0.03
+    learning_rate: float = 0.05
     patience: int = 5
-    batch: int = 2048
-    averaging: float = 0.99
+    batch: int = 4096
+    averaging: float = 0.995
     clip: float = 5.0
     threads: int = 1
     seed: int = 0

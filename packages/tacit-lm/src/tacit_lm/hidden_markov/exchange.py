@@ -1,4 +1,7 @@
-"""The exchange algorithm's inner loops: every word in turn goes to the class that makes the text most probable."""
+"""The exchange algorithm's inner loops: every word in turn goes to the class that makes the text most probable.
+
+Class 0 belongs to the end of a sentence and takes no other word.
+"""
 
 import math
 
@@ -86,7 +89,7 @@ def bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT,
                     score[q] -= _entropy(N[q, q] + near) - G[q, q]
             score[q] += _entropy(N[q, q] + left[q] + right[q] + own[word]) - G[q, q]
             score[q] -= 2 * (_entropy(mass[q] + counts[word]) - _entropy(mass[q]))
-        for q in range(M):
+        for q in range(1, M):  # class 0 is closed
             if score[q] > score[best] + 1e-9:
                 best = q
         _move(best, 1.0, left, right, own[word], counts[word], N, G, NT, GT, mass)
@@ -125,7 +128,7 @@ def predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: ig
         best = home
         for q in range(M):
             score[q] -= _entropy(mass[q] + n) - _entropy(mass[q])
-        for q in range(M):
+        for q in range(1, M):  # class 0 is closed
             if score[q] > score[best] + 1e-9:
                 best = q
         mass[best] += n

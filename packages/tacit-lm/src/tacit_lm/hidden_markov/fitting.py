@@ -106,7 +106,8 @@ def classes_of(config: VLHMMConfig, corpus: Corpus, ids: Ids) -> Lexicon:
         return Lexicon.of(np.zeros(n_types, np.int32), 1)
     if config.n_classes > n_types:
         raise ConfigurationError(
-            f"VLHMM: n_classes is {config.n_classes}, and the text has only {n_types} different words"
+            f"VLHMM: n_classes is {config.n_classes}, and the text has only {n_types} different "
+            "words: give fewer classes, such as a tenth of the words"
         )
     stream = np.concatenate([np.array([boundary], np.int32), ids])
     classes = word_classes(
