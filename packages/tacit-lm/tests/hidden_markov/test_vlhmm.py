@@ -96,9 +96,7 @@ def test_the_gradient_is_that_of_the_whole_computation():
     ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
     for kind in ("two_level", "flat", "features"):
-        config = VLHMMConfig(
-            n_classes=3, states_per_class=3, width=4, transitions=kind, features=5
-        )
+        config = VLHMMConfig(n_classes=3, states_per_class=3, width=4, transitions=kind, features=5)
         network = fitting.drawn(config, lexicon, ids, offsets).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
         observed = Observed.of(ids, offsets, lexicon)
@@ -277,7 +275,7 @@ def test_small_stores_and_long_sentences_give_the_same_scores(model):
 
 
 def test_a_model_can_be_pickled_for_another_process(model):
-    again = pickle.loads(pickle.dumps(model))
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
     assert again.perplexity(text(5, 2)) == model.perplexity(text(5, 2))
 
 
