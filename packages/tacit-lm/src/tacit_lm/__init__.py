@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit_lm.generation import Continuation
-    from tacit_lm.hidden_markov.config import VLHMMConfig
+    from tacit_lm.hidden_markov.config import HMMConfig, VLHMMConfig
     from tacit_lm.hidden_markov.decoding import Posterior
+    from tacit_lm.hidden_markov.hmm import HMM
     from tacit_lm.hidden_markov.vlhmm import VLHMM
     from tacit_lm.kenlm_interface import FullScore
     from tacit_lm.language_model import LanguageModel
@@ -25,11 +26,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "HLBL",
+    "HMM",
     "LBL",
     "VLHMM",
     "Continuation",
     "FullScore",
     "HLBLConfig",
+    "HMMConfig",
     "KneserNey",
     "KneserNeyConfig",
     "LBLConfig",
@@ -51,6 +54,8 @@ _HOMES = {
     "LBLConfig": "tacit_lm.log_bilinear.config",
     "Posterior": "tacit_lm.hidden_markov.decoding",
     "Tree": "tacit_lm.log_bilinear.trees",
+    "HMM": "tacit_lm.hidden_markov.hmm",
+    "HMMConfig": "tacit_lm.hidden_markov.config",
     "VLHMM": "tacit_lm.hidden_markov.vlhmm",
     "VLHMMConfig": "tacit_lm.hidden_markov.config",
     "build_tree": "tacit_lm.log_bilinear.tree_building",

@@ -1,7 +1,7 @@
 """Hidden Markov models against the kit that third parties use."""
 
 from tacit.testing.language_models import LanguageModelTests
-from tacit_lm import VLHMM
+from tacit_lm import HMM, VLHMM
 
 SMALL = {"n_classes": 6, "states_per_class": 4, "width": 8, "batch": 200, "epochs": 3}
 
@@ -37,3 +37,8 @@ class TestOneStateAClass(LanguageModelTests):
 class TestWithoutNetworks(LanguageModelTests):
     def make_model(self):
         return VLHMM(**{**SMALL, "epochs": 5}, neural=False)
+
+
+class TestHMM(LanguageModelTests):
+    def make_model(self):
+        return HMM(n_states=9, epochs=12, batch=20)

@@ -20,22 +20,17 @@ from tacit_lm.hidden_markov.blocks import BlockStore, Transitions
 from tacit_lm.hidden_markov.classes import word_classes
 from tacit_lm.hidden_markov.config import VLHMMConfig
 from tacit_lm.hidden_markov.network import Network
-from tacit_lm.hidden_markov.observed import Lexicon, Observed
+from tacit_lm.hidden_markov.observed import Lexicon, Observed, text_of
 from tacit_lm.hidden_markov.tables import Tables
 from tacit_lm.hidden_markov.tabular import Tabular
 from tacit_lm.hidden_markov.training import Trainer
 from tacit_lm.hidden_markov.transitions import Features, Flat, Free, TwoLevel
-from tacit_lm.sequences import Ids, Offsets, with_ends
+from tacit_lm.sequences import Ids, Offsets
 
-__all__ = ["fit_vlhmm", "text_of"]
+__all__ = ["fit_vlhmm"]
 
 _LEAST = 0.02  # of the learning rate, at the end
 _WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
-
-
-def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
-    """Sentences, ``</s>`` after each, and where they begin."""
-    return with_ends(corpus.ids, corpus.offsets, corpus.vocabulary.boundary_id)
 
 
 def fit_vlhmm(

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacit.corpus import Corpus
 from tacit.kernels.hmm_block import Sequences
-from tacit_lm.sequences import Ids, Offsets
+from tacit_lm.sequences import Ids, Offsets, with_ends
 
-__all__ = ["Lexicon", "Observed", "sentences_at"]
+__all__ = ["Lexicon", "Observed", "sentences_at", "text_of"]
 
 
 class Lexicon(NamedTuple):
@@ -81,3 +82,8 @@ def sentences_at(ids: Ids, offsets: Offsets, chosen: npt.NDArray[np.int64]) -> t
     cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     at = np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1])
     return ids[at], cuts
+
+
+def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
+    """Sentences, ``</s>`` after each, and where they begin."""
+    return with_ends(corpus.ids, corpus.offsets, corpus.vocabulary.boundary_id)
