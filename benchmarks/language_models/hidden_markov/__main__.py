@@ -1,6 +1,6 @@
 """Hidden Markov language models on Penn Treebank.
 
-    python -m benchmarks.language_models.hidden_markov [--only classes step scoring fit ablations sizes features]
+    python -m benchmarks.language_models.hidden_markov [--only classes step scoring quick fit ablations sizes features]
         [--checkpoints FOLDER] [--epochs 40]
 
 Penn Treebank (Mikolov's split) from TACIT_DATA or the cache. ``fit`` goes on where a killed run of it stopped if it is
@@ -35,8 +35,9 @@ PROTOCOL = {
 }
 MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch": 16384,
                         "learning_rate": 0.08, "averaging": 0.99}  # fmt: skip
-SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32}
-PARTS = ("classes", "step", "scoring", "fit", "ablations", "sizes", "features")
+SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32, "learning_rate": 0.07}
+QUICK = 14  # epochs
+PARTS = ("classes", "step", "scoring", "quick", "fit", "ablations", "sizes", "features")
 
 
 class Texts:
@@ -73,16 +74,18 @@ def fitted(
     return model, row
 
 
-def fit(texts: Texts, epochs: int, folder: Path | None) -> Iterator[dict[str, Any]]:
-    """The model of the documentation, alone and mixed."""
-    model, row = fitted(texts, "VLHMM", {**MAIN, "epochs": epochs}, folder)
+def fit(
+    texts: Texts, name: str, settings: dict[str, Any], folder: Path | None
+) -> Iterator[dict[str, Any]]:
+    """A model alone and mixed with n-grams."""
+    model, row = fitted(texts, name, settings, folder)
     yield row
     ngrams = KneserNey(order=5).fit(texts.train)
     mixture = Mixture({"vlhmm": model, "kneser_ney": ngrams}).fit_weights(texts.valid)
-    for name, other in (("KneserNey(5)", ngrams), ("VLHMM + KneserNey(5)", mixture)):
+    for what, other in (("KneserNey(5)", ngrams), (f"{name} + KneserNey(5)", mixture)):
         found = {k: other.perplexity(getattr(texts, k)).value for k in ("valid", "test")}
         weights = {"weights": mixture.weights} if other is mixture else {}
-        yield {"what": name, **found, **weights}
+        yield {"what": what, **found, **weights}
 
 
 def scoring(texts: Texts, repeats: int) -> Iterator[dict[str, Any]]:
@@ -137,8 +140,11 @@ def rows_of(part: str, texts: Texts, options: argparse.Namespace) -> Iterator[di
         return (row for rows in found for row in rows)
     if part == "scoring":
         return scoring(texts, options.repeats)
+    if part == "quick":
+        name = f"VLHMM, {QUICK} epochs"
+        return fit(texts, name, {**SMALL, "epochs": QUICK}, None)
     if part == "fit":
-        return fit(texts, options.epochs, options.checkpoints)
+        return fit(texts, "VLHMM", {**MAIN, "epochs": options.epochs}, options.checkpoints)
     study = {"ablations": ablations, "sizes": sizes, "features": features}[part]
     return study(texts, options.epochs)
 
@@ -146,7 +152,7 @@ def rows_of(part: str, texts: Texts, options: argparse.Namespace) -> Iterator[di
 def main() -> None:
     """Measures and saves each row as it is found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:4])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:5])
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--checkpoints", type=Path)

@@ -12,7 +12,7 @@ __all__ = ["BlockStore", "Transitions"]
 
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
-_BYTES = 1 << 28
+_BYTES = 1 << 29
 
 
 class Transitions(Protocol):
