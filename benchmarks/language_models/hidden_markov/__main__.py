@@ -162,7 +162,7 @@ def main() -> None:
     for part in options.only:
         rows = []
         for row in rows_of(part, texts, options):
-            rows.append(row)
+            rows.append({"part": part, **row})
             reporting.save("lm-hidden-markov", PROTOCOL, rows, keep="what")
 
 
