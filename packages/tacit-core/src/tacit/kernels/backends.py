@@ -40,6 +40,16 @@ reference = Backend(
         "context_sum_backward": f"{_HERE}.context_sum.naive:backward",
         "row_steps": f"{_HERE}.row_steps.naive:adagrad",
         "stream_scores": f"{_HERE}.stream_scores.naive:scores",
+        "block_softmax": f"{_HERE}.block_softmax.naive:forward",
+        "block_softmax_backward": f"{_HERE}.block_softmax.naive:backward",
+        "class_softmax": f"{_HERE}.class_softmax.naive:forward",
+        "class_softmax_backward": f"{_HERE}.class_softmax.naive:backward",
+        "hmm_block": f"{_HERE}.hmm_block.naive:forward",
+        "hmm_block_backward": f"{_HERE}.hmm_block.naive:backward",
+        "hmm_features": f"{_HERE}.hmm_features.naive:forward",
+        "hmm_features_backward": f"{_HERE}.hmm_features.naive:backward",
+        "streaming_logsumexp": f"{_HERE}.streaming_logsumexp.naive:forward",
+        "streaming_logsumexp_backward": f"{_HERE}.streaming_logsumexp.naive:backward",
     },
 )
 """The specifications themselves: slow, readable, float64."""
@@ -71,6 +81,16 @@ cpu = Backend(
         "context_sum_backward": f"{_HERE}.context_sum.cpu:backward",
         "row_steps": f"{_HERE}.row_steps.cpu:adagrad",
         "stream_scores": f"{_HERE}.stream_scores.cpu:scores",
+        "block_softmax": f"{_HERE}.block_softmax.cpu:forward",
+        "block_softmax_backward": f"{_HERE}.block_softmax.cpu:backward",
+        "class_softmax": f"{_HERE}.class_softmax.cpu:forward",
+        "class_softmax_backward": f"{_HERE}.class_softmax.cpu:backward",
+        "hmm_block": f"{_HERE}.hmm_block.cpu:forward",
+        "hmm_block_backward": f"{_HERE}.hmm_block.cpu:backward",
+        "hmm_features": f"{_HERE}.hmm_features.cpu:forward",
+        "hmm_features_backward": f"{_HERE}.hmm_features.cpu:backward",
+        "streaming_logsumexp": f"{_HERE}.streaming_logsumexp.cpu:forward",
+        "streaming_logsumexp_backward": f"{_HERE}.streaming_logsumexp.cpu:backward",
     },
 )
 """numba where the work is an irregular loop, BLAS where it is a product; single-threaded, nogil."""
