@@ -194,7 +194,7 @@ def quality(
                 k: model.perplexity(t, context=context).value
                 for k, t in (("valid", valid), ("test", test))
             }
-            rows.append({"what": f"perplexity, {name}, {context}", **found})
+            rows.append({"what": f"perplexity, {name}, {context}", "part": "perplexity", **found})
     exact = float_scores(hlbl, hlbl.parameters.nodes, test)
     text = with_ends(test.ids, test.offsets, test.vocabulary.boundary_id)
     packed = hlbl.score_corpus(text[0], np.array([0, len(text[0])]))
@@ -269,12 +269,14 @@ def main() -> None:
     if options.only != "speed":
         rows += quality(hlbl, seen, train, valid, test)
     if options.only != "quality":
-        for row in scoring(hlbl, train, test, lines, options.repeats):
-            print(row, flush=True)
-            rows.append(row)
-        for row in training(hlbl, train, options.repeats):
-            print(row, flush=True)
-            rows.append(row)
+        parts = {
+            "scoring": scoring(hlbl, train, test, lines, options.repeats),
+            "training": training(hlbl, train, options.repeats),
+        }
+        for part, found in parts.items():
+            for row in found:
+                rows.append({**row, "part": part})
+                print(rows[-1], flush=True)
         rows.append(
             {"what": "tree over 18,000 words", "CPU seconds": tree_seconds(min(options.repeats, 3))}
         )
