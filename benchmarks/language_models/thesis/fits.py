@@ -22,6 +22,8 @@ from tacit_lm import HLBL, LBL, KneserNey, LanguageModel, Tree
 from tacit_lm.mixture_weights import fit_weights
 
 Scores = npt.NDArray[np.float64]
+STOPPING = 80_000
+"""Words at most of the validation text that an LBL stops by."""
 KEPT: tuple[Recipe, ...] = (Flat(), Hierarchical(recipes.RANDOM), Hierarchical(recipes.BEST))
 """Whose models are wanted again, not only their scores."""
 
@@ -148,12 +150,10 @@ class Bench:
 
     @property
     def _stopping(self) -> Corpus:
-        """What an LBL stops by: not all of a large text, as scoring costs it as much as learning."""
-        return self.texts.valid.head(STOPPING)
-
-
-STOPPING = 3500
-"""Sentences."""
+        """What an LBL stops by: not all of a long text, as scoring costs it as much as learning."""
+        valid = self.texts.valid
+        n = int(np.searchsorted(valid.offsets, STOPPING, side="right"))
+        return valid.head(n) if n < valid.n_sentences else valid
 
 
 def scores_of(model: LanguageModel, text: Corpus, across: bool) -> Scores:

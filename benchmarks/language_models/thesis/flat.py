@@ -48,6 +48,6 @@ def main(study: Study) -> None:
     told = {
         "mixtures": "with interpolated KN5 (the thesis: the back-off form): equal shares; the share of the LBL "
         "fitted on the validation text",
-        "validation": "perplexity of the text that training stops by; of a large one its first 3,500 sentences",
+        "validation": "perplexity of the text that training stops by; of a long one its first 80,000 words",
     }
     study.save("flat", told, rows)
