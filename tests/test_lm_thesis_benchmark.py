@@ -28,7 +28,7 @@ from tacit_lm import HLBL, KneserNey, Mixture
 
 PLAN = Plan(
     flat=(2,), exact=(), repeats={1: 2}, widths=(25,), copies=2, replicas=1, windows=(1, 2), across=(2,),
-    windows_tree=recipes.ADAPTIVE, eighths_tree=recipes.RANDOM, contexts=("a b",), asked=("a",),
+    windows_tree=recipes.ADAPTIVE, eighths_tree=recipes.RANDOM, longer=False, contexts=("a b",), asked=("a",),
 )  # fmt: skip
 
 
@@ -84,7 +84,10 @@ def test_words_before_do_not_reach_over_sentence_ends(small):
     boundary = small.test.vocabulary.boundary_id
     expected = []
     for sentence in small.test:
-        expected += [(boundary, sentence[0]), *zip(sentence, [*sentence[1:], boundary], strict=True)]
+        expected += [
+            (boundary, sentence[0]),
+            *zip(sentence, [*sentence[1:], boundary], strict=True),
+        ]
     assert list(zip(small.before, small.tested, strict=True)) == expected
 
 
@@ -155,9 +158,13 @@ def test_studies_give_tables_without_running_text(study, small):
         assert published.DATA in report["protocol"]["published"]
         for row in report["rows"]:
             strings = [value for value in row.values() if isinstance(value, str)]
-            assert not any(len(set(value.split()) & set(small.train.vocabulary.words)) > 1 for value in strings)
+            assert not any(
+                len(set(value.split()) & set(small.train.vocabulary.words)) > 1 for value in strings
+            )
     bins = found["lm-thesis-next-word-ptb"]["rows"]
-    total = sum(row["% of test"] * np.log(row["LBL"]) for row in bins if row["LBL"] == row["LBL"]) / 100
+    total = (
+        sum(row["% of test"] * np.log(row["LBL"]) for row in bins if row["LBL"] == row["LBL"]) / 100
+    )
     assert np.exp(total) == pytest.approx(study.bench.fit(Flat()).perplexity, rel=0.02)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.language_models.thesis import published
 from benchmarks.language_models.thesis.fits import mixed
-from benchmarks.language_models.thesis.recipes import Flat, NGrams
+from benchmarks.language_models.thesis.recipes import EXACT_EPOCHS, Flat, NGrams
 from benchmarks.language_models.thesis.study import Study
 
 INTERPOLATED, BACKOFF, KATZ = (3, 5, 6, 9), (3, 5, 6, 9), (3, 6)
@@ -17,7 +17,7 @@ def main(study: Study) -> None:
     bench, plan = study.bench, study.plan
     five = bench.fit(GRAMS)
     rows: list[dict[str, Any]] = []
-    models = [Flat(n) for n in plan.flat] + [Flat(n, "softmax") for n in plan.exact]
+    models = [Flat(n) for n in plan.flat] + [Flat(n, "softmax", EXACT_EPOCHS) for n in plan.exact]
     for recipe in models:
         fit = bench.fit(recipe)
         both = mixed(fit, five)

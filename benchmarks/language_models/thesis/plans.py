@@ -21,6 +21,7 @@ class Plan:
         windows: contexts of Table 4.7.
         across: those also with contexts over the ends of sentences.
         windows_tree, eighths_tree: the trees of Tables 4.7, and of 4.8 and 4.9.
+        longer: whether the best tree is also trained for longer.
         contexts: the beginnings of Tables 3.7 to 3.9, written for this.
         asked: words whose neighbours are looked for.
     """
@@ -35,6 +36,7 @@ class Plan:
     across: tuple[int, ...]
     windows_tree: Shape
     eighths_tree: Shape
+    longer: bool
     contexts: tuple[str, ...]
     asked: tuple[str, ...]
 
@@ -51,6 +53,7 @@ PLANS: dict[str, Plan] = {
         across=(5, 20),
         windows_tree=recipes.BEST,
         eighths_tree=recipes.BEST,
+        longer=True,
         contexts=(
             "he went to work for general",
             "its price rose on the new york stock",
@@ -69,6 +72,7 @@ PLANS: dict[str, Plan] = {
         across=(),
         windows_tree=recipes.DOUBLE,
         eighths_tree=recipes.BEST_SINGLE,
+        longer=False,
         contexts=(
             "he was born in the United",
             "they lost the second World",

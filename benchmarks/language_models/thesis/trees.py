@@ -54,8 +54,9 @@ def main(study: Study) -> None:
     for tree in recipes.TREES:
         fit = study.bench.fit(Hierarchical(tree))
         rows.append(mixture_row(f"HLBL, {tree.name}", fit, six, published.MODELS[tree.name]))
-    longer = study.bench.fit(recipes.LONGER)
-    rows.append(mixture_row(longer.name, longer, six, None))
+    if study.plan.longer:
+        longer = study.bench.fit(recipes.LONGER)
+        rows.append(mixture_row(longer.name, longer, six, None))
     rows.append(mixture_row("LBL", study.bench.fit(Flat()), six, published.MODELS["LBL"]))
     for order in ORDERS:
         grams = study.bench.fit(NGrams(order))
