@@ -86,9 +86,8 @@ class Bench:
         place = self.folder / hashlib.sha256(key.encode()).hexdigest()[:16]
         facts = self.cells.measure(key, lambda: self._measure(recipe, place))
         with np.load(place / "scores.npz") as scores:
-            fit = Fit(
-                recipe.name, *(scores[k].astype(np.float64) for k in ("valid", "test")), facts
-            )
+            valid, test = (scores[role].astype(np.float64) for role in ("valid", "test"))
+        fit = Fit(recipe.name, valid, test, facts)
         self.log.info("%s: %.1f, %.0f s", recipe, fit.perplexity, facts["seconds"])
         return fit
 
@@ -118,7 +117,8 @@ class Bench:
         texts = {"valid": self.texts.valid, "test": self.texts.test}
         scores = {role: scores_of(model, text, across) for role, text in texts.items()}
         temporary = place / "unfinished.npz"
-        np.savez(temporary, **{role: found.astype(np.float32) for role, found in scores.items()})
+        small = {role: found.astype(np.float32) for role, found in scores.items()}
+        np.savez(temporary, valid=small["valid"], test=small["test"])
         temporary.replace(place / "scores.npz")
         if recipe in KEPT:
             model.save(place / "model")

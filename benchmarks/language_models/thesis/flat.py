@@ -39,11 +39,11 @@ def main(study: Study) -> None:
         rows.append(row)
     grams = [NGrams(n) for n in INTERPOLATED]
     grams += [NGrams(n, "backoff") for n in BACKOFF] + [NGrams(n, "good_turing") for n in KATZ]
-    for recipe in grams:
-        row = {"model": recipe.name, "context": recipe.order - 1}
-        row["perplexity"] = bench.fit(recipe).perplexity
-        if recipe.smoothing == "backoff":
-            row["perplexity APNews"] = published.BACKOFF[recipe.order]
+    for each in grams:
+        row = {"model": each.name, "context": each.order - 1}
+        row["perplexity"] = bench.fit(each).perplexity
+        if each.smoothing == "backoff":
+            row["perplexity APNews"] = published.BACKOFF[each.order]
         rows.append(row)
     told = {
         "mixtures": "with interpolated KN5 (the thesis: the back-off form): equal shares; the share of the LBL "

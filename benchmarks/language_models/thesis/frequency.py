@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.language_models.thesis import flat, published, random_trees, recipes
 from benchmarks.language_models.thesis.fits import Scores
-from benchmarks.language_models.thesis.recipes import Flat, Hierarchical
+from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, Recipe
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.language_models.thesis.texts import BINS
 
@@ -25,7 +25,7 @@ def by_bin(scores: Scores, bins: np.ndarray[Any, np.dtype[np.int64]]) -> list[fl
 def main(study: Study) -> None:
     texts = study.bench.texts
     copies = max(study.plan.repeats)
-    models = {
+    models: dict[str, Recipe] = {
         "LBL": Flat(),
         "KN5": flat.GRAMS,
         "HLBL": Hierarchical(recipes.BEST),

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.language_models.thesis import flat, recipes
 from benchmarks.language_models.thesis.fits import Scores
-from benchmarks.language_models.thesis.recipes import Flat, Hierarchical
+from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, Recipe
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.ratings.thesis import pictures
 from benchmarks.ratings.thesis.pictures import Curve, Panel
@@ -18,11 +18,15 @@ DECADES = 8
 
 def decades(scores: Scores) -> np.ndarray[Any, np.dtype[np.int64]]:
     """0 for probabilities above a tenth, 1 above a hundredth ... 7 for those below 10^-7."""
-    return np.clip(np.ceil(-scores / np.log(10)).astype(np.int64) - 1, 0, DECADES - 1)
+    return np.asarray(np.clip(np.ceil(-scores / np.log(10)).astype(np.int64) - 1, 0, DECADES - 1))
 
 
 def main(study: Study) -> None:
-    models = {"LBL": Flat(), "KN5": flat.GRAMS, "HLBL": Hierarchical(recipes.BEST)}
+    models: dict[str, Recipe] = {
+        "LBL": Flat(),
+        "KN5": flat.GRAMS,
+        "HLBL": Hierarchical(recipes.BEST),
+    }
     found: dict[str, tuple[list[float], list[float]]] = {}
     for name, recipe in models.items():
         scores = study.bench.fit(recipe).test

@@ -48,9 +48,7 @@ class Texts:
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """How often every type occurs in the training text, ``</s>`` once a sentence: (types,)."""
-        counts = self.train.type_counts.copy()
-        counts[self.train.vocabulary.boundary_id] = self.train.n_sentences
-        return counts
+        return self.train.type_counts
 
     @cached_property
     def bins(self) -> npt.NDArray[np.int64]:
