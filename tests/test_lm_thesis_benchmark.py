@@ -16,6 +16,7 @@ from benchmarks.language_models.thesis import (
     published,
     random_trees,
     recipes,
+    tags,
     texts,
     variance,
     widths,
@@ -174,3 +175,15 @@ def test_plans_ask_only_for_what_the_thesis_reports():
         assert set(plan.widths) <= set(published.WIDTHS)
         assert set(plan.windows) | set(plan.across) <= set(published.CONTEXTS)
         assert plan.replicas <= 4
+
+
+def test_agreement_of_tags_is_whole_for_separate_groups_and_chance_for_noise():
+    names = ["NOUN"] * 60 + ["VERB"] * 30 + [None] * 10
+    apart = np.zeros((100, 2), np.float32)
+    apart[:60, 0] = apart[60:, 1] = 1
+    found = tags.agreement(apart, names)
+    assert (found["same %"], found["tagged"]) == (100.0, 90)
+    assert found["chance %"] == pytest.approx(100 * (60 * 59 + 30 * 29) / (90 * 89), abs=0.06)
+    noise = np.random.default_rng(0).standard_normal((2000, 20)).astype(np.float32)
+    found = tags.agreement(noise, ["NOUN", "VERB"] * 1000)
+    assert found["same %"] == pytest.approx(found["chance %"], abs=2)

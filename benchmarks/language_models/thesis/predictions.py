@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ def main(study: Study) -> None:
             (100 * n / n.sum()).round(2).tolist(),
             (100 * cost / cost.sum()).round(2).tolist(),
         )
-    labels = [f"10^-{i + 1} to 10^-{i}" for i in range(DECADES - 1)] + ["less"]
+    ends = ["1", "0.1", "0.01", "0.001", *(f"1e-{i}" for i in range(4, DECADES))]
+    labels = [f"{low} to {high}" for high, low in pairwise(ends)] + ["less"]
     rows = [
         {
             "probability": label,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from benchmarks import reporting
 from benchmarks.language_models.thesis import recipes
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical
 from benchmarks.language_models.thesis.study import Study
+from benchmarks.language_models.thesis.tags import NEAREST, agreement, tags_of
 from tacit_lm import HLBL, LBL
 
 NEIGHBOURS, PICTURED, LABELLED = 6, 1000, 140
+LAST_LETTER = 0x24F
+"""Of the Latin alphabet; the fonts of a plain installation have no others."""
 _Floats = npt.NDArray[np.float32]
 
 
@@ -48,8 +52,33 @@ def main(study: Study) -> None:
         },
         rows,
     )
+    groups, words = grouped(texts.counts), texts.train.vocabulary.words
+    tagged: list[dict[str, Any]] = []
+    for group, chosen in groups.items():
+        tags = tags_of([words[i] for i in chosen])
+        for model_name, each in vectors.items():
+            row = {"words": f"{PICTURED} {group}", "model": model_name}
+            tagged.append({**row, **agreement(each[chosen], tags)})
+    study.save(
+        "tags",
+        {
+            "same %": f"of the {NEAREST} nearest words of the same group by the cosine: how many have the part of "
+            "speech of the word itself; tags are the words' most frequent ones in UD English EWT, case aside",
+            "chance %": "of words drawn at random",
+            "tagged": "words of the group that occur in UD English EWT; the others are left out",
+            "HLBL": recipes.BEST.name,
+        },
+        tagged,
+    )
     if study.write:
-        draw(study.name("vectors"), vectors, texts.counts, texts.train.vocabulary.words)
+        draw(study.name("vectors"), vectors, groups, words)
+
+
+def grouped(counts: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:
+    """The words that occur most, and least."""
+    order = np.argsort(-counts, kind="stable")
+    order = order[counts[order] > 0]
+    return {"most frequent": order[:PICTURED], "rarest": order[-PICTURED:]}
 
 
 def placed(vectors: _Floats) -> _Floats:
@@ -60,16 +89,18 @@ def placed(vectors: _Floats) -> _Floats:
     return np.asarray(found, np.float32)
 
 
-def draw(name: str, vectors: dict[str, _Floats], counts: npt.NDArray[np.int64], words: Any) -> None:
+def draw(
+    name: str,
+    vectors: dict[str, _Floats],
+    groups: dict[str, npt.NDArray[np.int64]],
+    words: Sequence[str],
+) -> None:
     """``benchmarks/results/<name>.png``: frequent and rare words of each model, some of them named."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    order = np.argsort(-counts, kind="stable")
-    order = order[counts[order] > 0]
-    groups = {"most frequent": order[:PICTURED], "rarest": order[-PICTURED:]}
     named = np.random.default_rng(0).permutation(PICTURED)[:LABELLED]
     figure, grid = pyplot.subplots(2, 2, figsize=(15, 13), layout="constrained")
     for line, (model, each) in zip(grid, vectors.items(), strict=True):
@@ -77,6 +108,8 @@ def draw(name: str, vectors: dict[str, _Floats], counts: npt.NDArray[np.int64], 
             at = placed(each[chosen])
             axes.scatter(*at.T, s=2, color="0.8")
             for i in named:
+                if max(map(ord, words[chosen[i]])) > LAST_LETTER:
+                    continue
                 axes.text(*at[i], words[chosen[i]], fontsize=6, ha="center", va="center")
             axes.set_title(f"{model}: the {PICTURED} {group} words", fontsize=10)
             axes.set_axis_off()
