@@ -101,6 +101,13 @@ def test_a_fit_has_the_perplexity_of_its_model_and_is_made_once(study, small):
     assert (again.test == fit.test).all()
 
 
+def test_a_fit_whose_scores_were_deleted_is_made_again(study):
+    before = study.bench.fit(NGrams(2))
+    for path in study.bench.folder.rglob("scores.npz"):
+        path.unlink()
+    assert (study.bench.fit(NGrams(2)).test == before.test).all()
+
+
 def test_a_mixture_is_that_of_the_library(study, small):
     first, second = study.bench.fit(NGrams(3)), study.bench.fit(NGrams(1))
     found = fits.mixed(first, second)

@@ -84,6 +84,8 @@ class Bench:
         """The cell of a recipe: fitted, scored and saved unless it is there."""
         key = recipes.key_of(recipe, self.texts.data)
         place = self.folder / hashlib.sha256(key.encode()).hexdigest()[:16]
+        if not (place / "scores.npz").exists():  # the folder was deleted, the figures were not
+            self.cells.values.pop(key, None)
         facts = self.cells.measure(key, lambda: self._measure(recipe, place))
         with np.load(place / "scores.npz") as scores:
             valid, test = (scores[role].astype(np.float64) for role in ("valid", "test"))
