@@ -147,7 +147,7 @@ def training_rate(model: HLBL, corpus: Corpus, threads: int, repeats: int, steps
 def lbl_rate(
     corpus: Corpus, width: int, context: int, repeats: int, steps: int = 3
 ) -> dict[str, Any]:
-    config = LBLConfig(width=width, context=context, batch=512)
+    config = LBLConfig(width=width, context=context, contexts="diagonal", batch=512)
     counts = corpus.type_counts
     parameters = drawn(config, counts, np.random.default_rng(0))
     trainer = LBLTrainer(config, parameters, counts, text_stream(corpus, True), None)
