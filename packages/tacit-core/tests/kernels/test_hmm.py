@@ -272,6 +272,21 @@ def test_float32_blocks_have_columns_that_sum_to_the_weights(k, scale, seed):
     np.testing.assert_allclose(blocks.sum(axis=1), 0.25, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["left", "reached", "bias"])
+def test_nan_in_a_vector_is_seen_in_its_blocks(name):
+    """A diverging fit must not look healthy."""
+    made_of = vectors(2, 5, 3, dtype=np.float32)
+    getattr(made_of, name)[1] = np.nan
+    norms = np.ones((2, 5), np.float32)
+    for how in ({"weights": norms[:1]}, {"norms": norms}):
+        assert np.isnan(block_softmax.forward(made_of, [1], [1], **how)).all()
+    words = np.ones((3, 2), np.float32)
+    words[1] = np.nan
+    found = class_softmax.forward(words, words[:, 0] * 0, np.ones((1, 4, 2), np.float32), [0, 3])
+    assert np.isnan(found).all()
+    assert np.isnan(streaming_logsumexp.forward(words, words[:1], words[:1, 0])[1])
+
+
 def test_pairs_out_of_order_are_refused():
     with pytest.raises(KernelError, match="sorted"):
         block_softmax.forward(vectors(2, 2, 2), [1, 0], [0, 0], np.ones((2, 2)))

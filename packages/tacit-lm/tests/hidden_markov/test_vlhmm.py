@@ -180,7 +180,8 @@ def test_a_checkpoint_of_another_text_is_refused(tmp_path):
         VLHMM(**SMALL).checkpointed(tmp_path).fit(text(seed=5))
 
 
-def test_nan_in_training_keeps_the_best_model(monkeypatch):
+@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+def test_nan_in_training_keeps_the_best_model(monkeypatch, kind):
     step = Trainer.step
 
     def diverges(self, batch, rate):
@@ -191,8 +192,8 @@ def test_nan_in_training_keeps_the_best_model(monkeypatch):
 
     monkeypatch.setattr(Trainer, "step", diverges)
     with pytest.warns(RuntimeWarning, match="kept"):
-        model = VLHMM(**SMALL).fit(text(), valid=text(30, 1))
-    assert model.perplexity(text(30, 2)) < 15
+        model = VLHMM(**{**SMALL, **kind}).fit(text(), valid=text(30, 1))
+    assert model.perplexity(text(30, 2)) < 20
 
 
 def test_nan_from_the_start_is_an_error(monkeypatch):

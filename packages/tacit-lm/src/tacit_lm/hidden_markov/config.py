@@ -80,7 +80,8 @@ class VLHMMConfig(Settings):
         epochs: passes over the text at most.
         learning_rate: of Adam, after a warm-up falling along half a cosine to a fiftieth.
         patience: epochs without a better perplexity of the held-out text before training ends early.
-        batch: words of a step, about: sentences are kept whole.
+        batch: words of a step, about: sentences are kept whole, and an epoch of a small text has fifty steps all
+            the same, if that leaves 256 words to each.
         averaging: share of the running average of the parameters that a step keeps; the model is the average.
         clip: bound of the norm of all gradients together.
         threads: of training; the result does not depend on it.
@@ -96,10 +97,10 @@ class VLHMMConfig(Settings):
     width: int = 64
     state_dropout: float = 0.5
     epochs: int = 30
-    learning_rate: float = 0.05
+    learning_rate: float = 0.07
     patience: int = 5
-    batch: int = 4096
-    averaging: float = 0.995
+    batch: int = 16384
+    averaging: float = 0.99
     clip: float = 5.0
     threads: int = 1
     seed: int = 0

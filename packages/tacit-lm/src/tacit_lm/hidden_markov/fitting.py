@@ -30,6 +30,7 @@ from tacit_lm.sequences import Ids, Offsets
 __all__ = ["fit_vlhmm"]
 
 _LEAST = 0.02  # of the learning rate, at the end
+_STEPS, _FEW = 50, 256  # of an epoch at least, unless so few words are left to each
 _WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
 
 
@@ -48,7 +49,8 @@ def fit_vlhmm(
     lexicon = classes_of(config, corpus, ids)
     network = drawn(config, lexicon, ids, offsets)
     trainer = Trainer(config, network, lexicon, ids, offsets, held_out)
-    source = BlockBatches(offsets, batch_size=config.batch, seed=config.seed)
+    batch = min(config.batch, max(_FEW, len(ids) // _STEPS))
+    source = BlockBatches(offsets, batch_size=batch, seed=config.seed)
     rate = config.learning_rate
     falling = Cosine(rate, epochs=max(config.epochs, 1), floor=_LEAST * rate)
     settings = FitSettings(

@@ -29,7 +29,7 @@ def largest(block, out):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def exponentials(block, bits, powers, shift):  # type: ignore[no-untyped-def]
-    """exp(block - shift) in place; ``bits`` is the same memory as int32, ``powers`` (rows, k) int32 scratch."""
+    """exp(block - shift) in place, NaN kept; ``bits`` is the same memory as int32, ``powers`` (rows, k) int32 scratch."""
     k = block.shape[1]
     if block.itemsize == 8:
         for j in range(block.shape[0]):
@@ -39,8 +39,9 @@ def exponentials(block, bits, powers, shift):  # type: ignore[no-untyped-def]
     for j in range(block.shape[0]):
         row, power = block[j], powers[j]
         for i in range(k):
-            x = (np.float32(row[i]) - np.float32(shift[i])) * np.float32(1.4426950408889634)
-            x = min(max(x, np.float32(-126)), np.float32(127))
+            given = (np.float32(row[i]) - np.float32(shift[i])) * np.float32(1.4426950408889634)
+            x = given if given > np.float32(-126) else np.float32(-126)  # also for NaN
+            x = x if x < np.float32(127) else np.float32(127)
             n = np.floor(x + np.float32(0.5))
             f = x - n
             p = np.float32(1.535336188319500e-4)
@@ -49,8 +50,9 @@ def exponentials(block, bits, powers, shift):  # type: ignore[no-untyped-def]
             p = p * f + np.float32(5.550332471162809e-2)
             p = p * f + np.float32(2.402264791363012e-1)
             p = p * f + np.float32(6.931472028550421e-1)
-            row[i] = p * f + np.float32(1)
-            power[i] = np.int32(n)
+            number = given == given  # noqa: PLR0124 - what is not stays so
+            row[i] = p * f + np.float32(1) if number else given
+            power[i] = np.int32(n) if number else 0
     for j in range(block.shape[0]):
         row, power = bits[j], powers[j]
         for i in range(k):
