@@ -1,4 +1,4 @@
-"""`MorphologicalVectors`: what VarEmbed and SumEmbed share: fitting, look-up, the way to disk."""
+"""`MorphologicalEmbedder`: what VarEmbed and SumEmbed share: fitting, look-up, the way to disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tacit_embeddings.varembed.config import WordVectorConfig
 from tacit_embeddings.varembed.morphemes import Inventory
 from tacit_embeddings.varembed.state import Float32, WordState
 
-__all__ = ["Float32", "MorphologicalVectors"]
+__all__ = ["Float32", "MorphologicalEmbedder"]
 
 
-class MorphologicalVectors(Saveable):
+class MorphologicalEmbedder(Saveable):
     """A static embedder: a vector for any string, whatever stands around it."""
 
     kind: ClassVar[str] = "embedders"
@@ -72,9 +72,7 @@ class MorphologicalVectors(Saveable):
         """
         from tacit_embeddings.varembed.fitting import fit_word_vectors
 
-        found = fit_word_vectors(
-            self.config, text, valid, vectors, self._checkpoints, self._resume
-        )
+        found = fit_word_vectors(self.config, text, valid, vectors, self._checkpoints, self._resume)
         self._state = WordState(found.inventory, found.words, found.morphemes, found.trained)
         self.fitted_on = {
             "n_tokens": int(text.n_tokens),
@@ -132,8 +130,32 @@ class MorphologicalVectors(Saveable):
         bounds = np.cumsum([0, *map(len, texts)]).tolist()
         return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
 
+    def save_word2vec(self, path: str | os.PathLike[str], words: Iterable[str] = ()) -> int:
+        """Writes the text format of word2vec, for ``spacy init vectors`` and others.
+
+        Args:
+            path: the file.
+            words: words to write beside those of the vocabulary, seen or not.
+
+        Returns:
+            How many words were written.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
+        from tacit_embeddings.varembed.export import save_word2vec
+
+        return save_word2vec(self, path, words)
+
     def _raw(self, words: Sequence[str], prior: bool) -> Float32:
         return self._fitted().look_up(words, prior)
+
+    def vectors(self, words: Iterable[str], *, prior: bool = False) -> Float32:
+        """One vector for every word, (words, width) float32; with ``prior``, of its morphemes alone.
+
+        Raises NotFittedError.
+        """
+        return self._shown(self._raw(list(words), prior))
 
     def _shown(self, raw: Float32) -> Float32:
         """What a user sees of the vectors as they are fitted."""

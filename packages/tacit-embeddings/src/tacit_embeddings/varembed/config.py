@@ -59,7 +59,7 @@ class WordVectorConfig:
     max_pieces: int = 16
     base: bool = True
     start: Start = "counts"
-    start_window: int = 5
+    start_window: int = 10
     start_scale: float = 1.0
     start_ridge: float = 1.0
     start_shrinkage: float = 20.0
@@ -79,16 +79,14 @@ class WordVectorConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
-        for name, low in _WHOLE.items():
-            value = getattr(self, name)
+        for name, least in _WHOLE.items():
+            value: Any = getattr(self, name)
             if name == "threads" and value is None:
                 continue
-            if type(value) is not int or value < low:
-                self._refuse(name, f"a whole number of at least {low}")
+            if type(value) is not int or value < least:
+                self._refuse(name, f"a whole number of at least {least}")
         for name, (low, high) in _REAL.items():
-            value = getattr(self, name, None)
-            if value is None:
-                continue
+            value = getattr(self, name, low)
             if isinstance(value, bool) or not isinstance(value, int | float):
                 self._refuse(name, "a number")
             if not low <= value < high:

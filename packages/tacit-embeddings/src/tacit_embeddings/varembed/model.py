@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit_embeddings.varembed.base import Float32, MorphologicalVectors
+from tacit_embeddings.varembed.base import Float32, MorphologicalEmbedder
 from tacit_embeddings.varembed.bernoulli import divergence, entropy, sigmoid
 from tacit_embeddings.varembed.config import Output, SumEmbedConfig, VarEmbedConfig
 
 __all__ = ["SumEmbed", "VarEmbed"]
 
 
-class VarEmbed(MorphologicalVectors):
+class VarEmbed(MorphologicalEmbedder):
     """Word vectors with a morphological prior, for words seen and unseen.
 
     Args:
@@ -99,7 +99,7 @@ class VarEmbed(MorphologicalVectors):
         return self._shown(self._raw(list(words), prior), output)
 
 
-class SumEmbed(MorphologicalVectors):
+class SumEmbed(MorphologicalEmbedder):
     """The baseline: a word's vector is the sum of one of its own and its morphemes' (eq 24).
 
     After Botha and Blunsom (2014), with the network of `VarEmbed`. A word never seen has the sum of its
@@ -119,13 +119,6 @@ class SumEmbed(MorphologicalVectors):
 
     def __init__(self, config: SumEmbedConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-
-    def vectors(self, words: Iterable[str], *, prior: bool = False) -> Float32:
-        """One vector for every word, (words, width) float32; with ``prior``, of its morphemes alone.
-
-        Raises NotFittedError.
-        """
-        return self._shown(self._raw(list(words), prior))
 
     def _shown(self, raw: Float32) -> Float32:
         return raw

@@ -149,7 +149,7 @@ class Inventory:
         offsets = require(arrays, "morphemes.word_offsets", shape=(words + 1,), dtype=np.int64)
         ids = require(arrays, "morphemes.word_ids", shape=("pieces",), dtype=np.int64)
         sound = offsets[0] == 0 and offsets[-1] == len(ids) and bool((np.diff(offsets) >= 0).all())
-        if not sound or (len(ids) and not (0 <= ids.min() and ids.max() < len(names))):
+        if not sound or (len(ids) and not (ids.min() >= 0 and ids.max() < len(names))):
             raise ArtifactError("the morphemes of the words do not fit: the file is damaged")
         if not names or names[0] != BASE or len(set(names)) != len(names):
             raise ArtifactError("a morpheme is there twice, or the first is not the base")

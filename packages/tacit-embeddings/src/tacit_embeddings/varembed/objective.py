@@ -38,21 +38,22 @@ def sampled_loss(
     own: tuple[Tensor, Tensor],
     noise: tuple[Tensor, Tensor],
     log_expected: tuple[Tensor, Tensor],
-    hits: Tensor,
 ) -> Tensor:
     """The loss of a softmax over the target and words of noise that a whole batch shares, in nats.
 
-    Scores are corrected by how often a word is expected among those drawn (Bengio and Senecal 2008; Jean et
-    al. 2015, eq 8 with the correction), so that the gradient approaches the exact one with the number drawn.
+        -s_x + log(e^{s_x} / E_x + sum over the words j drawn of e^{s_j} / E_j)
+
+    with E_j how often j is expected among the words drawn: the sum estimates the normaliser, and the gradient
+    is that of the ranking objective of noise-contrastive estimation, whose optimum is the softmax's own
+    whatever number is drawn (Ma and Collins 2018, section 3). A word drawn that is the target stays in: taking
+    it out would bias the scores of frequent words.
 
     Args:
         hidden: (tokens, hidden).
-        own: output vectors (tokens, hidden) and biases (tokens,) of the targets.
+        own: output vectors (tokens, hidden) and biases (tokens,) of the targets x.
         noise: the same of the words drawn, (drawn, hidden) and (drawn,).
-        log_expected: log of the expected number of draws of each target (tokens,) and each word drawn (drawn,).
-        hits: bool (tokens, drawn): the word drawn is the target itself, and is left out.
+        log_expected: log E of each target (tokens,) and of each word drawn (drawn,).
     """
-    right = (hidden * own[0]).sum(1) + own[1] - log_expected[0]
+    right = (hidden * own[0]).sum(1) + own[1]
     wrong = torch.addmm(noise[1] - log_expected[1], hidden, noise[0].T)
-    wrong = wrong.masked_fill(hits, -torch.inf)
-    return (torch.logaddexp(right, wrong.logsumexp(1)) - right).sum()
+    return (torch.logaddexp(right - log_expected[0], wrong.logsumexp(1)) - right).sum()

@@ -68,9 +68,7 @@ def factorized_counts(corpus: Corpus, width: int, window: int, seed: int) -> Flo
     types = len(corpus.vocabulary)
     total = scipy.sparse.csr_array((types, types), dtype=np.float32)
     for k in range(1, window + 1):
-        total = total + counts.matrix(k).astype(np.float32) * np.float32(
-            (window - k + 1) / window
-        )
+        total = total + counts.matrix(k).astype(np.float32) * np.float32((window - k + 1) / window)
     total = (total + total.T).tocsr()
     scale = scipy.sparse.diags_array(np.maximum(total.sum(axis=1), 1e-12) ** -0.25)
     total.data = np.sqrt(total.data)

@@ -43,7 +43,7 @@ class RowTable:
         return Rows(different, places, self.values[different].requires_grad_())
 
     def step(self, rows: Rows, rate: float) -> None:
-        """s += mean(g ** 2), w -= rate g / sqrt(s), for these rows; none if they have no gradient."""
+        """S += mean(g ** 2), w -= rate g / sqrt(s), for these rows; none if they have no gradient."""
         gradient = rows.values.grad
         if gradient is None:
             return

@@ -169,7 +169,6 @@ class Trainer:
             (own[:, :-1], own[:, -1]),
             (other[:, :-1], other[:, -1]),
             (self._log_expected[targets], self._log_expected[noise]),
-            targets[:, None] == noise[None],
         )
         return loss, rows
 
@@ -191,7 +190,7 @@ class Trainer:
             hidden = found.reshape(len(aims), -1)
             total += exact_loss(hidden, aims, outputs[:, :-1], outputs[:, -1]).item()
             n_tokens += len(aims)
-        return total / n_tokens + self.divergence() / self.n_tokens
+        return float(total / n_tokens + self.divergence() / self.n_tokens)
 
     @torch.no_grad()
     def divergence(self) -> float:
@@ -226,9 +225,7 @@ class Trainer:
         moments = {f"adam/{k}": a for k, a in optimizer_arrays(self.optimizer).items()}
         drawn = generator_arrays({"noise": self._generator}, self.device.type == "cuda")
         states = {f"generator/{k}": a for k, a in drawn.items()}
-        carried = {
-            f"carried/{i}": to_array(part) for i, part in enumerate(self._carried or ())
-        }
+        carried = {f"carried/{i}": to_array(part) for i, part in enumerate(self._carried or ())}
         return {**self.parameters(), **sums, **moments, **states, **carried}
 
     def load_state(self, state: State) -> None:

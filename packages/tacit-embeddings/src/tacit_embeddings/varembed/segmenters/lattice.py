@@ -55,7 +55,9 @@ class Lattice:
         return sum(float(_forward(padded[table])[-1].sum()) for table in self._tables)
 
     @staticmethod
-    def _add(found: npt.NDArray[np.float64], table: _Table, padded: npt.NDArray[np.float64]) -> None:
+    def _add(
+        found: npt.NDArray[np.float64], table: _Table, padded: npt.NDArray[np.float64]
+    ) -> None:
         scores = padded[table]
         length, longest, n = table.shape
         before = _forward(scores)
@@ -90,7 +92,5 @@ def _forward(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     before[0] = 0.0
     for end in range(1, length + 1):
         m = min(end, longest)
-        before[end] = np.logaddexp.reduce(
-            before[end - m : end][::-1] + scores[end - 1, :m], axis=0
-        )
+        before[end] = np.logaddexp.reduce(before[end - m : end][::-1] + scores[end - 1, :m], axis=0)
     return before

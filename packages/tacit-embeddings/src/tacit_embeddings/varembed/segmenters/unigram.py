@@ -77,9 +77,7 @@ def _candidates(words: Sequence[str], n_morphemes: int) -> tuple[list[str], npt.
     shared: Counter[str] = Counter()
     for word in track(words, "unigram segmenter: substrings", unit=" words"):
         n = len(word)
-        shared.update(
-            {word[i:j] for i in range(n) for j in range(i + 2, min(n, i + LONGEST) + 1)}
-        )
+        shared.update({word[i:j] for i in range(n) for j in range(i + 2, min(n, i + LONGEST) + 1)})
     letters = sorted(set().union(*words))
     found = sorted(
         (piece for piece, count in shared.items() if count >= LEAST_TYPES),
