@@ -1,6 +1,6 @@
 """Word similarity (the paper's Table 1) and QVEC (Table 2) of every model that `models` has trained.
 
-    python -m benchmarks.varembed.intrinsic --tokens 6 --seeds 0
+python -m benchmarks.varembed.intrinsic --tokens 6 --seeds 0
 """
 
 from __future__ import annotations

@@ -168,7 +168,9 @@ def _trained_gensim(
 def main() -> None:
     """Train what the other benchmarks read."""
     parser = arguments(__doc__)
-    parser.add_argument("--epochs", type=int, help="of VarEmbed and SumEmbed; the default if not given")
+    parser.add_argument(
+        "--epochs", type=int, help="of VarEmbed and SumEmbed; the default if not given"
+    )
     options = parser.parse_args()
     log = common.logger("varembed", options.cache)
     text_ = corpus(options)

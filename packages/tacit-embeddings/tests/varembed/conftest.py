@@ -44,3 +44,15 @@ def _registered():
     for cls in (VarEmbed, SumEmbed):
         if cls.name not in known:
             plugins.register("embedders", cls.name, cls, distribution=cls.distribution)
+
+
+@pytest.fixture(scope="session")
+def spacy_entry_points():
+    """Factory and vectors where spaCy looks, should this source tree not be the installed one."""
+    import spacy
+
+    import tacit_embeddings.spacy.factories  # noqa: F401 - registers by itself
+    from tacit_embeddings.spacy.vectors import NAME, morphological_vectors
+
+    if NAME not in spacy.registry.vectors.get_all():
+        spacy.registry.vectors.register(NAME, func=morphological_vectors)

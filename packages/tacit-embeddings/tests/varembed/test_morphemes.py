@@ -88,7 +88,9 @@ def test_sums_are_those_of_the_morphemes():
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((len(inventory), 4)).astype(np.float32)
     for word, row in zip(inventory.vocabulary.words, inventory.summed(vectors), strict=True):
-        np.testing.assert_allclose(row, vectors[inventory.morphemes(word).ids].sum(0), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            row, vectors[inventory.morphemes(word).ids].sum(0), rtol=1e-5, atol=1e-6
+        )
 
 
 def test_type_counts_count_words_and_not_occurrences():

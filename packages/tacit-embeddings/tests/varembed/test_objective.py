@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-torch = pytest.importorskip("torch", reason="training needs torch (tacit-embeddings[varembed])")
-
 from tacit_embeddings.varembed.bernoulli import divergence
-from tacit_embeddings.varembed.objective import bernoulli_kl, exact_loss, sampled_loss
+
+torch = pytest.importorskip("torch", reason="training needs torch (tacit-embeddings[varembed])")
+from tacit_embeddings.varembed.objective import (  # noqa: E402 - it imports torch
+    bernoulli_kl,
+    exact_loss,
+    sampled_loss,
+)
 
 
 def drawn(*shape, seed=0, scale=1.0):

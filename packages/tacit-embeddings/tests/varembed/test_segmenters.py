@@ -21,7 +21,20 @@ WORDS = [stem + end for stem in STEMS for end in ("", "s", "ed", "ing", "er", "e
 WORDS += ["un" + word for word in WORDS]
 HAS_MORFESSOR = importlib.util.find_spec("morfessor") is not None
 NAMES = ["unigram", "ngrams", *(["morfessor"] if HAS_MORFESSOR else [])]
-STRANGE = ["", " ", "x" * 10_000, "🙂🏽‍♀️", "e\u0301\u0323", "שלום", "中文", "\x00", "\ud800", "12,5%", "▁", "<>"]
+STRANGE = [
+    "",
+    " ",
+    "x" * 10_000,
+    "🙂🏽‍♀️",
+    "e\u0301\u0323",
+    "שלום",
+    "中文",
+    "\x00",
+    "\ud800",
+    "12,5%",
+    "▁",
+    "<>",
+]
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-torch = pytest.importorskip("torch", reason="fitting needs torch (tacit-embeddings[varembed])")
-
 import tacit
 from tacit import Corpus
 from tacit.errors import (
@@ -21,11 +19,25 @@ from tacit.errors import (
 from tacit_embeddings import SumEmbed, VarEmbed
 from tacit_embeddings.varembed.bernoulli import sigmoid
 
+torch = pytest.importorskip("torch", reason="fitting needs torch (tacit-embeddings[varembed])")
+
 TINY = {"width": 6, "hidden": 6, "epochs": 1, "negatives": 16, "batch": 8, "length": 8}
 
 
 def text(n=40):
-    line = "the walker walked and the talker talked while walking and talking".split()
+    line = [
+        "the",
+        "walker",
+        "walked",
+        "and",
+        "the",
+        "talker",
+        "talked",
+        "while",
+        "walking",
+        "and",
+        "talking",
+    ]
     return [line[i % 5 :] for i in range(n)]
 
 
@@ -58,7 +70,9 @@ def test_a_seen_word_has_its_own_vector_and_can_show_its_prior(varembed):
     word = varembed.vocabulary.words[20]
     [own], [prior] = varembed.vectors([word]), varembed.vectors([word], prior=True)
     assert not np.allclose(own, prior)
-    assert_allclose(prior, varembed._fitted().prior[20] - varembed._fitted().morphemes[0], rtol=1e-5)
+    assert_allclose(
+        prior, varembed._fitted().prior[20] - varembed._fitted().morphemes[0], rtol=1e-5
+    )
 
 
 def test_outputs_are_three_views_of_the_same_posterior(varembed):
@@ -93,7 +107,9 @@ def test_uncertainty_is_in_bits_and_largest_where_nothing_is_known(varembed):
     assert bits.shape == (len(words), varembed.width)
     assert bits.dtype == np.float32
     assert ((bits >= 0) & (bits <= 1)).all()
-    assert_array_equal(varembed.entropy(["unbefriended"]), varembed.entropy(["unbefriended"], prior=True))
+    assert_array_equal(
+        varembed.entropy(["unbefriended"]), varembed.entropy(["unbefriended"], prior=True)
+    )
 
 
 def test_a_longer_fit_of_frequent_words_leaves_the_prior_further_behind(varembed):
@@ -163,8 +179,8 @@ def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
 
 def test_gradients_of_a_step_are_those_of_the_whole_bound(corpus):
     """One step over the whole text with plain tables and autograd, against the rows a batch touches."""
-    from tacit_embeddings.varembed.objective import bernoulli_kl
     from tacit_embeddings.varembed.morphemes import Inventory
+    from tacit_embeddings.varembed.objective import bernoulli_kl
     from tacit_embeddings.varembed.training import Trainer
 
     inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, 16, True)
@@ -296,7 +312,18 @@ def test_gensim_reads_the_exported_file(varembed, tmp_path):
 
 
 def test_strange_words_have_finite_vectors(varembed, sumembed):
-    words = ["x" * 10_000, "", " ", "12,5%", "🙂🏽‍♀️", "e\u0301\u0323", "\x00", "\ud800", "NUM", "</s>"]
+    words = [
+        "x" * 10_000,
+        "",
+        " ",
+        "12,5%",
+        "🙂🏽‍♀️",
+        "e\u0301\u0323",
+        "\x00",
+        "\ud800",
+        "NUM",
+        "</s>",
+    ]
     for model in (varembed, sumembed):
         found = model.vectors(words)
         assert found.shape == (len(words), model.width)
@@ -333,7 +360,11 @@ def test_held_out_text_must_share_the_vocabulary(corpus):
 
 def test_nothing_is_said_of_words_before_fitting():
     model = VarEmbed()
-    for action in (lambda: model.vocabulary, lambda: model.pieces("a"), lambda: model.entropy(["a"])):
+    for action in (
+        lambda: model.vocabulary,
+        lambda: model.pieces("a"),
+        lambda: model.entropy(["a"]),
+    ):
         with pytest.raises(NotFittedError):
             action()
     assert model.width == 128
