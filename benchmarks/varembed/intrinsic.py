@@ -89,12 +89,7 @@ def main() -> None:
     log = common.logger("varembed", options.cache)
     rows: list[dict[str, Any]] = []
     for row in common.chosen(models.ROWS, options.only):
-        name = f"{row} {options.tokens:g} seed".replace(",", "").replace(" ", "-")
-        seeds = [
-            seed
-            for seed in options.seeds
-            if (options.cache / "varembed" / f"{name}-{seed}").exists()
-        ]
+        seeds = [seed for seed in options.seeds if models.place(row, seed, options).exists()]
         cells = [measure(row, seed, options) for seed in seeds]
         for seed, cell in zip(seeds, cells, strict=True):
             log.info("%s, seed %d: %s", row, seed, cell)

@@ -9,6 +9,7 @@ all 26), in lower case, numbers as NUM, with the 50,000 most frequent types, as 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -99,19 +100,23 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
+def place(row: str, seed: int, options: argparse.Namespace) -> Path:
+    """The folder of a trained model."""
+    name = f"{row} {options.tokens:g} seed {seed}".replace(",", "").replace(" ", "-")
+    return Path(options.cache / "varembed" / name)
+
+
 def trained(row: str, seed: int, options: argparse.Namespace, found: Corpus | None = None) -> Any:
     """The model of a row, from the cache or trained now; `seconds` is what training took."""
     settings = dict(ROWS[row])
-    kind = settings.pop("kind")
-    name = f"{row} {options.tokens:g} seed {seed}".replace(",", "").replace(" ", "-")
-    where = options.cache / "varembed" / name
+    kind, where = settings.pop("kind"), place(row, seed, options)
     found = found or corpus(options)
     if kind in ("VarEmbed", "SumEmbed"):
-        return _trained_ours(kind, settings, seed, where, found, getattr(options, "epochs", None))
-    return _trained_gensim(kind, settings, seed, where, found)
+        return trained_ours(kind, settings, seed, where, found, getattr(options, "epochs", None))
+    return trained_gensim(kind, settings, seed, where, found)
 
 
-def _trained_ours(
+def trained_ours(
     kind: str, settings: dict[str, Any], seed: int, where: Path, found: Corpus, epochs: int | None
 ) -> Vectors:
     import tacit_embeddings
@@ -128,7 +133,7 @@ def _trained_ours(
     return Vectors(found.vocabulary, model.vectors, model.fitted_on["cpu_seconds"])
 
 
-def _trained_gensim(
+def trained_gensim(
     kind: str, settings: dict[str, Any], seed: int, where: Path, found: Corpus
 ) -> Vectors:
     import gensim.models
@@ -142,15 +147,12 @@ def _trained_gensim(
             vector_size=WIDTH,
             min_count=1,
             workers=1,
-            epochs=5,
             seed=seed + 1,
-            **settings,
+            **{"epochs": 5, **settings},
         )
         model.wv.save(str(where / "vectors"))
         seconds = time.process_time() - start
         common.write_json(where / "seconds.json", {"cpu_seconds": round(seconds, 1)})
-    import json
-
     vectors = gensim.models.KeyedVectors.load(str(where / "vectors"))
     seconds = json.loads((where / "seconds.json").read_text())["cpu_seconds"]
     normalize = found.vocabulary.normalization

@@ -174,7 +174,7 @@ def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.i
     if vocabulary.oov == "single":
         return found
     for i, word in enumerate(words):
-        name = class_of(vocabulary.normalization(word), vocabulary.normalization)
+        name: str | None = class_of(vocabulary.normalization(word), vocabulary.normalization)
         while name is not None and name not in vocabulary:
             name = coarser_class(name)
         if name is not None:
@@ -189,7 +189,8 @@ def _features(stand_ins: Float32, vectors: Float32) -> Float32:
 
 
 def _directions(rows: Float32) -> Float32:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(norms, np.float32(1e-12)), np.float32)
 
 
 def _predicted(W: Float32, stand_ins: Float32, vectors: Float32) -> Float32:
