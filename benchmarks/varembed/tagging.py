@@ -30,10 +30,10 @@ BINS = {"unseen": 0, "1-100": 100, "101-1000": 1000, "1001-10000": 10_000, "more
 
 
 def windows(found: models.Vectors, sentences: list[labelled.Sentence]) -> np.ndarray:
-    """(tokens, 5 * width) float32; each column's mean square over the words is one."""
+    """(tokens, 5 * width) float32; every word's vector is scaled to the same length."""
     words = list(dict.fromkeys(word for sentence in sentences for word in sentence.words))
     table = np.concatenate([found.zeros(words), np.zeros((1, models.WIDTH), np.float32)])
-    table /= max(float(np.sqrt(np.mean(np.square(table)))), 1e-12)
+    table *= np.sqrt(models.WIDTH) / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     ids = {word: i for i, word in enumerate(words)}
     parts = []
     for sentence in sentences:
@@ -103,7 +103,7 @@ def main() -> None:
             }
             rows.append({"task": name, "row": row, "key": f"{name} {row}", **spreads})
     protocol = {
-        "features": "vectors of a window of five words, 640 columns",
+        "features": "vectors of a window of five words, 640 columns, each of the same length",
         "classifier": f"{HIDDEN} hidden units, at most {options.epochs or EPOCHS} epochs, best on dev",
         "bins": "frequency of the word in the unlabelled text, errors in per cent",
         "text": f"{text.n_tokens} tokens of Wikipedia",

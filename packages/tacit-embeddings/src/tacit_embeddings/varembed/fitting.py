@@ -22,6 +22,7 @@ from tacit_embeddings.varembed.stream import Ids, StreamBatches, joined
 __all__ = ["Fit", "fit_word_vectors"]
 
 _LEAST = 0.1  # of the learning rate, at the end
+_RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
 _CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
 
 
@@ -60,8 +61,9 @@ def fit_word_vectors(
     stream = joined(text)
     held_out = None if valid is None else joined(valid)
     counts = np.bincount(stream, minlength=len(text.vocabulary)).astype(np.int64)
+    n_morphemes = config.n_morphemes or max(1, round(_RATIO * len(text.vocabulary)))
     inventory = Inventory.learn(
-        text.vocabulary, config.segmenter, config.n_morphemes, config.max_pieces, config.base
+        text.vocabulary, config.segmenter, n_morphemes, config.max_pieces, config.base
     )
     words = word_start(config, text, vectors)
     morphemes = morpheme_start(inventory, words, counts, config.start_ridge)
