@@ -52,7 +52,7 @@ def corpus(options: argparse.Namespace) -> Corpus:
     if folder.exists():
         return Corpus.open(folder)
     return Corpus.from_text(
-        _beginning(options.tokens * 1e6 or float("inf")),
+        beginning(options.tokens * 1e6 or float("inf")),
         tokenizer="words",
         max_vocabulary=MAX_VOCABULARY,
         digits=True,
@@ -62,7 +62,7 @@ def corpus(options: argparse.Namespace) -> Corpus:
     )
 
 
-def _beginning(n_tokens: float) -> Iterator[str]:
+def beginning(n_tokens: float) -> Iterator[str]:
     """Lines of the text until there are about so many tokens in them."""
     from tacit.tokenizers import get_tokenizer
 

@@ -34,7 +34,8 @@ class WordVectorConfig:
             package gensim); or ``"random"`` [``"word2vec"``].
         start_window: words to each side that are counted for the start; 2 or 3 tell more of syntax, 10 of topics.
         start_scale: root mean square of the initial word vectors.
-        start_ridge: of the regression that gives morphemes their initial vectors.
+        start_ridge: of the regression that gives morphemes their initial vectors; None is 10, and 100 for n-grams,
+            of which a word has many.
         start_shrinkage: a word that occurs n times begins n / (n + this) of the way from the sum of its
             morphemes to the vector it was given [0].
         softmax: ``"sampled"`` [not stated], or ``"exact"`` over all words.
@@ -62,7 +63,7 @@ class WordVectorConfig:
     start: Start = "counts"
     start_window: int = 10
     start_scale: float = 1.0
-    start_ridge: float = 1.0
+    start_ridge: float | None = None
     start_shrinkage: float = 20.0
     softmax: Softmax = "sampled"
     negatives: int = 1024
@@ -88,6 +89,8 @@ class WordVectorConfig:
                 self._refuse(name, f"a whole number of at least {least}")
         for name, (low, high) in _REAL.items():
             value = getattr(self, name, low)
+            if name in _OPTIONAL and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 self._refuse(name, "a number")
             if not low <= value < high:
@@ -154,7 +157,7 @@ _WHOLE = {
     "width": 1, "hidden": 1, "n_morphemes": 1, "max_pieces": 1, "start_window": 1, "negatives": 1,
     "epochs": 0, "batch": 1, "length": 1, "patience": 1, "seed": 0, "threads": 1,
 }  # fmt: skip
-_OPTIONAL = ("n_morphemes", "threads")
+_OPTIONAL = ("n_morphemes", "start_ridge", "threads")
 _REAL = {
     "start_scale": (0.0, math.inf),
     "start_ridge": (0.0, math.inf),

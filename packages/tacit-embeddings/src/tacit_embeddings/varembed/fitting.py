@@ -22,6 +22,7 @@ from tacit_embeddings.varembed.stream import Ids, StreamBatches, joined
 __all__ = ["Fit", "fit_word_vectors"]
 
 _LEAST = 0.1  # of the learning rate, at the end
+_RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # where none is set
 _RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
 _CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
 
@@ -66,7 +67,10 @@ def fit_word_vectors(
         text.vocabulary, config.segmenter, n_morphemes, config.max_pieces, config.base
     )
     words = word_start(config, text, vectors)
-    morphemes = morpheme_start(inventory, words, counts, config.start_ridge)
+    ridge = config.start_ridge
+    if ridge is None:
+        ridge = _NGRAM_RIDGE if config.segmenter == "ngrams" else _RIDGE
+    morphemes = morpheme_start(inventory, words, counts, ridge)
     sums = inventory.summed(morphemes)
     share = (counts / (counts + max(config.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
     words = share * words + (1 - share) * sums
