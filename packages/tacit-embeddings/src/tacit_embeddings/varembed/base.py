@@ -65,7 +65,7 @@ class MorphologicalEmbedder(Saveable):
             vectors: (types, width) initial word vectors, in place of ``config.start``.
 
         Raises:
-            CorpusError: the text has no tokens, or ``valid`` another vocabulary.
+            CorpusError: ``valid`` has another vocabulary.
             ConfigurationError: a package that a setting asks for is missing, or ``vectors`` do not fit.
             PluginUnavailableError: torch is not installed.
             DivergenceError: the loss is no longer a number; a smaller learning rate helps.

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.corpus import Corpus
-from tacit.errors import CorpusError
 from tacit.fitting.batches import fingerprint_arrays
 
 __all__ = ["StreamBatches", "joined"]
@@ -17,12 +16,7 @@ Ids = npt.NDArray[np.int32]
 
 
 def joined(corpus: Corpus) -> Ids:
-    """All sentences in a row, int32, each followed by ``</s>``, one ``</s>`` before them all.
-
-    Raises CorpusError for a text without tokens.
-    """
-    if not corpus.n_tokens:
-        raise CorpusError("the text has no tokens; give a text with at least one word")
+    """All sentences in a row, int32, each followed by ``</s>``, one ``</s>`` before them all."""
     ends = np.asarray(corpus.offsets[1:])
     boundary = corpus.vocabulary.boundary_id
     text = np.insert(np.asarray(corpus.ids), ends, boundary)
