@@ -62,7 +62,7 @@ bench: setup
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
 	$(BIN)/python -m benchmarks.varembed.models --seeds 0-2
-	for part in intrinsic tagging turkish; do \
+	for part in intrinsic tagging unseen turkish; do \
 		$(BIN)/python -m benchmarks.varembed.$$part --seeds 0-2 || exit 1; done
 	$(BIN)/python -m benchmarks.varembed.speed --tokens 1
 	for part in accuracy speed scale thesis; do \

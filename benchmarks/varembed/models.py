@@ -106,6 +106,11 @@ def place(row: str, seed: int, options: argparse.Namespace) -> Path:
     return Path(options.cache / "varembed" / name)
 
 
+def model(row: str, seed: int, options: argparse.Namespace) -> Any:
+    """A trained VarEmbed or SumEmbed itself."""
+    return tacit.load(place(row, seed, options))
+
+
 def trained(row: str, seed: int, options: argparse.Namespace, found: Corpus | None = None) -> Any:
     """The model of a row, from the cache or trained now; `seconds` is what training took."""
     settings = dict(ROWS[row])
@@ -125,12 +130,12 @@ def trained_ours(
         if epochs is not None:
             settings = {"epochs": epochs, **settings}
         start = time.process_time()
-        model = getattr(tacit_embeddings, kind)(width=WIDTH, seed=seed, **settings)
-        model.checkpointed(where.with_name(f"{where.name}-checkpoint")).fit(found)
-        model.fitted_on["cpu_seconds"] = round(time.process_time() - start, 1)
-        model.save(where)
-    model = tacit.load(where)
-    return Vectors(found.vocabulary, model.vectors, model.fitted_on["cpu_seconds"])
+        fitted = getattr(tacit_embeddings, kind)(width=WIDTH, seed=seed, **settings)
+        fitted.checkpointed(where.with_name(f"{where.name}-checkpoint")).fit(found)
+        fitted.fitted_on["cpu_seconds"] = round(time.process_time() - start, 1)
+        fitted.save(where)
+    loaded = tacit.load(where)
+    return Vectors(found.vocabulary, loaded.vectors, loaded.fitted_on["cpu_seconds"])
 
 
 def trained_gensim(
