@@ -145,7 +145,8 @@ def trained_gensim(
 
     cls = getattr(gensim.models, kind)
     if not where.exists():
-        where.mkdir(parents=True)
+        unfinished = where.with_name(f".{where.name}-unfinished")
+        unfinished.mkdir(parents=True, exist_ok=True)
         start = time.process_time()
         model = cls(
             text.WordSentences(found),
@@ -155,9 +156,10 @@ def trained_gensim(
             seed=seed + 1,
             **{"epochs": 5, **settings},
         )
-        model.wv.save(str(where / "vectors"))
-        seconds = time.process_time() - start
-        common.write_json(where / "seconds.json", {"cpu_seconds": round(seconds, 1)})
+        model.wv.save(str(unfinished / "vectors"))
+        seconds = round(time.process_time() - start, 1)
+        common.write_json(unfinished / "seconds.json", {"cpu_seconds": seconds})
+        unfinished.rename(where)
     vectors = gensim.models.KeyedVectors.load(str(where / "vectors"))
     seconds = json.loads((where / "seconds.json").read_text())["cpu_seconds"]
     normalize = found.vocabulary.normalization

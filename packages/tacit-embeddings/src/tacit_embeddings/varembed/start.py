@@ -62,7 +62,9 @@ def factorized_counts(corpus: Corpus, width: int, window: int, seed: int) -> Flo
 
     With C_ij the counts within ``window`` words to both sides, a word at distance d counting
     (window - d + 1) / window, and r their row sums, the matrix sqrt(C_ij) / (r_i r_j)^{1/4} is U S V^T;
-    the vectors are U S^{1/2}. Columns there are no singular values for are zero.
+    the vectors are U S^{1/2}, turned at random: an LSTM and a sigmoid work on each column by itself, and of the
+    singular vectors the first would be large everywhere and the last hardly anything. Columns there are no
+    singular values for are zero.
     """
     counts = LaggedCounts.from_corpus(corpus, n_lags=window)
     types = len(corpus.vocabulary)
@@ -75,7 +77,8 @@ def factorized_counts(corpus: Corpus, width: int, window: int, seed: int) -> Flo
     balanced = (scale @ total @ scale).astype(np.float32).tocsr()
     vectors = np.zeros((types, width), np.float32)
     U, S = _leading(balanced, min(width, types), seed)
-    vectors[:, : len(S)] = U * np.sqrt(S)
+    turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
+    vectors[:, : len(S)] = (U * np.sqrt(S)) @ turn.astype(np.float32)
     return vectors
 
 
