@@ -14,6 +14,7 @@ from tacit import Corpus
 from tacit_embeddings import SumEmbed, VarEmbed
 
 TYPES = 20_000
+MODELS: dict[str, Any] = {"VarEmbed": VarEmbed, "SumEmbed": SumEmbed}
 
 
 def main() -> None:
@@ -35,14 +36,14 @@ def main() -> None:
         )
     )
     rows: list[dict[str, Any]] = []
-    for cls in (VarEmbed, SumEmbed):
+    for name in common.chosen(MODELS, options.only):
         for threads in options.threads:
-            model = cls(epochs=1, start="random", threads=threads).fit(text)
+            model = MODELS[name](epochs=1, start="random", threads=threads).fit(text)
             history = model.fitted_on["training"]
             n_tokens = history["steps"] * model.config.batch * model.config.length
             rows.append(
                 {
-                    "model": cls.__name__,
+                    "model": name,
                     "threads": threads,
                     "tokens/s": n_tokens / history["seconds"],
                     "loss, nats per token": history["epoch_losses"][-1],
