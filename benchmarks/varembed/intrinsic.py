@@ -73,6 +73,7 @@ def measure(row: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         for part, value in similarity(found.make, knows, role).items():
             cell[f"{name} {part}"] = value
     if models.ROWS[row]["kind"] in ("VarEmbed", "SumEmbed"):
+        cell["epochs"] = models.model(row, seed, options).config.epochs
         cell["QVEC morphemes"] = qvec(lambda words: found.make(words, prior=True), knows)  # type: ignore[call-arg]
     if models.ROWS[row]["kind"] == "VarEmbed":
         for part, value in similarity(
@@ -95,6 +96,8 @@ def main() -> None:
             log.info("%s, seed %d: %s", row, seed, cell)
         if cells:
             spreads = {key: common.spread([c[key] for c in cells]) for key in cells[0]}
+            if "epochs" in spreads:
+                spreads["epochs"] = cells[0]["epochs"]
             rows.append({"row": row, **spreads})
     found = models.corpus(options)
     protocol = {

@@ -106,7 +106,7 @@ def main() -> None:
         "features": "vectors of a window of five words, 640 columns, each of the same length",
         "classifier": f"{HIDDEN} hidden units, at most {options.epochs or EPOCHS} epochs, best on dev",
         "bins": "frequency of the word in the unlabelled text, errors in per cent",
-        "text": f"{text.n_tokens} tokens of Wikipedia",
+        "text": f"{text.n_tokens} tokens of Wikipedia; epochs of training as in varembed-intrinsic",
         "seeds": options.seeds,
     }
     if not options.no_save:
