@@ -56,11 +56,15 @@ unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 
 bench: setup
 	@test -n "$$TACIT_DATA" || { echo "make bench needs the evaluation data: set TACIT_DATA to their folder" >&2; exit 1; }
-	$(PIP) install --quiet --constraint constraints.txt gensim matplotlib scikit-learn python-crfsuite \
+	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite \
 		cornac lenskit myfm 'setuptools<81'
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
 		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
+	$(BIN)/python -m benchmarks.varembed.models --seeds 0-2
+	for part in intrinsic tagging unseen turkish; do \
+		$(BIN)/python -m benchmarks.varembed.$$part --seeds 0-2 || exit 1; done
+	$(BIN)/python -m benchmarks.varembed.speed --tokens 1
 	for part in accuracy speed scale thesis; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
 	$(BIN)/python -m benchmarks.ratings.accuracy --data ml-1m

@@ -1,12 +1,13 @@
-"""An embedder from its name and settings, and a record of the text it was fitted on."""
+"""An embedder from its name and settings, a record of the text it was fitted on, a pipeline of its vectors."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tacit.errors import ConfigurationError
 
-__all__ = ["build", "record_text"]
+__all__ = ["build", "prepare", "record_text", "vectors_pipeline"]
 
 
 def build(model_class: Any, settings: dict[str, Any]) -> Any:
@@ -21,6 +22,40 @@ def build(model_class: Any, settings: dict[str, Any]) -> Any:
             f"{model_class.__name__} cannot be made with the settings "
             f"{', '.join(settings) or '(none)'}: {error}"
         ) from error
+
+
+def prepare(model: Any, name: str, valid: Path | None, checkpoints: Path | None) -> None:
+    """Have a model's training saved in ``checkpoints``.
+
+    Raises `ConfigurationError` where either is given and the model is not one that trains in steps.
+    """
+    if (valid is not None or checkpoints is not None) and not hasattr(model, "checkpointed"):
+        raise ConfigurationError(
+            f"the embedder {name!r} is not trained in steps: leave out --valid and --checkpoints"
+        )
+    if checkpoints is not None:
+        model.checkpointed(checkpoints)
+
+
+def vectors_pipeline(model: Any, output: Path, language: str) -> tuple[int, int]:
+    """Save a blank spaCy pipeline whose vectors are the model's; returns words and columns.
+
+    Raises `ConfigurationError` where spaCy is not installed or has no such language.
+    """
+    try:
+        import spacy
+
+        nlp = spacy.blank(language)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a spaCy pipeline of {language!r} cannot be made ({error}): install "
+            "'tacit-embeddings[spacy]', and name one of spaCy's languages, such as en"
+        ) from error
+    from tacit_embeddings.spacy.vectors import use_vectors
+
+    vectors = use_vectors(nlp, model)
+    nlp.to_disk(output)
+    return vectors.shape
 
 
 def record_text(model: Any, **facts: Any) -> None:

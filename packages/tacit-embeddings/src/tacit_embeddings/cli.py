@@ -52,19 +52,30 @@ def fit(
     n_states: Annotated[
         int | None, typer.Option(min=1, help="Dimension of the latent state (lds).")
     ] = None,
+    valid: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Held-out text (varembed, sumembed): stop in time."),
+    ] = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Save training there, and go on from it (varembed, sumembed)."
+        ),
+    ] = None,
     settings: Settings = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
 ) -> None:
     """Fit an embedder on raw text and save it."""
     from tacit import Corpus, plugins
-    from tacit_embeddings.building import build, record_text
+    from tacit_embeddings.building import build, prepare, record_text
 
     chosen = {} if n_states is None else {"n_states": n_states}
     embedder = build(
         plugins.get("embedders", model, distribution=distribution),
         {**chosen, **settings_of(settings or [])},
     )
+    prepare(embedder, model, valid, checkpoints)
     check_output(output)
     corpus = Corpus.from_text(
         text,
@@ -82,7 +93,17 @@ def fit(
         f"{len(corpus.vocabulary):,} types",
         err=True,
     )
-    embedder.fit(corpus)
+    if valid is None:
+        embedder.fit(corpus)
+    else:
+        held_out = Corpus.from_text(
+            valid,
+            tokenizer=tokenizer,
+            vocabulary=corpus.vocabulary,
+            encoding=encoding,
+            errors=errors,
+        )
+        embedder.fit(corpus, held_out)
     record_text(embedder, text=[path.name for path in text], tokenizer=tokenizer)
     embedder.save(output)
     typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)
@@ -157,11 +178,83 @@ def neighbours(
     from tacit_embeddings.applying import nearest_words
 
     embedder = _load(folder)
-    if word not in embedder.vocabulary:
+    if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
+        made_of = " ".join(embedder.pieces(word)) or "no morpheme"
+        typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
+    elif word not in embedder.vocabulary:
         stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
         typer.echo(f"{word!r} is not in the vocabulary: shown is {stands_for}", err=True)
     for other, cosine in nearest_words(embedder, word, n_words):
         typer.echo(f"{cosine:.3f}\t{other}")
+
+
+@app.command()
+def morphemes(
+    folder: Folder,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words, seen or not.")],
+) -> None:
+    """Show what words are made of (varembed, sumembed).
+
+    A line is a word, whether it has a vector of its own, the mean entropy of its dimensions in bits (varembed),
+    and its morphemes; one in brackets was never seen.
+    """
+    embedder = _morphological(folder)
+    known = set(embedder.inventory.names)
+    for word in words:
+        pieces = [piece if piece in known else f"[{piece}]" for piece in embedder.pieces(word)]
+        seen = "seen" if word in embedder.vocabulary else "unseen"
+        bits = f"{embedder.entropy([word]).mean():.3f}" if hasattr(embedder, "entropy") else "-"
+        typer.echo(f"{word}\t{seen}\t{bits}\t{' '.join(pieces)}")
+
+
+@app.command()
+def export(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The text file to write.")],
+    words: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="More words to write, one a line, seen or not."),
+    ] = None,
+) -> None:
+    """Write the vectors of words as word2vec's text format (varembed, sumembed).
+
+    `spacy init vectors LANG FILE DIR` reads it.
+    """
+    from tacit.datasets.textfile import numbered_lines
+
+    more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
+    n = _morphological(folder).save_word2vec(file, [word for word in more if word])
+    typer.echo(f"{n:,} vectors in {file}", err=True)
+
+
+@app.command()
+def vectors(
+    folder: Folder,
+    output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
+    language: Annotated[
+        str, typer.Option("--language", help="Its language, as spaCy's code.")
+    ] = "en",
+) -> None:
+    """Make a spaCy pipeline whose word vectors are a model's (varembed, sumembed).
+
+    `spacy train` takes it as `--paths.vectors PIPELINE`, with `[nlp.vectors] @vectors =
+    "tacit.MorphologicalVectors.v1"` in the configuration.
+    """
+    from tacit_embeddings.building import vectors_pipeline
+
+    check_output(output)
+    n, width = vectors_pipeline(_morphological(folder), output, language)
+    typer.echo(f"a pipeline with {n:,} vectors of {width} columns in {output}", err=True)
+
+
+def _morphological(folder: Path) -> Any:
+    embedder = _load(folder)
+    if not hasattr(embedder, "pieces"):
+        raise ConfigurationError(
+            f"{folder} holds a model {embedder.name!r}, whose vectors are not made of morphemes: this "
+            "command is for varembed and sumembed"
+        )
+    return embedder
 
 
 def _load(folder: Path) -> Any:

@@ -9,6 +9,7 @@ document is as fast per token as a thousand.
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,15 @@ class Smoother:
         self._ends = ExactEnds(self._forward, self._backward, left_end, right_end)
         bases = (self._forward.basis.T, self._backward.basis.T)
         self._from_own = np.concatenate(bases).astype(np.float32)  # (2 states, states)
+
+    def over(self, ids: Ids, more: Float32) -> Smoother:
+        """The same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
+        other = copy.copy(self)
+        other.table = np.concatenate([self.table.take(ids, axis=0), more])
+        other.inverse_norms = inverse_norms(other.table)
+        other._forward = self._forward.over(ids, more)
+        other._backward = self._backward.over(ids, more)
+        return other
 
     def ends(self, ids: Ids, offsets: Offsets) -> Ends:
         """The messages from the unobserved words outside every sequence, exactly.

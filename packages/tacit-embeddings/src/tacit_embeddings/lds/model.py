@@ -175,6 +175,49 @@ class LDS(Saveable):
                 arrays.extend(vectors[i - start : j - start].copy() for i, j in spans)
         return arrays
 
+    def transform_extended(
+        self,
+        sentences: Sequence[npt.NDArray[np.integer[Any]]],
+        rows: Float32,
+        *,
+        output: str | None = None,
+    ) -> list[Float32]:
+        """``transform_ids`` with more words than the vocabulary has.
+
+        Args:
+            sentences: word ids, each (tokens,); those past the vocabulary's are of ``rows``, in order.
+            rows: (words, states) float32, their inputs K' w, on the scale of ``input_rows``.
+            output: another output than ``config.output``.
+
+        Raises:
+            DataError: an id is neither of the vocabulary nor of ``rows``.
+        """
+        output = self._output(output)
+        types, power = len(self.vocabulary), self.config.row_norm_power
+        if output in outputs.POSTERIOR_MEANS:
+            smoother, power = self._posterior, 0.0
+        else:
+            smoother = self._balanced
+        more = outputs.balanced(rows, power, float(np.linalg.norm(self.input_rows, axis=1).mean()))
+        arrays: list[Float32] = []
+        for packed in packing.chunks(sentences):
+            packing.check(packed, types + len(rows))
+            used, local = np.unique(packed.ids, return_inverse=True)
+            known = used[used < types]
+            over = smoother.over(known, more[used[len(known) :] - types])
+            bounds = packed.offsets.tolist()
+            part = packing.Packed(local.astype(np.int64), packed.offsets)
+            for first, last, vectors in self._blocks(part, output, over):
+                start = bounds[first]
+                spans = pairwise(bounds[first : last + 1])
+                arrays.extend(vectors[i - start : j - start].copy() for i, j in spans)
+        return arrays
+
+    @property
+    def input_rows(self) -> Float32:
+        """K' w of every word of the vocabulary, (types, states): what it adds to the state it is read in."""
+        return self._fitted().inference.table.astype(np.float32, copy=False)
+
     def transform_packed(
         self,
         ids: npt.NDArray[np.integer[Any]],
@@ -212,15 +255,20 @@ class LDS(Saveable):
     def _compose(
         self, packed: packing.Packed, output: str, out: Float32 | None = None
     ) -> Iterator[outputs.Block]:
-        state = self._fitted()
-        packing.check(packed, len(state.vocabulary))
+        packing.check(packed, len(self.vocabulary))
+        smoother = self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced
+        return self._blocks(packed, output, smoother, out)
+
+    def _blocks(
+        self, packed: packing.Packed, output: str, smoother: Smoother, out: Float32 | None = None
+    ) -> Iterator[outputs.Block]:
         return outputs.compose(
             output,
-            self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced,
+            smoother,
             *packed,
             own_weight=self.config.own_weight,
             exact_ends=self.config.ends == "exact",
-            T_inv=state.inference.filter,
+            T_inv=self._fitted().inference.filter,
             out=out,
         )
 

@@ -67,11 +67,11 @@ class Block(NamedTuple):
     vectors: Float32
 
 
-def balanced(table: Float32, power: float) -> Float32:
-    """``table`` (vocabulary, states) with row norms raised to ``1 - power``, their mean kept."""
+def balanced(table: Float32, power: float, mean: float | None = None) -> Float32:
+    """``table`` (vocabulary, states) with row norms raised to ``1 - power``, their mean kept, or ``mean``."""
     norms = np.linalg.norm(table, axis=1, keepdims=True)
-    mean = norms.mean()
-    factor = (mean / np.maximum(norms, 1e-6 * mean + 1e-30)) ** power
+    kept = norms.mean() if mean is None else np.float32(mean)
+    factor = (kept / np.maximum(norms, 1e-6 * kept + 1e-30)) ** power
     return np.ascontiguousarray(table * factor.astype(np.float32))
 
 

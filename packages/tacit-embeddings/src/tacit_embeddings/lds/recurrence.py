@@ -6,6 +6,7 @@ magnified by the condition of the eigenvectors, so beyond `MAXIMUM_CONDITION` th
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -122,6 +123,13 @@ class Recurrence:
         self.powers = ModalPowers(modes.real, modes.complex)
         self._steps = (modes.real.astype(np.float32), modes.complex.astype(np.float32))
         self._inputs = table @ self.basis_inverse.T.astype(np.float32)
+
+    def over(self, ids: npt.NDArray[np.integer], more: Float32) -> Recurrence:
+        """The same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
+        other = copy.copy(self)
+        projected = more if self._modes is None else more @ self.basis_inverse.T.astype(np.float32)
+        other._inputs = np.concatenate([self._inputs.take(ids, axis=0), projected])
+        return other
 
     def scan(
         self,

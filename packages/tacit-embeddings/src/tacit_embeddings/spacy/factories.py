@@ -1,4 +1,4 @@
-"""The factories ``lds_embeddings`` and ``token_embeddings``.
+"""The factories ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
 This module imports spaCy and the standard library only: spaCy imports every installed factory as
 soon as any pipeline is made, so a model's own needs must not be met here but in the body of the
@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from spacy.language import Language
 
-#: The settings that both factories share; every value is plain JSON, and none of them is a path.
+#: The settings that all factories share; every value is plain JSON, and none of them is a path.
 SHARED_CONFIG = {
     # where the vectors go: "tensor" is Doc.tensor, any other name is an extension, as in doc._.lds
     "target": "tensor",
@@ -38,6 +38,30 @@ def lds_embeddings(
         name,
         embedder="lds",
         # ours by name, whoever else may claim "lds" in this environment
+        distribution="tacit-embeddings",
+        target=target,
+        mode=mode,
+        context=context,
+        batch_tokens=batch_tokens,
+    )
+
+
+@Language.factory("varembed_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
+def varembed_embeddings(
+    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
+) -> Any:
+    """Word vectors with a morphological prior, for words seen and unseen, one row of ``Doc.tensor`` per
+    token.
+
+    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
+    ``[initialize.components.varembed_embeddings]``.
+    """
+    from tacit_embeddings.spacy.component import TokenEmbeddings
+
+    return TokenEmbeddings(
+        nlp,
+        name,
+        embedder="varembed",
         distribution="tacit-embeddings",
         target=target,
         mode=mode,

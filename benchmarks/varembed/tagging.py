@@ -1,0 +1,117 @@
+"""A tagger that sees the vectors of five words (the paper's Table 3), errors by frequency (its Fig. 2).
+
+    python -m benchmarks.varembed.tagging --tokens 6 --tasks ewt-xpos --seeds 0-2
+
+Features are the vectors of the word and its two neighbours on either side, zeros outside the sentence and for
+words a model does not have; the network is `benchmarks.local_classifier` with 256 hidden units, early-stopped
+on dev (the paper's: two layers of 625). Word vectors are trained once (seed 0); seeds are the classifier's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks import reporting
+from benchmarks.embeddings import common, labelled
+from benchmarks.local_classifier import MLPClassifier
+from benchmarks.varembed import models
+from tacit import Corpus
+
+TASKS = ("ewt-xpos", "treebank-xpos")
+REACH = 2
+HIDDEN = 256
+EPOCHS = 12
+#: Upper ends of the bins of a word's frequency in the unlabelled text.
+BINS = {"unseen": 0, "1-100": 100, "101-1000": 1000, "1001-10000": 10_000, "more": np.inf}
+
+
+def windows(found: models.Vectors, sentences: list[labelled.Sentence]) -> np.ndarray:
+    """(tokens, 5 * width) float32; every word's vector is scaled to the same length."""
+    words = list(dict.fromkeys(word for sentence in sentences for word in sentence.words))
+    table = np.concatenate([found.zeros(words), np.zeros((1, models.WIDTH), np.float32)])
+    table *= np.sqrt(models.WIDTH) / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    ids = {word: i for i, word in enumerate(words)}
+    parts = []
+    for sentence in sentences:
+        own = np.array([ids[word] for word in sentence.words])
+        padded = np.pad(own, REACH, constant_values=len(words))
+        around = np.stack([padded[k : k + len(own)] for k in range(2 * REACH + 1)], axis=1)
+        parts.append(table[around].reshape(len(own), -1))
+    return np.concatenate(parts)
+
+
+def frequencies(text: Corpus, sentences: list[labelled.Sentence]) -> np.ndarray:
+    """How often each token's word is in the unlabelled text; 0 for one outside the vocabulary."""
+    vocabulary, counts = text.vocabulary, text.type_counts
+    words = [word for sentence in sentences for word in sentence.words]
+    return np.array([counts[vocabulary.id_of(w)] if w in vocabulary else 0 for w in words])
+
+
+def measure(
+    row: str, task: labelled.Task, seed: int, options: argparse.Namespace, text: Corpus
+) -> dict[str, Any]:
+    found = models.trained(row, 0, options, text)
+    start = time.perf_counter()
+    tags = {
+        part: np.array([tag for s in getattr(task, part) for tag in s.tags])
+        for part in ("train", "dev", "test")
+    }
+    features = {part: windows(found, getattr(task, part)) for part in tags}
+    model = MLPClassifier(hidden=HIDDEN, epochs=options.epochs or EPOCHS, seed=seed, scale="none")
+    model.fit(features["train"], tags["train"], features["dev"], tags["dev"])
+    wrong = model.predict(features["test"]) != tags["test"]
+    counts = frequencies(text, task.test)
+    cell: dict[str, Any] = {"dev": 100 * model.score(features["dev"], tags["dev"])}
+    cell["test"] = 100 - 100 * float(wrong.mean())
+    low = -1.0
+    for name, high in BINS.items():
+        chosen = (counts > low) & (counts <= high)
+        cell[f"error {name}"] = 100 * float(wrong[chosen].mean()) if chosen.any() else None
+        cell[f"tokens {name}"] = int(chosen.sum())
+        low = high
+    return {**cell, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def main() -> None:
+    parser = models.arguments(__doc__, "0-2")
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--epochs", type=int, help="of the classifier at most")
+    options = parser.parse_args()
+    log = common.logger("varembed", options.cache)
+    cells = common.Cells(options.cache, f"varembed-tagging-{options.tokens:g}")
+    text = models.corpus(options)
+    rows: list[dict[str, Any]] = []
+    for name in options.tasks:
+        task = labelled.load(name)
+        for row in common.chosen(models.ROWS, options.only):
+            if not models.place(row, 0, options).exists():
+                continue
+            found = []
+            for seed in options.seeds:
+                key = common.cell_key(task=name, row=row, seed=seed, epochs=options.epochs)
+                cell = cells.measure(key, lambda: measure(row, task, seed, options, text))  # noqa: B023
+                log.info("%s: %s", key, cell)
+                found.append(cell)
+            spreads = {
+                key: common.spread([c[key] for c in found])
+                for key in found[0]
+                if found[0][key] is not None and key != "seconds"
+            }
+            rows.append({"task": name, "row": row, "key": f"{name} {row}", **spreads})
+    protocol = {
+        "features": "vectors of a window of five words, 640 columns, each of the same length",
+        "classifier": f"{HIDDEN} hidden units, at most {options.epochs or EPOCHS} epochs, best on dev",
+        "bins": "frequency of the word in the unlabelled text, errors in per cent",
+        "text": f"{text.n_tokens} tokens of Wikipedia; epochs of training as in varembed-intrinsic",
+        "seeds": options.seeds,
+    }
+    if not options.no_save:
+        reporting.save("varembed-tagging", protocol, rows, keep="key")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Word vectors with a morphological prior: `VarEmbed`, its baseline `SumEmbed`, and segmenters."""

@@ -1,0 +1,180 @@
+"""`MorphologicalEmbedder`: what VarEmbed and SumEmbed share: fitting, look-up, the way to disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.artifact import Saveable
+from tacit.corpus import Corpus
+from tacit.errors import NotFittedError
+from tacit.fitting.recorder import Resume
+from tacit.vocabulary import Vocabulary
+from tacit_embeddings.varembed.config import WordVectorConfig
+from tacit_embeddings.varembed.morphemes import Inventory
+from tacit_embeddings.varembed.state import Float32, WordState
+
+__all__ = ["Float32", "MorphologicalEmbedder"]
+
+
+class MorphologicalEmbedder(Saveable):
+    """A static embedder: a vector for any string, whatever stands around it."""
+
+    kind: ClassVar[str] = "embedders"
+    distribution: ClassVar[str] = "tacit-embeddings"
+    api_version: ClassVar[int] = 1
+    settings: ClassVar[type[WordVectorConfig]]
+    config: Any
+
+    def __init__(self, config: WordVectorConfig | None = None, **settings: Any) -> None:
+        base = (config or self.settings()).to_dict()
+        self.config = self.settings.from_dict({**base, **settings})
+        self.figures: list[dict[str, Any]] = []
+        self.fitted_on: dict[str, Any] = {}
+        self._state: WordState | None = None
+        self._checkpoints: Path | None = None
+        self._resume: Resume = "auto"
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def checkpointed(self, folder: str | os.PathLike[str], resume: Resume = "auto") -> Self:
+        """Have the next ``fit`` saved in a folder as it goes, so that it survives a kill.
+
+        Args:
+            folder: made if it is not there.
+            resume: ``"auto"`` goes on if there is something, True requires it, False starts afresh.
+        """
+        self._checkpoints, self._resume = Path(folder), resume
+        return self
+
+    def fit(
+        self, text: Corpus, valid: Corpus | None = None, *, vectors: Float32 | None = None
+    ) -> Self:
+        """Fits the model to a corpus.
+
+        Args:
+            text: the training text; its vocabulary decides which words have vectors of their own.
+            valid: held-out text in the same vocabulary; training stops when it gets no better, and the best
+                parameters are kept.
+            vectors: (types, width) initial word vectors, in place of ``config.start``.
+
+        Raises:
+            CorpusError: ``valid`` has another vocabulary.
+            ConfigurationError: a package that a setting asks for is missing, or ``vectors`` do not fit.
+            PluginUnavailableError: torch is not installed.
+            DivergenceError: the loss is no longer a number; a smaller learning rate helps.
+        """
+        from tacit_embeddings.varembed.fitting import fit_word_vectors
+
+        found = fit_word_vectors(self.config, text, valid, vectors, self._checkpoints, self._resume)
+        self._state = WordState(found.inventory, found.words, found.morphemes, found.trained)
+        self.fitted_on = {
+            "n_tokens": int(text.n_tokens),
+            "n_types": len(text.vocabulary),
+            "n_morphemes": len(found.inventory),
+            "training": found.history.as_dict(),
+        }
+        self.figures = found.figures
+        return self
+
+    def _fitted(self) -> WordState:
+        if self._state is None:
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted: call fit(corpus), or load one with tacit.load"
+            )
+        return self._state
+
+    # -- vectors -----------------------------------------------------------------------------------
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The word types that have vectors of their own. Raises NotFittedError."""
+        return self._fitted().inventory.vocabulary
+
+    @property
+    def inventory(self) -> Inventory:
+        """The morphemes and how words are cut into them. Raises NotFittedError."""
+        return self._fitted().inventory
+
+    @property
+    def width(self) -> int:
+        """Columns of ``transform``'s arrays; known before fitting."""
+        return int(self.config.width)
+
+    def pieces(self, word: str) -> tuple[str, ...]:
+        """The morphemes of any word. Raises NotFittedError."""
+        return self._fitted().inventory.pieces(word)
+
+    def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
+        """Vectors of every token of every sentence; they do not depend on the sentence.
+
+        Args:
+            sentences: token lists; an empty one gives an array of shape (0, width).
+
+        Returns:
+            One float32 array (tokens, width) per sentence.
+
+        Raises:
+            NotFittedError: the model was not fitted or loaded.
+        """
+        self._fitted()
+        texts = [list(sentence) for sentence in sentences]
+        flat = [word for text in texts for word in text]
+        rows = self._shown(self._raw(flat, False))
+        bounds = np.cumsum([0, *map(len, texts)]).tolist()
+        return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
+
+    def save_word2vec(self, path: str | os.PathLike[str], words: Iterable[str] = ()) -> int:
+        """Writes the text format of word2vec, for ``spacy init vectors`` and others.
+
+        Args:
+            path: the file.
+            words: words to write beside those of the vocabulary, seen or not.
+
+        Returns:
+            How many words were written.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
+        from tacit_embeddings.varembed.export import save_word2vec
+
+        return save_word2vec(self, path, words)
+
+    def _raw(self, words: Sequence[str], prior: bool) -> Float32:
+        return self._fitted().look_up(words, prior)
+
+    def vectors(self, words: Iterable[str], *, prior: bool = False) -> Float32:
+        """One vector for every word, (words, width) float32; with ``prior``, of its morphemes alone.
+
+        Raises NotFittedError.
+        """
+        return self._shown(self._raw(list(words), prior))
+
+    def _shown(self, raw: Float32) -> Float32:
+        """What a user sees of the vectors as they are fitted."""
+        raise NotImplementedError
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Settings and the vocabulary's, as JSON values."""
+        return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The fitted state. Raises NotFittedError."""
+        return self._fitted().arrays()
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls(cls.settings.from_dict(dict(config["settings"])))
+        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        model._state = WordState.from_arrays(model.config, vocabulary, arrays)
+        return model
