@@ -29,10 +29,7 @@ def largest(block, out):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def exponentials(block, bits, powers, shift):  # type: ignore[no-untyped-def]
-    """exp(block - shift) in place, NaN kept.
-
-    ``bits`` is the same memory as int32, ``powers`` (rows, k) int32 scratch.
-    """
+    """exp(block - shift) in place, NaN kept; ``bits`` is its memory as int32, ``powers`` (rows, k) int32 scratch."""
     k = block.shape[1]
     if block.itemsize == 8:
         for j in range(block.shape[0]):
@@ -53,7 +50,7 @@ def exponentials(block, bits, powers, shift):  # type: ignore[no-untyped-def]
             p = p * f + np.float32(5.550332471162809e-2)
             p = p * f + np.float32(2.402264791363012e-1)
             p = p * f + np.float32(6.931472028550421e-1)
-            number = given == given
+            number = given == given  # NaN alone is not, and stays
             row[i] = p * f + np.float32(1) if number else given
             power[i] = np.int32(n) if number else 0
     for j in range(block.shape[0]):
