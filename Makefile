@@ -56,7 +56,7 @@ unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 
 bench: setup
 	@test -n "$$TACIT_DATA" || { echo "make bench needs the evaluation data: set TACIT_DATA to their folder" >&2; exit 1; }
-	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib python-crfsuite \
+	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite \
 		cornac lenskit myfm 'setuptools<81'
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
 	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
@@ -67,7 +67,9 @@ bench: setup
 	$(BIN)/python -m benchmarks.varembed.speed --tokens 1
 	for part in accuracy speed scale thesis; do \
 		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
-	$(BIN)/python -m benchmarks.language_models.ngrams
+	$(BIN)/python -m benchmarks.ratings.accuracy --data ml-1m
+	for part in ngrams log_bilinear hidden_markov scorer scale thesis; do \
+		$(BIN)/python -m benchmarks.language_models.$$part || exit 1; done
 	for part in kernels lagged_counts; do \
 		$(BIN)/python benchmarks/$$part.py || exit 1; done
 	$(BIN)/python -m benchmarks.tables

@@ -61,7 +61,6 @@ LIBRARIES: dict[str, Maker] = {
     "LensKit ALS with biases": lambda: LensKit(SEED),
     "myFM, rank 10, 200 sweeps": lambda: MyFM(SEED),
 }
-SLOW_ON_1M = {"Surprise SVDpp", "Surprise KNNBaseline"}
 
 
 def folds(name: str) -> Iterator[tuple[Trainset, list[Any]]]:
@@ -94,8 +93,7 @@ def main() -> None:
     makers = {
         name: make
         for name, make in {**OURS, **PEERS, **LIBRARIES}.items()
-        if (not options.only or any(part in name for part in options.only))
-        and not (options.data == "ml-1m" and name in SLOW_ON_1M)
+        if not options.only or any(part in name for part in options.only)
     }
     makers = installed(makers)
     found: dict[str, dict[str, list[float]]] = {

@@ -7,6 +7,8 @@ import pytest
 from tacit import plugins
 from tacit.cli.main import main
 from tacit_lm import cli
+from tacit_lm.hidden_markov.hmm import HMM
+from tacit_lm.hidden_markov.vlhmm import VLHMM
 from tacit_lm.log_bilinear.hlbl import HLBL
 from tacit_lm.log_bilinear.lbl import LBL
 from tacit_lm.mixture import Mixture
@@ -17,6 +19,8 @@ OURS = [
     ("language_models", "mixture", Mixture),
     ("language_models", "hlbl", HLBL),
     ("language_models", "lbl", LBL),
+    ("language_models", "vlhmm", VLHMM),
+    ("language_models", "hmm", HMM),
     ("commands", "lm", cli.app),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 
 import tacit
 from tacit.testing.embedder_cases import sample_sentences
-from tacit_lm import KneserNey, Mixture
+from tacit_lm import HLBL, KneserNey, Mixture
 
 TEXT = sample_sentences(120)
 
@@ -146,3 +146,32 @@ def test_what_is_missing_is_named(run, saved, text, tmp_path):
         assert status == 1, arguments
         assert name in err
         assert err.count("\n") == 1
+
+
+def test_perplexity_of_a_stream(run, text, valid, tmp_path):
+    """A log-bilinear model looks beyond the end of a sentence: the two contexts differ, and are named."""
+    small = {"width": 8, "copies": 1, "epochs": 1, "bootstrap_width": 8, "bootstrap_epochs": 1}
+    HLBL(**small).fit(text).save(tmp_path / "hlbl")
+    found = {}
+    for context in ("sentence", "stream"):
+        status, out, _ = run("perplexity", tmp_path / "hlbl", valid, "--context", context, "--json")
+        assert status == 0
+        found[context] = json.loads(out)
+        assert found[context]["context"] == context
+    assert found["sentence"]["value"] != found["stream"]["value"]
+    status, _, err = run("perplexity", tmp_path / "hlbl", valid, "--context", "paragraph")
+    assert status == 1
+    assert "paragraph" in err
+    assert "Traceback" not in err
+
+
+def test_a_tokenizer_that_is_not_kept_has_to_be_named(run, text, valid, tmp_path):
+    corpus = tacit.Corpus.from_text(text, tokenizer=str.split)
+    KneserNey(order=2).fit(corpus).save(tmp_path / "own")
+    status, _, err = run("perplexity", tmp_path / "own", valid)
+    assert status != 0
+    assert "--tokenizer" in err
+    assert "Traceback" not in err
+    status, out, _ = run("perplexity", tmp_path / "own", valid, "--tokenizer", "whitespace")
+    assert status == 0
+    assert "perplexity" in out

@@ -93,7 +93,7 @@ def test_the_same_words_in_another_order_are_the_same_words(models):
 
 
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
-    from tacit_lm import contract, mixture
+    from tacit_lm import components, contract
 
     ids, offsets = models["order-1"]._encoded(VALID[:10], True)
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
@@ -101,7 +101,7 @@ def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, m
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
     monkeypatch.setattr(contract, "_CELLS", 7 * len(models["order-1"].vocabulary))
     for size in (1, 3, 7, 1000):
-        monkeypatch.setattr(mixture, "rows_of_block", lambda n_types, size=size: size)
+        monkeypatch.setattr(components, "rows_of_block", lambda n_types, size=size: size)
         blocks = list(mixed.distributions(ids, offsets))
         assert {len(block) for block in blocks[:-1]} <= {size}
         np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-9)
@@ -164,3 +164,10 @@ def test_a_mixture_whose_parts_do_not_fit_is_refused(models, tmp_path):
         with pytest.raises(ArtifactError):
             Mixture.from_artifact(dataclasses.replace(found, **change))
     assert json.dumps(found.config)
+
+
+def test_weights_are_not_fitted_in_a_context_there_is_not(models):
+    mixture = Mixture(models)
+    with pytest.raises(ConfigurationError, match="paragraph"):
+        mixture.fit_weights(VALID, context="paragraph")
+    assert set(mixture.weights.values()) == {1 / 3}

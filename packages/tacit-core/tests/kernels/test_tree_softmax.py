@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tacit import kernels
 from tacit.errors import KernelError
-from tacit.kernels.tree_softmax import Codes, backward, distribution, forward
+from tacit.kernels.row_steps import adagrad
+from tacit.kernels.tree_softmax import Codes, backward, distribution, forward, step
 
 BACKENDS = ("reference", "cpu")
 
@@ -159,6 +160,55 @@ def test_results_do_not_depend_on_the_number_of_threads():
     for other in results[1:]:
         for a, e in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, e)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("width", [1, 19, 100, 208])
+def test_a_step_is_both_gradients_and_a_step_on_the_rows_whatever_the_threads(threads, width):
+    codes = random_codes(90, 60)
+    r, w, q, b = problem(codes, 300, width, dtype=np.float32)
+    grad = np.linspace(-1, 0.5, 300).astype(np.float32)
+    sums = [np.full(len(q), 1e-3, np.float32) for _ in range(4)]
+    changed, one = (q.copy(), b.copy()), (q.copy(), b.copy())
+    found = step(r, w, codes, *changed, grad, *sums[:2], 0.1, threads=threads)
+    step(r, w, codes, *one, grad, np.full_like(sums[2], 1e-3), np.full_like(sums[3], 1e-3), 0.1)
+    before = forward(r, w, codes, q, b)
+    up = backward(r, w, codes, q, b, before, grad)
+    adagrad(q, sums[2], up.nodes, up.node_vectors, 0.1)
+    adagrad(b[:, None], sums[3], up.nodes, up.node_biases[:, None], 0.1)
+    np.testing.assert_allclose(found.log_probs, before.log_probs, 1e-6, 1e-6)
+    np.testing.assert_allclose(found.vectors, up.vectors, 1e-4, 1e-5)
+    for actual, expected in zip((*changed, *sums[:2]), (q, b, *sums[2:]), strict=True):
+        np.testing.assert_allclose(actual, expected, 1e-4, 1e-5)
+    np.testing.assert_array_equal(changed[0], one[0])
+    np.testing.assert_array_equal(changed[1], one[1])
+
+
+def test_a_step_from_hopeless_words_is_finite_and_that_of_the_reference():
+    """Turns of probability exp(-200): float32 has long become zero, their gradient is not."""
+    codes = random_codes(12, 9)
+    r, w, q, b = problem(codes, 40, 6, dtype=np.float32)
+    r *= 80
+    grad, results = -np.ones(40, np.float32), []
+    for backend in BACKENDS:
+        tables = q.copy(), b.copy(), np.ones_like(b), np.ones_like(b)
+        with kernels.use(backend):
+            found = step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
+        results.append((*found, *tables))
+    assert results[0][0].min() < -200
+    for expected, actual in zip(*results, strict=True):
+        np.testing.assert_allclose(actual, expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("which", range(4))
+def test_a_step_on_what_cannot_be_changed_in_place_is_refused(backend, which):
+    codes = random_codes(6, 4)
+    r, w, q, b = problem(codes, dtype=np.float32)
+    arrays = [q, b, np.ones_like(b), np.ones_like(b)]
+    arrays[which] = np.repeat(arrays[which], 2, axis=-1)[..., ::2]
+    with kernels.use(backend), pytest.raises(KernelError, match="in place"):
+        step(r, w, codes, *arrays[:2], np.ones(len(w)), *arrays[2:], 0.1)
 
 
 GOOD = {

@@ -4,6 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit_lm.generation import Continuation
+    from tacit_lm.hidden_markov.config import HMMConfig, VLHMMConfig
+    from tacit_lm.hidden_markov.decoding import Posterior
+    from tacit_lm.hidden_markov.hmm import HMM
+    from tacit_lm.hidden_markov.vlhmm import VLHMM
     from tacit_lm.kenlm_interface import FullScore
     from tacit_lm.language_model import LanguageModel
     from tacit_lm.log_bilinear.config import HLBLConfig, LBLConfig
@@ -22,19 +26,24 @@ __version__ = "0.1.0"
 
 __all__ = [
     "HLBL",
+    "HMM",
     "LBL",
+    "VLHMM",
     "Continuation",
     "FullScore",
     "HLBLConfig",
+    "HMMConfig",
     "KneserNey",
     "KneserNeyConfig",
     "LBLConfig",
     "LanguageModel",
     "Mixture",
     "Perplexity",
+    "Posterior",
     "Rescored",
     "State",
     "Tree",
+    "VLHMMConfig",
     "build_tree",
 ]
 
@@ -43,7 +52,12 @@ _HOMES = {
     "HLBLConfig": "tacit_lm.log_bilinear.config",
     "LBL": "tacit_lm.log_bilinear.lbl",
     "LBLConfig": "tacit_lm.log_bilinear.config",
+    "Posterior": "tacit_lm.hidden_markov.decoding",
     "Tree": "tacit_lm.log_bilinear.trees",
+    "HMM": "tacit_lm.hidden_markov.hmm",
+    "HMMConfig": "tacit_lm.hidden_markov.config",
+    "VLHMM": "tacit_lm.hidden_markov.vlhmm",
+    "VLHMMConfig": "tacit_lm.hidden_markov.config",
     "build_tree": "tacit_lm.log_bilinear.tree_building",
     "Continuation": "tacit_lm.generation",
     "FullScore": "tacit_lm.kenlm_interface",

@@ -116,17 +116,24 @@ def score(
 def perplexity(
     folder: Folder,
     file: File,
+    context: Annotated[
+        str,
+        typer.Option(help='"sentence": each by itself; "stream": each after all before it.'),
+    ] = "sentence",
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
     encoding: Encoding = "utf-8",
 ) -> None:
     """Perplexity of a text, with and without unknown words and ends of sentences."""
     from tacit_lm.making import load_model
+    from tacit_lm.perplexity import checked_context
     from tacit_lm.reporting import perplexity_lines
     from tacit_lm.text import sentences_of
 
+    how = checked_context(context)
     model = load_model(folder)
-    found = model.perplexity(sentences_of(file, _tokenizer(model, tokenizer), encoding))
+    sentences = sentences_of(file, _tokenizer(model, tokenizer), encoding)
+    found = model.perplexity(sentences, context=how)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
         return
@@ -203,13 +210,16 @@ def mix(
     if valid is not None:
         sentences = list(sentences_of(valid, _tokenizer(models[0], tokenizer), encoding))
         mixture.fit_weights(sentences)
-        mixture.record(sentences, "text the weights were fitted on")
+        mixture.record(sentences, "text the weights were fitted on", context=mixture.own_context)
     mixture.save(output)
     for name, weight in mixture.weights.items():
         typer.echo(f"{weight:.4f}  {name}")
 
 
 def _tokenizer(model: object, given: str | None) -> str:
-    fitted_on = getattr(model, "fitted_on", {})
-    known = str(fitted_on.get("tokenizer") or "whitespace")
-    return given or ("whitespace" if known == "callable" else known)
+    known = str(getattr(model, "fitted_on", {}).get("tokenizer") or "whitespace")
+    if given is None and known == "callable":
+        raise typer.BadParameter(
+            "the model was fitted on words of a tokenizer of its own, which is not kept with it: say --tokenizer"
+        )
+    return given or known

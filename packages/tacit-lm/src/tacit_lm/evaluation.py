@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import get_args
 
 import numpy as np
 
-from tacit.errors import ConfigurationError, DataError
+from tacit.errors import DataError
 from tacit.tokenizers import Tokenizer
 from tacit_lm.contract import LanguageModelContract
-from tacit_lm.perplexity import Context, Perplexity
+from tacit_lm.perplexity import Context, Perplexity, checked_context
 from tacit_lm.sequences import Float64, Ids, with_ends
 from tacit_lm.state import State
 from tacit_lm.text import Sentence, Text, blocks, ids_of, tokens_of
@@ -48,10 +47,7 @@ class Evaluation(LanguageModelContract):
             ConfigurationError: there is no such context.
         """
         vocabulary = self.vocabulary
-        if context not in get_args(Context):
-            raise ConfigurationError(
-                f"there is no context {context!r}; a text is scored by 'sentence' or as a 'stream'"
-            )
+        checked_context(context)
         state = self.start()
         parts = [text] if isinstance(text, str) else text
         log_prob = log_prob_eos = log_prob_oov = 0.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
-__all__ = ["Context", "Perplexity"]
+from tacit.errors import ConfigurationError
+
+__all__ = ["Context", "Perplexity", "checked_context"]
 
 #: What a sentence is scored in: nothing but itself, or all sentences before it.
 Context: TypeAlias = Literal["sentence", "stream"]
@@ -19,6 +21,16 @@ _CONTEXTS: dict[str, str] = {
     "sentence": "every sentence is scored by itself",
     "stream": "the text is scored as one stream, every sentence after all before it",
 }
+
+
+def checked_context(context: str) -> Context:
+    """The same. Raises ConfigurationError where there is no such context."""
+    for known in get_args(Context):
+        if context == known:
+            return cast("Context", known)
+    raise ConfigurationError(
+        f"there is no context {context!r}; a text is scored by 'sentence' or as a 'stream'"
+    )
 
 
 class Perplexity(float):

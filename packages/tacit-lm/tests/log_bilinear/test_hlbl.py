@@ -7,6 +7,7 @@ import tacit
 from tacit.corpus import Corpus
 from tacit.errors import ArtifactError, ConfigurationError, FittingError
 from tacit.fitting import Callback
+from tacit.kernels.stream_scores import rounded
 from tacit_lm import HLBL, HLBLConfig, KneserNey, Mixture
 from tacit_lm.log_bilinear import fitting
 from tacit_lm.log_bilinear.training import Trainer
@@ -175,6 +176,50 @@ def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
     arrays = {**model.arrays(), **other.tree.arrays()}
     with pytest.raises(ArtifactError, match="tree"):
         HLBL.from_arrays(model.config_dict(), arrays)
+
+
+def test_node_vectors_are_what_scoring_keeps_of_them(model, tmp_path):
+    """Rounding a fitted model, or one that was saved, changes nothing; one saved unrounded is rounded on loading."""
+    nodes = model.parameters.nodes
+    np.testing.assert_array_equal(rounded(nodes), nodes)
+    model.save(tmp_path / "m")
+    assert same(tacit.load(tmp_path / "m"), model)
+    arrays = model.arrays()
+    arrays["nodes"] = nodes + np.float32(1e-3) * np.sin(
+        np.arange(nodes.size, dtype=np.float32)
+    ).reshape(nodes.shape)
+    other = HLBL.from_arrays(model.config_dict(), arrays)
+    np.testing.assert_array_equal(other.parameters.nodes, rounded(arrays["nodes"]))
+    assert not np.array_equal(other.parameters.nodes, arrays["nodes"])
+
+
+def test_scores_agree_with_the_distribution_and_with_single_words(model):
+    ids = np.concatenate([model.vocabulary.encode(sentence) for sentence in text(20, 4)])
+    whole = np.array([0, len(ids)])
+    scores = model.score_corpus(ids, whole)
+    rows = np.concatenate(list(model.distributions(ids, whole)))
+    np.testing.assert_allclose(scores, rows[np.arange(len(ids)), ids], 0, 1e-4)
+    state, states = model.start(), []
+    for word in ids.tolist():
+        states.append(state)
+        state = model.advance(state, word)
+    np.testing.assert_allclose(model.log_prob(states, ids), scores, 0, 1e-4)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 40])
+def test_a_stream_cut_anywhere_has_the_very_scores_of_the_whole(model, cut):
+    ids = np.concatenate([model.vocabulary.encode(sentence) for sentence in text(20, 4)])
+    whole = model.score_corpus(ids, np.array([0, len(ids)]))
+    first, state = model.score_from(model.start(), ids[:cut])
+    second, _ = model.score_from(state, ids[cut:])
+    np.testing.assert_array_equal(np.concatenate([first, second]), whole)
+
+
+def test_a_model_fitted_again_scores_with_its_new_parameters(model):
+    again = HLBL(**SMALL).fit(text(seed=7))
+    before = again.perplexity(text(30, 2))
+    again.fit(text())
+    assert again.perplexity(text(30, 2)) != before
 
 
 def test_progress_is_saved_with_the_model(model, tmp_path):

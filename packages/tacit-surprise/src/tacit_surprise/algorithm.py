@@ -264,7 +264,8 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
             impossible[places] = False
         scores[impossible] = self.default_prediction()
         estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
-        details: list[dict[str, Any]] = [{"was_impossible": False} for _ in uids]
+        possible: dict[str, Any] = {"was_impossible": False}
+        details = list(map(dict.copy, repeat(possible, len(uids))))
         for row in np.flatnonzero(impossible):
             details[row] = {"was_impossible": True, "reason": _reason(users[row], items[row])}
         rows = zip(uids, iids, truths, estimates, details, strict=True)

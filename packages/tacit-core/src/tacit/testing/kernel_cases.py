@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tacit.kernels.lagged_counts import Counts
 from tacit.kernels.rating_sgd import Coefficients, Tables
+from tacit.testing import hmm_kernel_cases as chains
 from tacit.testing import tree_kernel_cases as trees
 
 Case = tuple[str, tuple[Any, ...]]
@@ -207,12 +208,23 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
         rating_scores,
         rating_sgd,
         rating_solves,
+        chains.block_softmax,
+        chains.block_softmax_backward,
+        chains.class_softmax,
+        chains.class_softmax_backward,
+        chains.hmm_block,
+        chains.hmm_block_backward,
+        chains.hmm_features,
+        chains.hmm_features_backward,
+        chains.streaming_logsumexp,
+        chains.streaming_logsumexp_backward,
         trees.context_sum,
         trees.context_sum_backward,
         trees.row_steps,
         trees.stream_scores,
         trees.tree_softmax,
         trees.tree_softmax_backward,
+        trees.tree_softmax_step,
         trees.tree_softmax_distribution,
     )
 }

@@ -165,6 +165,7 @@ def _outputs(operation: str) -> tuple[int, ...]:
         "rating_sgd": (4,),
         "rating_boltzmann": (14,),
         "row_steps": (0, 1),
+        "tree_softmax_step": (3, 4, 6, 7),
     }
     return outputs.get(operation, ())
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from tacit.kernels.context_sum import Context
 from tacit.kernels.context_sum import naive as naive_context
+from tacit.kernels.stream_scores import pack
 from tacit.kernels.tree_softmax import Codes
 from tacit.kernels.tree_softmax import naive as naive_tree
 
@@ -30,6 +31,14 @@ def tree_softmax_backward() -> Iterator[Case]:
     for label, arguments in _tree_problems():
         grad = np.linspace(-1, 1, len(arguments[1]), dtype=np.float32)
         yield label, (*arguments, naive_tree.forward(*arguments), grad, 1)
+
+
+def tree_softmax_step() -> Iterator[Case]:
+    """The same, nodes with steps behind them and nodes without."""
+    for label, (r, words, codes, q, b) in _tree_problems():
+        grad = np.linspace(-1, 1, len(words), dtype=np.float32)
+        sums = np.linspace(1e-8, 2, len(q), dtype=np.float32)
+        yield label, (r, words, codes, q, b, grad, sums, sums[::-1].copy(), 0.1, 1e-8, 1)
 
 
 def tree_softmax_distribution() -> Iterator[Case]:
@@ -56,9 +65,9 @@ def stream_scores() -> Iterator[Case]:
     """The same texts under a tree of three words, from the beginning and from the middle."""
     for label, (table, ids, offsets, context, _, far) in _contexts():
         q = np.cos(table[:3] * 3)
+        packed = pack(table, context, _CODES, q, q[:, 0], far)
         for first in {0, len(ids) // 2}:
-            arguments = (table, ids, offsets, context, _CODES, q, q[:, 0].copy(), first, None, far)
-            yield f"{label}, from {first}", arguments
+            yield f"{label}, from {first}", (packed, ids, offsets, first, None)
 
 
 def row_steps() -> Iterator[Case]:

@@ -166,7 +166,8 @@ class LBLConfig(Settings):
     Attributes:
         width: D, elements of a feature vector.
         context: n - 1, words before.
-        contexts: ``"full"`` matrices C_i (eq 3.16) or ``"diagonal"`` ones.
+        contexts: ``"full"`` matrices C_i (eq 3.16), or ``"diagonal"`` ones, which with tied vectors cannot tell
+            which of two words comes first.
         tied: whether the words to predict have the feature vectors of the context words (section 3.3).
         loss: ``"softmax"``, the exact likelihood, or ``"nce"``, noise-contrastive estimation (Mnih and Teh 2012).
         noise: k of ``nce``: words of noise for every word of the text, drawn from the unigram distribution.
@@ -181,7 +182,7 @@ class LBLConfig(Settings):
 
     width: int = 100
     context: int = 5
-    contexts: Contexts = "diagonal"
+    contexts: Contexts = "full"
     tied: bool = True
     loss: Loss = "softmax"
     noise: int = 100

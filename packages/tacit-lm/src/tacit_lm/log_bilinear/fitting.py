@@ -82,6 +82,7 @@ def fit_hlbl(
     )
     where = None if checkpoints is None else checkpoints / "model"
     parameters, history = _train(config, tree, counts, text, held_out, where, resume, "fitting")
+    parameters.round_nodes()
     return Fitted(parameters, tree, history)
 
 

@@ -10,13 +10,19 @@ import numpy.typing as npt
 
 from tacit.corpus import Corpus
 from tacit.kernels import tree_softmax
+from tacit.kernels.stream_scores import Packed
 from tacit.vocabulary import Vocabulary
 from tacit_lm.log_bilinear.base import LogBilinear
 from tacit_lm.log_bilinear.config import HLBLConfig
 from tacit_lm.log_bilinear.context import ContextStates
 from tacit_lm.log_bilinear.fitting import Fitted, fit_hlbl
 from tacit_lm.log_bilinear.parameters import Parameters
-from tacit_lm.log_bilinear.scoring import distribution_blocks, score_on, score_stream
+from tacit_lm.log_bilinear.scoring import (
+    distribution_blocks,
+    packed,
+    score_on,
+    score_stream,
+)
 from tacit_lm.log_bilinear.stream import Stream
 from tacit_lm.log_bilinear.trees import Tree
 from tacit_lm.sequences import Float64, Ids, checked
@@ -54,10 +60,11 @@ class HLBL(LogBilinear):
     def __init__(self, config: HLBLConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         self._fitted: Fitted | None = None
+        self._scored_with: Packed | None = None
 
     def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
         fitted = fit_hlbl(self.config, corpus, valid, self._checkpoints, self._resume)
-        self._vocabulary, self._fitted = corpus.vocabulary, fitted
+        self._vocabulary, self._fitted, self._scored_with = corpus.vocabulary, fitted, None
         self.fitted_on = {
             "tree": fitted.tree.statistics(corpus.type_counts)._asdict(),
             "training": fitted.history.as_dict() if fitted.history else None,
@@ -78,6 +85,14 @@ class HLBL(LogBilinear):
         if self._fitted is None:
             raise self._not_fitted()
         return self._fitted
+
+    @property
+    def _packed(self) -> Packed:
+        """Made when it is first needed: node vectors in 8 bits and the paths of words; the rest is shared."""
+        if self._scored_with is None:
+            found = self._found
+            self._scored_with = packed(found.parameters, found.tree.codes, self.config.tail_rates)
+        return self._scored_with
 
     # -- one word after another --------------------------------------------------------------------
 
@@ -115,16 +130,13 @@ class HLBL(LogBilinear):
     # -- whole texts -------------------------------------------------------------------------------
 
     def _score_stream(self, stream: Stream) -> Float64:
-        found = self._found
-        return score_stream(found.parameters, found.tree.codes, self.config.tail_rates, stream)
+        return score_stream(self._packed, stream)
 
     def _score_on(self, state: State, ids: Ids) -> tuple[Float64, State]:
-        found, contexts = self._found, self._contexts
+        contexts = self._contexts
         window, tails = contexts.read(state)
         text = np.concatenate([np.array(window, np.int32), ids])
-        scores, after = score_on(
-            found.parameters, found.tree.codes, self.config.tail_rates, text, len(window), tails
-        )
+        scores, after = score_on(self._packed, text, len(window), tails)
         last = text[max(0, len(text) - self.config.context) :]
         return scores, contexts.after_text(tuple(last.tolist()), after)
 

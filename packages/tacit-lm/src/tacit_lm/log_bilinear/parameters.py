@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from tacit.artifact import require
 from tacit.kernels.context_sum import Context
+from tacit.kernels.memory import WIDE, aligned
+from tacit.kernels.stream_scores import rounded
 
 __all__ = ["Parameters"]
 
@@ -53,18 +55,16 @@ class Parameters:
         """Small random vectors; weights of positions 1 / (2 sqrt(i)), those of a tail sum to about 1/2."""
 
         def normal(rows: int, scale: float) -> _Floats:
-            return (rng.standard_normal((rows, width), np.float32) * np.float32(scale)).astype(
-                np.float32
-            )
+            return _placed(rng.standard_normal((rows, width), np.float32) * np.float32(scale))
 
         weights = 0.5 / np.sqrt(np.arange(1, context + 1))
         of_tails = 0.5 * (1 - np.array(rates, np.float64))
         return cls(
             words=normal(n_words, 0.05),
             far_words=normal(n_words if far else 0, 0.05),
-            positions=np.repeat(weights[:, None], width, 1).astype(np.float32),
+            positions=_placed(np.repeat(weights[:, None], width, 1).astype(np.float32)),
             bias=np.zeros((1, width), np.float32),
-            tails=np.repeat(of_tails[:, None], width, 1).astype(np.float32),
+            tails=_placed(np.repeat(of_tails[:, None], width, 1).astype(np.float32)),
             nodes=normal(len(node_biases), 0.01),
             node_biases=node_biases.reshape(-1, 1).astype(np.float32),
         )
@@ -81,6 +81,12 @@ class Parameters:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """By name; the arrays themselves."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def round_nodes(self) -> None:
+        """Makes the node vectors what scoring keeps of them, 8 bits and a scale: whatever is computed with them
+        agrees with it. Doing it again changes nothing.
+        """
+        self.nodes = _placed(rounded(self.nodes))
 
     def copy(self) -> Parameters:
         """Another one with the same numbers."""
@@ -111,5 +117,12 @@ class Parameters:
         found = {}
         for name, shape in shapes.items():
             array = require(arrays, name, dtype=np.float32, shape=shape, finite=True)
-            found[name] = np.ascontiguousarray(array)
+            found[name] = _placed(
+                rounded(array) if name == "nodes" else np.ascontiguousarray(array)
+            )
         return cls(**found)
+
+
+def _placed(array: _Floats) -> _Floats:
+    """The same in memory where rows are read fastest, if their width allows."""
+    return array if array.shape[1] % WIDE else aligned(array, WIDE)

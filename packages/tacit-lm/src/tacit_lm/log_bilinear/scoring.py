@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.kernels import context_sum, tree_softmax
-from tacit.kernels.stream_scores import scores
+from tacit.kernels.stream_scores import Packed, pack, scores
 from tacit.kernels.tree_softmax import Codes
 from tacit_lm.log_bilinear.parameters import Parameters
 from tacit_lm.log_bilinear.stream import Stream
-from tacit_lm.sequences import Float64, Ids, Offsets
+from tacit_lm.sequences import Float64, Ids
 
-__all__ = ["distribution_blocks", "predicted_blocks", "score_on", "score_stream"]
+__all__ = ["distribution_blocks", "packed", "predicted_blocks", "score_on", "score_stream"]
 
 _BLOCK = 512  # tokens
 
@@ -46,28 +46,28 @@ def predicted_blocks(
         yield found.vectors, ids[start:end], ~firsts[start:end]
 
 
-def score_stream(
-    parameters: Parameters, codes: Codes, rates: tuple[float, ...], stream: Stream
-) -> Float64:
+def packed(parameters: Parameters, codes: Codes, rates: tuple[float, ...]) -> Packed:
+    """The model as streams are scored with it: node vectors in 8 bits."""
+    return pack(
+        parameters.words,
+        parameters.context(rates),
+        codes,
+        parameters.nodes,
+        parameters.node_biases[:, 0],
+        parameters.far,
+    )
+
+
+def score_stream(model: Packed, stream: Stream) -> Float64:
     """Natural log-probabilities of all but the first id of every sequence, float64."""
-    found, _ = _scores(parameters, codes, rates, stream.ids, stream.offsets, 0, None)
-    return found[~stream.firsts]
+    return scores(model, stream.ids, stream.offsets).log_probs[~stream.firsts]
 
 
-def score_on(
-    parameters: Parameters,
-    codes: Codes,
-    rates: tuple[float, ...],
-    ids: Ids,
-    first: int,
-    tails: _Floats,
-) -> tuple[Float64, _Floats]:
+def score_on(model: Packed, ids: Ids, first: int, tails: _Floats) -> tuple[Float64, _Floats]:
     """Natural log-probabilities of ``ids[first:]`` after the words before them and tails of all older words.
 
     Args:
-        parameters: of the model.
-        codes: of its tree.
-        rates: of its tails.
+        model: see `packed`.
         ids: int32, no more than a window of words before ``first``.
         first: the first position to score.
         tails: float32 (tails, width) at that position.
@@ -75,30 +75,7 @@ def score_on(
     Returns:
         float64 (tokens,), and the tails behind the last word.
     """
-    return _scores(parameters, codes, rates, ids, np.array([0, len(ids)]), first, tails)
-
-
-def _scores(
-    parameters: Parameters,
-    codes: Codes,
-    rates: tuple[float, ...],
-    ids: Ids,
-    offsets: Offsets,
-    first: int,
-    tails: _Floats | None,
-) -> tuple[Float64, _Floats]:
-    found = scores(
-        parameters.words,
-        ids,
-        offsets,
-        parameters.context(rates),
-        codes,
-        parameters.nodes,
-        parameters.node_biases[:, 0],
-        first,
-        tails,
-        parameters.far,
-    )
+    found = scores(model, ids, np.array([0, len(ids)]), first, tails)
     return found.log_probs, np.asarray(found.tails, np.float32)
 
 

@@ -14,7 +14,7 @@ from tacit.kernels import context_sum, tree_softmax
 from tacit.kernels.row_steps import adagrad
 from tacit.kernels.tree_softmax import Codes
 from tacit_lm.log_bilinear.parameters import Parameters
-from tacit_lm.log_bilinear.scoring import score_stream
+from tacit_lm.log_bilinear.scoring import packed, score_stream
 from tacit_lm.log_bilinear.stream import Stream
 
 __all__ = ["Trainer", "average_predicted", "dropout_mask", "pieces", "put"]
@@ -72,6 +72,8 @@ class Trainer:
         self.steps = 0
         longest = max(rates, default=0.0)
         faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
+        # a tail of words that do not depend on each other is so much longer than one of them
+        self._of_tails = [math.sqrt(1 - rate) for rate in rates]
         self._reach = len(parameters.positions) + min(faint, _FARTHEST)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
@@ -90,32 +92,36 @@ class Trainer:
         kept = dropout_mask(vectors.shape, self.dropout, rng) if self.dropout else None
         if kept is not None:
             vectors *= kept
-        tree = (vectors, targets, self.codes, now.nodes, now.node_biases[:, 0])
-        scored = tree_softmax.forward(*tree, threads=self.threads)
-        up = tree_softmax.backward(*tree, scored, -counted.astype(np.float32), threads=self.threads)
-        grad = up.vectors
+        scored = tree_softmax.step(
+            vectors, targets, self.codes, now.nodes, now.node_biases[:, 0], -counted.astype(np.float32),
+            self.sums["nodes"], self.sums["node_biases"], learning_rate, threads=self.threads,
+        )  # fmt: skip
+        grad = scored.vectors
         if kept is not None:
             grad *= kept
         down = context_sum.backward(*spans, found.before, grad, now.far, threads=self.threads)
         every = np.arange(max(len(now.positions), len(now.tails), 1), dtype=np.int32)
         for name, at, gradient in (
-            ("nodes", up.nodes, up.node_vectors),
-            ("node_biases", up.nodes, up.node_biases[:, None]),
             ("words", down.words, down.rows),
             ("far_words", down.words[: len(down.far_rows)], down.far_rows),
             ("positions", every[: len(now.positions)], down.weights),
-            ("tails", every[: len(now.tails)], down.tail_weights),
             ("bias", every[:1], down.bias[None]),
         ):
-            table = getattr(now, name)
-            adagrad(table, self.sums[name], at, gradient, learning_rate, threads=self.threads)
+            table, sums = getattr(now, name), self.sums[name]
+            adagrad(table, sums, at, gradient, learning_rate, threads=self.threads)
+        for k, slowness in enumerate(self._of_tails):
+            row = every[k : k + 1]
+            adagrad(
+                now.tails, self.sums["tails"], row, down.tail_weights[row], slowness * learning_rate
+            )
         return StepResult(-float(scored.log_probs[counted].sum()), float(counted.sum()))
 
     def evaluate(self) -> float | None:
         """Perplexity of the held-out text."""
         if self.valid is None:
             return None
-        scores = score_stream(self.current, self.codes, self.rates, self.valid)
+        model = packed(self.current, self.codes, self.rates)
+        scores = score_stream(model, self.valid)
         return float(np.exp(-scores.mean()))
 
     def parameters(self) -> State:
@@ -155,7 +161,11 @@ def dropout_mask(
 ) -> npt.NDArray[np.float32]:
     """0 for about so large a share (in steps of 2^-16), the others scaled to keep the mean."""
     limit = round(share * 65536)
-    drawn = np.frombuffer(rng.bytes(2 * math.prod(shape)), np.uint16).reshape(shape)
+    size = math.prod(shape)
+    words = rng.integers(
+        0, 2**64, -(-size // 4), dtype=np.uint64
+    )  # much faster than smaller numbers
+    drawn = words.view(np.uint16)[:size].reshape(shape)
     return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)
 
 

@@ -7,6 +7,7 @@
 | ``token._.lm_oov`` | | whether it is outside the vocabulary, and scored as ``<unk>`` |
 | ``token._.lm_rank`` | | how many words were more probable (on request) |
 | ``token._.lm_entropy`` | bits | entropy of the distribution it was drawn from (on request) |
+| ``token._.lm_state`` | | number of the hidden state behind it (on request) |
 | ``span._.lm_logprob`` | natural log | of its words, and of ``</s>`` after every sentence it covers |
 | ``span._.lm_eos`` | natural log | that of ``</s>`` alone; None if it covers no sentence to its end |
 | ``span._.perplexity`` | | of the same tokens as ``lm_logprob`` |
@@ -31,7 +32,7 @@ from tacit_lm.spacy.doc_scores import DocScores
 __all__ = ["register"]
 
 
-def register(prefix: str, *, rank: bool, entropy: bool) -> None:
+def register(prefix: str, *, rank: bool, entropy: bool, state: bool = False) -> None:
     """Make the extensions, their names beginning with ``prefix``; those that are there stay.
 
     Raises ConfigurationError for a prefix that no attribute can begin with, or one under which somebody
@@ -41,8 +42,9 @@ def register(prefix: str, *, rank: bool, entropy: bool) -> None:
         raise ConfigurationError(
             f"prefix must be letters, digits and underscores, such as 'kn_', not {prefix!r}"
         )
+    asked = {"lm_rank": rank, "lm_entropy": entropy, "lm_state": state}
     for host, name, getter in _GETTERS:
-        if (name != "lm_rank" or rank) and (name != "lm_entropy" or entropy):
+        if asked.get(name, True):
             _set(host, prefix + name, getter=partial(getter, prefix))
     _set(Doc, f"{prefix}lm_scores", default=None)
 
@@ -116,6 +118,11 @@ def _entropy(prefix: str, token: Token) -> float | None:
     return found
 
 
+def _state(prefix: str, token: Token) -> int | None:
+    found: int | None = _single("state", prefix, token)
+    return found
+
+
 # -- spans and documents ---------------------------------------------------------------------------
 
 
@@ -161,6 +168,7 @@ _GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (Token, "lm_oov", _oov),
     (Token, "lm_rank", _rank),
     (Token, "lm_entropy", _entropy),
+    (Token, "lm_state", _state),
     (Span, "lm_logprob", _span_logprob),
     (Span, "lm_eos", _span_eos),
     (Span, "perplexity", _span_perplexity),

@@ -38,6 +38,8 @@ class LanguageModelScorer(ModelComponent):
         eos: predict ``</s>`` after every sentence (after the document where boundaries are unknown).
         rank: find ``token._.lm_rank``; costs a whole distribution a token.
         entropy: find ``token._.lm_entropy``; likewise.
+        state: find ``token._.lm_state``, the state behind the token on the most probable path through its
+            sentence; for models that have states, not in a ``"stream"``.
         lowercase: lower-case tokens for their look-up.
         number_word: what stands for a token that is a number, such as ``"N"``; None: the number.
         batch_tokens: tokens given to the model at a time; a longer document goes alone.
@@ -59,17 +61,19 @@ class LanguageModelScorer(ModelComponent):
         eos: bool = True,
         rank: bool = False,
         entropy: bool = False,
+        state: bool = False,
         lowercase: bool = False,
         number_word: str | None = None,
         batch_tokens: int = 20_000,
         scorer: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(nlp, name, "tacit-lm", context, batch_tokens)
-        register(prefix, rank=rank, entropy=entropy)
+        register(prefix, rank=rank, entropy=entropy, state=state)
         self.prefix = prefix
         self.eos = eos
         self.rank = rank
         self.entropy = entropy
+        self.state = state
         self.normalizing = Normalizing(lowercase, number_word)
         self.scorer = scorer
         self._doc_scorer: DocScorer | None = None
@@ -191,7 +195,13 @@ class LanguageModelScorer(ModelComponent):
         self._doc_scorer = None
         if model is not None:
             self._doc_scorer = DocScorer(
-                model, self.normalizing, self.context, self.eos, self.rank, self.entropy
+                model,
+                self.normalizing,
+                self.context,
+                self.eos,
+                rank=self.rank,
+                entropy=self.entropy,
+                state=self.state,
             )
 
     def _load_model(self, source: Path | bytes) -> Any:
@@ -229,6 +239,7 @@ class LanguageModelScorer(ModelComponent):
             "eos": self.eos,
             "rank": self.rank,
             "entropy": self.entropy,
+            "state": self.state,
             "lowercase": self.normalizing.lowercase,
             "number_word": self.normalizing.number_word,
             "batch_tokens": self.batch_tokens,

@@ -37,6 +37,7 @@ class DocScores(NamedTuple):
         text_length: characters of the document.
         rank: int64 (words,) or None.
         entropy: float64 (words,) in bits, or None.
+        state: int64 (words,), numbers of states, or None.
     """
 
     start: npt.NDArray[np.int32]
@@ -48,6 +49,7 @@ class DocScores(NamedTuple):
     text_length: int
     rank: npt.NDArray[np.int64] | None = None
     entropy: Float64 | None = None
+    state: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, doc: Doc, prefix: str = "") -> Self | None:

@@ -20,6 +20,8 @@ CONFIG: dict[str, Any] = {
     # token._.lm_rank and token._.lm_entropy; each costs a whole distribution a token
     "rank": False,
     "entropy": False,
+    # token._.lm_state, of hidden Markov models
+    "state": False,
     # how tokens are spelled for the model: as they are, lower-cased, numbers replaced by a word such as "N"
     "lowercase": False,
     "number_word": None,
@@ -62,6 +64,7 @@ def lm_scorer(
     eos: bool,
     rank: bool,
     entropy: bool,
+    state: bool,
     lowercase: bool,
     number_word: Optional[str],  # noqa: UP045 - spaCy builds a pydantic schema from these annotations
     batch_tokens: int,
@@ -82,6 +85,7 @@ def lm_scorer(
         eos=eos,
         rank=rank,
         entropy=entropy,
+        state=state,
         lowercase=lowercase,
         number_word=number_word,
         batch_tokens=batch_tokens,

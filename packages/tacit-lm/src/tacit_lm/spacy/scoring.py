@@ -8,6 +8,7 @@ from typing import Any
 
 from spacy.tokens import Doc
 
+from tacit.errors import ConfigurationError
 from tacit_lm.sequences import Offsets
 from tacit_lm.spacy.doc_scores import DocScores, text_length
 from tacit_lm.spacy.normalizing import Normalizing
@@ -31,9 +32,22 @@ class DocScorer:
         normalizing: Normalizing,
         context: str,
         eos: bool,
+        *,
         rank: bool,
         entropy: bool,
+        state: bool,
     ) -> None:
+        if state and context == "stream":
+            raise ConfigurationError(
+                "the states of a sentence are found from its beginning to its end, which a stream does not "
+                "wait for: use context = 'doc' or 'sentence' with state = true"
+            )
+        if state and not hasattr(model, "state_path"):
+            raise ConfigurationError(
+                f"a {type(model).__name__} has no states: leave out state, or use a hidden Markov model "
+                "such as vlhmm"
+            )
+        self._path = model.state_path if state else None
         self.model = model
         self._context = context
         self._asked = {"rank": rank, "entropy": entropy}
@@ -50,7 +64,11 @@ class DocScorer:
         else:
             cuts = reading.predicted if self._context == "sentence" else reading.documents
             scores = token_scores(self.model, reading.ids, cuts, **self._asked)
-        return list(_records(docs, reading, scores))
+        path = None
+        if self._path is not None:
+            whole = self._context == "doc"
+            path = self._path(reading.ids, reading.documents if whole else reading.predicted)
+        return list(_records(docs, reading, scores, path))
 
     def restart(self) -> None:
         """Forget what a stream has come by."""
@@ -62,11 +80,12 @@ class DocScorer:
         return scores
 
 
-def _records(docs: Sequence[Doc], reading: Reading, scores: TokenScores) -> Any:
+def _records(docs: Sequence[Doc], reading: Reading, scores: TokenScores, path: Any = None) -> Any:
     words = reading.is_word
     log_prob, eos = scores.log_prob[words], scores.log_prob[~words]
     rank = None if scores.rank is None else scores.rank[words]
     entropy = None if scores.entropy is None else scores.entropy[words]
+    state = None if path is None else path[words]
     for doc, (first, last) in zip(docs, pairwise(reading.doc_segments.tolist()), strict=True):
         cuts: Offsets = reading.segments[first : last + 1]
         own = slice(int(cuts[0]), int(cuts[-1]))
@@ -81,4 +100,5 @@ def _records(docs: Sequence[Doc], reading: Reading, scores: TokenScores) -> Any:
             text_length=text_length(doc),
             rank=None if rank is None else rank[own].copy(),
             entropy=None if entropy is None else entropy[own].copy(),
+            state=None if state is None else state[own].copy(),
         )

@@ -1,7 +1,7 @@
 """The context sum on the CPU: a row is summed up while it is in the first-level cache.
 
 Backward, the gradient is first that of every position of the text, a sum of products like the forward pass, and
-then added up by word. Loops over columns name few arrays each, so that the compiler vectorises them.
+then added up by word.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 from tacit.kernels.compiled import njit
 from tacit.kernels.context_sum import Forward, Gradients
 from tacit.kernels.context_sum.arguments import Checked, check, check_far, check_grad, check_tails
+from tacit.kernels.context_sum.cpu_positions import (
+    fade,
+    predictions,
+    sequence_of,
+    spare_rows,
+)
 from tacit.kernels.dispatch import UnsupportedShape
 from tacit.kernels.threads import in_parts
 
@@ -19,170 +25,127 @@ if TYPE_CHECKING:
     from tacit.kernels.context_sum import Context
 
 _Array = NDArray[Any]
-
-
-@njit(fastmath={"contract"})
-def _add_product(out, a, x):  # type: ignore[no-untyped-def]
-    for d in range(len(out)):
-        out[d] += a[d] * x[d]
-
-
-@njit(fastmath={"contract"})
-def _add_products(out, a, x, b, y):  # type: ignore[no-untyped-def]
-    for d in range(len(out)):
-        out[d] += a[d] * x[d] + b[d] * y[d]
-
-
-@njit(fastmath={"contract"})
-def _fade(u, rate, x):  # type: ignore[no-untyped-def]
-    for d in range(len(u)):
-        u[d] = rate * u[d] + x[d]
-
-
-@njit
-def _sequence_of(offsets, t):  # type: ignore[no-untyped-def]
-    """The sequence of position t; that of the last word for the position behind it."""
-    s = np.searchsorted(offsets, t, side="right") - 1
-    if s == len(offsets) - 1:
-        s -= 1
-        while s > 0 and offsets[s] == offsets[-1]:
-            s -= 1
-    return s
-
-
-@njit
-def _window(row, table, ids, c, t, n):  # type: ignore[no-untyped-def]
-    """Add the products of the last n words before t."""
-    i = 0
-    while i + 1 < n:
-        _add_products(row, c[i], table[ids[t - 1 - i]], c[i + 1], table[ids[t - 2 - i]])
-        i += 2
-    if i < n:
-        _add_product(row, c[i], table[ids[t - 1 - i]])
-
-
-@njit
-def _predict(row, table, ids, c, b, a, u, t, n):  # type: ignore[no-untyped-def]
-    """Row = r_t, of n words before t."""
-    row[:] = b
-    k = 0
-    while k + 1 < len(a):
-        _add_products(row, a[k], u[k], a[k + 1], u[k + 1])
-        k += 2
-    if k < len(a):
-        _add_product(row, a[k], u[k])
-    _window(row, table, ids, c, t, n)
+_SHARED = 1 << 20  # elements to be added up that are worth another thread
 
 
 @njit
 def _forward(  # type: ignore[no-untyped-def]
-    table,
-    far,
-    ids,
-    offsets,
-    starts,
-    ends,
-    places,
-    c,
-    b,
-    rates,
-    a,
-    given,
-    before,
-    after,
-    out,
-    first,
-    last,
-):
-    n, tokens = len(c), len(ids)
+    table, far, ids, offsets, starts, ends, places, c, b, rates, a, given, before, after, out, spare, first, last
+):  # fmt: skip
+    n, tokens, size = len(c), len(ids), 4 * table.shape[1]
+    most = np.empty(out.shape[0], np.int32)
     for s in range(first, last):
         start, end = starts[s], ends[s]
         if not len(offsets) - 1:
             for t in range(start, end):
                 out[places[s] + t - start] = b
             continue
-        at = _sequence_of(offsets, start)
-        begin, u = offsets[at], before[s]
-        if not given:
-            for k in range(len(rates)):
-                for p in range(begin, start - n):
-                    _fade(u[k], rates[k], far[ids[p]])
+        at = sequence_of(offsets, start)
         u = after[s]
         u[:] = before[s]
-        for t in range(start, end):
-            if t < tokens and t >= offsets[at + 1]:
-                while t >= offsets[at + 1]:
-                    at += 1
-                begin = offsets[at]
+        if not given:
+            fade(far, b, rates, a, ids, offsets[at], start - n, u, spare)
+            before[s] = u
+        t, still = start, True
+        while t < end:
+            while t < tokens and t >= offsets[at + 1]:
+                at += 1
                 u[:] = 0
-            _predict(out[places[s] + t - start], table, ids, c, b, a, u, t, min(n, t - begin))
-            if t - n >= begin and t < tokens:
-                for k in range(len(rates)):
-                    _fade(u[k], rates[k], far[ids[t - n]])
+            limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
+            place = places[s] + t - start
+            predictions(
+                table, far, c, b, rates, a, ids, t, limit, offsets[at], still or t == offsets[at], u, spare,
+                out.ctypes.data + place * size, most[place:],
+            )  # fmt: skip
+            t, still = limit, False
+        p = (
+            end - 1 - n
+        )  # goes into the tails behind the last position, which must not be behind the last word
+        if start < end <= tokens and p >= offsets[at]:
+            fade(far, b, rates, a, ids, p, p + 1, u, spare)
 
 
 @njit
-def _tail_gradients(far, ids, offsets, start, end, n, rates, a, before, grad, rows, low, d_a):  # type: ignore[no-untyped-def]
-    """Add to the rows of positions, and to d_a, what the tails of one span hand back."""
-    v = np.zeros_like(a)
-    at = _sequence_of(offsets, end - 1)
-    for t in range(end - 1, start - 1, -1):
-        if t < offsets[at]:
-            at = _sequence_of(offsets, t)
-            v[:] = 0
-        p = t - n - 1
-        word = far[ids[max(p, 0)]]
-        for k in range(len(rates)):
-            _fade(v[k], rates[k], grad[t - start])
-            if t > start and p >= offsets[at]:
-                _add_product(rows[p - low], a[k], v[k])
-                _add_product(d_a[k], word, v[k])
-    if at == _sequence_of(offsets, start):
-        for k in range(len(rates)):
-            _add_product(d_a[k], before[k], v[k])
+def _rows(of_rows, of_far, c, rates, a, grad, begin, start, end, low, high, apart, spare):  # type: ignore[no-untyped-def]
+    """The gradients of the words of one sequence before the positions start .. end: into the rows high - 1 - p.
 
-
-@njit
-def _window_gradients(table, ids, offsets, start, end, c, grad, rows, low, d_c):  # type: ignore[no-untyped-def]
-    """Add to the rows of positions, and to d_c, what the windows of one span hand back."""
-    n, tokens = len(c), len(ids)
-    at = _sequence_of(offsets, min(max(end - 2, 0), max(tokens - 1, 0)))
-    for p in range(min(end - 2, tokens - 1), low - 1, -1):
-        if p < offsets[at]:
-            at = _sequence_of(offsets, p)
-        limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
-        row, word = rows[p - low], table[ids[p]]
-        i, stop = max(start - p, 1), min(n, limit - 1 - p)
-        for j in range(i, stop + 1):
-            _add_product(d_c[j - 1], word, grad[p + j - start])
-        while i < stop:
-            near, far = grad[p + i - start], grad[p + i + 1 - start]
-            _add_products(row, c[i - 1], near, c[i], far)
-            i += 2
-        if i == stop:
-            _add_product(row, c[i - 1], grad[p + i - start])
+    That of word p is a predicted vector in a text of gradients, read backwards from the last one:
+    sum_i c_i g_(p + i) + sum_k a_k v_k(p), v_k(p) = lambda_k v_k(p + 1) + g_(p + n + 1).
+    """
+    m = end - start
+    first = max(begin, low)
+    count = end - 1 - first
+    if count <= 0:
+        return
+    text = np.zeros(
+        (m + 1, grad.shape[1]), np.float32
+    )  # the last row for positions before the start
+    text[:m] = grad
+    order = np.full(count + 1, m, np.int32)
+    for i in range(min(m, count + 1)):
+        order[i] = m - 1 - i
+    v, nothing, most = (
+        np.zeros_like(a),
+        np.zeros(grad.shape[1], np.float32),
+        np.empty(count, np.int32),
+    )
+    place = 4 * grad.shape[1] * (high + 1 - end)
+    near = of_rows.ctypes.data + place
+    if not apart:
+        predictions(
+            text, text, c, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, near, most
+        )
+        return
+    predictions(
+        text, text, c, nothing, rates[:0], a, order, 1, count + 1, 0, False, v, spare, near, most
+    )
+    away, none = of_far.ctypes.data + place, np.zeros_like(c)
+    predictions(
+        text, text, none, nothing, rates, a, order, 1, count + 1, 0, False, v, spare, away, most
+    )
 
 
 @njit
 def _backward(  # type: ignore[no-untyped-def]
-    table, far, ids, offsets, starts, ends, places, lows, firsts, c, rates, a, before, grad, rows, far_rows,
-    d_c, d_b, d_a, first, last,
+    table, far, ids, offsets, starts, ends, places, lows, highs, firsts, c, rates, a, before, grad, rows, far_rows,
+    apart, d_c, d_b, d_a, spare, first, last,
 ):  # fmt: skip
+    tokens, most = len(ids), np.empty(1, np.int32)
     for s in range(first, last):
         start, end = starts[s], ends[s]
-        for r in range(places[s], places[s + 1]):
-            for d in range(grad.shape[1]):
-                d_b[s, d] += grad[r, d]
-        if start == end or not len(ids):
+        if not len(offsets) - 1:
+            for r in range(places[s], places[s + 1]):
+                for d in range(grad.shape[1]):
+                    d_b[s, d] += grad[r, d]
             continue
-        of_span, of_rows = grad[places[s] : places[s + 1]], rows[firsts[s] : firsts[s + 1]]
-        if len(rates):
-            _tail_gradients(
-                far, ids, offsets, start, end, len(c), rates, a, before[s], of_span,
-                far_rows[firsts[s] : firsts[s + 1]], lows[s], d_a[s],
+        at, t, u = sequence_of(offsets, start), start, before[s].copy()
+        of_rows, of_far = rows[firsts[s] : firsts[s + 1]], far_rows[firsts[s] : firsts[s + 1]]
+        while t < end:
+            while t < tokens and t >= offsets[at + 1]:
+                at += 1
+                u[:] = 0
+            limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
+            here = grad[places[s] + t - start : places[s] + limit - start]
+            predictions(
+                table, far, d_c[s], d_b[s], rates, d_a[s], ids, t, limit, offsets[at],
+                t == start or t == offsets[at], u, spare, here.ctypes.data, most, True,
             )  # fmt: skip
-        if len(c):
-            _window_gradients(table, ids, offsets, start, end, c, of_span, of_rows, lows[s], d_c[s])
+            _rows(
+                of_rows,
+                of_far,
+                c,
+                rates,
+                a,
+                here,
+                offsets[at],
+                t,
+                limit,
+                lows[s],
+                highs[s],
+                apart,
+                spare,
+            )
+            t = limit
 
 
 @njit
@@ -217,9 +180,21 @@ def forward(
 
     f = checked.table if far is None else check_far(far, checked.table)
 
+    spare = spare_rows(checked.table.shape[1], len(of.rates))
+
     def work(first: int, last: int) -> None:
         _forward(
-            checked.table, f, *checked[1:6], *of, tails is not None, before, after, out, first, last
+            checked.table,
+            f,
+            *checked[1:6],
+            *of,
+            tails is not None,
+            before,
+            after,
+            out,
+            spare,
+            first,
+            last,
         )
 
     in_parts(work, spans, threads)
@@ -249,17 +224,18 @@ def backward(
     firsts = np.concatenate([[0], np.cumsum(highs - lows)]).astype(np.int64)
     rows = np.zeros((firsts[-1], width), np.float32)
     f, far_rows = (table, rows) if far is None else (check_far(far, table), np.zeros_like(rows))
+    spare = spare_rows(width, len(context.rates))
     d_c, d_b = np.zeros((spans, n, width), np.float32), np.zeros((spans, width), np.float32)
     d_a = np.zeros(before.shape, np.float32)
 
     def work(first: int, last: int) -> None:
         _backward(
-            table, f, ids, offsets, starts, ends, places, lows, firsts, context.weights, context.rates,
-            context.tail_weights, before, grad, rows, far_rows, d_c, d_b, d_a, first, last,
+            table, f, ids, offsets, starts, ends, places, lows, highs, firsts, context.weights, context.rates,
+            context.tail_weights, before, grad, rows, far_rows, far is not None, d_c, d_b, d_a, spare, first, last,
         )  # fmt: skip
 
     in_parts(work, spans, threads)
-    positions = np.repeat(lows - firsts[:-1], highs - lows) + np.arange(len(rows))
+    positions = np.repeat(firsts[1:] + lows, highs - lows) - 1 - np.arange(len(rows))
     words, order, borders = _grouped(ids[positions])
     d_rows = _summed(rows, order, borders, threads)
     d_far = d_rows[:0] if far is None else _summed(far_rows, order, borders, threads)
@@ -271,7 +247,9 @@ def _summed(
 ) -> _Array:
     out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
     in_parts(
-        lambda first, last: _by_word(rows, order, borders, out, first, last), len(out), threads
+        lambda first, last: _by_word(rows, order, borders, out, first, last),
+        len(out),
+        threads if rows.size >= _SHARED else 1,
     )
     return out
 

@@ -3,13 +3,16 @@
 import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels import rows as row_loops
 from tacit.kernels.compiled import njit
 from tacit.kernels.row_steps.arguments import check
 from tacit.kernels.threads import in_parts
 
 _Array = NDArray[Any]
+_SHARED = 1 << 20  # elements that are worth another thread
 
 
 @njit(fastmath={"contract", "reassoc"})
@@ -24,6 +27,17 @@ def _steps(table, sums, rows, gradient, rate, epsilon, first, last):  # type: ig
         step = rate / (math.sqrt(total) + epsilon)
         for d in range(len(row)):
             row[d] -= step * g[d]
+
+
+@njit
+def _single_steps(table, sums, rows, gradient, rate, epsilon, first, last):  # type: ignore[no-untyped-def]
+    """The same in float32."""
+    size = 4 * table.shape[1]
+    for k in range(first, last):
+        row_loops.adagrad(
+            table.ctypes.data + rows[k] * size, sums.ctypes.data + 4 * rows[k],
+            gradient.ctypes.data + k * size, rate, epsilon, table.shape[1],
+        )  # fmt: skip
 
 
 def adagrad(
@@ -41,8 +55,10 @@ def adagrad(
         real = table.dtype.type
         numbers = real(rate), real(epsilon)
 
-        def work(first: int, last: int) -> None:
-            _steps(table, sums, rows, gradient, *numbers, first, last)
+        steps = _single_steps if real is np.float32 else _steps
 
-        in_parts(work, len(rows), threads)
+        def work(first: int, last: int) -> None:
+            steps(table, sums, rows, gradient, *numbers, first, last)
+
+        in_parts(work, len(rows), threads if gradient.size >= _SHARED else 1)
     return table, sums

@@ -1,96 +1,194 @@
-"""The scores of a text on the CPU, a token at a time; the next token's nodes are asked for beforehand."""
+"""The scores of a text on the CPU: a few tokens at a time, first all predictions, then all products, then all turns.
 
-from typing import TYPE_CHECKING, Any
+What later tokens need is asked for beforehand. A turn's probability comes of one exponential and one division, in
+vectors; a code's is a product of them, a word's takes one logarithm.
+"""
+
+import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.compiled import njit
-from tacit.kernels.context_sum.arguments import check as check_context
-from tacit.kernels.context_sum.arguments import check_far, check_tails
-from tacit.kernels.context_sum.cpu import _fade, _predict, _sequence_of
-from tacit.kernels.dispatch import UnsupportedShape
+from tacit.kernels.context_sum.cpu_positions import (
+    fade,
+    predictions,
+    sequence_of,
+    spare_rows,
+)
+from tacit.kernels.memory import CHUNK, LINE, WIDE, aligned
 from tacit.kernels.prefetch import prefetch
+from tacit.kernels.rows import four_products, whole
 from tacit.kernels.stream_scores import Scores
-from tacit.kernels.stream_scores.arguments import check_first
-from tacit.kernels.tree_softmax.arguments import check as check_tree
-from tacit.kernels.tree_softmax.codes import Codes
-from tacit.kernels.tree_softmax.cpu import _activate, _decay, _word
-
-if TYPE_CHECKING:
-    from tacit.kernels.context_sum import Context
+from tacit.kernels.stream_scores.arguments import check
+from tacit.kernels.stream_scores.packed import GROUP, HEAD, Packed
+from tacit.kernels.tree_softmax.cpu import _decay
 
 _Array = NDArray[Any]
-_HEAD = 256  # bytes of a row that are asked for; the processor sees where it is going and fetches the rest
+_BLOCK = 16  # tokens
+_AHEAD = 4  # tokens, from asking for nodes to their use
+_RECORD = 6 * LINE  # bytes of a word's record that are asked for
+_FAINT = (
+    1e-30  # less than this is computed in logarithms: a product of float32 may have become zero
+)
+_LEAST = np.float32(
+    1e-30
+)  # the largest element of a predicted vector that counts for more than zero
+_CERTAIN = np.float32(200)  # the activation of a turn that is none
+
+
+@njit
+def _rounded(rows, most, n, limit, vectors, units):  # type: ignore[no-untyped-def]
+    """vectors[i] times units[i] = rows[i], of n rows."""
+    largest, width = most.view(np.float32), rows.shape[1]
+    for i in range(n):
+        units[i] = np.float32(np.nan)
+        if largest[i] < np.float32(np.inf):
+            units[i] = largest[i] / limit
+            factor = limit / largest[i] if largest[i] > _LEAST else np.float32(0)
+            place = vectors.ctypes.data + 2 * vectors.shape[1] * i
+            whole(rows.ctypes.data + 4 * width * i, factor, place, width)
+
+
+@njit
+def _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, places):  # type: ignore[no-untyped-def]
+    """The activations of all visits of the tokens t0 .. t1, each token's at ``places`` after one of certainty."""
+    place, address, stride = 0, nodes.ctypes.data, nodes.shape[1]
+    for t in range(t0, t1):
+        if t + _AHEAD < len(ids):
+            start = starts[ids[t + _AHEAD]]
+            for j in range(start + HEAD + paths[start + 1], start + HEAD + paths[start]):
+                prefetch(address + paths[j] * stride, stride)
+        places[t - t0] = place
+        x[place] = _CERTAIN
+        place += 1
+        start = starts[ids[t]]
+        end = start + HEAD + paths[start]
+        for j in range(start + HEAD, end, 4):
+            four_products(
+                vectors.ctypes.data + 2 * vectors.shape[1] * (t - t0), chunks, units[t - t0],
+                address + paths[j] * stride, address + paths[min(j + 1, end - 1)] * stride,
+                address + paths[min(j + 2, end - 1)] * stride, address + paths[min(j + 3, end - 1)] * stride,
+                x.ctypes.data + 4 * (place + j - start - HEAD),
+            )  # fmt: skip
+        place += paths[start]
+    return place
+
+
+@njit(fastmath={"contract"})
+def _turns(x, n, powers, e, p):  # type: ignore[no-untyped-def]
+    """p[2 j], p[2 j + 1] = the probabilities of left and right at activation x[j]."""
+    _decay(x[:n], powers[:n], e[:n])
+    for j in range(n):
+        likely = np.float32(1) / (np.float32(1) + e[j])
+        unlikely = e[j] * likely
+        p[2 * j] = likely if x[j] > 0 else unlikely
+        p[2 * j + 1] = unlikely if x[j] > 0 else likely
+
+
+@njit
+def _log_word(x, groups, turns):  # type: ignore[no-untyped-def]
+    """Log P of a word, however improbable, from the activations of its visits and the turns of its codes."""
+    total, j = -np.inf, 0
+    for n in groups:
+        s = 0.0
+        for turn in turns[j : j + GROUP * n]:
+            v = np.float64(x[turn >> 1])
+            s += min(-v if turn & 1 else v, 0.0) - math.log1p(math.exp(-abs(v)))
+        high, low = max(total, s), min(total, s)
+        total = high if low == -np.inf else high + math.log1p(math.exp(low - high))
+        j += GROUP * n
+    return total
+
+
+@njit
+def _words(ids, t0, t1, starts, paths, turns, places, x, p, out):  # type: ignore[no-untyped-def]
+    """out[t - t0] = log P of the tokens t0 .. t1."""
+    per_number = paths.itemsize // turns.itemsize
+    for t in range(t0, t1):
+        start = starts[ids[t]]
+        codes = start + HEAD + paths[start]
+        first = codes + paths[start + 2]
+        at, j, total = 2 * places[t - t0], first * per_number, 0.0
+        for c in range(codes, first):
+            product = 1.0
+            for _ in range(paths[c]):
+                a = p[at + turns[j]] * p[at + turns[j + 1]]
+                b = p[at + turns[j + 2]] * p[at + turns[j + 3]]
+                product *= np.float64(a * b)
+                j += GROUP
+            total += product
+        if total < _FAINT:
+            out[t - t0] = _log_word(x[at // 2 :], paths[codes:first], turns[first * per_number :])
+        else:
+            out[t - t0] = math.log(total)
 
 
 @njit
 def _scores(  # type: ignore[no-untyped-def]
-    table, far, ids, offsets, c, b, rates, a, heads, steps, nodes, signs, q, q_b, first, u, given, most, longest, out
+    words, far, weights, bias, rates, tail_weights, nodes, starts, paths, turns, limit, chunks, ids, offsets, first,
+    given, u, rows, spare, vectors, x, out,
 ):  # fmt: skip
-    n, tokens = len(c), len(ids)
-    at = _sequence_of(offsets, first)
-    begin = offsets[at]
-    if not given:
-        for k in range(len(rates)):
-            for p in range(begin, first - n):
-                _fade(u[k], rates[k], far[ids[p]])
-    row = np.empty(len(b), np.float32)
-    x, e, powers = (
-        np.empty(longest, np.float32),
-        np.empty(longest, np.float32),
-        np.empty(longest, np.int32),
+    n, tokens, size = len(weights), len(ids), 4 * words.shape[1]
+    most, units, places = (
+        np.zeros(_BLOCK, np.int32),
+        np.zeros(_BLOCK, np.float32),
+        np.zeros(_BLOCK, np.int64),
     )
-    negatives, products = np.empty(most), np.empty(most)
-    rows, size = q.ctypes.data, q.shape[1] * q.itemsize
-    head = min(size, _HEAD)
-    for t in range(first, tokens):
-        if t >= offsets[at + 1]:
-            while t >= offsets[at + 1]:
-                at += 1
-            begin = offsets[at]
+    p, e, powers = (
+        np.empty(2 * len(x), np.float32),
+        np.empty(len(x), np.float32),
+        np.empty(len(x), np.int32),
+    )
+    at = sequence_of(offsets, first)
+    if not given:
+        fade(far, bias, rates, tail_weights, ids, offsets[at], first - n, u, spare)
+    t0 = first
+    while t0 < tokens:
+        while t0 >= offsets[at + 1]:
+            at += 1
             u[:] = 0
-        if t + 1 < tokens:
-            for j in range(steps[heads[ids[t + 1]]], steps[heads[ids[t + 1] + 1]]):
-                prefetch(rows + nodes[j] * size, head)
-        _predict(row, table, ids, c, b, a, u, t, min(n, t - begin))
-        c0, c1 = heads[ids[t]], heads[ids[t] + 1]
-        m = steps[c1] - steps[c0]
-        _activate(row, q, q_b, nodes, steps[c0], steps[c1], x)
-        _decay(x[:m], powers[:m], e[:m])
-        out[t - first] = _word(c0, c1, steps, signs, x, e, negatives, products)
-        if t - n >= begin:
-            for k in range(len(rates)):
-                _fade(u[k], rates[k], far[ids[t - n]])
+        t1 = min(t0 + _BLOCK, offsets[at + 1])
+        for t in range(t0, t1):
+            if t + _BLOCK < tokens:
+                word = ids[t + _BLOCK]
+                prefetch(words.ctypes.data + word * size, size)
+                prefetch(paths.ctypes.data + 4 * starts[word], _RECORD)
+        still = t0 == first or t0 == offsets[at]
+        predictions(
+            words, far, weights, bias, rates, tail_weights, ids, t0, t1, offsets[at], still, u, spare,
+            rows.ctypes.data, most,
+        )  # fmt: skip
+        _rounded(rows, most, t1 - t0, limit, vectors, units)
+        place = _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, places)
+        _turns(x, -(-place // LINE) * LINE, powers, e, p)
+        _words(ids, t0, t1, starts, paths, turns, places, x, p, out[t0 - first :])
+        t0 = t1
+    if tokens > first and tokens - 1 - n >= offsets[at]:
+        fade(far, bias, rates, tail_weights, ids, tokens - 1 - n, tokens - n, u, spare)
 
 
 def scores(
-    table: _Array,
+    packed: Packed,
     ids: _Array,
     offsets: _Array,
-    context: "Context",
-    codes: Codes,
-    node_vectors: _Array,
-    node_biases: _Array,
     first: int = 0,
     tails: _Array | None = None,
-    far: _Array | None = None,
 ) -> Scores:
     """See `tacit.kernels.stream_scores.scores`."""
-    first = check_first(first, ids)
-    nowhere = np.empty(0, np.int64)
-    table, ids, offsets, *_, context = check_context(table, ids, offsets, nowhere, nowhere, context)
-    if table.dtype != np.float32:
-        raise UnsupportedShape(f"a {table.dtype} table; float32 is what is compiled")
-    _, words, q, b = check_tree(table[:0], ids, codes, node_vectors, node_biases)
-    u = np.zeros(context.tail_weights.shape, np.float32)
-    if tails is not None:
-        u[:] = check_tails(np.asarray(tails)[None], 1, context, "tails")[0]
+    ids, offsets, u = check(packed, ids, offsets, first, tails)
     log_probs = np.empty(len(ids) - first)
-    f = table if far is None else check_far(far, table)
     if len(ids):
+        *model, _, width, most = packed
+        u = aligned(u, WIDE)
+        rows = aligned(np.zeros((_BLOCK, width), np.float32), WIDE)
+        spare = spare_rows(rows.shape[1], len(u))
+        vectors = aligned(np.zeros((_BLOCK, width), np.int16), CHUNK)
+        x = np.zeros(_BLOCK * (most + 1) + 2 * LINE, np.float32)
+        limit = np.float32(packed.limit)
         _scores(
-            table, f, words, offsets, *context, *codes, q, b, first, u, tails is not None, *codes.most,
+            *model, limit, packed.chunks, ids, offsets, first, tails is not None, u, rows, spare, vectors, x,
             log_probs,
         )  # fmt: skip
-    return Scores(log_probs, u)
+    return Scores(log_probs, u[:, : packed.width].copy())

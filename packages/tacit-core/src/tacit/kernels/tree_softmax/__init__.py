@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.kernels.dispatch import resolve
 from tacit.kernels.tree_softmax.codes import Codes
 
-__all__ = ["Codes", "Forward", "Gradients", "backward", "distribution", "forward"]
+__all__ = ["Codes", "Forward", "Gradients", "Step", "backward", "distribution", "forward", "step"]
 
 _Floats = NDArray[np.floating[Any]]
 _Ints = NDArray[np.integer[Any]]
@@ -43,6 +43,13 @@ class Gradients(NamedTuple):
     nodes: NDArray[np.int32]
     node_vectors: _Floats
     node_biases: _Floats
+
+
+class Step(NamedTuple):
+    """Natural log-probabilities, float64 (tokens,), and the gradient by the predicted vectors (tokens, width)."""
+
+    log_probs: NDArray[np.float64]
+    vectors: _Floats
 
 
 def forward(
@@ -101,6 +108,54 @@ def backward(
     """
     result: Gradients = resolve("tree_softmax_backward")(
         vectors, words, codes, node_vectors, node_biases, found, grad, threads
+    )
+    return result
+
+
+def step(
+    vectors: _Floats,
+    words: _Ints,
+    codes: Codes,
+    node_vectors: _Floats,
+    node_biases: _Floats,
+    grad: _Floats,
+    sums: _Floats,
+    bias_sums: _Floats,
+    rate: float,
+    epsilon: float = 1e-8,
+    threads: int = 1,
+) -> Step:
+    """`forward`, `backward` and a step of `tacit.kernels.row_steps` on all nodes that were visited, in one.
+
+    Parameters
+    ----------
+    vectors, words, codes, grad
+        As in `backward`.
+    node_vectors, node_biases, sums, bias_sums
+        q (nodes, width) and b (nodes,) and their accumulators (nodes,) each, in the dtype of the vectors and in C
+        order; changed in place.
+    rate, epsilon
+        Positive numbers.
+    threads
+        Threads to share the tokens, then the nodes; no result depends on it.
+
+    Raises
+    ------
+    KernelError
+        Where shapes or dtypes do not fit or a word has no codes.
+    """
+    result: Step = resolve("tree_softmax_step")(
+        vectors,
+        words,
+        codes,
+        node_vectors,
+        node_biases,
+        grad,
+        sums,
+        bias_sums,
+        rate,
+        epsilon,
+        threads,
     )
     return result
 

@@ -61,6 +61,27 @@ def check_grad(grad: _Array, vectors: _Array) -> _Array:
     return grad
 
 
+def check_accumulators(
+    node_vectors: _Array, node_biases: _Array, sums: _Array, bias_sums: _Array
+) -> None:
+    """What is to be changed in place: (nodes, width) and three times (nodes,), of one dtype, in C order."""
+    named = {
+        "node_vectors": node_vectors,
+        "node_biases": node_biases,
+        "sums": sums,
+        "bias_sums": bias_sums,
+    }
+    for name, array in named.items():
+        shape = node_vectors.shape if name == "node_vectors" else node_vectors.shape[:1]
+        if not isinstance(array, np.ndarray) or not (
+            array.shape == shape and array.dtype == node_vectors.dtype and array.flags.c_contiguous
+        ):
+            raise KernelError(
+                f"{name} is changed in place and must be {node_vectors.dtype} {shape} in C order, "
+                f"not {getattr(array, 'dtype', type(array))} {np.shape(array)}"
+            )
+
+
 def starts(words: NDArray[np.int32], codes: Codes) -> NDArray[np.int64]:
     """Where each token's steps begin among those of all tokens: (tokens + 1,)."""
     bounds = codes.code_steps[codes.word_codes]

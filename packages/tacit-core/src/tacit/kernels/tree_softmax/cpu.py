@@ -14,37 +14,27 @@ from numpy.typing import NDArray
 
 from tacit.kernels.compiled import njit
 from tacit.kernels.dispatch import UnsupportedShape
+from tacit.kernels.rows import four_dots, mix
 from tacit.kernels.threads import in_parts
 from tacit.kernels.tree_softmax import Forward, Gradients
 from tacit.kernels.tree_softmax.arguments import Checked, check, check_grad, check_pairs, starts
 from tacit.kernels.tree_softmax.codes import Codes
 
 _Array = NDArray[Any]
-_FUSED = {"contract", "reassoc"}
 
 
-@njit(fastmath=_FUSED)
-def _activate(x, q, b, nodes, first, last, out):  # type: ignore[no-untyped-def]
-    """out[j] = x . q[node] + b[node] for the steps first .. last, four rows at a time."""
-    j = 0
-    while first + j + 3 < last:
-        n0, n1 = nodes[first + j], nodes[first + j + 1]
-        n2, n3 = nodes[first + j + 2], nodes[first + j + 3]
-        q0, q1, q2, q3 = q[n0], q[n1], q[n2], q[n3]
-        s0 = s1 = s2 = s3 = np.float32(0)
-        for d in range(len(x)):
-            s0 += x[d] * q0[d]
-            s1 += x[d] * q1[d]
-            s2 += x[d] * q2[d]
-            s3 += x[d] * q3[d]
-        out[j], out[j + 1], out[j + 2], out[j + 3] = s0 + b[n0], s1 + b[n1], s2 + b[n2], s3 + b[n3]
-        j += 4
-    while first + j < last:
-        row, s = q[nodes[first + j]], np.float32(0)
-        for d in range(len(x)):
-            s += x[d] * row[d]
-        out[j] = s + b[nodes[first + j]]
-        j += 1
+@njit
+def activations(x, q, b, nodes, first, last, out):  # type: ignore[no-untyped-def]
+    """out[j] = x . q[node] + b[node] for the steps first .. last and up to three more; x is an address."""
+    size, width, table, place = 4 * q.shape[1], q.shape[1], q.ctypes.data, out.ctypes.data
+    for j in range(first, last, 4):
+        j1, j2, j3 = min(j + 1, last - 1), min(j + 2, last - 1), min(j + 3, last - 1)
+        four_dots(
+            x, width, table + nodes[j] * size, table + nodes[j1] * size, table + nodes[j2] * size,
+            table + nodes[j3] * size, place + 4 * (j - first),
+        )  # fmt: skip
+    for j in range(first, last):
+        out[j - first] += b[nodes[j]]
 
 
 @njit(fastmath={"contract"})
@@ -112,32 +102,32 @@ def _forward(  # type: ignore[no-untyped-def]
     last,
 ):
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
-    negatives, products = np.empty(most), np.empty(most)
+    negatives, products, found = np.empty(most), np.empty(most), np.empty(longest + 4, np.float32)
     for t in range(first, last):
         c0, c1 = heads[words[t]], heads[words[t] + 1]
         n = starts[t + 1] - starts[t]
         of_word = x[starts[t] : starts[t + 1]]
-        _activate(vectors[t], q, b, nodes, steps[c0], steps[c1], of_word)
+        activations(
+            vectors.ctypes.data + 4 * q.shape[1] * t, q, b, nodes, steps[c0], steps[c1], found
+        )
+        of_word[:] = found[:n]
         _decay(of_word, powers[:n], e[:n])
         log_probs[t] = _word(c0, c1, steps, signs, of_word, e, negatives, products)
 
 
-@njit(fastmath=_FUSED)
-def _mix(out, weights, q, nodes, first, last):  # type: ignore[no-untyped-def]
-    """Out += sum_j weights[j] q[node], four rows at a time."""
+@njit
+def _slopes(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x):  # type: ignore[no-untyped-def]
+    """X, the activations, become gradients by them of ``grad`` times log P; the others as `_word` left them."""
     j = 0
-    while first + j + 3 < last:
-        q0, q1 = q[nodes[first + j]], q[nodes[first + j + 1]]
-        q2, q3 = q[nodes[first + j + 2]], q[nodes[first + j + 3]]
-        w0, w1, w2, w3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        for d in range(len(out)):
-            out[d] += (w0 * q0[d] + w1 * q1[d]) + (w2 * q2[d] + w3 * q3[d])
-        j += 4
-    while first + j < last:
-        row, w = q[nodes[first + j]], weights[j]
-        for d in range(len(out)):
-            out[d] += w * row[d]
-        j += 1
+    for c in range(c1 - c0):
+        share = grad
+        if c1 - c0 > 1:
+            share *= np.float32(math.exp(-negatives[c] - log_prob) / products[c])
+        for i in range(steps[c0 + c], steps[c0 + c + 1]):
+            s = np.float32(signs[i])
+            above = np.float32(1) if s * x[j] < 0 else e[j]
+            x[j] = share * s * above / (np.float32(1) + e[j])
+            j += 1
 
 
 @njit
@@ -165,22 +155,15 @@ def _backward(  # type: ignore[no-untyped-def]
     for t in range(first, last):
         c0, c1 = heads[words[t]], heads[words[t] + 1]
         n = starts[t + 1] - starts[t]
-        of_word, found = x[starts[t] : starts[t + 1]], d_x[starts[t] : starts[t + 1]]
-        _decay(of_word, powers[:n], e[:n])
-        log_prob = _word(c0, c1, steps, signs, of_word, e, negatives, products)
-        j = 0
-        for c in range(c1 - c0):
-            share = grad[t]
-            if c1 - c0 > 1:
-                share *= np.float32(math.exp(-negatives[c] - log_prob) / products[c])
-            for i in range(steps[c0 + c], steps[c0 + c + 1]):
-                s = np.float32(signs[i])
-                above = np.float32(1) if s * of_word[j] < 0 else e[j]
-                found[j] = share * s * above / (np.float32(1) + e[j])
-                j += 1
-        row = d_r[t]
-        row[:] = 0
-        _mix(row, found, q, nodes, steps[c0], steps[c1])
+        found = d_x[starts[t] : starts[t + 1]]
+        found[:] = x[starts[t] : starts[t + 1]]
+        _decay(found, powers[:n], e[:n])
+        log_prob = _word(c0, c1, steps, signs, found, e, negatives, products)
+        _slopes(c0, c1, steps, signs, e, negatives, products, log_prob, grad[t], found)
+        mix(
+            d_r.ctypes.data + 4 * d_r.shape[1] * t, d_x.ctypes.data + 4 * starts[t], q.ctypes.data,
+            nodes.ctypes.data + 4 * steps[c0], n, q.shape[1],
+        )  # fmt: skip
 
 
 @njit
@@ -220,9 +203,10 @@ def _gather(d_x, vectors, begins, tokens, places, d_q, d_b, longest, first, last
             weights[i - begins[k]] = d_x[places[i]]
             total += d_x[places[i]]
         d_b[k] = total
-        row = d_q[k]
-        row[:] = 0
-        _mix(row, weights, vectors, tokens, begins[k], begins[k + 1])
+        mix(
+            d_q.ctypes.data + 4 * d_q.shape[1] * k, weights.ctypes.data, vectors.ctypes.data,
+            tokens.ctypes.data + 4 * begins[k], begins[k + 1] - begins[k], vectors.shape[1],
+        )  # fmt: skip
 
 
 def forward(

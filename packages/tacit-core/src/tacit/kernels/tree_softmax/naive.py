@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.kernels.tree_softmax.arguments import check, check_grad, check_pairs, starts
+from tacit.kernels.row_steps.naive import adagrad
+from tacit.kernels.tree_softmax.arguments import (
+    check,
+    check_accumulators,
+    check_grad,
+    check_pairs,
+    starts,
+)
 from tacit.kernels.tree_softmax.codes import Codes
 
 if TYPE_CHECKING:
-    from tacit.kernels.tree_softmax import Forward, Gradients
+    from tacit.kernels.tree_softmax import Forward, Gradients, Step
 
 _Array = NDArray[Any]
 
@@ -86,6 +93,31 @@ def backward(
     return Gradients(
         d_r.astype(r.dtype), nodes, d_q[nodes].astype(r.dtype), d_b[nodes].astype(r.dtype)
     )
+
+
+def step(
+    vectors: _Array,
+    words: _Array,
+    codes: Codes,
+    node_vectors: _Array,
+    node_biases: _Array,
+    grad: _Array,
+    sums: _Array,
+    bias_sums: _Array,
+    rate: float,
+    epsilon: float = 1e-8,
+    threads: int = 1,
+) -> "Step":
+    """See `tacit.kernels.tree_softmax.step`."""
+    from tacit.kernels.tree_softmax import Step
+
+    check_accumulators(node_vectors, node_biases, sums, bias_sums)
+    tree = vectors, words, codes, node_vectors, node_biases
+    found = forward(*tree)
+    up = backward(*tree, found, grad)
+    adagrad(node_vectors, sums, up.nodes, up.node_vectors, rate, epsilon)
+    adagrad(node_biases[:, None], bias_sums, up.nodes, up.node_biases[:, None], rate, epsilon)
+    return Step(found.log_probs, up.vectors)
 
 
 def distribution(

@@ -1,0 +1,111 @@
+"""Times of a training step, of scoring and of the classes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.language_models.hidden_markov.reference import reference_step
+from tacit import Corpus
+from tacit_lm import VLHMM
+from tacit_lm.hidden_markov import fitting
+from tacit_lm.hidden_markov.classes import word_classes
+from tacit_lm.hidden_markov.config import VLHMMConfig
+from tacit_lm.hidden_markov.observed import Lexicon, Observed, text_of
+from tacit_lm.hidden_markov.training import Trainer
+
+__all__ = ["class_seconds", "scoring_rates", "step_seconds"]
+
+_WIDTH, _CLASSES = 256, 128  # of the paper
+
+
+def class_seconds(train: Corpus) -> Iterator[dict[str, Any]]:
+    """Time of clustering the words, compiled code warm."""
+    ids, _ = text_of(train)
+    boundary, types = train.vocabulary.boundary_id, len(train.vocabulary)
+    stream = np.concatenate([np.array([boundary], np.int32), ids])
+    for method in ("exchange", "predictive"):
+        word_classes(stream[:1000], types, 8, boundary=boundary, method=method)
+        for n_classes in (128, 256):
+            start = time.process_time()
+            word_classes(stream, types, n_classes, boundary=boundary, method=method)
+            seconds = time.process_time() - start
+            what = f"{n_classes} classes by {method}"
+            yield {"what": what, "CPU seconds": seconds, "words": types}
+
+
+def step_seconds(train: Corpus, active: int, tokens: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """A step at ``active`` states of twice as many, ours and the log-space reference, on the same sentences."""
+    ids, offsets = text_of(train)
+    counts = train.type_counts.copy()
+    lexicon = Lexicon.of(_by_frequency(counts), _CLASSES)
+    batch = np.arange(int(np.searchsorted(offsets, tokens)))
+    sentences = [ids[offsets[i] : offsets[i + 1]].tolist() for i in batch]
+    k = 2 * active // _CLASSES
+    shared = {"n_classes": _CLASSES, "states_per_class": k, "width": _WIDTH, "batch": tokens}
+    seconds: dict[str, float] = {}
+    for kind in ("two_level", "flat"):
+        config = VLHMMConfig(**shared, transitions=kind)
+        trainer = Trainer(
+            config, fitting.drawn(config, lexicon, ids, offsets), lexicon, ids, offsets, None
+        )
+        seconds[f"ours, {kind}"] = _best(lambda t=trainer: t.step(batch, 1e-3), repeats)
+    config = VLHMMConfig(**shared, transitions="flat")
+    network = fitting.drawn(config, lexicon, ids, offsets)
+    trainer = Trainer(config, network, lexicon, ids, offsets, None)
+    kept = trainer.kept_states()
+    classes = torch.from_numpy(lexicon.classes.astype(np.int64))
+    order = torch.from_numpy(lexicon.order)
+    outputs = network(kept)
+    observed = Observed.of(ids[: offsets[len(batch)]], offsets[: len(batch) + 1], lexicon)
+    ours = network.log_likelihood(outputs, observed, lexicon, 1).item() / int(offsets[len(batch)])
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
+    arguments = (network, kept, sentences, classes, order, optimizer)
+    theirs = reference_step(*arguments)
+    if abs(theirs - ours) > 1e-3:
+        raise SystemExit(f"the two formulations disagree: {ours} and {theirs} nats a word")
+    reference = _best(lambda: reference_step(*arguments), max(1, repeats // 3), warm=True)
+    what = f"step, {active:,} active states, {int(offsets[len(batch)]):,} words"
+    yield {"what": f"{what}, log-space reference", "CPU seconds": reference}
+    for name, own in seconds.items():
+        yield {"what": f"{what}, {name}", "CPU seconds": own, "times faster": reference / own}
+
+
+def _by_frequency(counts: np.ndarray) -> np.ndarray:
+    """Classes dealt out by frequency: the times of a step need no better ones."""
+    classes = np.empty(len(counts), np.int32)
+    classes[np.argsort(-counts, kind="stable")] = np.arange(len(counts)) % _CLASSES
+    return classes
+
+
+def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[dict[str, Any]]:
+    """Tokens scored a second, blocks of class pairs made anew and kept from before."""
+    ids, offsets = text_of(text)
+    store = model.tables.store
+    model.score_corpus(ids[:1000], np.array([0, 1000]))
+    what = f"scoring, {model.config.n_states:,} states ({model.config.n_classes} classes)"
+
+    def cold() -> None:
+        store._empty()
+        model.score_corpus(ids, offsets)
+
+    for name, work in (
+        ("nothing kept", cold),
+        ("blocks kept", lambda: model.score_corpus(ids, offsets)),
+    ):
+        yield {"what": f"{what}, {name}", "tokens per CPU second": len(ids) / _best(work, repeats)}
+
+
+def _best(work: Any, repeats: int, warm: bool = False) -> float:
+    if not warm:
+        work()
+    found = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)

@@ -1,0 +1,57 @@
+"""The tables and figures of Mnih (2010), chapters 3 and 4, on Penn Treebank and WikiText-2.
+
+    python -m benchmarks.language_models.thesis [--data ptb|wikitext-2] [--only STUDY ...] [--no-save]
+
+Studies: flat (Tables 3.1, 3.2), predictions (Figure 3.2), frequency (3.3, 3.4, 4.10 to 4.12), pairs (3.5, 3.6),
+next_words (3.7 to 3.9), random_trees (4.1), widths (4.2), trees (4.3, 4.4), speed (4.5), diversity (4.6), windows
+(4.7), variance (4.8, 4.9), vectors (Figures 3.3, 3.4, 4.1, 4.2). Every fit is a cell in the cache, saved when it is
+done and shared by the studies; one that was interrupted goes on. The pictures need matplotlib and scikit-learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from pathlib import Path
+
+from benchmarks.embeddings import common
+from benchmarks.language_models.thesis.fits import Bench
+from benchmarks.language_models.thesis.plans import PLANS
+from benchmarks.language_models.thesis.study import Study
+from benchmarks.language_models.thesis.texts import Texts
+
+STUDIES = (
+    "trees", "flat", "predictions", "pairs", "next_words", "random_trees", "frequency", "widths", "vectors",
+    "windows", "diversity", "variance", "speed",
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--data", choices=tuple(PLANS), action="append", help="one; both if left out"
+    )
+    parser.add_argument("--only", nargs="*", default=[], metavar="STUDY", help=", ".join(STUDIES))
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("TACIT_BENCH_CACHE", user_cache)),
+        help="where fits are kept (default: TACIT_BENCH_CACHE)",
+    )
+    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
+    options = parser.parse_args()
+    unknown = sorted(set(options.only) - set(STUDIES))
+    if unknown:
+        parser.error(f"there is no study {unknown[0]!r}: choose from {', '.join(STUDIES)}")
+    log = common.logger("lm-thesis", options.cache)
+    for data in options.data or PLANS:
+        bench = Bench(Texts.of(data), options.cache, log)
+        study = Study(bench, PLANS[data], not options.no_save)
+        for name in options.only or STUDIES:
+            importlib.import_module(f"benchmarks.language_models.thesis.{name}").main(study)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""A fit and the scores it gives, as a cell that is measured once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import tacit
+from benchmarks.embeddings.common import Cells
+from benchmarks.language_models.thesis import recipes, training
+from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, NGrams, Recipe, Shape
+from benchmarks.language_models.thesis.texts import Texts, tokens, without_part
+from tacit import Corpus
+from tacit_lm import HLBL, LBL, KneserNey, LanguageModel, Tree
+from tacit_lm.mixture_weights import fit_weights
+
+Scores = npt.NDArray[np.float64]
+STOPPING = 80_000
+"""Words at most of the validation text that an LBL stops by."""
+KEPT: tuple[Recipe, ...] = (Flat(), Hierarchical(recipes.RANDOM), Hierarchical(recipes.BEST))
+"""Whose models are wanted again, not only their scores."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is left of a fit.
+
+    Attributes:
+        valid, test: natural log-probabilities of the words to predict, float64 (tokens,).
+        facts: seconds of the processor, perplexity of the validation text by epoch, the tree's figures.
+    """
+
+    name: str
+    valid: Scores
+    test: Scores
+    facts: dict[str, Any]
+
+    @property
+    def perplexity(self) -> float:
+        return perplexity(self.test)
+
+
+def perplexity(scores: Scores) -> float:
+    """Of words with these log-probabilities; two decimals."""
+    return round(float(np.exp(-scores.mean())), 2)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Test perplexity of two models: equal shares, fitted shares, and the share of the first one then."""
+
+    halves: float
+    fitted: float
+    share: float
+
+
+def mixed(first: Fit, second: Fit) -> Mixed:
+    """Eq 3.26; the share that makes the validation text most probable."""
+    share = float(fit_weights(np.stack([first.valid, second.valid]))[0])
+
+    def at(weight: float) -> float:
+        parts = np.log(weight) + first.test, np.log1p(-weight) + second.test
+        return perplexity(np.logaddexp(*parts))
+
+    return Mixed(at(0.5), at(share), round(share, 2))
+
+
+class Bench:
+    """The texts, and the fits made so far in a folder of the cache."""
+
+    def __init__(self, texts: Texts, cache: Path, log: logging.Logger) -> None:
+        self.texts, self.log = texts, log
+        self.cells = Cells(cache, f"lm-thesis-{texts.data}")
+        self.folder = cache / "lm-thesis" / texts.data
+
+    def fit(self, recipe: Recipe) -> Fit:
+        """The cell of a recipe: fitted, scored and saved unless it is there."""
+        key = recipes.key_of(recipe, self.texts.data)
+        place = self.folder / hashlib.sha256(key.encode()).hexdigest()[:16]
+        if not (place / "scores.npz").exists():  # the folder was deleted, the figures were not
+            self.cells.values.pop(key, None)
+        facts = self.cells.measure(key, lambda: self._measure(recipe, place))
+        with np.load(place / "scores.npz") as scores:
+            valid, test = (scores[role].astype(np.float64) for role in ("valid", "test"))
+        fit = Fit(recipe.name, valid, test, facts)
+        self.log.info("%s: %.1f, %.0f s", recipe, fit.perplexity, facts["seconds"])
+        return fit
+
+    def model(self, recipe: Recipe) -> LanguageModel:
+        """The fitted model itself, of a recipe that is kept."""
+        self.fit(recipe)
+        key = recipes.key_of(recipe, self.texts.data)
+        found = tacit.load(self.folder / hashlib.sha256(key.encode()).hexdigest()[:16] / "model")
+        assert isinstance(found, LanguageModel)
+        return found
+
+    def tree(self, shape: Shape) -> Tree:
+        """Built anew: it takes a second, and is always the same."""
+        vectors = None
+        if shape.rule != "random":
+            plain = self.model(Hierarchical(recipes.RANDOM))
+            assert isinstance(plain, HLBL)
+            vectors = training.clustered_vectors(plain, self.texts.train)
+        return training.tree_of(shape, len(self.texts.train.vocabulary), vectors)
+
+    def _measure(self, recipe: Recipe, place: Path) -> dict[str, Any]:
+        place.mkdir(parents=True, exist_ok=True)
+        start = time.process_time()
+        model, facts = self._fitted(recipe, place)
+        facts["seconds"] = round(time.process_time() - start, 1)
+        across = isinstance(recipe, Hierarchical) and recipe.across
+        texts = {"valid": self.texts.valid, "test": self.texts.test}
+        scores = {role: scores_of(model, text, across) for role, text in texts.items()}
+        temporary = place / "unfinished.npz"
+        small = {role: found.astype(np.float32) for role, found in scores.items()}
+        np.savez(temporary, valid=small["valid"], test=small["test"])
+        temporary.replace(place / "scores.npz")
+        if recipe in KEPT:
+            model.save(place / "model")
+        return facts
+
+    def _fitted(self, recipe: Recipe, place: Path) -> tuple[LanguageModel, dict[str, Any]]:
+        texts = self.texts
+        if isinstance(recipe, NGrams):
+            least = 1 if recipe.smoothing == "interpolated" else 2
+            text = self._text(recipe.without)
+            grams = KneserNey(order=recipe.order, smoothing=recipe.smoothing, min_count=least)
+            return grams.fit(text), {}
+        checkpoints = place / "checkpoints"
+        if isinstance(recipe, Flat):
+            flat = LBL(recipe.config).checkpointed(checkpoints).fit(texts.train, self._stopping)
+            return flat, {"evaluations": evaluations(flat.fitted_on["training"])}
+        tree, text = self.tree(recipe.tree), self._text(recipe.without)
+        model, history = training.hlbl_on(recipe.config, tree, text, texts.valid, checkpoints)
+        counts = texts.counts
+        codes = np.diff(tree.codes.word_codes)
+        return model, {
+            "evaluations": evaluations(history.as_dict()),
+            "tree": tree.statistics(counts)._asdict(),
+            "codes per token": float(codes @ counts / counts.sum()),
+        }
+
+    def _text(self, without: int | None) -> Corpus:
+        return self.texts.train if without is None else without_part(self.texts.train, without)
+
+    @property
+    def _stopping(self) -> Corpus:
+        """What an LBL stops by: not all of a long text, as scoring costs it as much as learning."""
+        valid = self.texts.valid
+        n = int(np.searchsorted(valid.offsets, STOPPING, side="right"))
+        return valid.head(n) if n < valid.n_sentences else valid
+
+
+def scores_of(model: LanguageModel, text: Corpus, across: bool) -> Scores:
+    """Log-probabilities of all words to predict, sentence by sentence or as one stream."""
+    ids, offsets = tokens(text)
+    return model.score_corpus(ids, np.array([0, len(ids)]) if across else offsets)
+
+
+def evaluations(history: dict[str, Any]) -> list[float]:
+    """Perplexity of the validation text after every epoch."""
+    return [round(value, 2) for _, _, value in history["evaluations"]]

@@ -1,0 +1,83 @@
+"""How much of each study is done on each data set: all of it on the smaller one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.language_models.thesis import recipes
+from benchmarks.language_models.thesis.recipes import Shape
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What costs time.
+
+    Attributes:
+        flat: contexts of the LBL by NCE.
+        exact: those by exact likelihood.
+        repeats: overcomplete random trees: copies -> how many different ones.
+        widths: of Table 4.2.
+        copies, replicas: of Table 4.6: subtrees in a tree, and how many trees of equal subtrees.
+        windows: contexts of Table 4.7.
+        across: those also with contexts over the ends of sentences.
+        windows_tree, eighths_tree: the trees of Tables 4.7, and of 4.8 and 4.9.
+        longer: whether the best tree is also trained for longer.
+        contexts: the beginnings of Tables 3.7 to 3.9, written for this.
+        asked: words whose neighbours are looked for.
+    """
+
+    flat: tuple[int, ...]
+    exact: tuple[int, ...]
+    repeats: dict[int, int]
+    widths: tuple[int, ...]
+    copies: int
+    replicas: int
+    windows: tuple[int, ...]
+    across: tuple[int, ...]
+    windows_tree: Shape
+    eighths_tree: Shape
+    longer: bool
+    contexts: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+PLANS: dict[str, Plan] = {
+    "ptb": Plan(
+        flat=(2, 5, 10),
+        exact=(5,),
+        repeats={1: 4, 2: 2, 4: 2},
+        widths=(25, 50, 75, 100),
+        copies=4,
+        replicas=1,
+        windows=(1, 2, 3, 5, 10, 20),
+        across=(5, 20),
+        windows_tree=recipes.DOUBLE,
+        eighths_tree=recipes.DOUBLE,
+        longer=True,
+        contexts=(
+            "he went to work for general",
+            "its price rose on the new york stock",
+            "the lawyers will appeal to the supreme",
+        ),
+        asked=("monday", "million", "chairman", "japan", "rose", "his", "bank", "very"),
+    ),
+    "wikitext-2": Plan(
+        flat=(5,),
+        exact=(),
+        repeats={1: 2, 2: 1, 4: 1},
+        widths=(25, 50, 100),
+        copies=2,
+        replicas=1,
+        windows=(2, 5, 10),
+        across=(),
+        windows_tree=recipes.DOUBLE,
+        eighths_tree=recipes.BEST_SINGLE,
+        longer=False,
+        contexts=(
+            "he was born in the United",
+            "they lost the second World",
+            "she sang it with a rolling",
+        ),
+        asked=("Monday", "million", "king", "Japan", "won", "his", "river", "very"),
+    ),
+}

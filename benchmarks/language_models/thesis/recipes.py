@@ -1,0 +1,124 @@
+"""The models of the studies, as what tells them apart; the same recipe in two studies is one fit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tacit_lm import HLBLConfig, LBLConfig
+from tacit_lm.log_bilinear.tree_building import Rule
+
+WIDTH, CONTEXT = 100, 5
+
+
+@dataclass(frozen=True)
+class NGrams:
+    """n-grams; the back-off forms list what occurs twice, as SRILM does from three words on."""
+
+    order: int
+    smoothing: Literal["interpolated", "backoff", "good_turing"] = "interpolated"
+    without: int | None = None
+
+    @property
+    def name(self) -> str:
+        kind = {"interpolated": "KN", "backoff": "back-off KN", "good_turing": "back-off GT"}
+        return f"{kind[self.smoothing]}{self.order}"
+
+
+@dataclass(frozen=True)
+class Flat:
+    """An LBL with full context matrices, as in chapter 3."""
+
+    context: int = CONTEXT
+    loss: Literal["softmax", "nce"] = "nce"
+    epochs: int = 6
+
+    @property
+    def name(self) -> str:
+        return "LBL" if self.context == CONTEXT else f"LBL, {self.context} words"
+
+    @property
+    def config(self) -> LBLConfig:
+        return LBLConfig(
+            width=WIDTH, context=self.context, contexts="full", loss=self.loss, epochs=self.epochs,
+            dropout=0.2, across_sentences=False,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tree: one for each seed, joined; a seed twice is the same subtree twice."""
+
+    rule: Rule
+    overlap: float = 0.0
+    seeds: tuple[int, ...] = (0,)
+
+    @property
+    def name(self) -> str:
+        rule = {"noisy": "NOISY-ADAPTIVE"}.get(self.rule, self.rule.upper())
+        kind = f"{rule}({self.overlap:g})" if self.overlap else rule
+        return kind if len(self.seeds) == 1 else f"{kind} x {len(self.seeds)}"
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """An HLBL of the thesis on a given tree.
+
+    Attributes:
+        without: the eighth of the training text that is left out.
+        across: whether the context goes on over the ends of sentences.
+    """
+
+    tree: Shape
+    width: int = WIDTH
+    context: int = CONTEXT
+    across: bool = False
+    without: int | None = None
+    epochs: int = 3
+    dropout: float = 0.2
+
+    @property
+    def name(self) -> str:
+        longer = ", longer" if self.epochs > 3 else ""
+        return f"HLBL, {self.tree.name}{longer}"
+
+    @property
+    def config(self) -> HLBLConfig:
+        return HLBLConfig(
+            width=self.width, context=self.context, tail_rates=(), tree=self.tree.rule,
+            overlap=self.tree.overlap, copies=len(self.tree.seeds), frequency_power=0.0,
+            dropout=self.dropout, epochs=self.epochs, across_sentences=self.across,
+        )  # fmt: skip
+
+
+Recipe = NGrams | Flat | Hierarchical
+
+EXACT_EPOCHS = 4
+"""An epoch of exact likelihood is worth more than one of noise-contrastive estimation, and costs more."""
+OVERLAP = 0.4
+RANDOM, BALANCED, ADAPTIVE = Shape("random"), Shape("balanced"), Shape("adaptive")
+LIGHT, BEST_SINGLE = Shape("adaptive", 0.25), Shape("adaptive", OVERLAP)
+DOUBLE = Shape("adaptive", OVERLAP, (0, 1))
+BEST = Shape("adaptive", OVERLAP, (0, 1, 2, 3))
+LONGER = Hierarchical(BEST, epochs=9, dropout=0.5)
+"""What the thesis's best model is worth if it is regularised by more than stopping early."""
+TREES = (RANDOM, BALANCED, ADAPTIVE, LIGHT, BEST_SINGLE, DOUBLE, BEST)
+
+SETTINGS = {
+    "HLBL": f"{WIDTH} features, a context of {CONTEXT} words with diagonal weights, no tails, trees clustered with "
+    "equal weights of words by the vectors of the model on the RANDOM tree; dropout 0.2, at most 3 epochs, "
+    "learning rate 0.1 falling along a cosine, the best epoch by the validation text",
+    "LBL": f"{WIDTH} features, tied, full context matrices, dropout 0.2, otherwise the defaults; by NCE with 100 words "
+    "of noise, at most 6 epochs, or exact, at most 4; perplexities are normalised exactly in any case",
+    "KN": "interpolated modified Kneser-Ney, all n-grams listed; back-off forms list those that occur twice",
+    "seeds": "one fit each, seed 0, unless said otherwise",
+}
+
+
+def key_of(recipe: Recipe, data: str) -> str:
+    """Everything a fit depends on."""
+    parts: dict[str, Any] = {"data": data, "kind": type(recipe).__name__, **asdict(recipe)}
+    if not isinstance(recipe, NGrams):
+        parts["settings"] = recipe.config.to_dict()
+    return json.dumps(parts, sort_keys=True)

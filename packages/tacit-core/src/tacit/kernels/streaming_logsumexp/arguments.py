@@ -1,0 +1,26 @@
+"""The checks of what a streaming log-sum-exp is given, once for every backend."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import KernelError
+
+__all__ = ["check"]
+
+_Array = NDArray[Any]
+
+
+def check(rows: _Array, columns: _Array, bias: _Array, *of_rows: _Array) -> None:
+    """Raise KernelError unless the arrays fit together; ``of_rows`` have a number for each row."""
+    if rows.dtype not in (np.float32, np.float64):
+        raise KernelError(f"rows must be float32 or float64, not {rows.dtype}")
+    if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[1]:
+        raise KernelError(f"rows {rows.shape} and columns {columns.shape} must be of one width")
+    if not len(columns) or bias.shape != columns.shape[:1]:
+        raise KernelError(f"bias {bias.shape} must be one number a column, of {len(columns)}")
+    if any(array.shape != rows.shape[:1] for array in of_rows):
+        raise KernelError(f"there must be one number a row, of {len(rows)}")
+    if any(array.dtype != rows.dtype for array in (columns, bias, *of_rows)):
+        raise KernelError(f"all arrays must be {rows.dtype}, as rows is")

@@ -1,0 +1,37 @@
+"""The log-sum-exp of the whole matrix, in float64: the specification."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.kernels.streaming_logsumexp import Gradients
+from tacit.kernels.streaming_logsumexp.arguments import check
+
+__all__ = ["backward", "forward"]
+
+_Array = NDArray[Any]
+
+
+def forward(rows: _Array, columns: _Array, bias: _Array) -> _Array:
+    """See `tacit.kernels.streaming_logsumexp.forward`."""
+    check(rows, columns, bias)
+    scores = _scores(rows, columns, bias)
+    largest = scores.max(axis=1, keepdims=True, initial=-np.inf)
+    found = largest[:, 0] + np.log(np.exp(scores - largest).sum(axis=1))
+    return np.asarray(found, rows.dtype)
+
+
+def backward(
+    rows: _Array, columns: _Array, bias: _Array, found: _Array, gradient: _Array
+) -> Gradients:
+    """See `tacit.kernels.streaming_logsumexp.backward`."""
+    check(rows, columns, bias, found, gradient)
+    p = np.exp(_scores(rows, columns, bias) - found.astype(np.float64)[:, None])
+    weighted = p * gradient.astype(np.float64)[:, None]
+    grads = (weighted @ columns, weighted.T @ rows, weighted.sum(axis=0))
+    return Gradients(*(grad.astype(rows.dtype) for grad in grads))
+
+
+def _scores(rows: _Array, columns: _Array, bias: _Array) -> _Array:
+    return np.asarray(rows.astype(np.float64) @ columns.astype(np.float64).T + bias)

@@ -1,0 +1,164 @@
+"""Settings of the hidden Markov language models."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self, get_args
+
+from tacit.errors import ConfigurationError
+from tacit_lm.hidden_markov.classes import Method
+
+__all__ = ["HMMConfig", "Settings", "Transitions", "VLHMMConfig"]
+
+Transitions = Literal["two_level", "flat", "features"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the settings of both models share: checks, and the way to JSON and back."""
+
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From JSON values; an unknown name or a value out of range is a ConfigurationError."""
+        known = [field.name for field in fields(cls)]
+        for name in sorted(set(values) - set(known)):
+            raise ConfigurationError(
+                f"{cls._model()} has no setting {name!r}; its settings are {', '.join(known)}"
+            )
+        return cls(**values)
+
+    @classmethod
+    def _model(cls) -> str:
+        return cls.__name__.removesuffix("Config")
+
+    def _refuse(self, name: str, wanted: str) -> None:
+        raise ConfigurationError(
+            f"{self._model()}: {name} must be {wanted}, not {getattr(self, name)!r}"
+        )
+
+    def _whole(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if type(value) is not int or not low <= value <= high:
+            self._refuse(name, f"a whole number from {low} to {high}")
+
+    def _real(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value < high:
+            self._refuse(name, f"a number in [{low:g}, {high:g})")
+
+    def _one_of(self, name: str, choices: tuple[str, ...]) -> None:
+        if getattr(self, name) not in choices:
+            self._refuse(name, f"one of {', '.join(choices)}")
+
+    def _flag(self, name: str) -> None:
+        if type(getattr(self, name)) is not bool:
+            self._refuse(name, "true or false")
+
+
+@dataclass(frozen=True)
+class VLHMMConfig(Settings):
+    """Settings of `VLHMM`. The paper's largest model has ``n_classes=128, states_per_class=256, width=256,
+    transitions="flat", state_dropout=0.5, batch=512, learning_rate=0.01`` and Brown clusters.
+
+    Attributes:
+        n_classes: M, word classes (``</s>`` alone in one); 1 leaves the emissions dense: every state emits every word.
+        states_per_class: k; the model has Z = M k states.
+        classes: how words are put into classes, ``"exchange"`` or ``"predictive"``.
+        transitions: ``"two_level"``, p(class | state) p(state | class, state); ``"flat"``, one softmax over all
+            states, as in the paper; ``"features"``, the generalised softmax with a learned positive feature map.
+        features: f of ``"features"``.
+        neural: whether embeddings of the states are turned into distributions by networks they share. If not,
+            every transition between classes seen next to each other, and every emission, is a number of its own.
+        width: h, elements of an embedding.
+        state_dropout: share of the states of every class left out of each step.
+        epochs: passes over the text at most.
+        learning_rate: of Adam, after a warm-up falling along half a cosine to a fiftieth.
+        patience: epochs without a better perplexity of the held-out text before training ends early.
+        batch: words of a step, about: sentences are kept whole.
+        averaging: share of the running average of the parameters that a step keeps; the model is the average.
+        clip: bound of the norm of all gradients together.
+        threads: of training; the result does not depend on it.
+        seed: of everything random; one seed gives one model.
+    """
+
+    n_classes: int = 256
+    states_per_class: int = 64
+    classes: Method = "exchange"
+    transitions: Transitions = "two_level"
+    features: int = 64
+    neural: bool = True
+    width: int = 64
+    state_dropout: float = 0.5
+    epochs: int = 30
+    learning_rate: float = 0.05
+    patience: int = 5
+    batch: int = 4096
+    averaging: float = 0.995
+    clip: float = 5.0
+    threads: int = 1
+    seed: int = 0
+
+    @property
+    def n_states(self) -> int:
+        """Z."""
+        return self.n_classes * self.states_per_class
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range: one sentence, naming the setting."""
+        for name, low, high in (
+            ("n_classes", 1, 1 << 16),
+            ("states_per_class", 1, 1 << 16),
+            ("features", 1, 1 << 16),
+            ("width", 1, 1 << 14),
+            ("epochs", 0, 10**6),
+            ("patience", 1, 10**6),
+            ("batch", 1, 1 << 24),
+            ("threads", 1, 1024),
+            ("seed", 0, 2**63 - 1),
+        ):
+            self._whole(name, low, high)
+        self._real("state_dropout", 0.0, 1.0)
+        self._real("learning_rate", 0.0, 1e6)
+        self._real("averaging", 0.0, 1.0)
+        self._real("clip", 1e-9, 1e9)
+        self._one_of("classes", get_args(Method))
+        self._one_of("transitions", get_args(Transitions))
+        self._flag("neural")
+        if not self.neural and self.transitions != "two_level":
+            self._refuse("neural", 'true with transitions other than "two_level"')
+
+
+@dataclass(frozen=True)
+class HMMConfig(Settings):
+    """Settings of `HMM`, the baseline of some hundred states trained by EM.
+
+    Attributes:
+        n_states: Z.
+        epochs: passes over the text at most.
+        smoothing: counts added to every expected count of an emission and a transition, in units of a uniform
+            distribution: the pseudo-counts of a row sum to this.
+        patience: epochs without a better perplexity of the held-out text before training ends early.
+        batch: sentences of a batch; memory is batch x longest sentence x Z.
+        seed: of everything random; one seed gives one model.
+    """
+
+    n_states: int = 256
+    epochs: int = 30
+    smoothing: float = 1.0
+    patience: int = 3
+    batch: int = 256
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range: one sentence, naming the setting."""
+        self._whole("n_states", 1, 1 << 12)
+        self._whole("epochs", 0, 10**6)
+        self._whole("patience", 1, 10**6)
+        self._whole("batch", 1, 1 << 20)
+        self._whole("seed", 0, 2**63 - 1)
+        self._real("smoothing", 0.0, 1e9)
