@@ -1,10 +1,10 @@
 """Hidden Markov language models on Penn Treebank.
 
-    python -m benchmarks.language_models.hidden_markov [--only classes step scoring quick fit ablations sizes features]
-        [--checkpoints FOLDER] [--epochs 40]
+    python -m benchmarks.language_models.hidden_markov [--only classes step scoring quick fit large ablations sizes
+        features] [--checkpoints FOLDER] [--epochs 40]
 
-Penn Treebank (Mikolov's split) from TACIT_DATA or the cache. ``fit`` goes on where a killed run of it stopped if it is
-given a folder. ``ablations``, ``sizes`` and ``features`` are the studies of the slides.
+Penn Treebank (Mikolov's split) from TACIT_DATA or the cache. ``fit`` and ``large`` go on where a killed run stopped if
+they are given a folder. ``ablations``, ``sizes`` and ``features`` are the studies of the slides.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ PROTOCOL = {
 }
 MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch": 16384,
                         "learning_rate": 0.08, "averaging": 0.99}  # fmt: skip
+LARGE: dict[str, Any] = {**MAIN, "states_per_class": 128, "state_dropout": 0.75}
 SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32, "learning_rate": 0.07}
 QUICK = 14  # epochs
-PARTS = ("classes", "step", "scoring", "quick", "fit", "ablations", "sizes", "features")
+PARTS = ("classes", "step", "scoring", "quick", "fit", "large", "ablations", "sizes", "features")
 
 
 class Texts:
@@ -145,6 +146,9 @@ def rows_of(part: str, texts: Texts, options: argparse.Namespace) -> Iterator[di
         return fit(texts, name, {**SMALL, "epochs": QUICK}, None)
     if part == "fit":
         return fit(texts, "VLHMM", {**MAIN, "epochs": options.epochs}, options.checkpoints)
+    if part == "large":
+        name = f"VLHMM, 2^15 states, {options.epochs} epochs"
+        return fit(texts, name, {**LARGE, "epochs": options.epochs}, options.checkpoints)
     study = {"ablations": ablations, "sizes": sizes, "features": features}[part]
     return study(texts, options.epochs)
 
