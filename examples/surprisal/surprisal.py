@@ -1,6 +1,7 @@
 """How surprising is each word? A document in, bits per token out, with a picture to look at.
 
     python examples/surprisal/surprisal.py [DOCUMENT] [--output surprisal-output] [--lines N] [--text FILE]
+        [--model kneser_ney]
 
 Fits a language model to raw text, scores the document with it in spaCy, and writes surprisal.html (the
 text, each token on a ground as warm as it was surprising) and surprisal.tsv. The raw text is --text, or
@@ -30,7 +31,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("surprisal-output"))
     parser.add_argument("--text", type=Path, help="raw text to fit on, a paragraph a line")
     parser.add_argument("--lines", type=int, help="lines of raw text to fit on")
-    parser.add_argument("--order", type=int, default=5, help="words an n-gram spans")
+    parser.add_argument("--model", default="kneser_ney", help="or hlbl, vlhmm, or a plugin's")
+    parser.add_argument("--order", type=int, default=5, help="words an n-gram spans (kneser_ney)")
     parser.add_argument("--max-bits", type=float, default=16.0, help="where the scale ends")
     options = parser.parse_args()
     try:
@@ -47,7 +49,8 @@ def run(options: argparse.Namespace) -> None:
     if options.document is not None:
         text = options.document.read_text(encoding="utf-8").strip()
     options.output.mkdir(parents=True, exist_ok=True)
-    nlp = pipeline(material, options.order, options.output)
+    settings = {"order": options.order} if options.model == "kneser_ney" else {}
+    nlp = pipeline(material, options.model, settings, options.output)
     doc = nlp(text)
     title = "A sample" if options.document is None else options.document.name
     page = render(doc, page=True, title=title, max_bits=options.max_bits, jupyter=False)
@@ -58,9 +61,12 @@ def run(options: argparse.Namespace) -> None:
     print(f"\nthe picture is {picture}, all tokens are in {table}")
 
 
-def pipeline(material: materials.Material, order: int, output: Path) -> Language:
+def pipeline(
+    material: materials.Material, model: str, settings: dict[str, int], output: Path
+) -> Language:
     """The fitted pipeline; one of an earlier run if it was made from the same."""
-    folder = output / f"pipeline-{material.name}-order-{order}"
+    chosen = "".join(f"-{name}-{value}" for name, value in settings.items())
+    folder = output / f"pipeline-{material.name}-{model}{chosen}"
     if folder.exists():
         print(f"the language model is there already, in {folder}")
         return spacy.load(folder)
@@ -70,7 +76,12 @@ def pipeline(material: materials.Material, order: int, output: Path) -> Language
     nlp.add_pipe("sentencizer")
     scorer = nlp.add_pipe("lm_scorer", config={"context": "sentence"})
     scorer.initialize(
-        nlp=nlp, corpus=material.lines(), split="sentences", settings={"order": order}, min_count=2
+        nlp=nlp,
+        corpus=material.lines(),
+        split="sentences",
+        model=model,
+        settings=settings,
+        min_count=2,
     )
     # under its name only when it is complete
     unfinished = folder.with_name(f"{folder.name}.unfinished")
