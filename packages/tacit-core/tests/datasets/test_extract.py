@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tacit.datasets.extract import extract
@@ -97,6 +97,7 @@ NAMES = st.lists(PARTS, min_size=1, max_size=5).map("/".join).filter(lambda name
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @given(names=st.lists(NAMES, min_size=1, max_size=4), kind=st.sampled_from(["zip", "tar"]))
 def test_whatever_its_names_an_archive_stays_within_its_folder(tmp_path_factory, names, kind):
+    assume(all(names))  # some old versions of hypothesis draw what the filter leaves out
     folder = tmp_path_factory.mktemp("archive")
     archive = archive_of(kind, folder, [(name, b"x") for name in names])
     with contextlib.suppress(DataError):
