@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit.artifact import Saveable
+from tacit.artifact import Configured
 from tacit.corpus import Corpus
-from tacit.errors import ConfigurationError, DataError, NotFittedError
+from tacit.errors import ConfigurationError, DataError
 from tacit.vocabulary import Vocabulary
 from tacit_embeddings.lds import learning, outputs, packing
 from tacit_embeddings.lds.config import OUTPUTS, LDSConfig
@@ -29,7 +29,7 @@ from tacit_embeddings.lds.moments import whitening
 from tacit_embeddings.lds.state import FittedState
 
 
-class LDS(Saveable):
+class LDS(Configured[LDSConfig]):
     """Token embeddings of a linear dynamical system fitted to raw text.
 
     Args:
@@ -51,13 +51,12 @@ class LDS(Saveable):
     distribution: ClassVar[str] = "tacit-embeddings"
     api_version: ClassVar[int] = 1
 
+    settings = LDSConfig
+    _state: FittedState | None = None
+
     def __init__(self, config: LDSConfig | None = None, **settings: Any) -> None:
-        base = (config or LDSConfig()).to_dict()
-        self.config = LDSConfig.from_dict({**base, **settings})
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
+        super().__init__(config, **settings)
         self.history: list[learning.Step] = []
-        self._state: FittedState | None = None
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -115,11 +114,7 @@ class LDS(Saveable):
             self.__dict__.pop(name, None)
 
     def _fitted(self) -> FittedState:
-        if self._state is None:
-            raise NotFittedError(
-                "this LDS is not fitted: call fit(corpus), or load one with tacit.load"
-            )
-        return self._state
+        return self._learned(self._state)
 
     # -- vectors -----------------------------------------------------------------------------------
 

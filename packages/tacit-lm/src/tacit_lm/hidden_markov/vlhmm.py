@@ -21,7 +21,7 @@ from tacit_lm.hidden_markov.transitions import transitions_of
 __all__ = ["VLHMM"]
 
 
-class VLHMM(HiddenMarkov):
+class VLHMM(HiddenMarkov[VLHMMConfig]):
     """A hidden Markov language model whose states are divided among classes of words.
 
         p(x) = sum_z prod_t p(z_t | z_{t-1}) p(x_t | z_t)
@@ -40,10 +40,6 @@ class VLHMM(HiddenMarkov):
 
     name: ClassVar[str] = "vlhmm"
     settings = VLHMMConfig
-    config: VLHMMConfig
-
-    def __init__(self, config: VLHMMConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
 
     def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
         from tacit_lm.hidden_markov.fitting import fit_vlhmm
