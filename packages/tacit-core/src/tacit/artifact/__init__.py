@@ -11,11 +11,13 @@ from tacit.artifact.folder import read, write
 from tacit.artifact.manifest import FORMAT_VERSION
 from tacit.artifact.model import Artifact
 from tacit.artifact.saveable import Saveable, load
+from tacit.artifact.settings import ModelSettings
 
 __all__ = [
     "FORMAT_VERSION",
     "Artifact",
     "Configured",
+    "ModelSettings",
     "Saveable",
     "load",
     "read",
