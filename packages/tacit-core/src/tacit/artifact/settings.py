@@ -28,7 +28,7 @@ class ModelSettings:
         unknown = sorted(set(values) - set(known))
         if unknown:
             raise ConfigurationError(
-                f"{cls._model()} has no setting {unknown[0]!r}; its settings are {', '.join(known)}"
+                f"{cls.model()} has no setting {unknown[0]!r}; its settings are {', '.join(known)}"
             )
         given: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
@@ -36,12 +36,13 @@ class ModelSettings:
         return cls(**given)
 
     @classmethod
-    def _model(cls) -> str:
+    def model(cls) -> str:
+        """Whose settings these are."""
         return cls.__name__.removesuffix("Config")
 
     def _refuse(self, name: str, wanted: str) -> NoReturn:
         raise ConfigurationError(
-            f"{self._model()}: {name} must be {wanted}, not {getattr(self, name)!r}"
+            f"{self.model()}: {name} must be {wanted}, not {getattr(self, name)!r}"
         )
 
     def _whole(self, name: str, low: int, high: int) -> None:
