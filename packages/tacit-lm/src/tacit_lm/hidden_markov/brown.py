@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from tacit.progress import track
+from tacit.progress import Progress, track
 from tacit_lm.sequences import Ids
 
 __all__ = ["Agglomeration", "agglomerate"]
@@ -59,7 +59,9 @@ class Agglomeration(NamedTuple):
         return [found[leader] for leader in leading.tolist()]
 
 
-def agglomerate(stream: Ids, n_types: int, n_classes: int, *, boundary: int) -> Agglomeration:
+def agglomerate(
+    stream: Ids, n_types: int, n_classes: int, *, boundary: int, min_count: int = 1
+) -> Agglomeration:  # fmt: skip
     """Brown clusters of the words of a text.
 
     Args:
@@ -67,14 +69,15 @@ def agglomerate(stream: Ids, n_types: int, n_classes: int, *, boundary: int) -> 
         n_types: words, those that do not occur included.
         n_classes: C, at least 1.
         boundary: the id of ``</s>``.
+        min_count: rarer words wait for ever: they are neighbours as one, and have no class.
     """
     from tacit_lm.hidden_markov.merging import Window, insert_words, merge_all
 
     counts = np.bincount(stream[1:], minlength=n_types)
     order = np.argsort(-counts, kind="stable")
-    order = order[(order != boundary) & (counts[order] > 0)]
-    rank = np.full(n_types, -1)
-    rank[order] = np.arange(len(order))
+    order = order[(order != boundary) & (counts[order] >= min_count)]
+    rank = np.full(n_types, len(order))  # of what is never taken in
+    rank[order], rank[boundary] = np.arange(len(order)), -1
     first, second = rank[stream[:-1]], rank[stream[1:]]
     waiting = np.zeros((2, 2), np.int64)
     np.add.at(waiting, ((first >= 0).astype(int), (second >= 0).astype(int)), 1)
@@ -85,7 +88,8 @@ def agglomerate(stream: Ids, n_types: int, n_classes: int, *, boundary: int) -> 
     window = Window.empty(waiting, len(order), n_classes)
     slack = _SLACK * len(stream) * np.log(max(len(stream), 2))
     given = after, before, counts[order], window, slack
-    with track(None, "Brown clusters", total=len(order), unit="word") as bar:
+    bar: Progress[object] = track(None, "Brown clusters", total=len(order), unit="word")
+    with bar:
         for begin in range(0, len(order), _PIECE):
             end = min(begin + _PIECE, len(order))
             insert_words(begin, end, n_classes, *given)
@@ -97,9 +101,9 @@ def agglomerate(stream: Ids, n_types: int, n_classes: int, *, boundary: int) -> 
 
 def _neighbours(of: _Ints, neighbours: _Ints, n_words: int) -> _Neighbours:
     """For every word the words beside it and how often: borders, words (-1 for ``</s>``), counts."""
-    some = of >= 0
+    some = (of >= 0) & (of < n_words)
     pairs = of[some], neighbours[some] + 1
-    found = csr_matrix((np.ones(some.sum(), np.int64), pairs), shape=(n_words, n_words + 1))
+    found = csr_matrix((np.ones(some.sum(), np.int64), pairs), shape=(n_words, n_words + 2))
     found.sum_duplicates()
     found.sort_indices()
     return (

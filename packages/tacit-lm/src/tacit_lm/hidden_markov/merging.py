@@ -10,7 +10,7 @@ classes that stand beside the smaller part of it are looked at.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,11 @@ from tacit.kernels.compiled import njit
 
 __all__ = ["BOUNDARY", "FIRST", "WAITING", "Window", "insert_words", "merge_all"]
 
-BOUNDARY, WAITING, FIRST = 0, 1, 2  # places of </s>, of the words not yet taken in, of the first class
+BOUNDARY, WAITING, FIRST = (
+    0,
+    1,
+    2,
+)  # places of </s>, of the words not yet taken in, of the first class
 _TABLE = 1 << 16
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
@@ -88,8 +92,7 @@ def _h(x, y, table):  # type: ignore[no-untyped-def]
 def _join_context(large, small, sign, loss, table):  # type: ignore[no-untyped-def]
     """What it changes in all losses that two contexts become one (sign 1), or one becomes two (sign -1).
 
-    Args:
-        large, small: how often each class stands beside either context (places,).
+    ``large`` and ``small`` (places,) say how often each class stands beside either context.
     """
     for a in range(FIRST, len(small)):
         x, y = small[a], large[a]
@@ -138,7 +141,7 @@ def _set_losses(m, window):  # type: ignore[no-untyped-def]
 @njit(fastmath=_FAST)
 def _merge(i, j, window):  # type: ignore[no-untyped-def]
     """The class at ``j`` joins that at ``i``."""
-    N, NT, loss, mass, leader, place, joined, _, table = window
+    N, NT, loss, mass, leader, _, joined, _, table = window
     for counts in (N, NT):
         # rows are left neighbours in one and right ones in the other; of i and j themselves all is computed anew
         large, small = counts[i].copy(), counts[j].copy()
@@ -234,10 +237,8 @@ def _insert(word, at, neighbours, window, count):  # type: ignore[no-untyped-def
 def insert_words(begin, end, n_classes, after, before, counts, window, slack):  # type: ignore[no-untyped-def]
     """Takes in the words from ``begin`` to ``end``; where there are more than ``n_classes`` classes two are merged.
 
-    Args:
-        after, before: neighbours of the words, by rank: borders, words (-1 for ``</s>``), counts.
-        counts: tokens of each word.
-        slack: losses that differ by no more are the same.
+    ``after`` and ``before`` are the neighbours of the words, by rank: borders, words (-1 for ``</s>``, and one number
+    above all for words never taken in), counts. Losses that differ by no more than ``slack`` are the same.
     """
     free = FIRST + begin if begin <= n_classes else 0
     for at in range(FIRST, len(window.mass)):
