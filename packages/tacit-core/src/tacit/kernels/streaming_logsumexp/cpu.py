@@ -81,7 +81,7 @@ def backward(
     weighted = rows * gradient[:, None]
     grads = Gradients(np.zeros_like(rows), np.zeros_like(columns), np.zeros_like(bias))
     if n and kept is not None:
-        grads.rows[:n] = kept @ columns
+        np.dot(kept, columns, out=grads.rows[:n])
         np.dot(kept.T, weighted[:n], out=grads.columns)
         np.dot(gradient[:n], kept, out=grads.bias)
     for i in range(n, len(rows), _ROWS):
@@ -95,4 +95,5 @@ def backward(
             grads.rows[own] += tile @ columns[theirs]
             grads.columns[theirs] += tile.T @ weighted[own]
             grads.bias[theirs] += gradient[own] @ tile
-    return grads._replace(rows=grads.rows * gradient[:, None])
+    grads.rows[...] *= gradient[:, None]
+    return grads
