@@ -310,7 +310,7 @@ def test_a_text_without_words_is_refused():
         {"states_per_class": 1.5},
         {"state_dropout": 1.0},
         {"transitions": "square"},
-        {"classes": "brown"},
+        {"classes": "black"},
         {"neural": "yes"},
         {"neural": False, "transitions": "flat"},
         {"learning_rate": float("nan")},

@@ -30,6 +30,7 @@ from tacit_lm.hidden_markov.observed import Lexicon, Observed
 __all__ = ["Outputs", "by_logarithms", "log_likelihood"]
 
 _Array = npt.NDArray[Any]
+_KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
 
 
 class Outputs(NamedTuple):
@@ -57,13 +58,14 @@ class Outputs(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """Probabilities made of the vectors: what both passes need."""
+    """Probabilities made of the vectors: what both passes need; ``norms`` of the classes that are left, else zero."""
 
     blocks: _Array
     emissions: _Array
     starts: _Array
     weights: _Array | None
     norms: _Array | None
+    kept: _Array | None
 
 
 def log_likelihood(
@@ -81,21 +83,29 @@ def log_likelihood(
     return found
 
 
-def make(outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: int) -> _Made:
+def make(
+    outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: int, learning: bool
+) -> _Made:
     """The probabilities of the pairs of classes that occur, and of all words and starts."""
     left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
-    k = left.shape[1]
-    weights = norms = None
+    weights = norms = kept = None
     if log_classes.size:
         weights = np.exp(log_classes[observed.sources, :, observed.targets])
     else:
-        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
-        norms = streaming_logsumexp.forward(rows, columns, bias.ravel()).reshape(-1, k)
+        groups = np.unique(observed.sources)
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        if learning:
+            room = _KEPT // (columns.itemsize * len(columns))
+            kept = np.empty((min(room, len(rows)), len(columns)), columns.dtype)
+        norms = np.zeros_like(bias)
+        norms[groups] = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept).reshape(
+            len(groups), -1
+        )
     blocks = block_softmax.forward(
         Vectors(left, reached, bias), observed.sources, observed.targets, weights, norms, threads
     )
     emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
-    return _Made(blocks, emissions, np.exp(log_starts), weights, norms)
+    return _Made(blocks, emissions, np.exp(log_starts), weights, norms, kept)
 
 
 def by_logarithms(
@@ -128,10 +138,11 @@ class _ByBlocks(_Likelihood):
         ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
     ) -> torch.Tensor:
         arrays = [tensor.detach().numpy() for tensor in outputs]
-        made = make(arrays, observed, lexicon, threads)
+        learning = any(ctx.needs_input_grad)
+        made = make(arrays, observed, lexicon, threads, learning)
         probabilities = (made.blocks, made.emissions, made.starts, observed.sequences)
         passed = hmm_block.forward(*probabilities, threads)
-        if any(ctx.needs_input_grad):
+        if learning:
             counts = hmm_block.backward(*probabilities, passed, threads)
             ctx.gradients = _gradients(arrays, observed, lexicon, made, counts, threads)
         return torch.tensor(passed.log_probs.sum())
@@ -194,11 +205,14 @@ def _gradients(
     else:
         leaving = np.zeros_like(made.norms)
         np.add.at(leaving, sources, moved.departures)
-        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
-        by_norms = streaming_logsumexp.backward(
-            rows, columns, bias.ravel(), made.norms.ravel(), -leaving.ravel()
+        groups = np.unique(sources)
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        norms, taken = (array[groups].ravel() for array in (made.norms, -leaving))
+        by_rows, *others = streaming_logsumexp.backward(
+            rows, columns, bias.ravel(), norms, taken, made.kept
         )
-        for slope, added in zip(slopes, by_norms, strict=True):
+        slopes[0][groups] += by_rows.reshape(left[groups].shape)
+        for slope, added in zip(slopes[1:], others, strict=True):
             slope += added.reshape(slope.shape)
     emitted = class_softmax.backward(
         words, word_bias, emitting, lexicon.offsets, made.emissions, counts.emissions

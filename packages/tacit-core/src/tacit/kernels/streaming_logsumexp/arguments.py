@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import KernelError
 
-__all__ = ["check"]
+__all__ = ["check", "check_kept"]
 
 _Array = NDArray[Any]
 
@@ -24,3 +24,16 @@ def check(rows: _Array, columns: _Array, bias: _Array, *of_rows: _Array) -> None
         raise KernelError(f"there must be one number a row, of {len(rows)}")
     if any(array.dtype != rows.dtype for array in (columns, bias, *of_rows)):
         raise KernelError(f"all arrays must be {rows.dtype}, as rows is")
+
+
+def check_kept(rows: _Array, columns: _Array, kept: _Array | None) -> int:
+    """How many rows it is of. Raises KernelError unless it is the place of the softmax of some of them."""
+    if kept is None:
+        return 0
+    fits = kept.ndim == 2 and kept.shape[1] == len(columns) and len(kept) <= len(rows)
+    if not fits or kept.dtype != rows.dtype or not kept.flags.c_contiguous:
+        raise KernelError(
+            f"kept must be {rows.dtype} in C order of up to {len(rows)} rows and {len(columns)} columns, "
+            f"not {kept.dtype} {kept.shape}"
+        )
+    return len(kept)
