@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
 __all__ = ["Gradients", "backward", "forward"]
@@ -51,7 +52,7 @@ def forward(rows: _Floats, columns: _Floats, bias: _Floats) -> _Floats:
     KernelError
         Where shapes or dtypes do not fit.
     """
-    result: _Floats = resolve("streaming_logsumexp")(rows, columns, bias)
+    result: _Floats = resolve("streaming_logsumexp", device_of(rows))(rows, columns, bias)
     return result
 
 
@@ -74,7 +75,7 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("streaming_logsumexp_backward")(
+    result: Gradients = resolve("streaming_logsumexp_backward", device_of(rows))(
         rows, columns, bias, found, gradient
     )
     return result
