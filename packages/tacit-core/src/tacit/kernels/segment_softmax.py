@@ -183,7 +183,7 @@ def forward(
         _forward[(len(segments.sizes), triton.cdiv(k, columns))](
             x, y, b, x if weights is None else weights, x if norms is None else norms, *ids, p, k, width,
             NORMED=norms is not None, ONE=norms is None and longest <= rows,
-            ROWS=rows, COLUMNS=columns, WIDTH=tile(width, _WIDTH), num_warps=8 if rows > _TILE else 4,
+            ROWS=rows, COLUMNS=columns, WIDTH=tile(width, _WIDTH), num_warps=8, num_stages=2,
         )  # fmt: skip
 
 
@@ -208,6 +208,7 @@ def backward(
     columns, rows = tile(k, _TILE), tile(int(segments.sizes.max()), _TILE)
     out = tile(width, _TILE)
     tiles = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
+    tiles |= {"num_warps": 8, "num_stages": 2}
     over, ratio = max(1, triton.cdiv(width, out)), counts if ratio is None else ratio
     with torch.cuda.device_of(x):
         _by_class[(classes, triton.cdiv(k, columns), over)](

@@ -95,6 +95,7 @@ def forward(rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor) -> An
             _forward[(triton.cdiv(len(x), _ROWS),)](
                 x, y, b, found, len(x), len(y), x.shape[1],
                 ROWS=_ROWS, COLUMNS=_COLUMNS, WIDTH=tile(x.shape[1], _WIDTH),
+                num_warps=8, num_stages=2,
             )  # fmt: skip
     return found
 
@@ -121,6 +122,6 @@ def backward(
         with torch.cuda.device_of(x):
             _backward[grid](
                 own, other, b, norms, g, slope, grads[2], len(own), len(other), width,
-                OF_ROWS=of_rows, OWN=_ROWS, OTHER=_COLUMNS, **sizes,
+                OF_ROWS=of_rows, OWN=_ROWS, OTHER=_COLUMNS, **sizes, num_warps=8, num_stages=2,
             )  # fmt: skip
     return Gradients(*grads)  # type: ignore[arg-type]
