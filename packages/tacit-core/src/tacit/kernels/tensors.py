@@ -13,7 +13,17 @@ import torch
 from tacit.errors import KernelError
 from tacit.kernels.arrays import device_of
 
-__all__ = ["add_at", "exp", "on_host", "one_device", "put_at", "take_at", "to_array", "to_tensor"]
+__all__ = [
+    "exp",
+    "on_host",
+    "one_device",
+    "put_at",
+    "sum_at",
+    "take_at",
+    "to_array",
+    "to_device",
+    "to_tensor",
+]
 
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -70,19 +80,24 @@ def take_at(table: Any, rows: _Ids, columns: _Ids) -> Any:
     return table[rows, :, columns]
 
 
-def put_at(table: Any, rows: _Ids, columns: _Ids, values: Any) -> None:
-    """``table[rows, :, columns] = values``; no place occurs twice."""
-    if isinstance(table, torch.Tensor):
-        first, last = to_device((rows, columns), table.device)
-        table[first, :, last] = values
-    else:
-        table[rows, :, columns] = values
+def put_at(like: Any, rows: _Ids, columns: _Ids, values: Any) -> Any:
+    """Zeros in the shape of ``like`` but for ``[rows, :, columns] = values``; no place occurs twice."""
+    if isinstance(like, torch.Tensor):
+        first, last = to_device((rows, columns), like.device)
+        found = torch.zeros_like(like)
+        found[first, :, last] = values
+        return found
+    table = np.zeros_like(like)
+    table[rows, :, columns] = values
+    return table
 
 
-def add_at(table: Any, rows: _Ids, values: Any) -> None:
-    """Adds each of ``values`` to its row of the table, in an order that does not vary."""
-    if isinstance(table, torch.Tensor):
-        # unlike index_add, accumulating puts sort their indices on CUDA, and use no atomics
-        table.index_put_(tuple(to_device((rows,), table.device)), values, accumulate=True)
-    else:
-        np.add.at(table, rows, values)
+def sum_at(like: Any, rows: _Ids, values: Any) -> Any:
+    """In the shape of ``like`` the sums of the ``values`` of each row, in an order that does not vary."""
+    if isinstance(like, torch.Tensor):
+        # unlike index_add, puts that accumulate sort their indices on CUDA, and use no atomics
+        at = tuple(to_device((rows,), like.device))
+        return torch.zeros_like(like).index_put_(at, values, accumulate=True)
+    table = np.zeros_like(like)
+    np.add.at(table, rows, values)
+    return table
