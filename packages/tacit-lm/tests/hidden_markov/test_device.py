@@ -41,7 +41,7 @@ def test_a_device_without_kernels_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with (
         tacit.kernels.use("cpu"),
-        pytest.raises(ConfigurationError, match="'cuda', and .*cpu does not serve cuda"),
+        pytest.raises(ConfigurationError, match=r"'cuda', and .*cpu does not serve cuda"),
     ):
         VLHMM(device="cuda")
 
@@ -56,7 +56,7 @@ def test_other_devices_are_no_setting(device):
     "settings", [{"transitions": "features"}, {"neural": False}], ids=lambda settings: str(settings)
 )
 def test_models_that_train_on_the_cpu_only_say_so(settings):
-    with pytest.raises(ConfigurationError, match="device must be \"cpu\" unless"):
+    with pytest.raises(ConfigurationError, match='device must be "cpu" unless'):
         VLHMM(**settings, device="cuda")
 
 

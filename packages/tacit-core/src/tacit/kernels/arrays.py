@@ -11,7 +11,7 @@ def device_of(array: Any) -> str:
 
 
 def dtype_name(array: Any) -> str:
-    """numpy's name of its dtype."""
+    """The name of its dtype, as numpy has it."""
     return str(array.dtype).removeprefix("torch.")
 
 

@@ -84,7 +84,15 @@ class _Recurrence(torch.autograd.Function):
         *matrices, u, initial = tensors
         run = resolve(operation, str(u.device))
         states = to_tensor(
-            run(*map(to_array, matrices), to_array(u), offsets, to_array(initial), reverse, None, threads)
+            run(
+                *map(to_array, matrices),
+                to_array(u),
+                offsets,
+                to_array(initial),
+                reverse,
+                None,
+                threads,
+            )
         )
         ctx.save_for_backward(*matrices, states, initial)
         ctx.settings = operation, offsets, reverse, threads
@@ -99,6 +107,8 @@ class _Recurrence(torch.autograd.Function):
         context = ctx.context.copy()
         run = context.run(resolve, f"{operation}_backward", str(states.device))
         arrays = [to_array(tensor) for tensor in (*matrices, states)]
-        found = context.run(run, *arrays, offsets, to_array(grad), to_array(initial), reverse, threads)
+        found = context.run(
+            run, *arrays, offsets, to_array(grad), to_array(initial), reverse, threads
+        )
         *gradients, d_initial = map(to_tensor, found)
         return None, None, None, None, *gradients, None if initial is None else d_initial

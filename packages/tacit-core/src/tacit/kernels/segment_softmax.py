@@ -106,7 +106,7 @@ def _by_class(  # type: ignore[no-untyped-def]
     y, N, p, ratio, begins, sizes, places, borders, dx, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
-    """dx of one class and tile of its x: its segments stand together."""
+    """Sums dx of one class and tile of its x: its segments stand together."""
     c = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     d = tl.program_id(2) * OUT + tl.arange(0, OUT)
@@ -133,7 +133,7 @@ def _by_rows(  # type: ignore[no-untyped-def]
     x, N, p, ratio, classes, begins, sizes, places, order, borders, dy, db, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
-    """dy and db of one tile of a run of rows, over the segments that have it."""
+    """Sums dy and db of one tile of a run of rows, over the segments that have it."""
     q = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(2) * OUT + tl.arange(0, OUT)

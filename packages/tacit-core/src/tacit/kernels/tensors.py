@@ -53,9 +53,7 @@ def one_device(tensors: dict[str, Any]) -> torch.device:
         if not isinstance(tensor, torch.Tensor):
             raise KernelError(f"{name} must be a tensor on {at}, not {type(tensor).__name__}")
         if str(tensor.device) != at:
-            raise KernelError(
-                f"{name} is on {tensor.device} and {first} on {at}: move one of them"
-            )
+            raise KernelError(f"{name} is on {tensor.device} and {first} on {at}: move one of them")
     return torch.device(at)
 
 

@@ -14,7 +14,7 @@ __all__ = ["product", "tile"]
 
 @triton.jit
 def product(left, right, width, inside_left, inside_right, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(m, n) of m rows with the addresses ``left`` (m,) and n rows ``right`` (n,), all of ``width`` numbers; zeros where
+    """(m, n) of the m rows at the addresses ``left`` and the n rows at ``right``, all of ``width`` numbers; zeros where
     a row is not inside.
     """
     d = tl.arange(0, WIDTH)

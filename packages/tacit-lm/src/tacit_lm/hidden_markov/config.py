@@ -142,7 +142,9 @@ class VLHMMConfig(Settings):
         if not isinstance(self.device, str) or not _DEVICE.fullmatch(self.device):
             self._refuse("device", '"cpu", "cuda" or "cuda:" and a number')
         if self.device != "cpu" and not (self.neural and self.transitions in _ON_DEVICES):
-            self._refuse("device", f'"cpu" unless neural with transitions {" or ".join(_ON_DEVICES)}')
+            self._refuse(
+                "device", f'"cpu" unless neural with transitions {" or ".join(_ON_DEVICES)}'
+            )
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,9 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a class does not exist.
     """
-    result: _Floats = resolve("block_softmax", device_of(vectors.left))(vectors, sources, targets, weights, norms, threads)
+    result: _Floats = resolve("block_softmax", device_of(vectors.left))(
+        vectors, sources, targets, weights, norms, threads
+    )
     return result
 
 

@@ -28,13 +28,13 @@ def forward(
 ) -> Any:
     """See `tacit.kernels.block_softmax.forward`; ``threads`` is without effect."""
     check_one(weights, norms)
-    x, y, b = tensors = _tensors(vectors, weights=weights, norms=norms)
+    x, y, b = _tensors(vectors, weights=weights, norms=norms)
     classes, k, width = x.shape
     shapes = {"weights": (weights, (len(sources), k)), "norms": (norms, (classes, k))}
     segments = _segments(*check(vectors, on_host(sources), on_host(targets), **shapes), k)
     A = x.new_empty((len(sources), k, k))
-    flat = y.view(-1, width), b.view(-1)
-    segment_softmax.forward(tensors[0], *flat, segments, weights, norms, A.view(-1, k))
+    flat = y.view(classes * k, width), b.view(-1)
+    segment_softmax.forward(x, *flat, segments, weights, norms, A.view(-1, k))
     return A
 
 
@@ -56,14 +56,14 @@ def backward(
     departures = counts.sum(1)
     ratio = None if weights is None else departures / weights
     tables = blocks.view(-1, k), counts.view(-1, k)
-    dx, dy, db = segment_softmax.backward(x, y.view(-1, width), segments, *tables, ratio)
+    dx, dy, db = segment_softmax.backward(x, y.view(len(x) * k, width), segments, *tables, ratio)
     found: list[Any] = [dx, dy.view(y.shape), db.view(b.shape), departures]
     return Gradients(*found)
 
 
 def _tensors(vectors: Vectors, **more: Any) -> list[torch.Tensor]:
     one_device({**vectors._asdict(), **more})
-    return list(vectors)  # type: ignore[arg-type]
+    return list(vectors)
 
 
 def _segments(sources: Any, targets: Any, k: int) -> Segments:

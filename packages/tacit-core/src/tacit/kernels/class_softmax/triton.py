@@ -29,7 +29,9 @@ def forward(words: Any, bias: Any, states: Any, offsets: Any) -> Any:
     return o
 
 
-def backward(words: Any, bias: Any, states: Any, offsets: Any, found: Any, counts: Any) -> Gradients:
+def backward(
+    words: Any, bias: Any, states: Any, offsets: Any, found: Any, counts: Any
+) -> Gradients:
     """See `tacit.kernels.class_softmax.backward`."""
     given = {"words": words, "bias": bias, "states": states, "found": found, "counts": counts}
     one_device(given)

@@ -101,7 +101,9 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a row does not exist.
     """
-    result: Forward = resolve("hmm_block", device_of(blocks))(blocks, emissions, starts, observed, threads)
+    result: Forward = resolve("hmm_block", device_of(blocks))(
+        blocks, emissions, starts, observed, threads
+    )
     return result
 
 

@@ -143,7 +143,7 @@ def forward(
             _forward[(len(seen.first),)](
                 blocks, emissions, starts, *to_device(seen, device), a, c, k, **_tiles(k, blocks)
             )
-    return Forward(c.double().log(), a)  # type: ignore[arg-type]
+    return Forward(c.double().log(), a)
 
 
 def backward(
@@ -186,7 +186,7 @@ def backward(
         sum_rows(posteriors, offsets[:-1][begins][heads], starting),
         posteriors,
     )
-    return Backward(*sums)  # type: ignore[arg-type]
+    return Backward(*sums)
 
 
 def _tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:

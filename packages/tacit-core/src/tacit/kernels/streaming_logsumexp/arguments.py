@@ -17,9 +17,13 @@ def check(rows: _Array, columns: _Array, bias: _Array, *of_rows: _Array) -> None
     if not is_floating(rows):
         raise KernelError(f"rows must be float32 or float64, not {rows.dtype}")
     if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[1]:
-        raise KernelError(f"rows {tuple(rows.shape)} and columns {tuple(columns.shape)} must be of one width")
+        raise KernelError(
+            f"rows {tuple(rows.shape)} and columns {tuple(columns.shape)} must be of one width"
+        )
     if not len(columns) or bias.shape != columns.shape[:1]:
-        raise KernelError(f"bias {tuple(bias.shape)} must be one number a column, of {len(columns)}")
+        raise KernelError(
+            f"bias {tuple(bias.shape)} must be one number a column, of {len(columns)}"
+        )
     if any(array.shape != rows.shape[:1] for array in of_rows):
         raise KernelError(f"there must be one number a row, of {len(rows)}")
     if any(array.dtype != rows.dtype for array in (columns, bias, *of_rows)):

@@ -87,7 +87,7 @@ def _backward(  # type: ignore[no-untyped-def]
 def forward(rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor) -> Any:
     """See `tacit.kernels.streaming_logsumexp.forward`."""
     one_device({"rows": rows, "columns": columns, "bias": bias})
-    check(rows, columns, bias)  # type: ignore[arg-type]
+    check(rows, columns, bias)
     x, y, b = rows.contiguous(), columns.contiguous(), bias.contiguous()
     found = x.new_empty(len(x))
     if len(x):
@@ -110,13 +110,13 @@ def backward(
     """See `tacit.kernels.streaming_logsumexp.backward`."""
     given = {"rows": rows, "columns": columns, "bias": bias, "found": found, "gradient": gradient}
     one_device(given)
-    check(rows, columns, bias, found, gradient)  # type: ignore[arg-type]
+    check(rows, columns, bias, found, gradient)
     x, y, b, norms, g = (tensor.contiguous() for tensor in given.values())
     grads = [torch.zeros_like(part) for part in (x, y, b)]
     width = x.shape[1]
     sizes = {"WIDTH": tile(width, _WIDTH), "OUT": tile(width, _OUT)}
     if not len(x):
-        return Gradients(*grads)  # type: ignore[arg-type]
+        return Gradients(*grads)
     for of_rows, own, other, slope in ((True, x, y, grads[0]), (False, y, x, grads[1])):
         grid = triton.cdiv(len(own), _ROWS), max(1, triton.cdiv(width, sizes["OUT"]))
         with torch.cuda.device_of(x):
@@ -124,4 +124,4 @@ def backward(
                 own, other, b, norms, g, slope, grads[2], len(own), len(other), width,
                 OF_ROWS=of_rows, OWN=_ROWS, OTHER=_COLUMNS, **sizes, num_warps=8, num_stages=2,
             )  # fmt: skip
-    return Gradients(*grads)  # type: ignore[arg-type]
+    return Gradients(*grads)
