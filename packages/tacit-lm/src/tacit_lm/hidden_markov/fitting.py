@@ -19,6 +19,7 @@ from tacit.kernels import class_softmax
 from tacit_lm.hidden_markov.blocks import BlockStore, Transitions
 from tacit_lm.hidden_markov.classes import word_classes
 from tacit_lm.hidden_markov.config import VLHMMConfig
+from tacit_lm.hidden_markov.device import check_device
 from tacit_lm.hidden_markov.network import Network
 from tacit_lm.hidden_markov.observed import Lexicon, Observed, text_of
 from tacit_lm.hidden_markov.tables import Tables
@@ -31,6 +32,7 @@ __all__ = ["fit_vlhmm"]
 
 _LEAST = 0.02  # of the learning rate, at the end
 _STEPS, _FEW = 50, 256  # of an epoch at least, unless so few words are left to each
+_ELSEWHERE = "threads", "device"  # may differ where a fit is gone on with
 _WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
 
 
@@ -42,6 +44,7 @@ def fit_vlhmm(
     resume: Resume,
 ) -> tuple[Tables, History]:
     """The whole fit; with ``checkpoints`` it is saved there and gone on from."""
+    check_device(config)
     if not corpus.n_tokens:
         raise CorpusError("the text has no tokens; there is nothing to fit on")
     ids, offsets = text_of(corpus)
@@ -59,13 +62,13 @@ def fit_vlhmm(
         patience=None if valid is None else config.patience,
     )
     made_from = {
-        "settings": {k: v for k, v in config.to_dict().items() if k != "threads"},
+        "settings": {k: v for k, v in config.to_dict().items() if k not in _ELSEWHERE},
         "text": fingerprint_arrays((ids, offsets)),
         "valid": None if held_out is None else fingerprint_arrays(held_out),
     }
     history = _run(trainer, source, settings, made_from, checkpoints, resume)
     trainer.load_parameters(trainer.parameters())
-    return tables_of(network, lexicon), history
+    return tables_of(network.cpu(), lexicon), history
 
 
 def _run(

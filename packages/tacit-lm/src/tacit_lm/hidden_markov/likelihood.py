@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -24,12 +23,13 @@ from tacit.kernels import (
     streaming_logsumexp,
 )
 from tacit.kernels.block_softmax import Vectors
+from tacit.kernels.tensors import exp, put_at, sum_at, take_at, to_array, to_tensor
 from tacit_lm.hidden_markov.config import Transitions
 from tacit_lm.hidden_markov.observed import Lexicon, Observed
 
 __all__ = ["Outputs", "by_logarithms", "log_likelihood"]
 
-_Array = npt.NDArray[Any]
+_Array = Any  # numpy's on the CPU, else a tensor on the device of the network
 _KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
 
 
@@ -89,23 +89,19 @@ def make(
     """The probabilities of the pairs of classes that occur, and of all words and starts."""
     left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
     weights = norms = kept = None
-    if log_classes.size:
-        weights = np.exp(log_classes[observed.sources, :, observed.targets])
+    if len(log_classes):
+        weights = exp(take_at(log_classes, observed.sources, observed.targets))
     else:
         groups = np.unique(observed.sources)
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
-        if learning:
-            room = _KEPT // (columns.itemsize * len(columns))
-            kept = np.empty((min(room, len(rows)), len(columns)), columns.dtype)
-        norms = np.zeros_like(bias)
-        norms[groups] = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept).reshape(
-            len(groups), -1
-        )
+        kept = streaming_logsumexp.place(rows, columns, _KEPT) if learning else None
+        sums = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept)
+        norms = sum_at(bias, groups, sums.reshape(len(groups), -1))
     blocks = block_softmax.forward(
         Vectors(left, reached, bias), observed.sources, observed.targets, weights, norms, threads
     )
     emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
-    return _Made(blocks, emissions, np.exp(log_starts), weights, norms, kept)
+    return _Made(blocks, emissions, exp(log_starts), weights, norms, kept)
 
 
 def by_logarithms(
@@ -126,8 +122,7 @@ class _Likelihood(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        scale = float(grad)
-        found = [None if g is None else torch.from_numpy(g).mul_(scale) for g in ctx.gradients]
+        found = [None if g is None else to_tensor(g).mul_(grad) for g in ctx.gradients]
         del ctx.gradients
         return (None, None, None, *found)
 
@@ -137,7 +132,7 @@ class _ByBlocks(_Likelihood):
     def forward(
         ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
     ) -> torch.Tensor:
-        arrays = [tensor.detach().numpy() for tensor in outputs]
+        arrays = [to_array(tensor) for tensor in outputs]
         learning = any(ctx.needs_input_grad)
         made = make(arrays, observed, lexicon, threads, learning)
         probabilities = (made.blocks, made.emissions, made.starts, observed.sequences)
@@ -145,7 +140,7 @@ class _ByBlocks(_Likelihood):
         if learning:
             counts = hmm_block.backward(*probabilities, passed, threads)
             ctx.gradients = _gradients(arrays, observed, lexicon, made, counts, threads)
-        return torch.tensor(passed.log_probs.sum())
+        return torch.as_tensor(passed.log_probs.sum())
 
 
 class _ByFeatures(_Likelihood):
@@ -200,11 +195,9 @@ def _gradients(
     slopes = [moved.left, moved.reached, moved.bias]
     to_classes = None
     if made.norms is None:
-        to_classes = np.zeros_like(log_classes)
-        to_classes[sources, :, targets] = moved.departures
+        to_classes = put_at(log_classes, sources, targets, moved.departures)
     else:
-        leaving = np.zeros_like(made.norms)
-        np.add.at(leaving, sources, moved.departures)
+        leaving = sum_at(made.norms, sources, moved.departures)
         groups = np.unique(sources)
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
         norms, taken = (array[groups].ravel() for array in (made.norms, -leaving))

@@ -36,7 +36,7 @@ class Trainer:
 
     Args:
         config: settings.
-        network: trained in place.
+        network: trained in place, on the device of the settings.
         lexicon: the classes.
         ids: the training text, ``</s>`` after every sentence.
         offsets: (sentences + 1,).
@@ -52,7 +52,7 @@ class Trainer:
         offsets: Offsets,
         valid: tuple[Ids, Offsets] | None,
     ) -> None:
-        self.config, self.network, self.lexicon = config, network, lexicon
+        self.config, self.network, self.lexicon = config, network.to(config.device), lexicon
         self.ids, self.offsets, self.valid = ids, offsets, valid
         rates = {"lr": config.learning_rate, "betas": _BETAS}
         self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
@@ -72,7 +72,7 @@ class Trainer:
         self.optimizer.step()
         self.steps += 1
         self._follow()
-        return StepResult(-float(total.detach()), n, norm)
+        return StepResult(-total.detach(), n, norm)
 
     def _log_probability(self, outputs: Any, observed: Observed) -> torch.Tensor:
         how = observed, self.lexicon, self.config.threads
@@ -86,7 +86,8 @@ class Trainer:
             return None
         rng = np.random.default_rng([self.config.seed, 3, self.steps])
         drawn = rng.random((self.config.n_classes, k), np.float32)
-        return torch.from_numpy(np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1))
+        states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
+        return torch.from_numpy(states).to(self.config.device)
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -125,7 +126,7 @@ class Trainer:
 
     def parameters(self) -> State:
         """What the model is made of: the averages."""
-        return {name: array.numpy() for name, array in self.average.items()}
+        return {name: tensor.cpu().numpy() for name, tensor in self.average.items()}
 
     def load_parameters(self, parameters: State) -> None:
         """Puts them back."""

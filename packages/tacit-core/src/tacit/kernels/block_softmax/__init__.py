@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
 __all__ = ["Gradients", "Vectors", "backward", "forward"]
@@ -76,7 +77,9 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a class does not exist.
     """
-    result: _Floats = resolve("block_softmax")(vectors, sources, targets, weights, norms, threads)
+    result: _Floats = resolve("block_softmax", device_of(vectors.left))(
+        vectors, sources, targets, weights, norms, threads
+    )
     return result
 
 
@@ -105,7 +108,7 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("block_softmax_backward")(
+    result: Gradients = resolve("block_softmax_backward", device_of(vectors.left))(
         vectors, sources, targets, blocks, counts, weights, threads
     )
     return result

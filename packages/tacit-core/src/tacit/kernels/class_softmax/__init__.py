@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
 __all__ = ["Gradients", "backward", "forward"]
@@ -52,7 +53,7 @@ def forward(words: _Floats, bias: _Floats, states: _Floats, offsets: _Ids) -> _F
     KernelError
         Where shapes or dtypes do not fit.
     """
-    result: _Floats = resolve("class_softmax")(words, bias, states, offsets)
+    result: _Floats = resolve("class_softmax", device_of(words))(words, bias, states, offsets)
     return result
 
 
@@ -75,7 +76,7 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("class_softmax_backward")(
+    result: Gradients = resolve("class_softmax_backward", device_of(words))(
         words, bias, states, offsets, found, counts
     )
     return result

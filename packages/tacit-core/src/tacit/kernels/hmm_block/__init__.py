@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
 __all__ = ["Backward", "Forward", "Sequences", "backward", "forward"]
@@ -100,7 +101,9 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a row does not exist.
     """
-    result: Forward = resolve("hmm_block")(blocks, emissions, starts, observed, threads)
+    result: Forward = resolve("hmm_block", device_of(blocks))(
+        blocks, emissions, starts, observed, threads
+    )
     return result
 
 
@@ -132,7 +135,7 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Backward = resolve("hmm_block_backward")(
+    result: Backward = resolve("hmm_block_backward", device_of(blocks))(
         blocks, emissions, starts, observed, found, threads
     )
     return result

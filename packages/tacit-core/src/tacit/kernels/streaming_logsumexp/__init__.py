@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
-__all__ = ["Gradients", "backward", "forward"]
+__all__ = ["Gradients", "backward", "forward", "place"]
 
 _Floats = NDArray[np.floating[Any]]
 
@@ -29,6 +30,17 @@ class Gradients(NamedTuple):
     rows: _Floats
     columns: _Floats
     bias: _Floats
+
+
+def place(rows: _Floats, columns: _Floats, limit: int) -> _Floats | None:
+    """Where `forward` may keep p of the first rows, in at most ``limit`` bytes.
+
+    None on a GPU, whose kernels make scores again in less time than memory would bring them.
+    """
+    if not isinstance(rows, np.ndarray):
+        return None
+    room = limit // (columns.itemsize * len(columns))
+    return np.empty((min(room, len(rows)), len(columns)), columns.dtype)
 
 
 def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None = None) -> _Floats:
@@ -43,7 +55,7 @@ def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None
     bias
         b (columns,), in the same dtype; -inf leaves a column out.
     kept
-        (some rows, columns), in the same dtype and C order: becomes p of the first rows, for `backward`.
+        (some rows, columns), from `place`: becomes p of the first rows, for `backward`.
 
     Returns
     -------
@@ -55,7 +67,7 @@ def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None
         Where shapes or dtypes do not fit.
     """
     more = () if kept is None else (kept,)
-    result: _Floats = resolve("streaming_logsumexp")(rows, columns, bias, *more)
+    result: _Floats = resolve("streaming_logsumexp", device_of(rows))(rows, columns, bias, *more)
     return result
 
 
@@ -85,7 +97,8 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("streaming_logsumexp_backward")(
-        rows, columns, bias, found, gradient, *(() if kept is None else (kept,))
+    more = () if kept is None else (kept,)
+    result: Gradients = resolve("streaming_logsumexp_backward", device_of(rows))(
+        rows, columns, bias, found, gradient, *more
     )
     return result
