@@ -1,7 +1,6 @@
 """Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
 
 import itertools
-import os
 
 import numpy as np
 import pytest
@@ -178,4 +177,3 @@ def test_ids_may_lie_on_the_device(device):
     there = Sequences(*(torch.as_tensor(part, device=device.name) for part in observed))
     found = [triton.forward(A, o, s, ids).log_probs for ids in (observed, there)]
     assert torch.equal(*found)
-    assert os.environ.get("TRITON_INTERPRET") == "1" or found[0].is_cuda

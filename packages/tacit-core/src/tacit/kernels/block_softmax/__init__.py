@@ -9,6 +9,8 @@ Only the blocks asked for are made. The gradient is that of expected counts N, a
 them: D_u = N_u - (A_u / w_u) n_u with n_u[i] = sum_j N_u[j, i], or D_u = N_u with norms, and
 
     dx_{c} += D_u^T y_{c'},    dy_{c'} += D_u x_c,    db_{c'} += sum_i D_u.
+
+On a CUDA device vectors, weights, norms, blocks and counts are torch tensors; sources and targets stay arrays.
 """
 
 from typing import Any, NamedTuple

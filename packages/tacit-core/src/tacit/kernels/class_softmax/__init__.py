@@ -6,6 +6,8 @@ Words are sorted by class, so that a class is a product of two small matrices: k
 states a class, and not Z V d. The gradient is that of expected counts E: D = E - o sum_{w in c} E, and
 
     dy_w = D_w x_c,    dx_c += D_w^T y_w,    db_w = sum_j D_w[j].
+
+On a CUDA device all but the offsets are torch tensors.
 """
 
 from typing import Any, NamedTuple

@@ -17,7 +17,8 @@ and the expected counts, which are the gradient of the log-likelihood in the log
 
     N_u[j, i] = sum_t A_u[j, i] v_t[j] a_{t-1}[i],    p(z_t = j | x) = a_t[j] b_t[j].
 
-Matrices have the state that is reached in front: both passes then read rows.
+Matrices have the state that is reached in front: both passes then read rows. On a CUDA device the tables are torch
+tensors, and so is what is found; ids stay arrays on the host.
 """
 
 from typing import Any, NamedTuple

@@ -8,7 +8,8 @@ it are kept (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1). The bac
     p_ij = exp(x_i . y_j + b_j - l_i),   dx_i = g_i sum_j p_ij y_j,   dy_j = sum_i g_i p_ij x_i,   db_j = sum_i g_i p_ij
 
 For a flat transition matrix of Z states that is Z x d numbers of memory instead of Z x Z. Where there is room for p of
-some rows, one of the four products, and the exponentials, are made once instead of twice for these.
+some rows, one of the four products, and the exponentials, are made once instead of twice for these. On a CUDA device
+everything is a torch tensor.
 """
 
 from typing import Any, NamedTuple
