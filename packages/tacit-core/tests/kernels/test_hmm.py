@@ -287,6 +287,22 @@ def test_nan_in_a_vector_is_seen_in_its_blocks(name):
     assert np.isnan(streaming_logsumexp.forward(words, words[:1], words[:1, 0])[1])
 
 
+@pytest.mark.parametrize("k", [5, 9, 13])
+def test_results_do_not_depend_on_where_arrays_lie(k):
+    """Sums that a compiler may reorder must be reordered alike in every call."""
+    *tables, observed = problem((9, 0, 1, 3, 5, 1, 2, 9, 13), k, 1, 30, dtype=np.float32)
+    expected = hmm_block.forward(*tables, observed)
+    counts = hmm_block.backward(*tables, observed, expected)
+    rng, others = np.random.default_rng(0), []
+    for _ in range(200):
+        others = [*others[::2], *(np.empty(n, np.uint8) for n in rng.integers(1, 400, 9))]
+        copies = [table.copy() for table in tables]
+        found = hmm_block.forward(*copies, observed)
+        np.testing.assert_array_equal(found.log_probs, expected.log_probs)
+        for array, same in zip(hmm_block.backward(*copies, observed, found), counts, strict=True):
+            np.testing.assert_array_equal(array, same)
+
+
 def test_pairs_out_of_order_are_refused():
     with pytest.raises(KernelError, match="sorted"):
         block_softmax.forward(vectors(2, 2, 2), [1, 0], [0, 0], np.ones((2, 2)))

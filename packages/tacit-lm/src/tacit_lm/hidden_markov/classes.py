@@ -8,8 +8,8 @@ Martin, Liermann and Ney 1998; the criterion of Brown et al. 1992):
 ``predictive`` that of p(c' | w) p(w' | c') (Uszkoreit and Brants 2008), which costs less where classes are many. Both
 start from classes of similar mass, dealt out by frequency, and move every word in turn to the class that is best for
 it, which never lowers F. ``brown`` merges words to classes instead, from the most frequent ones (see `brown`).
-Exchange that starts from Brown clusters finds classes of a higher F, by 0.004 to 0.013 nats a word on Penn Treebank, in
-which a hidden Markov model is no better.
+Exchange that starts from Brown clusters finds a higher F, 0.004 to 0.013 nats a word on Penn Treebank, in whose classes
+a hidden Markov model is no better.
 """
 
 from __future__ import annotations

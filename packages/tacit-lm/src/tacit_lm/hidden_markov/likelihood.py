@@ -145,6 +145,7 @@ class _ByBlocks(_Likelihood):
 
 class _ByFeatures(_Likelihood):
     @staticmethod
+    @np.errstate(invalid="ignore", over="ignore")  # who diverges is told by the loss
     def forward(
         ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
     ) -> torch.Tensor:

@@ -24,10 +24,11 @@ from tacit_lm.hidden_markov.observed import Lexicon, Observed, sentences_at
 from tacit_lm.hidden_markov.tabular import Tabular
 from tacit_lm.sequences import Ids, Offsets
 
-__all__ = ["Trainer"]
+__all__ = ["EVALUATED", "Trainer"]
 
 _BETAS = (0.9, 0.99)
-_EVALUATED = 8192  # words at a time
+EVALUATED = 8192
+"""Words of held-out text at a time."""
 _EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
 
 
@@ -109,7 +110,7 @@ class Trainer:
         self._put(self.average)
         try:
             outputs, total = self.network(None), 0.0
-            borders = np.searchsorted(offsets, np.arange(0, len(ids) + _EVALUATED, _EVALUATED))
+            borders = np.searchsorted(offsets, np.arange(0, len(ids) + EVALUATED, EVALUATED))
             borders = np.unique(np.minimum(borders, len(offsets) - 1))
             for first, last in pairwise(borders):
                 chosen = sentences_at(ids, offsets, np.arange(first, last))
