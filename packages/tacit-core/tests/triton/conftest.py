@@ -39,3 +39,22 @@ class Device:
 @pytest.fixture(scope="session")
 def device():
     return Device()
+
+
+@pytest.fixture
+def backwards(monkeypatch):
+    """Starts the programs of a kernel from the last to the first, where they are interpreted, one after another."""
+    if Device.name != "cpu":
+        pytest.skip("a device orders its programs itself")
+    from triton.runtime.interpreter import interpreter_builder
+
+    def turn():
+        forwards = interpreter_builder.set_grid_idx
+
+        def set_grid_idx(*place):
+            dims = interpreter_builder.grid_dim
+            forwards(*(n - 1 - at for n, at in zip(dims, place, strict=True)))
+
+        monkeypatch.setattr(interpreter_builder, "set_grid_idx", set_grid_idx)
+
+    return turn

@@ -172,3 +172,31 @@ def test_words_that_do_not_fit_are_refused(device):
     ):
         with pytest.raises(KernelError, match=message):
             classes.forward(*arguments)
+
+
+# -- programs ----------------------------------------------------------------------------------------
+
+
+def test_no_program_waits_for_another(device, backwards):
+    """Nor do two write to one place: their order changes not one bit."""
+
+    def everything():
+        x, y, b, g = device.tensors(normal(0, (70, 130), (130, 130), (130,), (70,)))
+        norms = sums.forward(x, y, b)
+        made_of = Vectors(*device.tensors(normal(1, (2, 70, 70), (2, 70, 70), (2, 70))))
+        pairs, weights = ([0, 0, 1], [1, 0, 1]), torch.ones(3, 70, device=device.name)
+        A = blocks.forward(made_of, *pairs, weights)
+        words, bias = device.tensors(normal(2, (140, 70), (140,)))
+        o = classes.forward(words, bias, made_of.left, [0, 10, 140])
+        found = (
+            (norms, A, o),
+            sums.backward(x, y, b, norms, g),
+            blocks.backward(made_of, *pairs, A, A, weights),
+            classes.backward(words, bias, made_of.left, [0, 10, 140], o, o),
+        )
+        return device.arrays(found)
+
+    expected = everything()
+    backwards()
+    for found, before in zip(everything(), expected, strict=True):
+        np.testing.assert_array_equal(found, before)
