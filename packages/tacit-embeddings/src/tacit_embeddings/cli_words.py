@@ -38,6 +38,9 @@ def export(
         Path | None,
         typer.Option(metavar="FILE", help="More words to write, one a line, seen or not."),
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="As fitted, and not brought to one length.")
+    ] = False,
 ) -> None:
     """Write the vectors of words as word2vec's text format (varembed, sumembed).
 
@@ -46,7 +49,8 @@ def export(
     from tacit.datasets.textfile import numbered_lines
 
     more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
-    n = load_morphological(folder).save_word2vec(file, [word for word in more if word])
+    chosen = [word for word in more if word]
+    n = load_morphological(folder).save_word2vec(file, chosen, scaled=not raw)
     typer.echo(f"{n:,} vectors in {file}", err=True)
 
 

@@ -65,7 +65,8 @@ class MorphologicalVectors(VectorTable):
     """Vectors of a fitted model, by the hash of a token's text.
 
     Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that
-    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it.
+    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it. All are of one length, a
+    mean square of 1, so that frequent words do not drown out the others in ``Doc.vector`` and in layers.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ class MorphologicalVectors(VectorTable):
         words = [word for word in model.vocabulary.words if word.strip() and word not in special]
         # spaCy looks for hashes, which need no entry in the store of strings
         self.key2row = {hash_of(word): row for row, word in enumerate(words)}
-        self.data = self._ops.asarray2f(model.vectors(words), dtype="float32")
+        self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
 
     # -- one word, or many -------------------------------------------------------------------------
 
@@ -150,7 +151,7 @@ class MorphologicalVectors(VectorTable):
         words = [self._word(key) for key in listed]
         places = [i for i, word in enumerate(words) if word is not None]
         if self.model is not None and places:
-            given = self.model.vectors([word for word in words if word is not None])
+            given = self.model.scaled_vectors([word for word in words if word is not None])
             found[places] = self._ops.asarray2f(given, dtype="float32")
         return found
 

@@ -106,12 +106,15 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
         bounds = np.cumsum([0, *map(len, texts)]).tolist()
         return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
 
-    def save_word2vec(self, path: str | os.PathLike[str], words: Iterable[str] = ()) -> int:
+    def save_word2vec(
+        self, path: str | os.PathLike[str], words: Iterable[str] = (), *, scaled: bool = True
+    ) -> int:
         """Writes the text format of word2vec, for ``spacy init vectors`` and others.
 
         Args:
             path: the file.
             words: words to write beside those of the vocabulary, seen or not.
+            scaled: write `scaled_vectors`, as trained layers want them; False writes those of `vectors`.
 
         Returns:
             How many words were written.
@@ -121,7 +124,9 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
         """
         from tacit_embeddings.varembed.export import save_word2vec
 
-        return save_word2vec(self, path, words)
+        return save_word2vec(
+            path, self.vocabulary, self.scaled_vectors if scaled else self.vectors, words
+        )
 
     def _raw(self, words: Sequence[str], prior: bool) -> Float32:
         return self._fitted().look_up(words, prior)
@@ -132,6 +137,16 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
         Raises NotFittedError.
         """
         return self._shown(self._raw(list(words), prior))
+
+    def scaled_vectors(self, words: Iterable[str]) -> Float32:
+        """`vectors` brought to one length, a mean square of 1 in every row; zeros stay.
+
+        Frequent words are certain of their bits and therefore long, by a factor of twenty and more. Where vectors are
+        added up (the mean of a document) or weighted by a trained layer, they would drown out the others.
+        """
+        rows = self.vectors(words)
+        squares = np.square(rows).mean(axis=1, keepdims=True)
+        return rows / np.sqrt(np.where(squares == 0, 1, squares), dtype=np.float32)
 
     def _shown(self, raw: Float32) -> Float32:
         """What a user sees of the vectors as they are fitted."""
