@@ -146,7 +146,7 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
         """
         rows = self.vectors(words)
         squares = np.square(rows).mean(axis=1, keepdims=True)
-        return rows / np.sqrt(np.where(squares == 0, 1, squares), dtype=np.float32)
+        return np.asarray(rows / np.sqrt(np.where(squares == 0, 1, squares)), np.float32)
 
     def _shown(self, raw: Float32) -> Float32:
         """What a user sees of the vectors as they are fitted."""
