@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from benchmarks.language_models.hidden_markov.reference import reference_step
 from tacit import Corpus
 from tacit_lm import VLHMM
 from tacit_lm.hidden_markov import fitting
-from tacit_lm.hidden_markov.classes import word_classes
+from tacit_lm.hidden_markov.classes import Method, word_classes
 from tacit_lm.hidden_markov.config import VLHMMConfig
 from tacit_lm.hidden_markov.observed import Lexicon, Observed, text_of
 from tacit_lm.hidden_markov.training import Trainer
@@ -28,7 +28,7 @@ def class_seconds(train: Corpus) -> Iterator[dict[str, Any]]:
     ids, _ = text_of(train)
     boundary, types = train.vocabulary.boundary_id, len(train.vocabulary)
     stream = np.concatenate([np.array([boundary], np.int32), ids])
-    for method in ("exchange", "predictive"):
+    for method in get_args(Method):
         word_classes(stream[:1000], types, 8, boundary=boundary, method=method)
         for n_classes in (128, 256):
             start = time.process_time()
