@@ -89,7 +89,7 @@ def main() -> None:
     options = models.arguments(__doc__).parse_args()
     log = common.logger("varembed", options.cache)
     rows: list[dict[str, Any]] = []
-    for row in common.chosen(models.ROWS, options.only):
+    for row in models.chosen(models.ROWS, options):
         seeds = [seed for seed in options.seeds if models.place(row, seed, options).exists()]
         cells = [measure(row, seed, options) for seed in seeds]
         for seed, cell in zip(seeds, cells, strict=True):

@@ -36,7 +36,7 @@ def main() -> None:
         )
     )
     rows: list[dict[str, Any]] = []
-    for name in common.chosen(MODELS, options.only):
+    for name in models.chosen(MODELS, options):
         for threads in options.threads:
             model = MODELS[name](epochs=1, start="random", threads=threads).fit(text)
             history = model.fitted_on["training"]

@@ -87,7 +87,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in options.tasks:
         task = labelled.load(name)
-        for row in common.chosen(models.ROWS, options.only):
+        for row in models.chosen(models.ROWS, options):
             if not models.place(row, 0, options).exists():
                 continue
             found = []

@@ -33,6 +33,8 @@ class WordVectorConfig:
         start: initial word vectors: ``"counts"``, a factorisation of co-occurrence counts; ``"word2vec"`` (the
             package gensim); or ``"random"`` [``"word2vec"``].
         start_window: words to each side that are counted for the start; 2 or 3 tell more of syntax, 10 of topics.
+        start_adjacent: weight of the words directly before and directly after, which are counted apart for the
+            start, beside those of the window; they tell of syntax.
         start_scale: root mean square of the initial word vectors.
         start_ridge: of the regression that gives morphemes their initial vectors; None is 10, and 100 for n-grams,
             of which a word has many.
@@ -62,6 +64,7 @@ class WordVectorConfig:
     base: bool = True
     start: Start = "counts"
     start_window: int = 10
+    start_adjacent: float = 0.7
     start_scale: float = 1.0
     start_ridge: float | None = None
     start_shrinkage: float = 20.0
@@ -159,6 +162,7 @@ _WHOLE = {
 }  # fmt: skip
 _OPTIONAL = ("n_morphemes", "start_ridge", "threads")
 _REAL = {
+    "start_adjacent": (0.0, math.inf),
     "start_scale": (0.0, math.inf),
     "start_ridge": (0.0, math.inf),
     "start_shrinkage": (0.0, math.inf),
