@@ -56,6 +56,11 @@ def chosen(rows: Iterable[str], options: argparse.Namespace) -> list[str]:
     return common.chosen(wanted, options.only)
 
 
+def results_name(name: str, options: argparse.Namespace) -> str:
+    """`name`, and the millions of tokens where it is not the whole text."""
+    return f"{name}-{options.tokens:g}" if options.tokens else name
+
+
 def corpus(options: argparse.Namespace) -> Corpus:
     name = f"varembed-{options.tokens:g}"
     folder = options.cache / f"corpus-{name}"

@@ -71,7 +71,7 @@ def main() -> None:
         "seeds": options.seeds,
     }
     if not options.no_save:
-        reporting.save("varembed-unseen", protocol, rows, keep="row")
+        reporting.save(models.results_name("varembed-unseen", options), protocol, rows, keep="row")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,11 @@ Float32 = npt.NDArray[np.float32]
 
 _OVERSAMPLING = 20
 _POWERS = 3  # power iterations of the randomised factorisation
-_TRANSPOSES = (0, 2, 1)  # of the blocks: the window's counts are symmetric, before and after are a pair
+_TRANSPOSES = (
+    0,
+    2,
+    1,
+)  # of the blocks: the window's counts are symmetric, before and after are a pair
 _NEGLIGIBLE = 1e-6  # of the largest squared singular value: rounding
 _CG_STEPS = 30
 _RANDOM = 0.1  # standard deviation of a random start
@@ -90,7 +94,7 @@ def factorized_counts(
     turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
     vectors[:, : len(S)] = (U * np.sqrt(S)) @ turn.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.sqrt(np.maximum(lengths, 1e-12))
+    return np.asarray(vectors / np.sqrt(np.maximum(lengths, 1e-12)), np.float32)
 
 
 def _balanced(counts: Any) -> Any:
