@@ -110,6 +110,8 @@ ROWS: dict[str, dict[str, Any]] = {
     "VarEmbed, no shrinkage": _ours("VarEmbed", start_shrinkage=0.0),
     "VarEmbed, KL per token": _ours("VarEmbed", kl="tokens"),
     "VarEmbed, no base": _ours("VarEmbed", base=False),
+    "VarEmbed, no refit": _ours("VarEmbed", refit=False),
+    "VarEmbed, window alone": _ours("VarEmbed", start_adjacent=0.0),
     "VarEmbed, Morfessor": _ours("VarEmbed", segmenter="morfessor"),
     "VarEmbed, n-grams": _ours("VarEmbed", segmenter="ngrams"),
 }

@@ -101,8 +101,9 @@ class WordVectorConfig:
         for name, kind in _CHOICES.items():
             if hasattr(self, name) and getattr(self, name) not in get_args(kind):
                 self._refuse(name, f"one of {', '.join(get_args(kind))}")
-        if type(self.base) is not bool:
-            self._refuse("base", "true or false")
+        for name in ("base", "refit"):
+            if type(getattr(self, name, True)) is not bool:
+                self._refuse(name, "true or false")
         if not isinstance(self.device, str) or self.device.split(":")[0] not in ("cpu", "cuda"):
             self._refuse("device", "cpu or cuda")
 
@@ -142,11 +143,15 @@ class VarEmbedConfig(WordVectorConfig):
         kl: ``"types"`` counts the divergence from the prior once for every word of the vocabulary, as eq 20
             does; ``"tokens"`` once for every occurrence and dimension, as the authors' code does.
         kl_weight: what the divergence is multiplied by; 1 is the bound.
+        refit: after training, the morphemes are fitted once more to the words as they are then, by the regression
+            of the start. The bound says nothing against a morpheme of few words that follows them anywhere, nor
+            how a base is told from the rest; the regression's ridge does [False].
     """
 
     output: Output = "log_odds"
     kl: KLWeighting = "types"
     kl_weight: float = 1.0
+    refit: bool = True
 
 
 @dataclass(frozen=True)
