@@ -144,8 +144,9 @@ class VarEmbedConfig(WordVectorConfig):
             does; ``"tokens"`` once for every occurrence and dimension, as the authors' code does.
         kl_weight: what the divergence is multiplied by; 1 is the bound.
         refit: after training, the morphemes are fitted once more to the words as they are then, by the regression
-            of the start. The bound says nothing against a morpheme of few words that follows them anywhere, nor
-            how a base is told from the rest; the regression's ridge does [False].
+            of the start with a tenth of its ridge, every word counting once. The bound says nothing against a
+            morpheme of few words that follows them anywhere, nor what is the base's and what the others'; the
+            ridge does [False].
     """
 
     output: Output = "log_odds"

@@ -23,6 +23,7 @@ __all__ = ["Fit", "fit_word_vectors"]
 
 _LEAST = 0.1  # of the learning rate, at the end
 _RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # where none is set
+_REFIT = 0.1  # of the ridge, after training
 _RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
 _NOT_OF_TRAINING = ("threads", "refit")  # settings a checkpoint may differ in
 _CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
@@ -71,7 +72,8 @@ def fit_word_vectors(
     ridge = config.start_ridge
     if ridge is None:
         ridge = _NGRAM_RIDGE if config.segmenter == "ngrams" else _RIDGE
-    morphemes = morpheme_start(inventory, words, counts, ridge)
+    # the many rare words, which tell morphemes apart, are heard beside the few frequent ones, known best
+    morphemes = morpheme_start(inventory, words, np.sqrt(counts + 1.0), ridge)
     sums = inventory.summed(morphemes)
     share = (counts / (counts + max(config.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
     words = share * words + (1 - share) * sums
@@ -129,7 +131,9 @@ def _trained(
             refitted = getattr(config, "refit", False) and config.epochs > 0
             if refitted:
                 found = to_array(trainer.tables["words"].values)
-                trainer.set_morphemes(morpheme_start(inventory, found, counts, ridge))
+                alike = np.ones(len(counts))  # the bound counts every word once
+                again = morpheme_start(inventory, found, alike, _REFIT * ridge)
+                trainer.set_morphemes(again)
             figures = [_figure(trainer, history, refitted)]
             return dict(trainer.parameters()), history, figures
         finally:

@@ -163,24 +163,23 @@ def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
 
 
 def morpheme_start(
-    inventory: Inventory, words: Float32, counts: npt.NDArray[np.int64], ridge: float
+    inventory: Inventory, words: Float32, weights: npt.NDArray[np.float64], ridge: float
 ) -> Float32:
     """Morpheme vectors (morphemes, width) whose sums are nearest to the words' vectors (types, width).
 
-    Ridge regression by conjugate gradients; a word weighs (count + 1)^{1/2}, so that the many rare words,
-    which tell morphemes apart, are heard beside the few frequent ones, which are known best.
+    Ridge regression by conjugate gradients; ``weights`` (types,) say what each word counts.
     """
     shape = (len(words), len(inventory))
     ones = np.ones(len(inventory.ids), np.float32)
     A = scipy.sparse.csr_array((ones, inventory.ids, inventory.offsets), shape=shape)
-    weights = np.sqrt(counts + 1.0).astype(np.float32)[:, None]
+    W = weights.astype(np.float32)[:, None]
     At = A.T.tocsr()
     X = np.zeros((len(inventory), words.shape[1]), np.float32)
-    R = np.asarray(At @ (weights * words), np.float32)
+    R = np.asarray(At @ (W * words), np.float32)
     P, size = R.copy(), np.square(R).sum(0)
     floor = 1e-10 * np.maximum(size, 1e-30)
     for _ in range(_CG_STEPS):
-        product = At @ (weights * (A @ P)) + np.float32(max(ridge, 1e-6)) * P
+        product = At @ (W * (A @ P)) + np.float32(max(ridge, 1e-6)) * P
         step = size / np.maximum((P * product).sum(0), 1e-30)
         X += step * P
         R -= step * product
