@@ -114,6 +114,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "VarEmbed, window alone": _ours("VarEmbed", start_adjacent=0.0),
     "VarEmbed, Morfessor": _ours("VarEmbed", segmenter="morfessor"),
     "VarEmbed, n-grams": _ours("VarEmbed", segmenter="ngrams"),
+    "VarEmbed, n-grams, start only": _ours("VarEmbed", segmenter="ngrams", epochs=0),
 }
 
 
