@@ -2,11 +2,12 @@
 
     python -m benchmarks.language_models.hidden_markov [--only classes step scoring quick fit large]
         [--checkpoints FOLDER] [--epochs 40]
-    python -m benchmarks.language_models.hidden_markov --only studies
+    python -m benchmarks.language_models.hidden_markov --only studies baselines [--checkpoints FOLDER]
 
 Penn Treebank (Mikolov's split) from TACIT_DATA or the cache. ``fit`` and ``large`` go on where a killed run stopped if
 they are given a folder. ``studies`` are those of the slides: ``states``, ``ablations`` and ``features``; rows that
-were measured with the same settings before are kept, so a study goes on where it stopped.
+were measured with the same settings before are kept, so a study goes on where it stopped. ``baselines`` are the
+models that the slides compare with.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.language_models.hidden_markov import speed, studies
+from benchmarks.language_models.hidden_markov import baselines, speed, studies
 from benchmarks.language_models.hidden_markov.fits import (
     PROTOCOL,
     Row,
@@ -43,7 +44,7 @@ LARGE: dict[str, Any] = {**MAIN, "states_per_class": 128, "state_dropout": 0.75}
 SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32, "learning_rate": 0.07}
 QUICK = 14  # epochs
 PARTS = ("classes", "step", "scoring", "quick", "fit", "large")
-FURTHER = ("studies", *studies.PARTS)
+FURTHER = ("studies", *studies.PARTS, "baselines")
 
 
 def fit(texts: Texts, name: str, settings: dict[str, Any], folder: Path | None) -> Iterator[Row]:
@@ -100,6 +101,9 @@ def main() -> None:
             if part in ("studies", study):
                 rows = studies.rows_of(study, texts, options.again)
                 save(studies.NAME, studies.STUDIES_PROTOCOL, study, rows)
+        if part == "baselines":
+            rows = baselines.rows_of(texts, options.checkpoints, options.again)
+            save(baselines.NAME, baselines.BASELINES_PROTOCOL, part, rows)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tacit_lm.sequences import Ids, Offsets
 __all__ = ["FeedForward", "Fit", "Recurrent"]
 
 _WIDTH = 256
+_SPREAD = 0.1  # of the first vectors of words
 _LEAST = 0.02  # of the learning rate, at the end
 
 
@@ -36,6 +37,7 @@ class FeedForward(nn.Module):
         self.hidden = nn.Linear((order - 1) * _WIDTH, _WIDTH)
         self.out, self.drop = nn.Linear(_WIDTH, _WIDTH), nn.Dropout(dropout)
         self.bias = nn.Parameter(torch.zeros(n_types))
+        nn.init.normal_(self.words.weight, std=_SPREAD)
 
     def forward(self, padded: torch.Tensor) -> torch.Tensor:
         """Ids (sentences, length), each after its start symbol, to what predicts the next word (..., width)."""
@@ -56,6 +58,7 @@ class Recurrent(nn.Module):
         self.lstm = nn.LSTM(_WIDTH, _WIDTH, layers, batch_first=True, dropout=dropout)
         self.drop = nn.Dropout(dropout)
         self.bias = nn.Parameter(torch.zeros(n_types))
+        nn.init.normal_(self.words.weight, std=_SPREAD)
 
     def forward(self, padded: torch.Tensor) -> torch.Tensor:
         """As of `FeedForward`."""

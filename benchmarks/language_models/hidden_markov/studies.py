@@ -15,23 +15,22 @@ STUDIES_PROTOCOL = {
     "settings": "exchange classes, width 64, steps of 16,384 words, learning rate .08, the rate falling along half a "
     "cosine over the epochs of the row; no early stopping happened unless fewer epochs are given in the row",
     "states": "128 classes, half the states of every class left out of each step",
-    "ablations": "128 classes of 64 states (2^13), half of them left out of each step, one thing changed at a time",
-    "features": "no classes, no dropout: every state emits every word; steps of 8,192 words, learning rate .05",
+    "ablations": "128 classes of 32 states (2^12), half of them left out of each step, one thing changed at a time",
+    "features": "no classes, no dropout: every state emits every word; steps of 4,096 words, learning rate .05",
 }
 SHARED: dict[str, Any] = {"n_classes": 128, "batch": 16384, "learning_rate": 0.08}
 POWERS = (10, 11, 12, 13, 14, 15)
-SIZES_EPOCHS, ABLATIONS_EPOCHS, FEATURES_EPOCHS = 12, 15, 6
+SIZES_EPOCHS, ABLATIONS_EPOCHS, FEATURES_EPOCHS = 8, 12, 3
 ABLATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("full", {}),
     ("- neural parameterisation", {"neural": False}),
     ("- state dropout", {"state_dropout": 0.0}),
-    ("- neural parameterisation, - state dropout", {"neural": False, "state_dropout": 0.0}),
     ("transitions flat", {"transitions": "flat"}),
     ("classes predictive", {"classes": "predictive"}),
 )
-DENSE: dict[str, Any] = {"n_classes": 1, "state_dropout": 0.0, "batch": 8192,
+DENSE: dict[str, Any] = {"n_classes": 1, "state_dropout": 0.0, "batch": 4096,
                          "learning_rate": 0.05}  # fmt: skip
-STATES, FEATURES = (128, 256, 512), (16, 32, 64, 128, 256)
+STATES, FEATURES = (128, 256, 512), (16, 32, 64, 128)
 PARTS = ("states", "ablations", "features")
 
 
@@ -44,7 +43,7 @@ def plan(part: str) -> Iterator[tuple[Row, dict[str, Any]]]:
             yield {"what": name, "power": power}, {**SHARED, **own, "epochs": SIZES_EPOCHS}
     elif part == "ablations":
         for name, change in ABLATIONS:
-            own = {"states_per_class": 64, "epochs": ABLATIONS_EPOCHS, **change}
+            own = {"states_per_class": 32, "epochs": ABLATIONS_EPOCHS, **change}
             yield {"what": name}, {**SHARED, **own}
     else:
         for states in STATES:
