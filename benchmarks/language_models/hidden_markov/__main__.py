@@ -1,13 +1,14 @@
-"""Hidden Markov language models on Penn Treebank.
+"""Hidden Markov language models on Penn Treebank and WikiText-2.
 
-    python -m benchmarks.language_models.hidden_markov [--only classes step scoring quick fit large]
+    python -m benchmarks.language_models.hidden_markov [--only classes step scoring quick fit large memory]
         [--checkpoints FOLDER] [--epochs 40]
-    python -m benchmarks.language_models.hidden_markov --only studies baselines [--checkpoints FOLDER]
+    python -m benchmarks.language_models.hidden_markov --only studies baselines mixtures wikitext-2
+        [--checkpoints FOLDER]
 
-Penn Treebank (Mikolov's split) from TACIT_DATA or the cache. ``fit`` and ``large`` go on where a killed run stopped if
-they are given a folder. ``studies`` are those of the slides: ``states``, ``ablations`` and ``features``; rows that
-were measured with the same settings before are kept, so a study goes on where it stopped. ``baselines`` are the
-models that the slides compare with.
+Penn Treebank (Mikolov's split) and WikiText-2 from TACIT_DATA or the cache. ``studies`` are those of the slides:
+``states``, ``ablations`` and ``features``; ``baselines`` are the models that the slides compare with. Rows of both
+that were measured with the same settings before are kept, so they go on where they stopped; single fits go on where
+they were killed if they are given a folder. ``wikitext-2`` takes its epochs from the benchmark, not from ``--epochs``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.language_models.hidden_markov import baselines, speed, studies
+from benchmarks.language_models.hidden_markov import baselines, memory, mixtures, speed, studies
 from benchmarks.language_models.hidden_markov.fits import (
     PROTOCOL,
     Row,
@@ -31,20 +32,23 @@ from benchmarks.language_models.hidden_markov.fits import (
 )
 from tacit_lm import VLHMM
 
+MIXTURE = "linear, weights fitted by EM on the validation text"
 FIT_PROTOCOL = {
     **PROTOCOL,
     "step": "parameterisation with width 256, 128 classes, half the states dropped, forward-backward, gradient, Adam; "
     "best of the repeats; both formulations on the same sentences, checked to give the same log-likelihood",
     "scoring": "score_corpus of the test text, ids given, one thread, best of the repeats",
-    "mixture": "linear with KneserNey(5), weights fitted by EM on the validation text",
+    "mixture": MIXTURE,
+    "memory": memory.MEMORY_PROTOCOL,
 }
 MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch": 16384,
                         "learning_rate": 0.08, "averaging": 0.99}  # fmt: skip
 LARGE: dict[str, Any] = {**MAIN, "states_per_class": 128, "state_dropout": 0.75}
 SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32, "learning_rate": 0.07}
 QUICK = 14  # epochs
-PARTS = ("classes", "step", "scoring", "quick", "fit", "large")
-FURTHER = ("studies", *studies.PARTS, "baselines")
+WIKITEXT: dict[str, Any] = {**LARGE, "epochs": 12, "evaluate_every": 3}
+PARTS = ("classes", "step", "scoring", "quick", "fit", "large", "memory")
+FURTHER = ("studies", *studies.PARTS, "baselines", "mixtures", "wikitext-2")
 
 
 def fit(texts: Texts, name: str, settings: dict[str, Any], folder: Path | None) -> Iterator[Row]:
@@ -77,6 +81,8 @@ def rows_of(part: str, texts: Texts, options: argparse.Namespace) -> Iterator[di
     if part == "quick":
         name = f"VLHMM, {QUICK} epochs"
         return fit(texts, name, {**SMALL, "epochs": QUICK}, None)
+    if part == "memory":
+        return memory.rows_of({"2^14 states": MAIN, "2^15 states, 3/4 left out": LARGE})
     if part == "fit":
         return fit(texts, "VLHMM", {**MAIN, "epochs": options.epochs}, options.checkpoints)
     name = f"VLHMM, 2^15 states, {options.epochs} epochs"
@@ -97,13 +103,28 @@ def main() -> None:
     for part in options.only:
         if part in PARTS:
             save("lm-hidden-markov", FIT_PROTOCOL, part, rows_of(part, texts, options))
-        for study in studies.PARTS:
-            if part in ("studies", study):
-                rows = studies.rows_of(study, texts, options.again)
-                save(studies.NAME, studies.STUDIES_PROTOCOL, study, rows)
-        if part == "baselines":
-            rows = baselines.rows_of(texts, options.checkpoints, options.again)
-            save(baselines.NAME, baselines.BASELINES_PROTOCOL, part, rows)
+        else:
+            further(part, texts, options)
+
+
+def further(part: str, texts: Texts, options: argparse.Namespace) -> None:
+    """What has a results file of its own."""
+    folder = options.checkpoints
+    for study in studies.PARTS:
+        if part in ("studies", study):
+            rows = studies.rows_of(study, texts, options.again)
+            save(studies.NAME, studies.STUDIES_PROTOCOL, study, rows)
+            studies.draw(study)
+    if part == "baselines":
+        rows = baselines.rows_of(texts, folder, options.again)
+        save(baselines.NAME, baselines.BASELINES_PROTOCOL, part, rows)
+    elif part == "mixtures":
+        rows = mixtures.rows_of(texts, folder)
+        save(mixtures.NAME, {**PROTOCOL, "mixture": MIXTURE}, part, rows)
+    elif part == "wikitext-2":
+        name = f"VLHMM, 2^15 states, {WIKITEXT['epochs']} epochs"
+        rows = fit(Texts(part), name, WIKITEXT, None if folder is None else folder / part)
+        save(f"lm-hidden-markov-{part}", {**PROTOCOL, "mixture": MIXTURE}, part, rows)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.language_models.hidden_markov.fits import PROTOCOL, Row, Texts, fitted, measured
+from benchmarks.language_models.hidden_markov.pictures import draw_features, draw_states
 
-__all__ = ["NAME", "PARTS", "STUDIES_PROTOCOL", "rows_of"]
+__all__ = ["NAME", "PARTS", "STUDIES_PROTOCOL", "draw", "rows_of"]
 
 NAME = "lm-hidden-markov-studies"
 STUDIES_PROTOCOL = {
@@ -69,3 +70,12 @@ def rows_of(part: str, texts: Texts, again: bool) -> Iterator[Row]:
             yield known
             continue
         yield {**named, **fitted(texts, named["what"], settings)[1]}
+
+
+def draw(part: str) -> None:
+    """The picture of a study that has one, beside its results."""
+    rows = [row for row in measured(NAME).values() if row["part"] == part]
+    if part == "states":
+        draw_states(f"{NAME}-states", rows)
+    elif part == "features":
+        draw_features(f"{NAME}-features", rows)

@@ -154,6 +154,12 @@ def test_another_seed_is_another_model(model):
     assert not np.array_equal(other.tables.emissions, model.tables.emissions)
 
 
+def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
+    settings = {**SMALL, "epochs": 5, "evaluate_every": 2}
+    model = VLHMM(**settings).fit(text(), valid=text(30, 1))
+    assert [epoch for _, epoch, _ in model.fitted_on["training"]["evaluations"]] == [2, 4, 5]
+
+
 class _KilledError(Exception):
     pass
 
@@ -309,6 +315,7 @@ def test_a_text_without_words_is_refused():
         {"n_classes": 0},
         {"states_per_class": 1.5},
         {"state_dropout": 1.0},
+        {"evaluate_every": 0},
         {"transitions": "square"},
         {"classes": "brown"},
         {"neural": "yes"},
