@@ -112,7 +112,7 @@ def further(part: str, texts: Texts, options: argparse.Namespace) -> None:
     folder = options.checkpoints
     for study in studies.PARTS:
         if part in ("studies", study):
-            rows = studies.rows_of(study, texts, options.again)
+            rows = studies.rows_of(study, texts, folder, options.again)
             save(studies.NAME, studies.STUDIES_PROTOCOL, study, rows)
             studies.draw(study)
     if part == "baselines":
