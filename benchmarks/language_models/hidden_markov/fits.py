@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ PROTOCOL = {
     "every sentence by itself",
     "choices": "settings were chosen by the perplexity of the validation text; seed 0 where no other is given",
     "CPU seconds": "of the processor, one thread, all of the fit: classes, training, evaluations",
+    "train, training": "perplexity of the training text under the model, all states kept; and the mean over the last "
+    "epoch as training saw it, states left out, which is what the gap to the validation text is to be read against",
 }
 ROLES = ("train", "valid", "test")
 Row = dict[str, Any]
@@ -58,10 +61,12 @@ def fitted(
     start = time.process_time()
     model.fit(texts.train, texts.valid)
     seconds = time.process_time() - start
+    losses = model.fitted_on["training"]["epoch_losses"]
     row = {
         "what": what,
         "states": model.config.n_states,
-        "epochs": len(model.fitted_on["training"]["epoch_losses"]),
+        "epochs": len(losses),
+        "training": math.exp(losses[-1]),
         "parameters": parameters(model, texts.train),
         "CPU seconds": seconds,
         **perplexities(model, texts),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
 from tacit_lm.sequences import Ids, Offsets
 
@@ -137,8 +137,10 @@ class Fit:
         """In nats, of all words that are not padding."""
         with torch.autocast("cpu", torch.bfloat16, enabled=not precise):
             told = self.model(inputs)[targets >= 0]
-            scores = told @ self.model.words.weight[:-1].T + self.model.bias
-        return cross_entropy(scores.float(), targets[targets >= 0], reduction="sum")
+            scores = linear(told, self.model.words.weight[:-1], self.model.bias)
+        if not self.model.training:  # a sum in bfloat16 does for its gradient, not for a figure
+            scores = scores.float()
+        return cross_entropy(scores, targets[targets >= 0], reduction="sum")
 
     @torch.no_grad()
     def perplexity(self, ids: Ids, offsets: Offsets, precise: bool = False) -> float:
