@@ -46,7 +46,7 @@ MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch": 16384
 LARGE: dict[str, Any] = {**MAIN, "states_per_class": 128, "state_dropout": 0.75}
 SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32, "learning_rate": 0.07}
 QUICK = 14  # epochs
-WIKITEXT: dict[str, Any] = {**LARGE, "epochs": 12, "evaluate_every": 3}
+WIKITEXT: dict[str, Any] = {**MAIN, "epochs": 10, "evaluate_every": 5}
 PARTS = ("classes", "step", "scoring", "quick", "fit", "large", "memory")
 FURTHER = ("studies", *studies.PARTS, "baselines", "mixtures", "wikitext-2")
 
@@ -122,7 +122,7 @@ def further(part: str, texts: Texts, options: argparse.Namespace) -> None:
         rows = mixtures.rows_of(texts, folder)
         save(mixtures.NAME, {**PROTOCOL, "mixture": MIXTURE}, part, rows)
     elif part == "wikitext-2":
-        name = f"VLHMM, 2^15 states, {WIKITEXT['epochs']} epochs"
+        name = f"VLHMM, 2^14 states, {WIKITEXT['epochs']} epochs"
         rows = fit(Texts(part), name, WIKITEXT, None if folder is None else folder / part)
         save(f"lm-hidden-markov-{part}", {**PROTOCOL, "mixture": MIXTURE}, part, rows)
 

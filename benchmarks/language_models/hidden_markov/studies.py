@@ -33,7 +33,7 @@ ABLATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 DENSE: dict[str, Any] = {"n_classes": 1, "state_dropout": 0.0, "batch": 4096,
                          "learning_rate": 0.05}  # fmt: skip
-STATES, FEATURES = (128, 256, 512), (16, 32, 64, 128)
+STATES, FEATURES = (64, 128, 256), (16, 32, 64, 128)
 PARTS = ("states", "ablations", "features")
 
 
