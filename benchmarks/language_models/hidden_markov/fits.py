@@ -17,6 +17,7 @@ from tacit_lm import VLHMM, KneserNey, Mixture
 from tacit_lm.hidden_markov import fitting
 from tacit_lm.hidden_markov.observed import text_of
 from tacit_lm.language_model import LanguageModel
+from tacit_lm.perplexity import Context
 
 __all__ = ["PROTOCOL", "ROLES", "Texts", "fitted", "mixed", "parameters", "perplexities", "save"]
 
@@ -45,10 +46,13 @@ class Texts:
 
 
 def perplexities(
-    model: LanguageModel, texts: Texts, roles: Iterable[str] = ROLES
+    model: LanguageModel,
+    texts: Texts,
+    roles: Iterable[str] = ROLES,
+    context: Context = "sentence",
 ) -> dict[str, float]:
     """Of each text."""
-    return {role: model.perplexity(getattr(texts, role)).value for role in roles}
+    return {role: model.perplexity(getattr(texts, role), context=context).value for role in roles}
 
 
 def fitted(
@@ -81,10 +85,12 @@ def parameters(model: VLHMM, train: Corpus) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def mixed(texts: Texts, name: str, models: Mapping[str, LanguageModel]) -> Row:
+def mixed(
+    texts: Texts, name: str, models: Mapping[str, LanguageModel], context: Context = "sentence"
+) -> Row:
     """A mixture of fitted models, its weights fitted on the validation text."""
-    mixture = Mixture(dict(models)).fit_weights(texts.valid)
-    found = perplexities(mixture, texts, ("valid", "test"))
+    mixture = Mixture(dict(models)).fit_weights(texts.valid, context=context)
+    found = perplexities(mixture, texts, ("valid", "test"), context)
     return {"what": name, **found, "weights": mixture.weights}
 
 

@@ -1,7 +1,8 @@
-"""Hidden Markov models of different word classes in one mixture, with n-grams and without."""
+"""Hidden Markov models of different word classes in one mixture, beside n-grams and a log-bilinear model."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,29 @@ from benchmarks.language_models.hidden_markov.fits import (
     measured,
     mixed,
     ngrams,
+    perplexities,
 )
-from tacit_lm import VLHMM
+from tacit_lm import HLBL, VLHMM
 from tacit_lm.language_model import LanguageModel
 
 __all__ = ["NAME", "rows_of"]
 
 NAME = "lm-hidden-markov-mixtures"
-SHARED: dict[str, Any] = {"batch": 16384, "learning_rate": 0.08}
+SHARED: dict[str, Any] = {"n_classes": 256, "batch": 16384, "learning_rate": 0.08}
 COMPONENTS: dict[str, dict[str, Any]] = {
-    "256 exchange classes of 64": {"n_classes": 256, "states_per_class": 64, "epochs": 17},
-    "256 predictive classes of 64": {"n_classes": 256, "states_per_class": 64, "epochs": 17, "classes": "predictive"},
-    "512 exchange classes of 64, .75": {"n_classes": 512, "states_per_class": 64, "epochs": 17, "state_dropout": 0.75},
-}  # fmt: skip
-NGRAMS = "KneserNey(5)"
+    "exchange": {"states_per_class": 128, "state_dropout": 0.75, "epochs": 45},
+    "predictive": {"states_per_class": 64, "epochs": 17, "classes": "predictive"},
+}
+NGRAMS, BILINEAR = "KneserNey(5)", "HLBL"
+MIXTURES = (
+    ("exchange", "predictive"),
+    ("exchange", NGRAMS),
+    ("predictive", NGRAMS),
+    ("exchange", "predictive", NGRAMS),
+    ("exchange", BILINEAR),
+    ("exchange", BILINEAR, NGRAMS),
+    ("exchange", "predictive", BILINEAR, NGRAMS),
+)
 
 
 def component(
@@ -35,8 +45,7 @@ def component(
     """A model and its row; taken from ``folder`` where it was fitted with the same settings before."""
     if folder is None:
         return fitted(texts, name, settings)
-    at = folder / name.replace(" ", "-").replace(",", "")
-    known = measured(NAME).get(name)
+    at, known = folder / name, measured(NAME).get(name)
     if (at / "model").exists() and known and settings.items() <= known["settings"].items():
         return VLHMM.load(at / "model"), known
     model, row = fitted(texts, name, settings, at / "fit")
@@ -44,17 +53,28 @@ def component(
     return model, row
 
 
+def bilinear(texts: Texts, folder: Path | None) -> tuple[HLBL, Row]:
+    """The log-bilinear model as it comes, every sentence by itself when it is asked."""
+    known = measured(NAME).get(BILINEAR)
+    if folder is not None and (folder / BILINEAR).exists() and known:
+        return HLBL.load(folder / BILINEAR), known
+    start = time.process_time()
+    model = HLBL().fit(texts.train, texts.valid)
+    row = {"what": BILINEAR, "CPU seconds": time.process_time() - start}
+    if folder is not None:
+        model.save(folder / BILINEAR)
+    return model, {**row, **perplexities(model, texts, ("valid", "test"))}
+
+
 def rows_of(texts: Texts, folder: Path | None) -> Iterator[Row]:
-    """Each model, each with n-grams; then one more model at a time in the mixture."""
-    others, row = ngrams(texts)
-    yield row
-    together: dict[str, LanguageModel] = {}
+    """Each model alone, and mixtures of some, all on the same texts with the same context."""
+    models: dict[str, LanguageModel] = {}
     for name, settings in COMPONENTS.items():
-        model, row = component(texts, name, {**SHARED, **settings}, folder)
+        models[name], row = component(texts, name, {**SHARED, **settings}, folder)
         yield row
-        yield mixed(texts, f"{name} + {NGRAMS}", {name: model, NGRAMS: others})
-        together[name] = model
-        if len(together) > 1:
-            what = f"the first {len(together)} models"
-            yield mixed(texts, what, together)
-            yield mixed(texts, f"{what} + {NGRAMS}", {**together, NGRAMS: others})
+    models[BILINEAR], row = bilinear(texts, folder)
+    yield row
+    models[NGRAMS], row = ngrams(texts)
+    yield row
+    for names in MIXTURES:
+        yield mixed(texts, " + ".join(names), {name: models[name] for name in names})
