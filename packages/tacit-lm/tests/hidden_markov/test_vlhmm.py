@@ -281,6 +281,14 @@ def test_small_stores_and_long_sentences_give_the_same_scores(model):
         tables.store = kept
 
 
+def test_a_text_is_passed_in_one_piece_where_all_blocks_fit_however_few_there_are():
+    one = VLHMM(n_classes=1, states_per_class=3, width=4, epochs=0).fit(text())
+    sentences = [one.vocabulary.encode(sentence) for sentence in text(20, 3)]
+    offsets = np.cumsum([0, *map(len, sentences)])
+    assert one.tables.store.capacity == 1
+    assert len(list(one.tables.passes(np.concatenate(sentences), offsets))) == 1
+
+
 def test_a_model_can_be_pickled_for_another_process(model):
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
     assert again.perplexity(text(5, 2)) == model.perplexity(text(5, 2))
