@@ -34,7 +34,7 @@ PLANS: dict[str, tuple[type[FeedForward | Recurrent], dict[str, Any], dict[str, 
     "LSTM, 2 layers of 256": (Recurrent, {"dropout": 0.3}, {"epochs": 8}),
     "feed-forward 5-gram, 256 units": (FeedForward, {"dropout": 0.3}, {"epochs": 6}),
 }
-EM: dict[str, Any] = {"n_states": 896, "epochs": 6}
+EM: dict[str, Any] = {"n_states": 256, "epochs": 20}
 
 
 def neural(texts: Texts, what: str, folder: Path | None) -> Row:
