@@ -21,18 +21,19 @@ def draw_states(name: str, rows: list[Row]) -> None:
 
 def draw_features(name: str, rows: list[Row]) -> None:
     """Validation perplexity by size of the feature map, a curve and a level for each number of states."""
-    curves = []
+    curves: list[Curve] = []
+    ticks: list[str] = []
     for n, states in enumerate(sorted({int(row["states"]) for row in rows})):
         own = [row for row in rows if row["states"] == states]
         mapped = sorted(
             (row["features"], row["valid"]) for row in own if row["features"] != "softmax"
         )
-        x, y = zip(*mapped, strict=True)
-        curves.append(Curve(f"{states} states", y, x, color=f"C{n}"))
+        ticks = [str(features) for features, _ in mapped]
+        curves.append(Curve(f"{states} states", [valid for _, valid in mapped], color=f"C{n}"))
         curves += [
             Curve(f"{states} states, softmax", [row["valid"]], color=f"C{n}", style=":", level=True)
             for row in own
             if row["features"] == "softmax"
         ]
-    panel = Panel("Penn Treebank, validation text", "features", curves, logarithmic=True)
+    panel = Panel("Penn Treebank, validation text", "features", curves, ticks)
     draw(name, [panel], y_label="perplexity")
