@@ -154,6 +154,12 @@ def test_another_seed_is_another_model(model):
     assert not np.array_equal(other.tables.emissions, model.tables.emissions)
 
 
+def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
+    settings = {**SMALL, "epochs": 5, "evaluate_every": 2}
+    model = VLHMM(**settings).fit(text(), valid=text(30, 1))
+    assert [epoch for _, epoch, _ in model.fitted_on["training"]["evaluations"]] == [2, 4, 5]
+
+
 class _KilledError(Exception):
     pass
 
@@ -275,6 +281,14 @@ def test_small_stores_and_long_sentences_give_the_same_scores(model):
         tables.store = kept
 
 
+def test_a_text_is_passed_in_one_piece_where_all_blocks_fit_however_few_there_are():
+    one = VLHMM(n_classes=1, states_per_class=3, width=4, epochs=0).fit(text())
+    sentences = [one.vocabulary.encode(sentence) for sentence in text(20, 3)]
+    offsets = np.cumsum([0, *map(len, sentences)])
+    assert one.tables.store.capacity == 1
+    assert len(list(one.tables.passes(np.concatenate(sentences), offsets))) == 1
+
+
 def test_a_model_can_be_pickled_for_another_process(model):
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
     assert again.perplexity(text(5, 2)) == model.perplexity(text(5, 2))
@@ -309,6 +323,7 @@ def test_a_text_without_words_is_refused():
         {"n_classes": 0},
         {"states_per_class": 1.5},
         {"state_dropout": 1.0},
+        {"evaluate_every": 0},
         {"transitions": "square"},
         {"classes": "black"},
         {"neural": "yes"},

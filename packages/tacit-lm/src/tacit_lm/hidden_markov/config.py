@@ -82,7 +82,9 @@ class VLHMMConfig(Settings):
         state_dropout: share of the states of every class left out of each step.
         epochs: passes over the text at most.
         learning_rate: of Adam, after a warm-up falling along half a cosine to a fiftieth.
-        patience: epochs without a better perplexity of the held-out text before training ends early.
+        evaluate_every: epochs from one evaluation of the held-out text to the next. An evaluation keeps all states:
+            with much dropout of many states it costs half as much as an epoch.
+        patience: evaluations without a better perplexity of the held-out text before training ends early.
         batch: words of a step, about: sentences are kept whole, and an epoch of a small text has fifty steps all
             the same, if that leaves 256 words to each.
         averaging: share of the running average of the parameters that a step keeps; the model is the average.
@@ -103,6 +105,7 @@ class VLHMMConfig(Settings):
     state_dropout: float = 0.5
     epochs: int = 30
     learning_rate: float = 0.07
+    evaluate_every: int = 1
     patience: int = 5
     batch: int = 16384
     averaging: float = 0.99
@@ -124,6 +127,7 @@ class VLHMMConfig(Settings):
             ("features", 1, 1 << 16),
             ("width", 1, 1 << 14),
             ("epochs", 0, 10**6),
+            ("evaluate_every", 1, 10**6),
             ("patience", 1, 10**6),
             ("batch", 1, 1 << 24),
             ("threads", 1, 1024),

@@ -63,6 +63,7 @@ def fit_vlhmm(
     settings = FitSettings(
         epochs=config.epochs,
         learning_rate=WarmUp(falling, max(1, min(_WARM, source.n_batches(0) // 2))),
+        evaluate_every=config.evaluate_every,
         patience=None if valid is None else config.patience,
     )
     made_from = {

@@ -1,0 +1,78 @@
+"""Memory of a training step, each measured in a process of its own.
+
+python -m benchmarks.language_models.hidden_markov.memory '{"n_classes": 256, "states_per_class": 64}'
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.language_models.hidden_markov.fits import Row, Texts
+from tacit_lm.hidden_markov import fitting
+from tacit_lm.hidden_markov.config import VLHMMConfig
+from tacit_lm.hidden_markov.observed import Observed, sentences_at, text_of
+from tacit_lm.hidden_markov.training import Trainer
+
+__all__ = ["MEMORY_PROTOCOL", "rows_of"]
+
+MEMORY_PROTOCOL = (
+    "largest resident memory of a process (ru_maxrss), MiB: with the text read and words in classes; after five steps; "
+    "after the evaluation of the validation text, which keeps all states. The formula is that of the documentation"
+)
+_STEPS = 5
+_MIB = 1 << 20
+
+
+def rows_of(plans: dict[str, dict[str, Any]]) -> Iterator[Row]:
+    """A row for each plan."""
+    for what, settings in plans.items():
+        command = [sys.executable, "-m", __spec__.name, json.dumps(settings)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        yield {"what": f"memory, {what}", **json.loads(done.stdout), "settings": settings}
+
+
+def measure(settings: dict[str, Any]) -> Row:
+    """In this process."""
+    texts = Texts()
+    config = VLHMMConfig(**settings)
+    train, valid = text_of(texts.train), text_of(texts.valid)
+    lexicon = fitting.classes_of(config, texts.train, train[0])
+    network = fitting.drawn(config, lexicon, *train)
+    before = _largest()
+    trainer = Trainer(config, network, lexicon, *train, valid)
+    borders = np.searchsorted(train[1], np.arange(_STEPS + 1) * config.batch)
+    pairs = 0
+    for n in range(_STEPS):
+        batch = np.arange(borders[n], borders[n + 1])
+        pairs = max(pairs, len(Observed.of(*sentences_at(*train, batch), lexicon).sources))
+        trainer.step(batch, 1e-3)
+    stepped = _largest()
+    trainer.evaluate()
+    k = round(config.states_per_class * (1 - config.state_dropout))
+    formula = 4 * pairs * k * (2 * k + config.width) / _MIB
+    return {
+        "states": config.n_states,
+        "pairs of classes": pairs,
+        "formula": formula,
+        "before": before,
+        "after steps": stepped,
+        "after evaluation": _largest(),
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+    }
+
+
+def _largest() -> float:
+    """ru_maxrss is in KiB, on a Mac in bytes."""
+    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found / (_MIB if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(json.loads(sys.argv[1]))))

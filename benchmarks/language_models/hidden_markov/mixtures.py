@@ -1,0 +1,82 @@
+"""Hidden Markov models of different word classes in one mixture, beside n-grams and a log-bilinear model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.language_models.hidden_markov.fits import (
+    Row,
+    Texts,
+    fitted,
+    measured,
+    mixed,
+    ngrams,
+    perplexities,
+)
+from tacit_lm import HLBL, VLHMM
+from tacit_lm.language_model import LanguageModel
+
+__all__ = ["NAME", "rows_of"]
+
+NAME = "lm-hidden-markov-mixtures"
+SHARED: dict[str, Any] = {"n_classes": 256, "batch": 16384, "learning_rate": 0.08}
+COMPONENTS: dict[str, dict[str, Any]] = {
+    "exchange": {"states_per_class": 128, "state_dropout": 0.75, "epochs": 45},
+    "small exchange": {"states_per_class": 64, "epochs": 17},
+    "predictive": {"states_per_class": 64, "epochs": 17, "classes": "predictive"},
+}
+NGRAMS, BILINEAR = "KneserNey(5)", "HLBL"
+MIXTURES = (
+    ("small exchange", "predictive"),
+    ("exchange", "predictive"),
+    ("exchange", NGRAMS),
+    ("predictive", NGRAMS),
+    ("exchange", "predictive", NGRAMS),
+    ("exchange", BILINEAR),
+    ("exchange", BILINEAR, NGRAMS),
+    ("exchange", "predictive", BILINEAR, NGRAMS),
+)
+
+
+def component(
+    texts: Texts, name: str, settings: dict[str, Any], folder: Path | None
+) -> tuple[VLHMM, Row]:
+    """A model and its row; taken from ``folder`` where it was fitted with the same settings before."""
+    if folder is None:
+        return fitted(texts, name, settings)
+    at, known = folder / name, measured(NAME).get(name)
+    if (at / "model").exists() and known and settings.items() <= known["settings"].items():
+        return VLHMM.load(at / "model"), known
+    model, row = fitted(texts, name, settings, at / "fit")
+    model.save(at / "model")
+    return model, row
+
+
+def bilinear(texts: Texts, folder: Path | None) -> tuple[HLBL, Row]:
+    """The log-bilinear model as it comes, every sentence by itself when it is asked."""
+    known = measured(NAME).get(BILINEAR)
+    if folder is not None and (folder / BILINEAR).exists() and known:
+        return HLBL.load(folder / BILINEAR), known
+    start = time.process_time()
+    model = HLBL().fit(texts.train, texts.valid)
+    row = {"what": BILINEAR, "CPU seconds": time.process_time() - start}
+    if folder is not None:
+        model.save(folder / BILINEAR)
+    return model, {**row, **perplexities(model, texts, ("valid", "test"))}
+
+
+def rows_of(texts: Texts, folder: Path | None) -> Iterator[Row]:
+    """Each model alone, and mixtures of some, all on the same texts with the same context."""
+    models: dict[str, LanguageModel] = {}
+    for name, settings in COMPONENTS.items():
+        models[name], row = component(texts, name, {**SHARED, **settings}, folder)
+        yield row
+    models[BILINEAR], row = bilinear(texts, folder)
+    yield row
+    models[NGRAMS], row = ngrams(texts)
+    yield row
+    for names in MIXTURES:
+        yield mixed(texts, " + ".join(names), {name: models[name] for name in names})
