@@ -174,8 +174,11 @@ def test_a_divergence_may_end_the_fit_with_a_warning():
 
 def test_a_divergence_in_the_first_epoch_is_raised_in_any_case():
     model = Walk(losses=[1.0, np.nan])
-    with pytest.raises(DivergenceError):
+    with pytest.raises(
+        DivergenceError, match="first epoch, so there is no model to keep"
+    ) as caught:
         fit(model, Sweeps(per_epoch=5), settings(on_divergence="return"))
+    assert caught.value.history.stopped == "diverged"
 
 
 def test_an_evaluation_that_is_nan_ends_the_fit():

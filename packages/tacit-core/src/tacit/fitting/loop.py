@@ -60,13 +60,10 @@ def fit(
     try:
         return run.run(resume)
     except DivergenceError as error:
+        if not run.epoch:
+            raise error.in_first_epoch() from None
         if settings.on_divergence == "raise":
             raise
-        if not run.epoch:
-            reason = str(error).partition(";")[0]
-            raise FittingError(
-                f"{reason}, in the first epoch, so there is no model to keep: use a lower learning rate"
-            ) from error
         kept = f"training was stopped, and the best model so far is kept: {error}"
         warnings.warn(kept, RuntimeWarning, stacklevel=2)
         return run.history

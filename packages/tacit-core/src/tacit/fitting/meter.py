@@ -9,20 +9,36 @@ from tacit.fitting.trainable import StepResult
 
 
 class DivergenceError(FittingError):
-    """A loss or an evaluation is NaN or infinite; the model holds the best parameters seen."""
+    """A loss or an evaluation is NaN or infinite.
 
-    def __init__(self, what: str, value: float, step: int, learning_rate: float) -> None:
-        super().__init__(
-            f"the {what} is {value} at step {step} (learning rate {learning_rate:g}); "
-            "the best parameters before it are kept; use a lower learning rate or clip gradients"
+    The model holds the best parameters seen; with ``first``, in the first epoch, there is nothing to keep.
+    """
+
+    def __init__(
+        self, what: str, value: float, step: int, learning_rate: float, first: bool = False
+    ) -> None:
+        outcome = (
+            ", in the first epoch, so there is no model to keep; use a lower learning rate"
+            if first
+            else "; the best parameters before it are kept; use a lower learning rate"
         )
+        super().__init__(
+            f"the {what} is {value} at step {step} (learning rate {learning_rate:g}){outcome} or clip gradients"
+        )
+        self.first = first
         self.what, self.value = what, value
         self.step, self.learning_rate = step, learning_rate
         self.history: History | None = None
 
+    def in_first_epoch(self) -> "DivergenceError":
+        """The same with ``first``."""
+        found = DivergenceError(self.what, self.value, self.step, self.learning_rate, first=True)
+        found.history = self.history
+        return found
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Process pools send exceptions by pickle, which otherwise passes on the message alone."""
-        arguments = (self.what, self.value, self.step, self.learning_rate)
+        arguments = (self.what, self.value, self.step, self.learning_rate, self.first)
         return type(self), arguments, {"history": self.history}
 
 
