@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PACKAGES := $(wildcard packages/*/pyproject.toml)
+# Interprets the kernels for GPUs, and compiles them, where there is no GPU; elsewhere their tests skip.
+TRITON := 'triton; platform_system == "Linux" and platform_machine == "x86_64"'
 ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
 
 # Our threads are over kernels and processes; those of a BLAS below them would only get into their way.
@@ -33,7 +35,7 @@ $(READY): constraints.txt $(PACKAGES)
 	$(PIP) install --quiet --constraint constraints.txt \
 		--editable packages/tacit-core[torch,spacy,testing] --editable packages/tacit-embeddings[spacy,testing] \
 		--editable packages/tacit-lm[spacy,testing] --editable packages/tacit-surprise[testing] \
-		ruff mypy pytest-timeout tox tox-uv uv hatchling
+		$(TRITON) ruff mypy pytest-timeout tox tox-uv uv hatchling
 	@touch $@
 
 demo: setup

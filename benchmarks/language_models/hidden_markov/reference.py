@@ -33,7 +33,7 @@ def reference_step(
     Z = M * k
     scores = out.left.reshape(Z, h) @ out.reached.reshape(Z, h).T + out.bias.ravel()
     transitions = scores.log_softmax(1)
-    states_of = torch.arange(M).repeat_interleave(k)
+    states_of = torch.arange(M, device=scores.device).repeat_interleave(k)
     words = out.emitting.reshape(Z, h) @ out.words.T + out.word_bias
     masked = words.masked_fill(states_of[:, None] != classes[order], float("-inf"))
     emissions = masked.log_softmax(1)
@@ -65,7 +65,8 @@ def _potentials(
     words = torch.zeros(len(sentences), T, dtype=torch.long)
     for row, sentence in enumerate(sentences):
         words[row, : len(sentence)] = torch.tensor(sentence)
-    lengths = torch.tensor([len(sentence) for sentence in sentences])
+    words = words.to(classes.device)
+    lengths = torch.tensor([len(sentence) for sentence in sentences], device=classes.device)
     group = classes[words]
     emitted = emissions[group, :, place[words]]  # (batch, T, k)
     found = [log_starts[group[:, 0]] + emitted[:, 0]]

@@ -1,7 +1,13 @@
-"""Times of a training step, of scoring and of the classes."""
+"""Times of a training step, of scoring and of the classes.
+
+    python -m benchmarks.language_models.hidden_markov.speed --device cuda [--repeats 5]
+
+A training step at 2^15 states on a GPU, ours and the log-space reference there; all else is measured by the package.
+"""
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks import reporting
 from benchmarks.language_models.hidden_markov.reference import reference_step
-from tacit import Corpus
+from tacit import Corpus, datasets
+from tacit.errors import TacitError
 from tacit_lm import VLHMM
 from tacit_lm.hidden_markov import fitting
 from tacit_lm.hidden_markov.classes import word_classes
@@ -38,7 +46,9 @@ def class_seconds(train: Corpus) -> Iterator[dict[str, Any]]:
             yield {"what": what, "CPU seconds": seconds, "words": types}
 
 
-def step_seconds(train: Corpus, active: int, tokens: int, repeats: int) -> Iterator[dict[str, Any]]:
+def step_seconds(
+    train: Corpus, active: int, tokens: int, repeats: int, device: str = "cpu"
+) -> Iterator[dict[str, Any]]:
     """A step at ``active`` states of twice as many, ours and the log-space reference, on the same sentences."""
     ids, offsets = text_of(train)
     counts = train.type_counts.copy()
@@ -46,20 +56,28 @@ def step_seconds(train: Corpus, active: int, tokens: int, repeats: int) -> Itera
     batch = np.arange(int(np.searchsorted(offsets, tokens)))
     sentences = [ids[offsets[i] : offsets[i + 1]].tolist() for i in batch]
     k = 2 * active // _CLASSES
-    shared = {"n_classes": _CLASSES, "states_per_class": k, "width": _WIDTH, "batch": tokens}
+    shared = {
+        "n_classes": _CLASSES,
+        "states_per_class": k,
+        "width": _WIDTH,
+        "batch": tokens,
+        "device": device,
+    }
     seconds: dict[str, float] = {}
     for kind in ("two_level", "flat"):
         config = VLHMMConfig(**shared, transitions=kind)
         trainer = Trainer(
             config, fitting.drawn(config, lexicon, ids, offsets), lexicon, ids, offsets, None
         )
-        seconds[f"ours, {kind}"] = _best(lambda t=trainer: t.step(batch, 1e-3), repeats)
+        seconds[f"ours, {kind}"] = _best(
+            lambda t=trainer: t.step(batch, 1e-3), repeats, device=device
+        )
     config = VLHMMConfig(**shared, transitions="flat")
     network = fitting.drawn(config, lexicon, ids, offsets)
     trainer = Trainer(config, network, lexicon, ids, offsets, None)
     kept = trainer.kept_states()
-    classes = torch.from_numpy(lexicon.classes.astype(np.int64))
-    order = torch.from_numpy(lexicon.order)
+    classes = torch.from_numpy(lexicon.classes.astype(np.int64)).to(device)
+    order = torch.from_numpy(lexicon.order).to(device)
     outputs = network(kept)
     observed = Observed.of(ids[: offsets[len(batch)]], offsets[: len(batch) + 1], lexicon)
     ours = network.log_likelihood(outputs, observed, lexicon, 1).item() / int(offsets[len(batch)])
@@ -68,11 +86,12 @@ def step_seconds(train: Corpus, active: int, tokens: int, repeats: int) -> Itera
     theirs = reference_step(*arguments)
     if abs(theirs - ours) > 1e-3:
         raise SystemExit(f"the two formulations disagree: {ours} and {theirs} nats a word")
-    reference = _best(lambda: reference_step(*arguments), max(1, repeats // 3), warm=True)
+    reference = _best(lambda: reference_step(*arguments), max(1, repeats // 3), True, device)
+    unit = "CPU seconds" if device == "cpu" else "seconds"
     what = f"step, {active:,} active states, {int(offsets[len(batch)]):,} words"
-    yield {"what": f"{what}, log-space reference", "CPU seconds": reference}
+    yield {"what": f"{what}, log-space reference", unit: reference}
     for name, own in seconds.items():
-        yield {"what": f"{what}, {name}", "CPU seconds": own, "times faster": reference / own}
+        yield {"what": f"{what}, {name}", unit: own, "times faster": reference / own}
 
 
 def _by_frequency(counts: np.ndarray) -> np.ndarray:
@@ -100,12 +119,51 @@ def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[dict[str
         yield {"what": f"{what}, {name}", "tokens per CPU second": len(ids) / _best(work, repeats)}
 
 
-def _best(work: Any, repeats: int, warm: bool = False) -> float:
+def _best(work: Any, repeats: int, warm: bool = False, device: str = "cpu") -> float:
+    """Seconds of the processor, or of the clock until a device has done its work."""
+    clock = time.process_time if device == "cpu" else time.perf_counter
+
+    def wait() -> float:
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+        return clock()
+
     if not warm:
         work()
     found = []
     for _ in range(repeats):
-        start = time.process_time()
+        start = wait()
         work()
-        found.append(time.process_time() - start)
+        found.append(wait() - start)
     return min(found)
+
+
+def main() -> None:
+    """Measures a step on a device, and saves each row as it is found."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--device", default="cuda", help="cuda, or cuda:1 (default: cuda)")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    try:
+        VLHMM(device=options.device)
+        train = Corpus.from_text(datasets.locate("ptb")["train"])
+    except TacitError as error:
+        raise SystemExit(f"error: {error}") from None
+    if options.device == "cpu":
+        raise SystemExit("error: on the CPU steps are measured by the package, with --only step")
+    protocol = {
+        "step": f"parameterisation with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
+        "gradient, Adam, float32 without TF32; best of the repeats, synchronised before and after; both "
+        "formulations on the same sentences, checked to give the same log-likelihood",
+        "device": torch.cuda.get_device_name(options.device),
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
+    }
+    rows: list[dict[str, Any]] = []
+    for tokens in (512, 4096):
+        for row in step_seconds(train, 1 << 14, tokens, options.repeats, options.device):
+            rows.append(row)
+            reporting.save("lm-hidden-markov-device", protocol, rows, keep="what")
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 MISSING = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
-TESTS = sorted((Path(__file__).parent / "triton").glob("*.py"))
+FOLDER = Path(__file__).parent / "triton"
+COMPILATION = FOLDER / "compilation.py"
+TESTS = sorted(set(FOLDER.glob("*.py")) - {FOLDER / "conftest.py", COMPILATION})
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 
@@ -23,6 +25,10 @@ def run(path, environment):
 @pytest.mark.parametrize("path", TESTS, ids=[path.stem for path in TESTS])
 def test_kernels_under_the_interpreter(path):
     run(path, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+
+
+def test_kernels_compile_for_devices_that_are_not_there(tmp_path):
+    run(COMPILATION, {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)})
 
 
 @pytest.mark.gpu

@@ -164,6 +164,20 @@ def test_divergence_in_the_first_epoch_goes_back_to_the_start():
     assert model.x == 0
 
 
+def test_a_divergence_may_end_the_fit_with_a_warning():
+    model = Walk([3.0, 2.0, 2.5], losses=[1.0] * 7 + [np.nan, 1.0])
+    with pytest.warns(RuntimeWarning, match="the best model so far is kept: .* step 8"):
+        history = fit(model, Sweeps(per_epoch=2), settings(on_divergence="return"))
+    assert (history.stopped, history.epochs) == ("diverged", 3)
+    assert model.x == 4
+
+
+def test_a_divergence_in_the_first_epoch_is_raised_in_any_case():
+    model = Walk(losses=[1.0, np.nan])
+    with pytest.raises(DivergenceError):
+        fit(model, Sweeps(per_epoch=5), settings(on_divergence="return"))
+
+
 def test_an_evaluation_that_is_nan_ends_the_fit():
     model = Walk([2.0, np.nan])
     with pytest.raises(DivergenceError, match="evaluation is nan at step 2"):

@@ -287,6 +287,22 @@ def test_nan_in_a_vector_is_seen_in_its_blocks(name):
     assert np.isnan(streaming_logsumexp.forward(words, words[:1], words[:1, 0])[1])
 
 
+@pytest.mark.parametrize("k", [5, 9, 13])
+def test_results_do_not_depend_on_where_arrays_lie(k):
+    """Sums that a compiler may reorder must be reordered alike in every call."""
+    *tables, observed = problem((9, 0, 1, 3, 5, 1, 2, 9, 13), k, 1, 30, dtype=np.float32)
+    expected = hmm_block.forward(*tables, observed)
+    counts = hmm_block.backward(*tables, observed, expected)
+    rng, others = np.random.default_rng(0), []
+    for _ in range(200):
+        others = [*others[::2], *(np.empty(n, np.uint8) for n in rng.integers(1, 400, 9))]
+        copies = [table.copy() for table in tables]
+        found = hmm_block.forward(*copies, observed)
+        np.testing.assert_array_equal(found.log_probs, expected.log_probs)
+        for array, same in zip(hmm_block.backward(*copies, observed, found), counts, strict=True):
+            np.testing.assert_array_equal(array, same)
+
+
 def test_pairs_out_of_order_are_refused():
     with pytest.raises(KernelError, match="sorted"):
         block_softmax.forward(vectors(2, 2, 2), [1, 0], [0, 0], np.ones((2, 2)))
@@ -315,17 +331,57 @@ def test_words_of_a_class_sum_to_one_and_gradients_are_those_of_autograd():
         )
 
 
+@pytest.mark.parametrize("share", [None, 0.0, 0.7, 1.0])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 5, 3), (520, 1100, 4)])
-def test_the_streaming_sum_is_that_of_the_whole_matrix(shape):
+def test_the_streaming_sum_is_that_of_the_whole_matrix(shape, share):
     rows, columns, width = shape
     rng = np.random.default_rng(0)
     x, y, b = (rng.standard_normal(size) for size in ((rows, width), (columns, width), (columns,)))
     tensors = [torch.from_numpy(array).requires_grad_() for array in (x, y, b)]
-    expected = torch.logsumexp(tensors[0] @ tensors[1].T + tensors[2], 1)
-    found = streaming_logsumexp.forward(x, y, b)
+    scores = tensors[0] @ tensors[1].T + tensors[2]
+    expected = torch.logsumexp(scores, 1)
+    kept = None if share is None else np.full((int(share * rows), columns), np.nan)
+    found = streaming_logsumexp.forward(x, y, b, kept)
     np.testing.assert_allclose(found, expected.detach().numpy(), rtol=0, atol=1e-12)
+    if kept is not None:
+        softmax = scores.detach().softmax(1).numpy()[: len(kept)]
+        np.testing.assert_allclose(kept, softmax, rtol=0, atol=1e-12)
     g = rng.standard_normal(rows)
     (expected * torch.from_numpy(g)).sum().backward()
-    gradients = streaming_logsumexp.backward(x, y, b, found, g)
+    gradients = streaming_logsumexp.backward(x, y, b, found, g, kept)
     for gradient, tensor in zip(gradients, tensors, strict=True):
         np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=0, atol=1e-10)
+
+
+def test_kept_sums_are_as_right_in_float32_and_where_columns_are_left_out():
+    rng = np.random.default_rng(1)
+    x, y, b = (2 * rng.standard_normal(size) for size in ((70, 9), (90, 9), (90,)))
+    b[::3] = -np.inf
+    g = rng.standard_normal(70)
+    kept = np.empty((50, 90), np.float32)
+    small = [array.astype(np.float32) for array in (x, y, b, g)]
+    exact = [array.astype(np.float64) for array in small]
+    with kernels.use("reference"):
+        expected = streaming_logsumexp.forward(*exact[:3])
+        slopes = streaming_logsumexp.backward(*exact[:3], expected, exact[3])
+    found = streaming_logsumexp.forward(*small[:3], kept)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for gradient, slope in zip(
+        streaming_logsumexp.backward(*small[:3], found, small[3], kept), slopes, strict=True
+    ):
+        np.testing.assert_allclose(gradient, slope, rtol=0, atol=2e-5 * np.abs(slope).max())
+
+
+def test_rows_without_a_column_are_kept_as_nothing():
+    kept = np.empty((2, 3), np.float32)
+    ones = np.ones((3, 2), np.float32)
+    found = streaming_logsumexp.forward(ones, ones, np.full(3, -np.inf, np.float32), kept)
+    assert np.isneginf(found).all()
+    assert not kept.any()
+
+
+@pytest.mark.parametrize("kept", [np.empty((4, 3)), np.empty((2, 2)), np.empty((3, 2)).T])
+def test_a_place_that_does_not_fit_is_refused(kept):
+    ones = np.ones((3, 2))
+    with pytest.raises(KernelError, match="kept"):
+        streaming_logsumexp.forward(ones, ones, ones[:, 0], kept)

@@ -1,4 +1,4 @@
-"""An embedder from its name and settings, a record of the text it was fitted on, a pipeline of its vectors."""
+"""Embedders for the command line: made, loaded, told of their text; a pipeline of their vectors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 from tacit.errors import ConfigurationError
 
-__all__ = ["build", "prepare", "record_text", "vectors_pipeline"]
+__all__ = [
+    "build",
+    "load_embedder",
+    "load_morphological",
+    "prepare",
+    "record_text",
+    "vectors_pipeline",
+]
 
 
 def build(model_class: Any, settings: dict[str, Any]) -> Any:
@@ -62,3 +69,24 @@ def record_text(model: Any, **facts: Any) -> None:
     """Add to what an artefact says of the text its model was fitted on; a None says nothing."""
     known = dict(getattr(model, "fitted_on", None) or {})
     model.fitted_on = {**known, **{name: fact for name, fact in facts.items() if fact is not None}}
+
+
+def load_embedder(folder: Path) -> Any:
+    """A fitted embedder. Raises `ConfigurationError` for a model of another kind."""
+    import tacit
+
+    embedder = tacit.load(folder)
+    if not hasattr(embedder, "transform"):
+        raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
+    return embedder
+
+
+def load_morphological(folder: Path) -> Any:
+    """A fitted embedder of words and their morphemes. Raises `ConfigurationError` for another model."""
+    embedder = load_embedder(folder)
+    if not hasattr(embedder, "pieces"):
+        raise ConfigurationError(
+            f"{folder} holds a model {embedder.name!r}, whose vectors are not made of morphemes: this "
+            "command is for varembed and sumembed"
+        )
+    return embedder

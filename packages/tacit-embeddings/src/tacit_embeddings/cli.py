@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from tacit.cli.options import check_output, settings_of
 from tacit.errors import ConfigurationError
+from tacit_embeddings import cli_words
+from tacit_embeddings.building import load_embedder
+from tacit_embeddings.cli_words import Folder
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
@@ -21,7 +24,6 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the model, as JSON."),
 ]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
 #: no leap from a mistyped byte to a lost evening: say "replace" to go on
 Errors = Annotated[str, typer.Option(help="What to do with undecodable bytes: strict or replace.")]
@@ -133,7 +135,7 @@ def apply(
 
     if output != "-" and not output.endswith(".npz"):
         _usage(f"--output must end in .npz or be -, not {output}")
-    embedder = _load(folder)
+    embedder = load_embedder(folder)
     if tokenizer is None:
         tokenizer = str(getattr(embedder, "fitted_on", {}).get("tokenizer", "words"))
     sentences = applying.embed_file(embedder, file, tokenizer, encoding, errors)
@@ -158,7 +160,7 @@ def pairs(
     A line is a pair of singular vectors of the transition operator, with its singular value: words,
     then words expected next.
     """
-    embedder = _load(folder)
+    embedder = load_embedder(folder)
     if not hasattr(embedder, "transition_pairs"):
         raise ConfigurationError(
             f"{folder} holds a model {embedder.name!r}, which has no transition operator: "
@@ -177,7 +179,7 @@ def neighbours(
     """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
     from tacit_embeddings.applying import nearest_words
 
-    embedder = _load(folder)
+    embedder = load_embedder(folder)
     if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
         made_of = " ".join(embedder.pieces(word)) or "no morpheme"
         typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
@@ -188,82 +190,8 @@ def neighbours(
         typer.echo(f"{cosine:.3f}\t{other}")
 
 
-@app.command()
-def morphemes(
-    folder: Folder,
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words, seen or not.")],
-) -> None:
-    """Show what words are made of (varembed, sumembed).
-
-    A line is a word, whether it has a vector of its own, the mean entropy of its dimensions in bits (varembed),
-    and its morphemes; one in brackets was never seen.
-    """
-    embedder = _morphological(folder)
-    known = set(embedder.inventory.names)
-    for word in words:
-        pieces = [piece if piece in known else f"[{piece}]" for piece in embedder.pieces(word)]
-        seen = "seen" if word in embedder.vocabulary else "unseen"
-        bits = f"{embedder.entropy([word]).mean():.3f}" if hasattr(embedder, "entropy") else "-"
-        typer.echo(f"{word}\t{seen}\t{bits}\t{' '.join(pieces)}")
-
-
-@app.command()
-def export(
-    folder: Folder,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The text file to write.")],
-    words: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="More words to write, one a line, seen or not."),
-    ] = None,
-) -> None:
-    """Write the vectors of words as word2vec's text format (varembed, sumembed).
-
-    `spacy init vectors LANG FILE DIR` reads it.
-    """
-    from tacit.datasets.textfile import numbered_lines
-
-    more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
-    n = _morphological(folder).save_word2vec(file, [word for word in more if word])
-    typer.echo(f"{n:,} vectors in {file}", err=True)
-
-
-@app.command()
-def vectors(
-    folder: Folder,
-    output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
-    language: Annotated[
-        str, typer.Option("--language", help="Its language, as spaCy's code.")
-    ] = "en",
-) -> None:
-    """Make a spaCy pipeline whose word vectors are a model's (varembed, sumembed).
-
-    `spacy train` takes it as `--paths.vectors PIPELINE`, with `[nlp.vectors] @vectors =
-    "tacit.MorphologicalVectors.v1"` in the configuration.
-    """
-    from tacit_embeddings.building import vectors_pipeline
-
-    check_output(output)
-    n, width = vectors_pipeline(_morphological(folder), output, language)
-    typer.echo(f"a pipeline with {n:,} vectors of {width} columns in {output}", err=True)
-
-
-def _morphological(folder: Path) -> Any:
-    embedder = _load(folder)
-    if not hasattr(embedder, "pieces"):
-        raise ConfigurationError(
-            f"{folder} holds a model {embedder.name!r}, whose vectors are not made of morphemes: this "
-            "command is for varembed and sumembed"
-        )
-    return embedder
-
-
-def _load(folder: Path) -> Any:
-    import tacit
-
-    embedder = tacit.load(folder)
-    if not hasattr(embedder, "transform"):
-        raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
-    return embedder
+for command in (cli_words.morphemes, cli_words.export, cli_words.vectors):
+    app.command()(command)
 
 
 def _usage(message: str) -> NoReturn:

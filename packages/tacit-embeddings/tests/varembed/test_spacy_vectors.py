@@ -32,8 +32,8 @@ def blank():
 def test_tokens_have_the_models_vectors(nlp, varembed):
     seen = varembed.vocabulary.words[9]
     doc = Doc(nlp.vocab, words=[seen, UNSEEN, " "])
-    assert_array_equal(doc[0].vector, varembed.vectors([seen])[0])
-    assert_array_equal(doc[1].vector, varembed.vectors([UNSEEN])[0])
+    assert_array_equal(doc[0].vector, varembed.scaled_vectors([seen])[0])
+    assert_array_equal(doc[1].vector, varembed.scaled_vectors([UNSEEN])[0])
     assert doc[0].has_vector
     assert doc[1].has_vector
     assert not doc[2].has_vector
@@ -45,12 +45,19 @@ def test_tokens_have_the_models_vectors(nlp, varembed):
 
 def test_similarity_works_for_words_never_seen(nlp, varembed):
     doc = nlp("cat " + UNSEEN)
-    a, b = varembed.vectors(["cat", UNSEEN])
+    a, b = varembed.scaled_vectors(["cat", UNSEEN])
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     assert doc[0].similarity(doc[1]) == pytest.approx(cosine, abs=1e-5)
     assert nlp("cat").similarity(nlp(UNSEEN)) == pytest.approx(cosine, abs=1e-5)
     assert nlp.vocab[UNSEEN].similarity(nlp.vocab[UNSEEN]) == pytest.approx(1.0)
     assert -1 <= doc[:1].similarity(doc[1:]) <= 1
+
+
+def test_frequent_words_do_not_drown_out_the_others(nlp, varembed):
+    words = [*varembed.vocabulary.words[3:9], UNSEEN]
+    assert_allclose([nlp.vocab[word].vector_norm for word in words], varembed.width**0.5, rtol=1e-5)
+    raw = np.linalg.norm(varembed.vectors(words), axis=1)
+    assert raw.max() > 1.5 * raw.min()
 
 
 def test_meta_describes_them(nlp, varembed):
@@ -104,7 +111,7 @@ def test_static_vectors_read_them_for_every_word(nlp, varembed):
     layer.initialize(docs)
     projected = layer.predict(docs).dataXd
     W = layer.get_param("W")
-    expected = varembed.vectors(["cat", UNSEEN, "saw"]) @ W.T
+    expected = varembed.scaled_vectors(["cat", UNSEEN, "saw"]) @ W.T
     assert_allclose(projected[[0, 1, 3]], expected, rtol=1e-4, atol=1e-5)
     assert not projected[2].any()
 
@@ -151,7 +158,7 @@ def test_a_training_configuration_may_name_a_pipeline_with_them(nlp, tmp_path):
 
 def test_most_similar_words_are_those_with_the_largest_cosine(nlp, varembed):
     table = nlp.vocab.vectors
-    query = varembed.vectors([varembed.vocabulary.words[9]])
+    query = varembed.scaled_vectors([varembed.vocabulary.words[9]])
     keys, rows, scores = table.most_similar(query, n=3)
     assert scores.shape == rows.shape == (1, 3)
     assert nlp.vocab.vectors.find(key=int(keys[0, 0])) == rows[0, 0]
@@ -193,4 +200,6 @@ def test_spacy_init_vectors_reads_the_exported_text(varembed, tmp_path):
     nlp = spacy.blank("en")
     convert_vectors(nlp, tmp_path / "v.txt", truncate=0, prune=-1)  # what `spacy init vectors` does
     word = varembed.vocabulary.words[9]
-    assert_allclose(nlp.vocab[word].vector, varembed.vectors([word])[0], rtol=1e-4, atol=1e-5)
+    assert_allclose(
+        nlp.vocab[word].vector, varembed.scaled_vectors([word])[0], rtol=1e-4, atol=1e-5
+    )

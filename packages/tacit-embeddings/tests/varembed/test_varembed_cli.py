@@ -75,6 +75,14 @@ def test_export_writes_words_that_were_never_seen_too(run, saved, tmp_path):
     status, _, err = run("export", saved, tmp_path / "v.txt", "--words", tmp_path / "more.txt")
     assert status == 0, err
     assert "unbefriended " in (tmp_path / "v.txt").read_text(encoding="utf8")
+    status, _, err = run("export", saved, tmp_path / "raw.txt", "--raw")
+    assert status == 0, err
+    first, raw = (
+        (tmp_path / name).read_text(encoding="utf8").splitlines()[1]
+        for name in ("v.txt", "raw.txt")
+    )
+    assert first.split(" ")[0] == raw.split(" ")[0]
+    assert first != raw
 
 
 def test_vectors_makes_a_pipeline(run, saved, varembed, tmp_path):
@@ -83,7 +91,7 @@ def test_vectors_makes_a_pipeline(run, saved, varembed, tmp_path):
     status, _, err = run("vectors", saved, tmp_path / "p")
     assert status == 0, err
     found = spacy.load(tmp_path / "p")("unbefriended").vector
-    np.testing.assert_array_equal(found, varembed.vectors(["unbefriended"])[0])
+    np.testing.assert_array_equal(found, varembed.scaled_vectors(["unbefriended"])[0])
 
 
 @pytest.mark.parametrize(

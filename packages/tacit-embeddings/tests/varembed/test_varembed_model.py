@@ -297,7 +297,28 @@ def test_word2vec_text_holds_every_word_once(varembed, tmp_path):
     assert "unbefriended" in rows
     assert not {"</s>", "<unk>", "two"} & set(rows)
     for word in ("unbefriended", varembed.vocabulary.words[9]):
-        assert_allclose(rows[word], varembed.vectors([word])[0], rtol=1e-4, atol=1e-6)
+        assert_allclose(rows[word], varembed.scaled_vectors([word])[0], rtol=1e-4, atol=1e-6)
+
+
+def test_word2vec_text_may_hold_the_vectors_as_they_are(varembed, tmp_path):
+    varembed.save_word2vec(tmp_path / "v.txt", scaled=False)
+    word, *row = (tmp_path / "v.txt").read_text(encoding="utf8").splitlines()[5].split(" ")
+    assert_allclose(np.array(row, float), varembed.vectors([word])[0], rtol=1e-4, atol=1e-6)
+
+
+def test_scaled_vectors_point_where_the_others_do(varembed, sumembed):
+    for model in (varembed, sumembed):
+        words = [*model.vocabulary.words[2:9], "unbefriended"]
+        rows, scaled = model.vectors(words), model.scaled_vectors(words)
+        assert scaled.dtype == np.float32
+        assert_allclose((scaled**2).mean(axis=1), 1, rtol=1e-5)
+        assert_allclose(
+            rows / np.linalg.norm(rows, axis=1, keepdims=True) * model.width**0.5,
+            scaled,
+            rtol=1e-4,
+            atol=1e-6,
+        )
+    assert model.scaled_vectors([]).shape == (0, model.width)
 
 
 def test_gensim_reads_the_exported_file(varembed, tmp_path):
@@ -305,7 +326,7 @@ def test_gensim_reads_the_exported_file(varembed, tmp_path):
     varembed.save_word2vec(tmp_path / "v.txt")
     found = models.KeyedVectors.load_word2vec_format(str(tmp_path / "v.txt"))
     word = varembed.vocabulary.words[9]
-    assert_allclose(found[word], varembed.vectors([word])[0], rtol=1e-4, atol=1e-6)
+    assert_allclose(found[word], varembed.scaled_vectors([word])[0], rtol=1e-4, atol=1e-6)
 
 
 # -- bad input -------------------------------------------------------------------------------------

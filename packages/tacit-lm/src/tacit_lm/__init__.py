@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit_lm.generation import Continuation
+    from tacit_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
     from tacit_lm.hidden_markov.config import HMMConfig, VLHMMConfig
     from tacit_lm.hidden_markov.decoding import Posterior
     from tacit_lm.hidden_markov.hmm import HMM
@@ -29,6 +30,7 @@ __all__ = [
     "HMM",
     "LBL",
     "VLHMM",
+    "BrownClusters",
     "Continuation",
     "FullScore",
     "HLBLConfig",
@@ -44,10 +46,13 @@ __all__ = [
     "State",
     "Tree",
     "VLHMMConfig",
+    "brown_clusters",
     "build_tree",
 ]
 
 _HOMES = {
+    "BrownClusters": "tacit_lm.hidden_markov.brown_clusters",
+    "brown_clusters": "tacit_lm.hidden_markov.brown_clusters",
     "HLBL": "tacit_lm.log_bilinear.hlbl",
     "HLBLConfig": "tacit_lm.log_bilinear.config",
     "LBL": "tacit_lm.log_bilinear.lbl",

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tacit.artifact import Saveable
 from tacit.corpus import Corpus
-from tacit.errors import NotFittedError
 from tacit.vocabulary import Vocabulary
 from tacit_lm.perplexity import Context
 from tacit_lm.sequences import Float64, Ids, checked
@@ -172,11 +171,6 @@ class LanguageModelContract(Saveable):
         For an n-gram model the length of the n-gram found; all words so far unless overridden.
         """
         return np.arange(len(ids)) + (2 if bos else 1)
-
-    def _not_fitted(self) -> NotFittedError:
-        return NotFittedError(
-            f"this {type(self).__name__} is not fitted: call fit(text), or load one with tacit.load"
-        )
 
 
 def rows_of_block(n_types: int) -> int:

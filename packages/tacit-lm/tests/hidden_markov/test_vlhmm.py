@@ -325,7 +325,7 @@ def test_a_text_without_words_is_refused():
         {"state_dropout": 1.0},
         {"evaluate_every": 0},
         {"transitions": "square"},
-        {"classes": "brown"},
+        {"classes": "black"},
         {"neural": "yes"},
         {"neural": False, "transitions": "flat"},
         {"learning_rate": float("nan")},

@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import repeat
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
-from tacit.errors import ConfigurationError, DataError, NotFittedError
+from tacit.errors import ConfigurationError, NotFittedError
 from tacit.fitting import Callback
-from tacit.ratings import Ratings
 from tacit_surprise import storage
 from tacit_surprise.folded import Folded
 from tacit_surprise.garbage import no_collection
+from tacit_surprise.inputs import Input, input_of
 from tacit_surprise.many import ManyAtOnce
 from tacit_surprise.merging import merged
 from tacit_surprise.models.base import RatingModel
 from tacit_surprise.models.identities import Identities
 from tacit_surprise.reporting import EpochPrinter
-from tacit_surprise.side_info import (
-    SideInfo,
-    as_side_info,
-    refuse_everything,
-    warn_of_dropped,
-)
-from tacit_surprise.trainsets import more_ids, numbers, ratings_of
+from tacit_surprise.side_info import SideInfo, as_side_info
+from tacit_surprise.trainsets import numbers
 
 __all__ = ["TacitAlgorithm"]
 
 Floats = npt.NDArray[np.float64]
 _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
-
-
-class _Input(NamedTuple):
-    """What a fit begins with: ratings, further identities, and the number of every raw user id."""
-
-    ratings: Ratings
-    identities: Identities | None
-    users: dict[Hashable, int]
 
 
 class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
@@ -96,7 +83,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         settings out of range.
         """
         seed = int(get_rng(self.random_state).randint(2**31 - 1))
-        data = self._input(trainset)
+        data = input_of(trainset, as_side_info(self.rated))
         model = self._new_model(seed).fit(
             data.ratings,
             identities=data.identities,
@@ -107,17 +94,14 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         self._adopt(trainset, model, data)
         return self
 
-    def _adopt(self, trainset: Trainset, model: RatingModel, data: _Input) -> None:
+    def _adopt(self, trainset: Trainset, model: RatingModel, data: Input) -> None:
         """Takes a fitted model: all at once, so that an interrupted fit leaves the algorithm as it was."""
         AlgoBase.fit(self, trainset)
         self.model = model
         self._users, self._items = data.users, trainset._raw2inner_id_items
         n = trainset.n_users
         self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
-        seen = Identities.of(data.ratings)
-        if data.identities is not None:
-            seen = seen.union(data.identities, data.ratings.n_items)
-        self._seen = seen
+        self._seen = Identities.of(data.ratings, data.identities)
         self._folded: dict[str, Folded] = {}
         self._publish()
 
@@ -136,7 +120,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         """
         model = copy(self._fitted())
         everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
-        data = self._input(everything)
+        data = input_of(everything, as_side_info(self.rated))
         model.partial_fit(
             data.ratings,
             identities=data.identities,
@@ -153,36 +137,6 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
 
     def _callbacks(self) -> Sequence[Callback]:
         return (EpochPrinter(), *self.callbacks) if self.verbose else self.callbacks
-
-    def _input(self, trainset: Trainset) -> _Input:
-        """What the model is given; users that only the identities know are numbered after the others."""
-        ratings = ratings_of(trainset)
-        users: dict[Hashable, int] = trainset._raw2inner_id_users
-        side = as_side_info(self.rated)
-        if side is None:
-            return _Input(ratings, None, users)
-        found = side.numbered(users, trainset._raw2inner_id_items)
-        refuse_everything(
-            Identities.of(ratings).union(found.identities, ratings.n_items), ratings.n_items
-        )
-        warn_of_dropped(found.dropped)
-        if found.new_users:
-            first = len(users)
-            if len({str(user) for user in found.new_users}) < len(found.new_users):
-                raise DataError(
-                    "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
-                    "users apart unless they have ratings: make the ids of one type"
-                )
-            users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
-            ratings = Ratings(
-                ratings.user_ids,
-                ratings.item_ids,
-                ratings.values,
-                more_ids(ratings.users, found.new_users),
-                ratings.items,
-                scale=ratings.scale,
-            )
-        return _Input(ratings, found.identities, users)
 
     def _publish(self) -> None:
         """Sets what Surprise's users read: bu, bi, pu, qi."""
@@ -211,7 +165,7 @@ class TacitAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         """
         found = storage.read(path, cls)
         algo, trainset = found.algorithm, found.trainset
-        algo._adopt(trainset, found.model, _Input(found.ratings, found.seen, found.users))
+        algo._adopt(trainset, found.model, Input(found.ratings, found.seen, found.users))
         for given in found.folded:
             algo._fold(given)
         return cast(Self, algo)

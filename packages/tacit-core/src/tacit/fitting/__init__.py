@@ -2,6 +2,7 @@
 
 from tacit.fitting.batches import ArrayBatches, BlockBatches, RangeBatches, Sweeps
 from tacit.fitting.callbacks import Callback
+from tacit.fitting.checkpointed import Checkpointed
 from tacit.fitting.history import Evaluation, History
 from tacit.fitting.loop import FitLoop, fit
 from tacit.fitting.meter import DivergenceError
@@ -29,6 +30,7 @@ __all__ = [
     "BatchSource",
     "BlockBatches",
     "Callback",
+    "Checkpointed",
     "Checkpoints",
     "Constant",
     "Cosine",

@@ -9,6 +9,7 @@ import copy
 import math
 import os
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,8 +47,8 @@ def fit(
     removes what is there.
 
     Raises DivergenceError if a loss or an evaluation is not finite (the model then holds the best
-    parameters seen), FittingError if a checkpoint cannot be used or saved, KeyboardInterrupt after
-    Ctrl-C (see ``FitSettings.on_interrupt``).
+    parameters seen; see ``FitSettings.on_divergence``), FittingError if a checkpoint cannot be used
+    or saved, KeyboardInterrupt after Ctrl-C (see ``FitSettings.on_interrupt``).
     """
     recorder = None
     if checkpoints is not None:
@@ -55,7 +56,15 @@ def fit(
         recorder = Recorder(where, identity(model, source, settings, configuration or {}))
     elif resume is True:
         raise ConfigurationError("resume=True needs checkpoints=...; give the folder they are in")
-    return FitLoop(model, source, settings, tuple(callbacks), recorder, description).run(resume)
+    run = FitLoop(model, source, settings, tuple(callbacks), recorder, description)
+    try:
+        return run.run(resume)
+    except DivergenceError as error:
+        if settings.on_divergence == "raise" or not run.epoch:
+            raise
+        kept = f"training was stopped, and the best model so far is kept: {error}"
+        warnings.warn(kept, RuntimeWarning, stacklevel=2)
+        return run.history
 
 
 class FitLoop:

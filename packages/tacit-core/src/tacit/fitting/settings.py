@@ -12,6 +12,7 @@ _MAY_DIFFER = {
     "max_seconds",
     "check_losses_every",
     "on_interrupt",
+    "on_divergence",
     "learning_rate",  # compared by Schedule.config()
 }
 
@@ -44,6 +45,9 @@ class FitSettings:
     """Convert losses to numbers, and look for NaN, every so many steps."""
     on_interrupt: Literal["raise", "return"] = "raise"
     """After Ctrl-C (first a checkpoint is saved and the best parameters restored)."""
+    on_divergence: Literal["raise", "return"] = "raise"
+    """After a loss or an evaluation that is not finite (first the best parameters are restored).
+    "return" warns, and still raises in the first epoch, which leaves nothing better than the start."""
 
     def __post_init__(self) -> None:
         _at_least("epochs", self.epochs, 0)

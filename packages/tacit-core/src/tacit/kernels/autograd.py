@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from tacit.errors import KernelError
 from tacit.kernels.dispatch import resolve
+from tacit.kernels.tensors import to_array, to_tensor
 
 __all__ = ["linear_recurrence", "modal_recurrence"]
 
@@ -82,8 +83,16 @@ class _Recurrence(torch.autograd.Function):
     ) -> torch.Tensor:
         *matrices, u, initial = tensors
         run = resolve(operation, str(u.device))
-        states = _tensor(
-            run(*map(_array, matrices), _array(u), offsets, _array(initial), reverse, None, threads)
+        states = to_tensor(
+            run(
+                *map(to_array, matrices),
+                to_array(u),
+                offsets,
+                to_array(initial),
+                reverse,
+                None,
+                threads,
+            )
         )
         ctx.save_for_backward(*matrices, states, initial)
         ctx.settings = operation, offsets, reverse, threads
@@ -97,17 +106,9 @@ class _Recurrence(torch.autograd.Function):
         operation, offsets, reverse, threads = ctx.settings
         context = ctx.context.copy()
         run = context.run(resolve, f"{operation}_backward", str(states.device))
-        arrays = [_array(tensor) for tensor in (*matrices, states)]
-        found = context.run(run, *arrays, offsets, _array(grad), _array(initial), reverse, threads)
-        *gradients, d_initial = map(_tensor, found)
+        arrays = [to_array(tensor) for tensor in (*matrices, states)]
+        found = context.run(
+            run, *arrays, offsets, to_array(grad), to_array(initial), reverse, threads
+        )
+        *gradients, d_initial = map(to_tensor, found)
         return None, None, None, None, *gradients, None if initial is None else d_initial
-
-
-def _array(tensor: Any) -> Any:
-    if tensor is None or tensor.device.type != "cpu":
-        return tensor
-    return tensor.detach().numpy()
-
-
-def _tensor(array: Any) -> torch.Tensor:
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array

@@ -103,6 +103,14 @@ _triton = Backend(
     operations={
         "modal_recurrence": f"{_HERE}.modal_recurrence.triton:forward",
         "modal_recurrence_backward": f"{_HERE}.modal_recurrence.triton:backward",
+        "block_softmax": f"{_HERE}.block_softmax.triton:forward",
+        "block_softmax_backward": f"{_HERE}.block_softmax.triton:backward",
+        "class_softmax": f"{_HERE}.class_softmax.triton:forward",
+        "class_softmax_backward": f"{_HERE}.class_softmax.triton:backward",
+        "hmm_block": f"{_HERE}.hmm_block.triton:forward",
+        "hmm_block_backward": f"{_HERE}.hmm_block.triton:backward",
+        "streaming_logsumexp": f"{_HERE}.streaming_logsumexp.triton:forward",
+        "streaming_logsumexp_backward": f"{_HERE}.streaming_logsumexp.triton:backward",
     },
 )
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from tacit.datasets.textfile import numbered_lines
 from tacit.errors import DataError
+from tacit.ratings.checks import Duplicates
 from tacit.ratings.index import IdIndex
-from tacit.ratings.table import Duplicates, Ratings
+from tacit.ratings.table import Ratings
 
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 

@@ -8,19 +8,17 @@ the ratings of user u at ``user_offsets[u]:user_offsets[u + 1]``, items ascendin
 import hashlib
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import DataError
+from tacit.ratings import checks
+from tacit.ratings.checks import Duplicates, Ints, Offsets, Values
 from tacit.ratings.index import IdIndex, number_ids
 
-Duplicates = Literal["error", "last"]
-Ints = NDArray[np.int32]
-Offsets = NDArray[np.int64]
-Values = NDArray[np.float32]
 _AT_ONCE = 1 << 22
 
 
@@ -49,24 +47,25 @@ class Ratings:
         not finite or off the scale, duplicates, or no ratings at all where no scale is given.
         """
         self.users, self.items = users, items
-        u, i = _numbers(user_ids, users), _numbers(item_ids, items)
+        u, i = checks.numbers(user_ids, users), checks.numbers(item_ids, items)
         v = np.asarray(values, np.float32)
         if not (u.shape == i.shape == v.shape and v.ndim == 1):
             raise DataError(
                 f"users, items and values have shapes {u.shape}, {i.shape}, {v.shape}; "
                 "give one of each for every rating"
             )
-        self._check_values(u, i, v)
+        rows = checks.Rows(u, i, v, users, items)
+        rows.check_finite()
         if scale is None:
             if not len(v):
                 raise DataError("there are no ratings; give at least one, or the scale")
             scale = float(v.min()), float(v.max())
         self.scale = float(scale[0]), float(scale[1])
-        self._check_scale(u, i, v)
+        rows.check_scale(*self.scale)
         if not _ascending(u, i):
             key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
-            order = order[self._keep(key[order], duplicates)]
+            order = order[rows.kept(key[order], duplicates)]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = _offsets(u, len(users))
         self.item_ids: Ints = i
@@ -128,41 +127,6 @@ class Ratings:
             items.append(str(item))
             values.append(value)
         return cls.from_arrays(users, items, np.array(values, np.float64), **options)
-
-    def _check_values(self, u: Ints, i: Ints, v: Values) -> None:
-        bad = np.flatnonzero(~np.isfinite(v))
-        if len(bad):
-            raise DataError(f"{self._name(u, i, bad[0])} is {v[bad[0]]}; ratings must be finite")
-
-    def _check_scale(self, u: Ints, i: Ints, v: Values) -> None:
-        low, high = self.scale
-        if not low <= high:
-            raise DataError(
-                f"the rating scale {low:g} to {high:g} is empty; give (lowest, highest)"
-            )
-        bad = np.flatnonzero((v < np.float32(low)) | (v > np.float32(high)))
-        if len(bad):
-            raise DataError(
-                f"{self._name(u, i, bad[0])} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
-                "correct the rating or the scale"
-            )
-
-    def _name(self, u: Ints, i: Ints, row: int) -> str:
-        user, item = self.users.raw[u[row]], self.items.raw[i[row]]
-        return f"the rating of user {str(user)!r} for item {str(item)!r}"
-
-    def _keep(self, key: Offsets, duplicates: Duplicates) -> NDArray[np.bool_]:
-        """Which of the rows with these sorted keys stay."""
-        last = np.append(key[1:] != key[:-1], True)[: len(key)]
-        if duplicates == "error" and not last.all():
-            user, item = divmod(int(key[np.argmin(last)]), len(self.items))
-            raise DataError(
-                f"user {str(self.users.raw[user])!r} rated item {str(self.items.raw[item])!r} "
-                "more than once; give duplicates='last' to keep the later rating"
-            )
-        if duplicates not in ("error", "last"):
-            raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
-        return last
 
     @property
     def n_users(self) -> int:
@@ -242,17 +206,6 @@ class Ratings:
         for array in (self.user_offsets, self.item_ids, self.values):
             digest.update(array.tobytes())
         return digest.hexdigest()
-
-
-def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
-    array = np.asarray(ids)
-    if array.size == 0:
-        array = array.astype(np.int32)
-    if array.dtype.kind not in "iu":
-        raise DataError(f"{index.what} numbers are of type {array.dtype}; give integers")
-    if array.size and (int(array.min()) < 0 or int(array.max()) >= len(index)):
-        raise DataError(f"a {index.what} number is not in 0 to {len(index) - 1}; number them anew")
-    return array.astype(np.int32, copy=False)
 
 
 def _ascending(u: Ints, i: Ints) -> bool:

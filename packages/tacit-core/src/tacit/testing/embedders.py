@@ -12,27 +12,22 @@ host, the way to disk and back, and what is refused.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import threading
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tacit
 from tacit import plugins
-from tacit.artifact import Artifact
 from tacit.corpus import Corpus
-from tacit.errors import ArtifactError, NotFittedError, TacitError
+from tacit.errors import NotFittedError, TacitError
+from tacit.testing.artifact_tests import ArtifactTests
 from tacit.testing.embedder_cases import STRANGE, Sentences, sample_sentences
 from tacit.testing.refusals import assert_refuses, refusal_of
 
 
-class EmbedderTests:
+class EmbedderTests(ArtifactTests):
     """Inherit, and define ``make_model``.
 
     Attributes
@@ -46,12 +41,10 @@ class EmbedderTests:
     """
 
     rtol: float = 1e-4
-    may_hold_nan: frozenset[str] = frozenset()
-    _fitted: Any
 
-    def make_model(self) -> Any:
-        """A new unfitted model, small enough to fit in a second on `corpus`."""
-        raise NotImplementedError("define make_model() in your test class")
+    def training_data(self) -> Corpus:
+        """`corpus`."""
+        return self.corpus()
 
     def corpus(self) -> Corpus:
         """The text the model is fitted on; override it if the default does not suit the model."""
@@ -62,28 +55,6 @@ class EmbedderTests:
         known = self.corpus().vocabulary.words[:40]
         words = [word for word in known if not word.startswith("<")]
         return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]
-
-    @pytest.fixture
-    def model(self) -> Any:
-        """The fitted model that all tests of a class share, for transforming must not change it."""
-        cls = type(self)
-        if "_fitted" not in cls.__dict__:
-            cls._fitted = self.make_model().fit(self.corpus())
-        return cls._fitted
-
-    @pytest.fixture(autouse=True)
-    def _registered(self) -> Iterator[None]:
-        """Put the class where `tacit.load` looks, unless it is installed."""
-        cls = type(self.make_model())
-        claims = [r for r in plugins.available(cls.kind) if r.name == cls.name]
-        if cls.distribution in {claim.distribution for claim in claims}:
-            yield
-            return
-        plugins.register(cls.kind, cls.name, cls, distribution=cls.distribution)
-        try:
-            yield
-        finally:
-            plugins.unregister(cls.kind, cls.name, distribution=cls.distribution)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -183,42 +154,6 @@ class EmbedderTests:
         assert len(found) == 10, "a thread failed"
         for result in found:
             self.assert_equal(result, expected)
-
-    # -- to disk and back --------------------------------------------------------------------------
-
-    def test_comes_back_from_disk_bit_for_bit(self, model: Any, tmp_path: Path) -> None:
-        model.save(tmp_path / "model")
-        loaded = tacit.load(tmp_path / "model")
-        assert type(loaded) is type(model)
-        self.assert_same_model(loaded, model)
-        loaded.save(tmp_path / "again")
-        first, again = (
-            {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if path.is_file()}
-            for name in ("model", "again")
-        )
-        assert first == again, "a loaded model saves other bytes than it was loaded from"
-
-    def test_comes_back_from_bytes_bit_for_bit(self, model: Any) -> None:
-        data = model.to_artifact().to_bytes()
-        self.assert_same_model(type(model).from_artifact(Artifact.from_bytes(data)), model)
-
-    def test_its_settings_are_json(self, model: Any) -> None:
-        config = model.config_dict()
-        assert json.loads(json.dumps(config, allow_nan=False)) == config
-
-    def test_a_damaged_artifact_is_refused(self, model: Any) -> None:
-        artifact = model.to_artifact()
-        for name, array in artifact.arrays.items():
-            others = {key: value for key, value in artifact.arrays.items() if key != name}
-            damaged: dict[str, Any] = {"missing": {}, "of another rank": {name: array[None]}}
-            if array.dtype.kind == "f" and array.size and name not in self.may_hold_nan:
-                bad = array.copy()
-                bad.flat[0] = np.nan
-                damaged["holding NaN"] = {name: bad}
-            for damage, change in damaged.items():
-                spoilt = dataclasses.replace(artifact, arrays={**others, **change})
-                action = f"loading with the array {name!r} {damage}"
-                assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
 
     # -- what it refuses ---------------------------------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,52 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tacit
-from tacit.artifact import Artifact
 from tacit.corpus import Corpus
-from tacit.errors import ArtifactError, DataError, NotFittedError, TacitError
+from tacit.errors import DataError, NotFittedError, TacitError
+from tacit.testing.artifact_tests import ArtifactTests
 from tacit.testing.language_model_cases import LanguageModelCases, pack
 from tacit.testing.refusals import assert_refuses, refusal_of
 
 
-class LanguageModelArtifactTests(LanguageModelCases):
+class LanguageModelArtifactTests(LanguageModelCases, ArtifactTests):
     """Inherited by `LanguageModelTests`."""
-
-    # -- to disk and back --------------------------------------------------------------------------
-
-    def test_comes_back_from_disk_bit_for_bit(self, model: Any, tmp_path: Path) -> None:
-        model.save(tmp_path / "model")
-        loaded = tacit.load(tmp_path / "model")
-        assert type(loaded) is type(model)
-        self.assert_same_model(loaded, model)
-        loaded.save(tmp_path / "again")
-        first, again = (
-            {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if path.is_file()}
-            for name in ("model", "again")
-        )
-        assert first == again, "a loaded model saves other bytes than it was loaded from"
-
-    def test_comes_back_from_bytes_bit_for_bit(self, model: Any) -> None:
-        data = model.to_artifact().to_bytes()
-        self.assert_same_model(type(model).from_artifact(Artifact.from_bytes(data)), model)
-
-    def test_its_settings_are_json(self, model: Any) -> None:
-        config = model.config_dict()
-        assert json.loads(json.dumps(config, allow_nan=False)) == config
-
-    def test_a_damaged_artifact_is_refused(self, model: Any) -> None:
-        artifact = model.to_artifact()
-        for name, array in artifact.arrays.items():
-            others = {key: value for key, value in artifact.arrays.items() if key != name}
-            damaged: dict[str, Any] = {"missing": {}, "of another rank": {name: array[None]}}
-            if array.dtype.kind == "f" and array.size and name not in self.may_hold_nan:
-                bad = array.copy()
-                bad.flat[0] = np.nan
-                damaged["holding NaN"] = {name: bad}
-            for damage, change in damaged.items():
-                spoilt = dataclasses.replace(artifact, arrays={**others, **change})
-                action = f"loading with the array {name!r} {damage}"
-                assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
 
     # -- what it refuses ---------------------------------------------------------------------------
 

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 
 from tacit import plugins
 from tacit.corpus import Corpus
 from tacit.testing.embedder_cases import Sentences, sample_sentences
+from tacit.testing.model_cases import ModelCases
 
 
-class LanguageModelCases:
+class LanguageModelCases(ModelCases):
     """Texts, sequences and states; the fitted model; comparisons."""
 
     atol: float = 1e-4
     normalization: float = 1e-5
     uses_context: bool = True
-    may_hold_nan: frozenset[str] = frozenset()
-    _fitted: Any
 
-    def make_model(self) -> Any:
-        """A new unfitted model, small enough to fit in a second on `corpus`."""
-        raise NotImplementedError("define make_model() in your test class")
+    def training_data(self) -> Corpus:
+        """`corpus`."""
+        return self.corpus()
 
     def text(self) -> Sentences:
         """The sentences the model is fitted on; ``<unk>`` is written in some of them."""
@@ -45,28 +42,6 @@ class LanguageModelCases:
     def other_corpus(self) -> Corpus:
         """Another text, for the test that fits twice."""
         return Corpus.from_sentences(sample_sentences(seed=1))
-
-    @pytest.fixture
-    def model(self) -> Any:
-        """The fitted model that all tests of a class share, for scoring must not change it."""
-        cls = type(self)
-        if "_fitted" not in cls.__dict__:
-            cls._fitted = self.make_model().fit(self.corpus())
-        return cls._fitted
-
-    @pytest.fixture(autouse=True)
-    def _registered(self) -> Iterator[None]:
-        """Put the class where `tacit.load` looks, unless it is there."""
-        cls = type(self.make_model())
-        claims = [r for r in plugins.available(cls.kind) if r.name == cls.name]
-        if cls.distribution in {claim.distribution for claim in claims}:
-            yield
-            return
-        plugins.register(cls.kind, cls.name, cls, distribution=cls.distribution)
-        try:
-            yield
-        finally:
-            plugins.unregister(cls.kind, cls.name, distribution=cls.distribution)
 
     def check_entry_point(self, model: Any) -> None:
         """The registry finds the class under the names that it gives itself."""

@@ -53,7 +53,7 @@ class MorphologicalLDS(Saveable):
         self, lds: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None
     ) -> None:
         self.lds = LDS(**dict(lds or {}))
-        self.words: MorphologicalEmbedder = VarEmbed(**dict(words or {}))
+        self.words: MorphologicalEmbedder[Any] = VarEmbed(**dict(words or {}))
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
         self._map: Float32 | None = None
@@ -68,7 +68,7 @@ class MorphologicalLDS(Saveable):
         return self._adopt(self.lds.fit(corpus), self.words.fit(corpus))
 
     @classmethod
-    def join(cls, lds: LDS, words: MorphologicalEmbedder) -> Self:
+    def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
         """Of two fitted models, on whatever texts; only the map between them is learned.
 
         Raises ConfigurationError if they share too few words, NotFittedError if one is not fitted.
@@ -76,7 +76,7 @@ class MorphologicalLDS(Saveable):
         model = cls()
         return model._adopt(lds, words)
 
-    def _adopt(self, lds: LDS, words: MorphologicalEmbedder) -> Self:
+    def _adopt(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
         self.lds, self.words = lds, words
         self._map = _learned(lds, words)
         self.fitted_on = {"lds": dict(lds.fitted_on), "words": dict(words.fitted_on)}
@@ -200,7 +200,7 @@ def _predicted(W: Float32, stand_ins: Float32, vectors: Float32) -> Float32:
     return np.ascontiguousarray(found, np.float32)
 
 
-def _learned(lds: LDS, words: MorphologicalEmbedder) -> Float32:
+def _learned(lds: LDS, words: MorphologicalEmbedder[Any]) -> Float32:
     """Ridge regression of the directions of the LDS's rows, (1 + states + width, states).
 
     Learned on words all of whose morphemes other words have too: what is known of another word's morphemes

@@ -6,15 +6,16 @@ but whitespace. This module imports spaCy, thinc and the standard library; the m
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import srsly
 from spacy.attrs import ORTH
 from spacy.strings import StringStore
-from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
+
+from tacit_embeddings.spacy.vector_table import VectorTable, hash_of
 
 __all__ = ["MorphologicalVectors", "morphological_vectors", "use_vectors"]
 
@@ -60,11 +61,12 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
     return vectors
 
 
-class MorphologicalVectors(BaseVectors):
+class MorphologicalVectors(VectorTable):
     """Vectors of a fitted model, by the hash of a token's text.
 
     Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that
-    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it.
+    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it. All are of one length, a
+    mean square of 1, so that frequent words do not drown out the others in ``Doc.vector`` and in layers.
 
     Parameters
     ----------
@@ -85,8 +87,8 @@ class MorphologicalVectors(BaseVectors):
         self._pickled_strings: Any = None
         self.name: str | None = "tacit_vectors"
         self.model: Any = None
-        self.key2row: dict[int, int] = {}
-        self._ops: Any = NumpyOps()
+        self.key2row = {}
+        self._ops = NumpyOps()
         self.data = self._ops.alloc2f(0, 0)
         if model is not None:
             self._set(model)
@@ -112,8 +114,8 @@ class MorphologicalVectors(BaseVectors):
         special = reserved(model.vocabulary.oov)
         words = [word for word in model.vocabulary.words if word.strip() and word not in special]
         # spaCy looks for hashes, which need no entry in the store of strings
-        self.key2row = {_hash(word): row for row, word in enumerate(words)}
-        self.data = self._ops.asarray2f(model.vectors(words), dtype="float32")
+        self.key2row = {hash_of(word): row for row, word in enumerate(words)}
+        self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
 
     # -- one word, or many -------------------------------------------------------------------------
 
@@ -149,73 +151,11 @@ class MorphologicalVectors(BaseVectors):
         words = [self._word(key) for key in listed]
         places = [i for i, word in enumerate(words) if word is not None]
         if self.model is not None and places:
-            given = self.model.vectors([word for word in words if word is not None])
+            given = self.model.scaled_vectors([word for word in words if word is not None])
             found[places] = self._ops.asarray2f(given, dtype="float32")
         return found
 
-    def find(self, *, key: Any = None, keys: Any = None, row: Any = None, rows: Any = None) -> Any:
-        """As ``Vectors.find``: rows of keys (-1 for a word outside the vocabulary), or keys of rows."""
-        if key is not None:
-            return self.key2row.get(_hash(key) if isinstance(key, str) else int(key), -1)
-        if keys is not None:
-            return self._ops.xp.asarray([self.find(key=each) for each in keys], dtype="i")
-        by_row = list(self.key2row)
-        if row is not None:
-            return by_row[row]
-        return self._ops.xp.asarray([by_row[each] for each in rows], dtype="uint64")
-
-    def most_similar(
-        self, queries: Any, *, batch_size: int = 1024, n: int = 1, sort: bool = True
-    ) -> tuple[Any, Any, Any]:
-        """As ``Vectors.most_similar``: keys, rows and cosines (queries, n) of the nearest words with a row."""
-        xp = self._ops.xp
-        table = self.data / xp.maximum(xp.linalg.norm(self.data, axis=1, keepdims=True), 1e-12)
-        n = min(n, len(table))
-        rows, scores = [], []
-        for i in range(0, len(queries), batch_size):
-            part = xp.asarray(queries[i : i + batch_size], dtype="f")
-            part = part / xp.maximum(xp.linalg.norm(part, axis=1, keepdims=True), 1e-12)
-            cosines = part @ table.T
-            best = xp.argsort(-cosines, axis=1)[:, :n]
-            rows.append(best)
-            scores.append(xp.take_along_axis(cosines, best, axis=1))
-        found = xp.vstack(rows) if rows else xp.zeros((0, n), dtype="i")
-        keys = xp.asarray(list(self.key2row), dtype="uint64")[found]
-        best_scores = xp.vstack(scores) if scores else xp.zeros((0, n), dtype="f")
-        return keys, found, xp.around(best_scores, decimals=4)
-
-    # -- what spaCy asks of a table ----------------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of ``data``."""
-        rows, columns = self.data.shape
-        return rows, columns
-
-    @property
-    def size(self) -> int:
-        """Numbers in ``data``."""
-        return int(self.data.size)
-
-    @property
-    def vectors_length(self) -> int:
-        """Columns."""
-        return self.shape[1]
-
-    @property
-    def n_keys(self) -> int:
-        """Words with a row."""
-        return len(self.key2row)
-
-    def keys(self) -> Any:
-        """Hashes of the words with a row, in their order."""
-        return self.key2row.keys()
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.key2row)
+    # -- a model is what it is ---------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MorphologicalVectors):
@@ -236,11 +176,6 @@ class MorphologicalVectors(BaseVectors):
     def resize(self, shape: tuple[int, int], inplace: bool = False) -> Any:
         """Refuse, as `add` does."""
         return self.add(None)
-
-    def to_ops(self, ops: Any) -> None:
-        """Move the table, and all that `get_batch` will give, to a device."""
-        self.data = ops.asarray2f(self._ops.to_numpy(self.data), dtype="float32")
-        self._ops = ops
 
     # -- to disk and back --------------------------------------------------------------------------
 
@@ -286,9 +221,3 @@ def _unpickle(strings: Any, name: str | None, data: bytes) -> MorphologicalVecto
     if not isinstance(ops, NumpyOps):
         vectors.to_ops(ops)
     return vectors
-
-
-def _hash(word: str) -> int:
-    from spacy.strings import get_string_id
-
-    return int(get_string_id(word))

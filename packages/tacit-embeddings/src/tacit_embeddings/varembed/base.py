@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.artifact import Saveable
+from tacit.artifact import Configured
 from tacit.corpus import Corpus
-from tacit.errors import NotFittedError
-from tacit.fitting.recorder import Resume
+from tacit.fitting import Checkpointed
 from tacit.vocabulary import Vocabulary
 from tacit_embeddings.varembed.config import WordVectorConfig
 from tacit_embeddings.varembed.morphemes import Inventory
@@ -22,36 +20,18 @@ from tacit_embeddings.varembed.state import Float32, WordState
 
 __all__ = ["Float32", "MorphologicalEmbedder"]
 
+S = TypeVar("S", bound=WordVectorConfig)
 
-class MorphologicalEmbedder(Saveable):
+
+class MorphologicalEmbedder(Checkpointed, Configured[S]):
     """A static embedder: a vector for any string, whatever stands around it."""
 
     kind: ClassVar[str] = "embedders"
     distribution: ClassVar[str] = "tacit-embeddings"
     api_version: ClassVar[int] = 1
-    settings: ClassVar[type[WordVectorConfig]]
-    config: Any
-
-    def __init__(self, config: WordVectorConfig | None = None, **settings: Any) -> None:
-        base = (config or self.settings()).to_dict()
-        self.config = self.settings.from_dict({**base, **settings})
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self._state: WordState | None = None
-        self._checkpoints: Path | None = None
-        self._resume: Resume = "auto"
+    _state: WordState | None = None
 
     # -- fitting -----------------------------------------------------------------------------------
-
-    def checkpointed(self, folder: str | os.PathLike[str], resume: Resume = "auto") -> Self:
-        """Have the next ``fit`` saved in a folder as it goes, so that it survives a kill.
-
-        Args:
-            folder: made if it is not there.
-            resume: ``"auto"`` goes on if there is something, True requires it, False starts afresh.
-        """
-        self._checkpoints, self._resume = Path(folder), resume
-        return self
 
     def fit(
         self, text: Corpus, valid: Corpus | None = None, *, vectors: Float32 | None = None
@@ -84,11 +64,7 @@ class MorphologicalEmbedder(Saveable):
         return self
 
     def _fitted(self) -> WordState:
-        if self._state is None:
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit(corpus), or load one with tacit.load"
-            )
-        return self._state
+        return self._learned(self._state)
 
     # -- vectors -----------------------------------------------------------------------------------
 
@@ -130,12 +106,15 @@ class MorphologicalEmbedder(Saveable):
         bounds = np.cumsum([0, *map(len, texts)]).tolist()
         return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
 
-    def save_word2vec(self, path: str | os.PathLike[str], words: Iterable[str] = ()) -> int:
+    def save_word2vec(
+        self, path: str | os.PathLike[str], words: Iterable[str] = (), *, scaled: bool = True
+    ) -> int:
         """Writes the text format of word2vec, for ``spacy init vectors`` and others.
 
         Args:
             path: the file.
             words: words to write beside those of the vocabulary, seen or not.
+            scaled: write `scaled_vectors`, as trained layers want them; False writes those of `vectors`.
 
         Returns:
             How many words were written.
@@ -145,7 +124,9 @@ class MorphologicalEmbedder(Saveable):
         """
         from tacit_embeddings.varembed.export import save_word2vec
 
-        return save_word2vec(self, path, words)
+        return save_word2vec(
+            path, self.vocabulary, self.scaled_vectors if scaled else self.vectors, words
+        )
 
     def _raw(self, words: Sequence[str], prior: bool) -> Float32:
         return self._fitted().look_up(words, prior)
@@ -156,6 +137,16 @@ class MorphologicalEmbedder(Saveable):
         Raises NotFittedError.
         """
         return self._shown(self._raw(list(words), prior))
+
+    def scaled_vectors(self, words: Iterable[str]) -> Float32:
+        """`vectors` brought to one length, a mean square of 1 in every row; zeros stay.
+
+        Frequent words are certain of their bits and therefore long, by a factor of twenty and more. Where vectors are
+        added up (the mean of a document) or weighted by a trained layer, they would drown out the others.
+        """
+        rows = self.vectors(words)
+        squares = np.square(rows).mean(axis=1, keepdims=True)
+        return np.asarray(rows / np.sqrt(np.where(squares == 0, 1, squares)), np.float32)
 
     def _shown(self, raw: Float32) -> Float32:
         """What a user sees of the vectors as they are fitted."""

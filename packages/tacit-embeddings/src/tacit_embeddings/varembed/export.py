@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tacit.errors import DataError
 from tacit.lookup import reserved
+from tacit.vocabulary import Vocabulary
 
 __all__ = ["save_word2vec"]
 
 _LINES = 4096  # at a time
 
 
-def save_word2vec(model: Any, path: str | os.PathLike[str], words: Iterable[str] = ()) -> int:
+def save_word2vec(
+    path: str | os.PathLike[str],
+    vocabulary: Vocabulary,
+    vectors: Callable[[list[str]], npt.NDArray[np.float32]],
+    words: Iterable[str] = (),
+) -> int:
     """Write the vocabulary's words, and others if given, with their vectors; returns how many.
 
     The first line holds the number of words and of columns; then a line is a word and its numbers. A word
@@ -23,28 +31,28 @@ def save_word2vec(model: Any, path: str | os.PathLike[str], words: Iterable[str]
     it is whole.
 
     Args:
-        model: a fitted `VarEmbed` or `SumEmbed`.
         path: the file.
+        vocabulary: of the model.
+        vectors: of words, (words, width).
         words: more words, which may never have been seen.
 
     Raises:
         DataError: the file cannot be written.
-        NotFittedError: the model was not fitted.
     """
-    special = reserved(model.vocabulary.oov)
+    special = reserved(vocabulary.oov)
     chosen = [
         word
-        for word in dict.fromkeys((*model.vocabulary.words, *words))
+        for word in dict.fromkeys((*vocabulary.words, *words))
         if word not in special and word.split() == [word]
     ]
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", errors="replace") as file:
-            file.write(f"{len(chosen)} {model.width}\n")
+            file.write(f"{len(chosen)} {vectors([]).shape[1]}\n")
             for i in range(0, len(chosen), _LINES):
                 part = chosen[i : i + _LINES]
-                for word, row in zip(part, model.vectors(part).tolist(), strict=True):
+                for word, row in zip(part, vectors(part).tolist(), strict=True):
                     file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n")
         temporary.replace(path)
     except OSError as error:

@@ -10,7 +10,7 @@ the word vectors; words that are rare stay near their prior, and a word never se
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from tacit_embeddings.varembed.config import Output, SumEmbedConfig, VarEmbedCon
 __all__ = ["SumEmbed", "VarEmbed"]
 
 
-class VarEmbed(MorphologicalEmbedder):
+class VarEmbed(MorphologicalEmbedder[VarEmbedConfig]):
     """Word vectors with a morphological prior, for words seen and unseen.
 
     Args:
@@ -42,11 +42,7 @@ class VarEmbed(MorphologicalEmbedder):
     """
 
     name: ClassVar[str] = "varembed"
-    settings: ClassVar[type[VarEmbedConfig]] = VarEmbedConfig
-    config: VarEmbedConfig
-
-    def __init__(self, config: VarEmbedConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
+    settings = VarEmbedConfig
 
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Float32:
         """Uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.
@@ -99,7 +95,7 @@ class VarEmbed(MorphologicalEmbedder):
         return self._shown(self._raw(list(words), prior), output)
 
 
-class SumEmbed(MorphologicalEmbedder):
+class SumEmbed(MorphologicalEmbedder[SumEmbedConfig]):
     """The baseline: a word's vector is the sum of one of its own and its morphemes' (eq 24).
 
     After Botha and Blunsom (2014), with the network of `VarEmbed`. A word never seen has the sum of its
@@ -114,11 +110,7 @@ class SumEmbed(MorphologicalEmbedder):
     """
 
     name: ClassVar[str] = "sumembed"
-    settings: ClassVar[type[SumEmbedConfig]] = SumEmbedConfig
-    config: SumEmbedConfig
-
-    def __init__(self, config: SumEmbedConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
+    settings = SumEmbedConfig
 
     def _shown(self, raw: Float32) -> Float32:
         return raw

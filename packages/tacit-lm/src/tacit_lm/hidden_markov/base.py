@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import DataError
-from tacit.fitting.recorder import Resume
-from tacit.vocabulary import Vocabulary
+from tacit.fitting import Checkpointed
+from tacit_lm.configured import ConfiguredLanguageModel
 from tacit_lm.hidden_markov.config import Settings
 from tacit_lm.hidden_markov.decoding import Decoding
 from tacit_lm.hidden_markov.tables import Tables
-from tacit_lm.language_model import LanguageModel
 from tacit_lm.sequences import Float64, check_word, checked
 from tacit_lm.state import State
 
@@ -24,51 +21,22 @@ __all__ = ["HiddenMarkov"]
 
 _START = -1  # instead of a class: nothing was read yet
 _ROWS = 64  # states of a class whose next words are computed side by side
+S = TypeVar("S", bound=Settings)
 
 
-class HiddenMarkov(Decoding, LanguageModel):
+class HiddenMarkov(Checkpointed, ConfiguredLanguageModel[S], Decoding):
     """Base of `VLHMM` and `HMM`: all but the fit.
 
     A state is the class of the last word and the probabilities of the k states of that class given all words of the
     sentence so far. ``</s>`` begins a new sentence, as in the paper.
     """
 
-    distribution: ClassVar[str] = "tacit-lm"
-    settings: ClassVar[type[Settings]]
-
-    def __init__(self, config: Any = None, **settings: Any) -> None:
-        base = (config or self.settings()).to_dict()
-        self.config: Any = self.settings.from_dict({**base, **settings})
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self._vocabulary: Vocabulary | None = None
-        self._tables: Tables | None = None
-        self._checkpoints: Path | None = None
-        self._resume: Resume = "auto"
-
-    def checkpointed(self, folder: str | os.PathLike[str], resume: Resume = "auto") -> Self:
-        """Makes `fit` save its way into ``folder`` and go on from what is there.
-
-        Args:
-            folder: one for each fit; a fit killed and started again ends in the same model.
-            resume: ``"auto"`` goes on if there is something, True requires it, False starts afresh.
-        """
-        self._checkpoints, self._resume = Path(folder), resume
-        return self
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What the ids mean. Raises NotFittedError."""
-        if self._vocabulary is None:
-            raise self._not_fitted()
-        return self._vocabulary
+    _tables: Tables | None = None
 
     @property
     def tables(self) -> Tables:
         """The probabilities. Raises NotFittedError."""
-        if self._tables is None:
-            raise self._not_fitted()
-        return self._tables
+        return self._learned(self._tables)
 
     # -- one word after another --------------------------------------------------------------------
 
@@ -166,10 +134,6 @@ class HiddenMarkov(Decoding, LanguageModel):
         return words, np.union1d(cuts, ends)
 
     # -- artefact ----------------------------------------------------------------------------------
-
-    def config_dict(self) -> dict[str, Any]:
-        """Settings and the vocabulary's, as JSON values."""
-        return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Tables and vocabulary. Raises NotFittedError."""

@@ -1,4 +1,4 @@
-"""Word classes for block-sparse emissions, found by exchange.
+"""Word classes for block-sparse emissions, found by exchange or by agglomeration.
 
 ``exchange`` maximises the likelihood of a class bigram model, p(w' | w) = p(c' | c) p(w' | c') (Kneser and Ney 1993;
 Martin, Liermann and Ney 1998; the criterion of Brown et al. 1992):
@@ -7,7 +7,9 @@ Martin, Liermann and Ney 1998; the criterion of Brown et al. 1992):
 
 ``predictive`` that of p(c' | w) p(w' | c') (Uszkoreit and Brants 2008), which costs less where classes are many. Both
 start from classes of similar mass, dealt out by frequency, and move every word in turn to the class that is best for
-it, which never lowers F.
+it, which never lowers F. ``brown`` merges words to classes instead, from the most frequent ones (see `brown`).
+Exchange that starts from Brown clusters finds a higher F, 0.004 to 0.013 nats a word on Penn Treebank, in whose classes
+a hidden Markov model is no better.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from scipy.sparse import csr_matrix
 
 from tacit.errors import ConfigurationError
 from tacit.progress import track
+from tacit_lm.hidden_markov.brown import agglomerate
 from tacit_lm.sequences import Ids
 
 __all__ = ["Method", "class_likelihood", "word_classes"]
 
-Method = Literal["exchange", "predictive"]
+Method = Literal["exchange", "predictive", "brown"]
 _Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
 _STILL = 1e-3  # of the words moved in a pass: what is left is not worth another
 
@@ -39,8 +42,8 @@ def word_classes(
         n_types: words, those that do not occur included.
         n_classes: classes; none is empty.
         boundary: the id of ``</s>``, which is alone in class 0.
-        method: what is maximised.
-        passes: over the words at most; it ends where few still move.
+        method: what is maximised, and how.
+        passes: over the words at most, where they are exchanged; it ends where few still move.
 
     Raises:
         ConfigurationError: there are fewer words than classes.
@@ -52,13 +55,14 @@ def word_classes(
     counts = np.bincount(stream[1:], minlength=n_types).astype(np.float64)
     order = np.argsort(-counts, kind="stable")
     order = order[order != boundary]
+    if method == "brown":
+        return _merged(stream, n_types, n_classes, boundary)
     classes = np.zeros(n_types, np.int64)
     classes[order] = 1 + np.arange(len(order)) % (n_classes - 1)
     # what never occurs has no neighbours to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]
-    improve = _bigram(stream, counts, classes, n_classes, order)
-    if method == "predictive":
-        improve = _predictive(stream, counts, classes, n_classes, order)
+    start = _predictive if method == "predictive" else _bigram
+    improve = start(stream, counts, classes, n_classes, order)
     for _ in track(range(passes), "word classes", unit="pass"):
         if improve() <= _STILL * len(order):
             break
@@ -69,10 +73,22 @@ def class_likelihood(stream: Ids, classes: npt.NDArray[np.integer[Any]], method:
     """F of the module's docstring: what a clustering is good for, in nats, but for a constant of the text."""
     M, before = int(classes.max()) + 1, stream[:-1].astype(np.int64)
     after = classes[stream[1:]].astype(np.int64)
-    left = classes[before] if method == "exchange" else before
+    left = before if method == "predictive" else classes[before]
     _, joint = np.unique(left.astype(np.int64) * M + after, return_counts=True)
     found = _terms(joint) - _terms(np.bincount(after))
-    return found - (_terms(np.bincount(left)) if method == "exchange" else 0.0)
+    return found - (0.0 if method == "predictive" else _terms(np.bincount(left)))
+
+
+def _merged(stream: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
+    """Brown clusters, none empty: words that do not occur fill what is left, and stand with the rarest word else."""
+    found = agglomerate(stream, n_types, n_classes - 1, boundary=boundary)
+    classes = np.zeros(n_types, np.int32)
+    classes[found.order] = 1 + found.classes()
+    unseen = np.setdiff1d(np.arange(n_types), [*found.order, boundary])
+    left = np.arange(1 + found.n_classes, n_classes)
+    classes[unseen] = classes[found.order[-1]] if len(found.order) else n_classes - 1
+    classes[unseen[: len(left)]] = left
+    return classes
 
 
 def _terms(counts: npt.NDArray[np.integer[Any]]) -> float:

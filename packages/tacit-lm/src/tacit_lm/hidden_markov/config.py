@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
@@ -11,6 +12,8 @@ from tacit_lm.hidden_markov.classes import Method
 __all__ = ["HMMConfig", "Settings", "Transitions", "VLHMMConfig"]
 
 Transitions = Literal["two_level", "flat", "features"]
+_ON_DEVICES = "two_level", "flat"
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class VLHMMConfig(Settings):
         averaging: share of the running average of the parameters that a step keeps; the model is the average.
         clip: bound of the norm of all gradients together.
         threads: of training; the result does not depend on it.
+        device: where training runs, "cpu", "cuda" or "cuda:1"; of a CUDA device the model differs in rounding. What was
+            fitted runs on the CPU, and is saved without it.
         seed: of everything random; one seed gives one model.
     """
 
@@ -106,6 +111,7 @@ class VLHMMConfig(Settings):
     averaging: float = 0.99
     clip: float = 5.0
     threads: int = 1
+    device: str = "cpu"
     seed: int = 0
 
     @property
@@ -137,6 +143,12 @@ class VLHMMConfig(Settings):
         self._flag("neural")
         if not self.neural and self.transitions != "two_level":
             self._refuse("neural", 'true with transitions other than "two_level"')
+        if not isinstance(self.device, str) or not _DEVICE.fullmatch(self.device):
+            self._refuse("device", '"cpu", "cuda" or "cuda:" and a number')
+        if self.device != "cpu" and not (self.neural and self.transitions in _ON_DEVICES):
+            self._refuse(
+                "device", f'"cpu" unless neural with transitions {" or ".join(_ON_DEVICES)}'
+            )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tacit.corpus import Corpus
-from tacit.errors import ConfigurationError, CorpusError
+from tacit.errors import ConfigurationError, CorpusError, FittingError
 from tacit.fitting import BlockBatches, Cosine, DivergenceError, FitSettings, History, WarmUp, fit
 from tacit.fitting.batches import fingerprint_arrays
 from tacit.fitting.recorder import Resume
@@ -19,11 +19,13 @@ from tacit.kernels import class_softmax
 from tacit_lm.hidden_markov.blocks import BlockStore, Transitions
 from tacit_lm.hidden_markov.classes import word_classes
 from tacit_lm.hidden_markov.config import VLHMMConfig
+from tacit_lm.hidden_markov.device import check_device
+from tacit_lm.hidden_markov.memory import check_memory
 from tacit_lm.hidden_markov.network import Network
 from tacit_lm.hidden_markov.observed import Lexicon, Observed, text_of
 from tacit_lm.hidden_markov.tables import Tables
 from tacit_lm.hidden_markov.tabular import Tabular
-from tacit_lm.hidden_markov.training import Trainer
+from tacit_lm.hidden_markov.training import EVALUATED, Trainer
 from tacit_lm.hidden_markov.transitions import Features, Flat, Free, TwoLevel
 from tacit_lm.sequences import Ids, Offsets
 
@@ -31,6 +33,7 @@ __all__ = ["fit_vlhmm"]
 
 _LEAST = 0.02  # of the learning rate, at the end
 _STEPS, _FEW = 50, 256  # of an epoch at least, unless so few words are left to each
+_ELSEWHERE = "threads", "device"  # may differ where a fit is gone on with
 _WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
 
 
@@ -42,14 +45,18 @@ def fit_vlhmm(
     resume: Resume,
 ) -> tuple[Tables, History]:
     """The whole fit; with ``checkpoints`` it is saved there and gone on from."""
+    check_device(config)
     if not corpus.n_tokens:
         raise CorpusError("the text has no tokens; there is nothing to fit on")
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = classes_of(config, corpus, ids)
+    batch = min(config.batch, max(_FEW, len(ids) // _STEPS))
+    texts = (ids, offsets, batch), (*(held_out or (ids[:0], offsets[:1])), EVALUATED)
+    pairs = (min(size, _n_pairs(text, cuts, lexicon)) for text, cuts, size in texts)
+    check_memory(config, len(lexicon.classes), *pairs)
     network = drawn(config, lexicon, ids, offsets)
     trainer = Trainer(config, network, lexicon, ids, offsets, held_out)
-    batch = min(config.batch, max(_FEW, len(ids) // _STEPS))
     source = BlockBatches(offsets, batch_size=batch, seed=config.seed)
     rate = config.learning_rate
     falling = Cosine(rate, epochs=max(config.epochs, 1), floor=_LEAST * rate)
@@ -60,13 +67,13 @@ def fit_vlhmm(
         patience=None if valid is None else config.patience,
     )
     made_from = {
-        "settings": {k: v for k, v in config.to_dict().items() if k != "threads"},
+        "settings": {k: v for k, v in config.to_dict().items() if k not in _ELSEWHERE},
         "text": fingerprint_arrays((ids, offsets)),
         "valid": None if held_out is None else fingerprint_arrays(held_out),
     }
     history = _run(trainer, source, settings, made_from, checkpoints, resume)
     trainer.load_parameters(trainer.parameters())
-    return tables_of(network, lexicon), history
+    return tables_of(network.cpu(), lexicon), history
 
 
 def _run(
@@ -88,7 +95,10 @@ def _run(
         )
     except DivergenceError as error:
         if error.history is None or not error.history.epochs:
-            raise
+            reason = str(error).partition(";")[0]
+            raise FittingError(
+                f"{reason}, in the first epoch, so there is no model to keep: use a lower learning rate"
+            ) from error
         warnings.warn(
             f"training was stopped, and the best model so far is kept: {error}",
             RuntimeWarning,
@@ -112,6 +122,10 @@ def classes_of(config: VLHMMConfig, corpus: Corpus, ids: Ids) -> Lexicon:
         stream, n_types, config.n_classes, boundary=boundary, method=config.classes
     )
     return Lexicon.of(classes, config.n_classes)
+
+
+def _n_pairs(ids: Ids, offsets: Offsets, lexicon: Lexicon) -> int:
+    return len(Observed.of(ids, offsets, lexicon).sources)
 
 
 def drawn(config: VLHMMConfig, lexicon: Lexicon, ids: Ids, offsets: Offsets) -> Network | Tabular:

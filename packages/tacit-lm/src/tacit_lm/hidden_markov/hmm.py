@@ -43,7 +43,7 @@ class Whole(NamedTuple):
         return self._asdict()
 
 
-class HMM(HiddenMarkov):
+class HMM(HiddenMarkov[HMMConfig]):
     """A hidden Markov language model: every state may emit every word and follow every other.
 
     Args:
@@ -56,10 +56,6 @@ class HMM(HiddenMarkov):
 
     name: ClassVar[str] = "hmm"
     settings = HMMConfig
-    config: HMMConfig
-
-    def __init__(self, config: HMMConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
 
     def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
         if not corpus.n_tokens:

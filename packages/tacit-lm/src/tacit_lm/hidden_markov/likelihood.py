@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -24,12 +23,14 @@ from tacit.kernels import (
     streaming_logsumexp,
 )
 from tacit.kernels.block_softmax import Vectors
+from tacit.kernels.tensors import exp, put_at, sum_at, take_at, to_array, to_tensor
 from tacit_lm.hidden_markov.config import Transitions
 from tacit_lm.hidden_markov.observed import Lexicon, Observed
 
 __all__ = ["Outputs", "by_logarithms", "log_likelihood"]
 
-_Array = npt.NDArray[Any]
+_Array = Any  # numpy's on the CPU, else a tensor on the device of the network
+_KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
 
 
 class Outputs(NamedTuple):
@@ -57,13 +58,14 @@ class Outputs(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """Probabilities made of the vectors: what both passes need."""
+    """Probabilities made of the vectors: what both passes need; ``norms`` of the classes that are left, else zero."""
 
     blocks: _Array
     emissions: _Array
     starts: _Array
     weights: _Array | None
     norms: _Array | None
+    kept: _Array | None
 
 
 def log_likelihood(
@@ -81,21 +83,25 @@ def log_likelihood(
     return found
 
 
-def make(outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: int) -> _Made:
+def make(
+    outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: int, learning: bool
+) -> _Made:
     """The probabilities of the pairs of classes that occur, and of all words and starts."""
     left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
-    k = left.shape[1]
-    weights = norms = None
-    if log_classes.size:
-        weights = np.exp(log_classes[observed.sources, :, observed.targets])
+    weights = norms = kept = None
+    if len(log_classes):
+        weights = exp(take_at(log_classes, observed.sources, observed.targets))
     else:
-        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
-        norms = streaming_logsumexp.forward(rows, columns, bias.ravel()).reshape(-1, k)
+        groups = np.unique(observed.sources)
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        kept = streaming_logsumexp.place(rows, columns, _KEPT) if learning else None
+        sums = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept)
+        norms = sum_at(bias, groups, sums.reshape(len(groups), -1))
     blocks = block_softmax.forward(
         Vectors(left, reached, bias), observed.sources, observed.targets, weights, norms, threads
     )
     emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
-    return _Made(blocks, emissions, np.exp(log_starts), weights, norms)
+    return _Made(blocks, emissions, exp(log_starts), weights, norms, kept)
 
 
 def by_logarithms(
@@ -116,8 +122,7 @@ class _Likelihood(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        scale = float(grad)
-        found = [None if g is None else torch.from_numpy(g).mul_(scale) for g in ctx.gradients]
+        found = [None if g is None else to_tensor(g).mul_(grad) for g in ctx.gradients]
         del ctx.gradients
         return (None, None, None, *found)
 
@@ -127,18 +132,20 @@ class _ByBlocks(_Likelihood):
     def forward(
         ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
     ) -> torch.Tensor:
-        arrays = [tensor.detach().numpy() for tensor in outputs]
-        made = make(arrays, observed, lexicon, threads)
+        arrays = [to_array(tensor) for tensor in outputs]
+        learning = any(ctx.needs_input_grad)
+        made = make(arrays, observed, lexicon, threads, learning)
         probabilities = (made.blocks, made.emissions, made.starts, observed.sequences)
         passed = hmm_block.forward(*probabilities, threads)
-        if any(ctx.needs_input_grad):
+        if learning:
             counts = hmm_block.backward(*probabilities, passed, threads)
             ctx.gradients = _gradients(arrays, observed, lexicon, made, counts, threads)
-        return torch.tensor(passed.log_probs.sum())
+        return torch.as_tensor(passed.log_probs.sum())
 
 
 class _ByFeatures(_Likelihood):
     @staticmethod
+    @np.errstate(invalid="ignore", over="ignore")  # who diverges is told by the loss
     def forward(
         ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
     ) -> torch.Tensor:
@@ -189,16 +196,17 @@ def _gradients(
     slopes = [moved.left, moved.reached, moved.bias]
     to_classes = None
     if made.norms is None:
-        to_classes = np.zeros_like(log_classes)
-        to_classes[sources, :, targets] = moved.departures
+        to_classes = put_at(log_classes, sources, targets, moved.departures)
     else:
-        leaving = np.zeros_like(made.norms)
-        np.add.at(leaving, sources, moved.departures)
-        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left, reached))
-        by_norms = streaming_logsumexp.backward(
-            rows, columns, bias.ravel(), made.norms.ravel(), -leaving.ravel()
+        leaving = sum_at(made.norms, sources, moved.departures)
+        groups = np.unique(sources)
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        norms, taken = (array[groups].ravel() for array in (made.norms, -leaving))
+        by_rows, *others = streaming_logsumexp.backward(
+            rows, columns, bias.ravel(), norms, taken, made.kept
         )
-        for slope, added in zip(slopes, by_norms, strict=True):
+        slopes[0][groups] += by_rows.reshape(left[groups].shape)
+        for slope, added in zip(slopes[1:], others, strict=True):
             slope += added.reshape(slope.shape)
     emitted = class_softmax.backward(
         words, word_bias, emitting, lexicon.offsets, made.emissions, counts.emissions

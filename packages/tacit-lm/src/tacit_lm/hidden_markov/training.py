@@ -24,10 +24,11 @@ from tacit_lm.hidden_markov.observed import Lexicon, Observed, sentences_at
 from tacit_lm.hidden_markov.tabular import Tabular
 from tacit_lm.sequences import Ids, Offsets
 
-__all__ = ["Trainer"]
+__all__ = ["EVALUATED", "Trainer"]
 
 _BETAS = (0.9, 0.99)
-_EVALUATED = 8192  # words at a time
+EVALUATED = 8192
+"""Words of held-out text at a time."""
 _EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
 
 
@@ -36,7 +37,7 @@ class Trainer:
 
     Args:
         config: settings.
-        network: trained in place.
+        network: trained in place, on the device of the settings.
         lexicon: the classes.
         ids: the training text, ``</s>`` after every sentence.
         offsets: (sentences + 1,).
@@ -52,7 +53,7 @@ class Trainer:
         offsets: Offsets,
         valid: tuple[Ids, Offsets] | None,
     ) -> None:
-        self.config, self.network, self.lexicon = config, network, lexicon
+        self.config, self.network, self.lexicon = config, network.to(config.device), lexicon
         self.ids, self.offsets, self.valid = ids, offsets, valid
         rates = {"lr": config.learning_rate, "betas": _BETAS}
         self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
@@ -72,7 +73,7 @@ class Trainer:
         self.optimizer.step()
         self.steps += 1
         self._follow()
-        return StepResult(-float(total.detach()), n, norm)
+        return StepResult(-total.detach(), n, norm)
 
     def _log_probability(self, outputs: Any, observed: Observed) -> torch.Tensor:
         how = observed, self.lexicon, self.config.threads
@@ -86,7 +87,8 @@ class Trainer:
             return None
         rng = np.random.default_rng([self.config.seed, 3, self.steps])
         drawn = rng.random((self.config.n_classes, k), np.float32)
-        return torch.from_numpy(np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1))
+        states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
+        return torch.from_numpy(states).to(self.config.device)
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -108,7 +110,7 @@ class Trainer:
         self._put(self.average)
         try:
             outputs, total = self.network(None), 0.0
-            borders = np.searchsorted(offsets, np.arange(0, len(ids) + _EVALUATED, _EVALUATED))
+            borders = np.searchsorted(offsets, np.arange(0, len(ids) + EVALUATED, EVALUATED))
             borders = np.unique(np.minimum(borders, len(offsets) - 1))
             for first, last in pairwise(borders):
                 chosen = sentences_at(ids, offsets, np.arange(first, last))
@@ -125,7 +127,7 @@ class Trainer:
 
     def parameters(self) -> State:
         """What the model is made of: the averages."""
-        return {name: array.numpy() for name, array in self.average.items()}
+        return {name: tensor.cpu().numpy() for name, tensor in self.average.items()}
 
     def load_parameters(self, parameters: State) -> None:
         """Puts them back."""

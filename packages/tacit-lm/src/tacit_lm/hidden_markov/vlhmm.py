@@ -14,6 +14,7 @@ from tacit.vocabulary import Vocabulary
 from tacit_lm.hidden_markov.base import HiddenMarkov
 from tacit_lm.hidden_markov.blocks import BlockStore
 from tacit_lm.hidden_markov.config import VLHMMConfig
+from tacit_lm.hidden_markov.device import check_device
 from tacit_lm.hidden_markov.observed import Lexicon
 from tacit_lm.hidden_markov.tables import Tables
 from tacit_lm.hidden_markov.transitions import transitions_of
@@ -21,7 +22,7 @@ from tacit_lm.hidden_markov.transitions import transitions_of
 __all__ = ["VLHMM"]
 
 
-class VLHMM(HiddenMarkov):
+class VLHMM(HiddenMarkov[VLHMMConfig]):
     """A hidden Markov language model whose states are divided among classes of words.
 
         p(x) = sum_z prod_t p(z_t | z_{t-1}) p(x_t | z_t)
@@ -35,15 +36,15 @@ class VLHMM(HiddenMarkov):
         settings: any field of `VLHMMConfig`.
 
     Raises:
-        ConfigurationError: a setting is unknown or out of range.
+        ConfigurationError: a setting is unknown or out of range, or there is no such device.
     """
 
     name: ClassVar[str] = "vlhmm"
     settings = VLHMMConfig
-    config: VLHMMConfig
 
     def __init__(self, config: VLHMMConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
+        check_device(self.config)
 
     def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
         from tacit_lm.hidden_markov.fitting import fit_vlhmm
@@ -53,6 +54,12 @@ class VLHMM(HiddenMarkov):
         )
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
+
+    def config_dict(self) -> dict[str, Any]:
+        """Settings but for the device, and the vocabulary's, as JSON values."""
+        found = super().config_dict()
+        del found["settings"]["device"]
+        return found
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:

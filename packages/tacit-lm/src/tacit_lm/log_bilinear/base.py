@@ -1,17 +1,14 @@
-"""`LogBilinear`: what the log-bilinear models share: settings, checkpoints, streams, the way to disk."""
+"""`LogBilinear`: what the log-bilinear models share: how they go on, streams."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.fitting.recorder import Resume
-from tacit.vocabulary import Vocabulary
-from tacit_lm.language_model import LanguageModel
+from tacit.fitting import Checkpointed
+from tacit_lm.configured import ConfiguredLanguageModel
 from tacit_lm.log_bilinear.config import Settings
 from tacit_lm.log_bilinear.stream import Stream
 from tacit_lm.perplexity import Context
@@ -21,41 +18,15 @@ from tacit_lm.state import State
 __all__ = ["LogBilinear"]
 
 
-class LogBilinear(LanguageModel):
+S = TypeVar("S", bound=Settings)
+
+
+class LogBilinear(Checkpointed, ConfiguredLanguageModel[S]):
     """Base of `HLBL` and `LBL`.
 
     A subclass names its ``settings`` and implements ``_fit``, ``_after``, ``_score_stream``, ``_score_on`` and what
     the contract asks for beyond.
     """
-
-    distribution: ClassVar[str] = "tacit-lm"
-    settings: ClassVar[type[Settings]]
-
-    def __init__(self, config: Settings | None = None, **settings: Any) -> None:
-        base = (config or self.settings()).to_dict()
-        self.config = self.settings.from_dict({**base, **settings})
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self._vocabulary: Vocabulary | None = None
-        self._checkpoints: Path | None = None
-        self._resume: Resume = "auto"
-
-    def checkpointed(self, folder: str | os.PathLike[str], resume: Resume = "auto") -> Self:
-        """Makes `fit` save its way into ``folder`` and go on from what is there.
-
-        Args:
-            folder: one for each fit; a fit killed and started again ends in the same model.
-            resume: ``"auto"`` goes on if there is something, True requires it, False starts afresh.
-        """
-        self._checkpoints, self._resume = Path(folder), resume
-        return self
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What the ids mean. Raises NotFittedError."""
-        if self._vocabulary is None:
-            raise self._not_fitted()
-        return self._vocabulary
 
     @property
     def own_context(self) -> Context:
@@ -110,9 +81,3 @@ class LogBilinear(LanguageModel):
     def _score_on(self, state: State, ids: Ids) -> tuple[Float64, State]:
         """Scores of a sequence without an end inside that goes on from a state, and the state after it."""
         raise NotImplementedError
-
-    # -- artefact ----------------------------------------------------------------------------------
-
-    def config_dict(self) -> dict[str, Any]:
-        """Settings and the vocabulary's, as JSON values."""
-        return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}

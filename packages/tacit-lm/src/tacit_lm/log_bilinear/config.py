@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
-from tacit.errors import ConfigurationError
+from tacit.artifact import ModelSettings
 from tacit_lm.log_bilinear.tree_building import MAX_CODES, MAX_DEPTH, Rule
 
 __all__ = ["Contexts", "HLBLConfig", "LBLConfig", "Loss", "Settings"]
@@ -16,68 +16,18 @@ Loss = Literal["softmax", "nce"]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What both models share: checks, and the way to JSON and back."""
+class Settings(ModelSettings):
+    """What both models share."""
 
     across_sentences: bool = True
     seed: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """From JSON values; an unknown name or a value out of range is a ConfigurationError."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ConfigurationError(
-                f"{cls._model()} has no setting {unknown[0]!r}; its settings are {', '.join(known)}"
-            )
-        given: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
-        return cls(**given)
-
-    @classmethod
-    def _model(cls) -> str:
-        return cls.__name__.removesuffix("Config")
-
-    def _whole(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if type(value) is not int or not low <= value <= high:
-            raise ConfigurationError(
-                f"{self._model()}: {name} must be a whole number from {low} to {high}, not {value!r}"
-            )
-
-    def _real(self, name: str, low: float, high: float) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value < high:
-            raise ConfigurationError(
-                f"{self._model()}: {name} must be a number in [{low:g}, {high:g}), not {value!r}"
-            )
-
-    def _one_of(self, name: str, choices: tuple[str, ...]) -> None:
-        if getattr(self, name) not in choices:
-            raise ConfigurationError(
-                f"{self._model()}: {name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}"
-            )
-
-    def _flag(self, name: str) -> None:
-        if type(getattr(self, name)) is not bool:
-            raise ConfigurationError(
-                f"{self._model()}: {name} must be true or false, not {getattr(self, name)!r}"
-            )
 
     def _rates(self) -> None:
         rates = getattr(self, "tail_rates")  # noqa: B009 - not a field of this base
         if not isinstance(rates, tuple) or not all(
             isinstance(rate, float) and math.isfinite(rate) and 0 < rate < 1 for rate in rates
         ):
-            raise ConfigurationError(
-                f"{self._model()}: tail_rates must be numbers between 0 and 1, not {rates!r}"
-            )
+            self._refuse("tail_rates", "numbers between 0 and 1")
 
 
 @dataclass(frozen=True)

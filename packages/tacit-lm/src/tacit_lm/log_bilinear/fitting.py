@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from tacit.corpus import Corpus
 from tacit.errors import CorpusError
-from tacit.fitting import ArrayBatches, Cosine, DivergenceError, FitSettings, History, WarmUp, fit
+from tacit.fitting import ArrayBatches, Cosine, FitSettings, History, WarmUp, fit
 from tacit.fitting.batches import fingerprint_arrays
 from tacit.fitting.recorder import Resume
 from tacit.fitting.trainable import Trainable
@@ -158,6 +157,7 @@ def run_fit(
         epochs=config.epochs,
         learning_rate=WarmUp(falling, max(1, min(_WARM, source.n_batches(0) // 2))),
         patience=None if valid is None else config.patience,
+        on_divergence="return",
     )
     made_from = {
         "settings": {k: v for k, v in config.to_dict().items() if k != "threads"},
@@ -165,22 +165,12 @@ def run_fit(
         "valid": None if valid is None else fingerprint_arrays((valid.ids, valid.offsets)),
         **(identity or {}),
     }
-    try:
-        return fit(
-            trainer,
-            source,
-            settings,
-            configuration=made_from,
-            checkpoints=checkpoints,
-            resume=resume if checkpoints is not None else "auto",
-            description=description,
-        )
-    except DivergenceError as error:
-        if error.history is None or not error.history.epochs:
-            raise
-        warnings.warn(
-            f"training was stopped, and the best model so far is kept: {error}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return error.history
+    return fit(
+        trainer,
+        source,
+        settings,
+        configuration=made_from,
+        checkpoints=checkpoints,
+        resume=resume if checkpoints is not None else "auto",
+        description=description,
+    )

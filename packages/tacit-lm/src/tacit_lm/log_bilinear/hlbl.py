@@ -33,7 +33,7 @@ __all__ = ["HLBL"]
 _CELLS = 1 << 22  # log-probabilities of a block of distributions
 
 
-class HLBL(LogBilinear):
+class HLBL(LogBilinear[HLBLConfig]):
     """A hierarchical log-bilinear language model.
 
         r = b + sum_i c_i o r_{w_i} + tails,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
@@ -55,12 +55,8 @@ class HLBL(LogBilinear):
 
     name: ClassVar[str] = "hlbl"
     settings = HLBLConfig
-    config: HLBLConfig
-
-    def __init__(self, config: HLBLConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
-        self._fitted: Fitted | None = None
-        self._scored_with: Packed | None = None
+    _fitted: Fitted | None = None
+    _scored_with: Packed | None = None
 
     def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
         fitted = fit_hlbl(self.config, corpus, valid, self._checkpoints, self._resume)
@@ -82,9 +78,7 @@ class HLBL(LogBilinear):
 
     @property
     def _found(self) -> Fitted:
-        if self._fitted is None:
-            raise self._not_fitted()
-        return self._fitted
+        return self._learned(self._fitted)
 
     @property
     def _packed(self) -> Packed:

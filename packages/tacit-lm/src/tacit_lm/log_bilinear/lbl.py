@@ -24,7 +24,7 @@ __all__ = ["LBL"]
 _CELLS = 1 << 22  # scores of a block: 16 MB
 
 
-class LBL(LogBilinear):
+class LBL(LogBilinear[LBLConfig]):
     """A log-bilinear language model.
 
     Args:
@@ -37,11 +37,7 @@ class LBL(LogBilinear):
 
     name: ClassVar[str] = "lbl"
     settings = LBLConfig
-    config: LBLConfig
-
-    def __init__(self, config: LBLConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
-        self._parameters: LBLParameters | None = None
+    _parameters: LBLParameters | None = None
 
     def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
         self._parameters, history = fit_lbl(
@@ -53,9 +49,7 @@ class LBL(LogBilinear):
     @property
     def parameters(self) -> LBLParameters:
         """What was learned. Raises NotFittedError."""
-        if self._parameters is None:
-            raise self._not_fitted()
-        return self._parameters
+        return self._learned(self._parameters)
 
     # -- one word after another --------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
-from tacit.errors import ConfigurationError
+from tacit.artifact import ModelSettings
 
 Smoothing = Literal["interpolated", "backoff", "good_turing"]
 
@@ -13,7 +13,7 @@ MAX_ORDER = 16
 
 
 @dataclass(frozen=True)
-class KneserNeyConfig:
+class KneserNeyConfig(ModelSettings):
     """Settings of `KneserNey`.
 
     Attributes:
@@ -33,33 +33,7 @@ class KneserNeyConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range: one sentence, naming the setting."""
-        for name, low, high in (
-            ("order", 1, MAX_ORDER),
-            ("cutoff", 1, 100),
-            ("min_count", 1, 10**9),
-        ):
-            value = getattr(self, name)
-            if type(value) is not int or not low <= value <= high:
-                raise ConfigurationError(
-                    f"KneserNey: {name} must be a whole number from {low} to {high}, not {value!r}"
-                )
-        if self.smoothing not in get_args(Smoothing):
-            raise ConfigurationError(
-                f"KneserNey: smoothing must be one of {', '.join(get_args(Smoothing))}, "
-                f"not {self.smoothing!r}"
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> KneserNeyConfig:
-        """From JSON values; an unknown name or a value out of range is a ConfigurationError."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ConfigurationError(
-                f"KneserNey has no setting {unknown[0]!r}; its settings are {', '.join(known)}"
-            )
-        return cls(**values)
+        self._whole("order", 1, MAX_ORDER)
+        self._whole("cutoff", 1, 100)
+        self._whole("min_count", 1, 10**9)
+        self._one_of("smoothing", get_args(Smoothing))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacit.corpus import Corpus
 from tacit.vocabulary import Vocabulary
-from tacit_lm.language_model import LanguageModel
+from tacit_lm.configured import ConfiguredLanguageModel
 from tacit_lm.ngram.config import KneserNeyConfig
 from tacit_lm.ngram.counts import count_grams
 from tacit_lm.ngram.estimation import estimate
@@ -30,7 +30,7 @@ from tacit_lm.state import State
 __all__ = ["KneserNey"]
 
 
-class KneserNey(LanguageModel):
+class KneserNey(ConfiguredLanguageModel[KneserNeyConfig]):
     """An n-gram language model.
 
     Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a written ``<unk>`` is a word as any
@@ -50,15 +50,8 @@ class KneserNey(LanguageModel):
     """
 
     name: ClassVar[str] = "kneser_ney"
-    distribution: ClassVar[str] = "tacit-lm"
-
-    def __init__(self, config: KneserNeyConfig | None = None, **settings: Any) -> None:
-        base = (config or KneserNeyConfig()).to_dict()
-        self.config = KneserNeyConfig.from_dict({**base, **settings})
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self._vocabulary: Vocabulary | None = None
-        self._table: Table | None = None
+    settings = KneserNeyConfig
+    _table: Table | None = None
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -75,18 +68,9 @@ class KneserNey(LanguageModel):
         }
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """What the ids mean. Raises NotFittedError."""
-        if self._vocabulary is None:
-            raise self._not_fitted()
-        return self._vocabulary
-
-    @property
     def table(self) -> Table:
         """The listed n-grams. Raises NotFittedError."""
-        if self._table is None:
-            raise self._not_fitted()
-        return self._table
+        return self._learned(self._table)
 
     @property
     def order(self) -> int:
@@ -229,10 +213,6 @@ class KneserNey(LanguageModel):
         write_arpa(path, self.vocabulary, self.table)
 
     # -- artefact ----------------------------------------------------------------------------------
-
-    def config_dict(self) -> dict[str, Any]:
-        """Settings and the vocabulary's, as JSON values."""
-        return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The table and the vocabulary. Raises NotFittedError."""

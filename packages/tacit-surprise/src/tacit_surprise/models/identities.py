@@ -28,9 +28,10 @@ class Identities:
     item_ids: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, ratings: Ratings) -> Identities:
-        """Those of the rated pairs themselves; shares memory."""
-        return cls(ratings.user_offsets, ratings.item_ids)
+    def of(cls, ratings: Ratings, more: Identities | None = None) -> Identities:
+        """Those of the rated pairs themselves, which share memory; with ``more`` those too."""
+        known = cls(ratings.user_offsets, ratings.item_ids)
+        return known if more is None else known.union(more, ratings.n_items)
 
     @classmethod
     def from_pairs(

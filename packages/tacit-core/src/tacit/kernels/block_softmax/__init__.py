@@ -9,6 +9,8 @@ Only the blocks asked for are made. The gradient is that of expected counts N, a
 them: D_u = N_u - (A_u / w_u) n_u with n_u[i] = sum_j N_u[j, i], or D_u = N_u with norms, and
 
     dx_{c} += D_u^T y_{c'},    dy_{c'} += D_u x_c,    db_{c'} += sum_i D_u.
+
+On a CUDA device vectors, weights, norms, blocks and counts are torch tensors; sources and targets stay arrays.
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
 __all__ = ["Gradients", "Vectors", "backward", "forward"]
@@ -76,7 +79,9 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a class does not exist.
     """
-    result: _Floats = resolve("block_softmax")(vectors, sources, targets, weights, norms, threads)
+    result: _Floats = resolve("block_softmax", device_of(vectors.left))(
+        vectors, sources, targets, weights, norms, threads
+    )
     return result
 
 
@@ -105,7 +110,7 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("block_softmax_backward")(
+    result: Gradients = resolve("block_softmax_backward", device_of(vectors.left))(
         vectors, sources, targets, blocks, counts, weights, threads
     )
     return result

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import KernelError
+from tacit.kernels.arrays import describe, in_c_order, is_floating
 from tacit.kernels.block_softmax import Vectors
 
 __all__ = ["check"]
@@ -21,16 +22,16 @@ def check(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sources and targets as int64; ``more`` are arrays with the shapes they must have."""
     left, reached, bias = vectors
-    if left.ndim != 3 or left.dtype not in (np.float32, np.float64):
-        raise KernelError(f"left must be (classes, k, width) floats, not {left.dtype} {left.shape}")
+    if left.ndim != 3 or not is_floating(left):
+        raise KernelError(f"left must be (classes, k, width) floats, not {describe(left)}")
     shapes = {"left": (left, left.shape), "reached": (reached, left.shape)}
     for name, (array, shape) in {**shapes, "bias": (bias, left.shape[:2]), **more}.items():
         if array is None:
             continue
-        fits = array.shape == shape and array.dtype == left.dtype and array.flags.c_contiguous
+        fits = array.shape == shape and array.dtype == left.dtype and in_c_order(array)
         if not fits:
             raise KernelError(
-                f"{name} must be {left.dtype} {shape} in C order, not {array.dtype} {array.shape}"
+                f"{name} must be {left.dtype} {tuple(shape)} in C order, not {describe(array)}"
             )
     pairs = np.asarray(sources), np.asarray(targets)
     for name, classes in zip(("sources", "targets"), pairs, strict=True):

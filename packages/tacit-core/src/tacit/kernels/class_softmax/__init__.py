@@ -6,6 +6,8 @@ Words are sorted by class, so that a class is a product of two small matrices: k
 states a class, and not Z V d. The gradient is that of expected counts E: D = E - o sum_{w in c} E, and
 
     dy_w = D_w x_c,    dx_c += D_w^T y_w,    db_w = sum_j D_w[j].
+
+On a CUDA device all but the offsets are torch tensors.
 """
 
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
 __all__ = ["Gradients", "backward", "forward"]
@@ -52,7 +55,7 @@ def forward(words: _Floats, bias: _Floats, states: _Floats, offsets: _Ids) -> _F
     KernelError
         Where shapes or dtypes do not fit.
     """
-    result: _Floats = resolve("class_softmax")(words, bias, states, offsets)
+    result: _Floats = resolve("class_softmax", device_of(words))(words, bias, states, offsets)
     return result
 
 
@@ -75,7 +78,7 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("class_softmax_backward")(
+    result: Gradients = resolve("class_softmax_backward", device_of(words))(
         words, bias, states, offsets, found, counts
     )
     return result

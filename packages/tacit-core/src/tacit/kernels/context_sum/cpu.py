@@ -18,6 +18,7 @@ from tacit.kernels.context_sum.cpu_positions import (
     sequence_of,
     spare_rows,
 )
+from tacit.kernels.context_sum.cpu_words import grouped, summed
 from tacit.kernels.dispatch import UnsupportedShape
 from tacit.kernels.threads import in_parts
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tacit.kernels.context_sum import Context
 
 _Array = NDArray[Any]
-_SHARED = 1 << 20  # elements to be added up that are worth another thread
 
 
 @njit
@@ -148,17 +148,6 @@ def _backward(  # type: ignore[no-untyped-def]
             t = limit
 
 
-@njit
-def _by_word(rows, order, borders, out, first, last):  # type: ignore[no-untyped-def]
-    for k in range(first, last):
-        row = out[k]
-        row[:] = rows[order[borders[k]]]
-        for i in range(borders[k] + 1, borders[k + 1]):
-            x = rows[order[i]]
-            for d in range(len(row)):
-                row[d] += x[d]
-
-
 def forward(
     table: _Array,
     ids: _Array,
@@ -236,30 +225,10 @@ def backward(
 
     in_parts(work, spans, threads)
     positions = np.repeat(firsts[1:] + lows, highs - lows) - 1 - np.arange(len(rows))
-    words, order, borders = _grouped(ids[positions])
-    d_rows = _summed(rows, order, borders, threads)
-    d_far = d_rows[:0] if far is None else _summed(far_rows, order, borders, threads)
+    words, order, borders = grouped(ids[positions])
+    d_rows = summed(rows, order, borders, threads)
+    d_far = d_rows[:0] if far is None else summed(far_rows, order, borders, threads)
     return Gradients(words, d_rows, d_far, *(part.sum(axis=0) for part in (d_c, d_b, d_a)))
-
-
-def _summed(
-    rows: _Array, order: NDArray[np.int64], borders: NDArray[np.int64], threads: int
-) -> _Array:
-    out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
-    in_parts(
-        lambda first, last: _by_word(rows, order, borders, out, first, last),
-        len(out),
-        threads if rows.size >= _SHARED else 1,
-    )
-    return out
-
-
-def _grouped(words: _Array) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """The different words ascending, the places ordered by word, and where each word's begin."""
-    order = np.argsort(words, kind="stable")
-    ordered = words[order]
-    new = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[new], order, np.append(new, len(words)).astype(np.int64)
 
 
 def _single(checked: Checked) -> Checked:

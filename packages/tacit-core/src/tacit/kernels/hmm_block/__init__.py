@@ -17,7 +17,8 @@ and the expected counts, which are the gradient of the log-likelihood in the log
 
     N_u[j, i] = sum_t A_u[j, i] v_t[j] a_{t-1}[i],    p(z_t = j | x) = a_t[j] b_t[j].
 
-Matrices have the state that is reached in front: both passes then read rows.
+Matrices have the state that is reached in front: both passes then read rows. On a CUDA device the tables are torch
+tensors, and so is what is found; ids stay arrays on the host.
 """
 
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
 __all__ = ["Backward", "Forward", "Sequences", "backward", "forward"]
@@ -100,7 +102,9 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a row does not exist.
     """
-    result: Forward = resolve("hmm_block")(blocks, emissions, starts, observed, threads)
+    result: Forward = resolve("hmm_block", device_of(blocks))(
+        blocks, emissions, starts, observed, threads
+    )
     return result
 
 
@@ -132,7 +136,7 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Backward = resolve("hmm_block_backward")(
+    result: Backward = resolve("hmm_block_backward", device_of(blocks))(
         blocks, emissions, starts, observed, found, threads
     )
     return result

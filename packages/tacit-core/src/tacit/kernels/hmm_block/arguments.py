@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import KernelError
+from tacit.kernels.arrays import describe, in_c_order, is_floating
 from tacit.kernels.hmm_block import Sequences
 
 __all__ = ["check", "inner_tokens"]
@@ -22,10 +23,10 @@ def check(blocks: _Array, emissions: _Array, starts: _Array, observed: Sequences
         ("starts", starts, (-1, k)),
     ):
         fits = array.ndim == len(shape) and array.shape[1:] == shape[1:]
-        if not fits or array.dtype not in (np.float32, np.float64) or not array.flags.c_contiguous:
+        if not fits or not is_floating(array) or not in_c_order(array):
             raise KernelError(
                 f"{name} must be float32 or float64 {('n', *shape[1:])} in C order, "
-                f"not {array.dtype} {array.shape}"
+                f"not {describe(array)}"
             )
         if array.dtype != blocks.dtype:
             raise KernelError(f"{name} is {array.dtype} and blocks {blocks.dtype}; one is needed")

@@ -32,6 +32,8 @@ def _forward(A, o, s, pairs, words, first, offsets, a, c, begin, end):  # type: 
                 start = s[first[n]]
                 for j in range(k):
                     now[j] = start[j] * emitted[j]
+                # summed apart: where a loop also writes, how it sums depends on where the arrays lie
+                for j in range(k):
                     total += now[j]
             else:
                 block, before = A[pairs[t]], a[t - 1]

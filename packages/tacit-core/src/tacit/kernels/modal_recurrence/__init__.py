@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 from tacit.kernels.modal_recurrence.naive import Gradients, Scan
 
@@ -70,7 +71,7 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit.
     """
-    result: _Array = resolve("modal_recurrence", _device(u))(
+    result: _Array = resolve("modal_recurrence", device_of(u))(
         real, complex, u, offsets, initial, reverse, out, threads
     )
     return result
@@ -93,7 +94,7 @@ def backward(
     the other way; those of the eigenvalues are sums over tokens, added in float64. Errors as in
     `forward`.
     """
-    result: Gradients = resolve("modal_recurrence_backward", _device(m))(
+    result: Gradients = resolve("modal_recurrence_backward", device_of(m))(
         real, complex, m, offsets, grad, initial, reverse, threads
     )
     return result
@@ -144,16 +145,10 @@ def scan(
     KernelError
         Where shapes or dtypes do not fit, or an id has no row.
     """
-    result: Scan = resolve("modal_scan", _device(table))(
+    result: Scan = resolve("modal_scan", device_of(table))(
         real, complex, table, ids, offsets, initial, reverse, out, column
     )
     return result
-
-
-def _device(array: Any) -> str:
-    """The device of a torch tensor; numpy arrays, of whatever version, are on the CPU."""
-    device = getattr(array, "device", "cpu")
-    return str(device)
 
 
 def decompose(F: _Array) -> "Decomposition":

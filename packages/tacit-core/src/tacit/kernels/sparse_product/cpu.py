@@ -15,105 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import KernelError
-from tacit.kernels.compiled import njit
 from tacit.kernels.dispatch import UnsupportedShape
 from tacit.kernels.sparse_product.arguments import Product, check
-from tacit.kernels.sparse_product.registers import LANES, MAX_VECTORS, gather, scatter
+from tacit.kernels.sparse_product.cpu_loops import gather_rows, pack, scatter_columns, split_rows
+from tacit.kernels.sparse_product.registers import LANES, MAX_VECTORS
 
 _Float = NDArray[np.float32]
 _Int = NDArray[np.int64]
 
 _HOT_BYTES = 1 << 20
 """Bytes of the dense operand in the first tile, near the size of a second-level cache."""
-
-
-@njit
-def _split_rows(indptr, indices, bounds, first, last, splits):  # type: ignore[no-untyped-def]
-    """splits[t, i] = where row i enters tile t; -1, or the first row with a bad index."""
-    tiles = len(bounds) - 1
-    for i in range(first, last):
-        p = indptr[i]
-        end = indptr[i + 1]
-        if p < 0 or end < p or end > len(indices):
-            return i
-        previous = 0  # a negative first index is out of order too
-        splits[0, i] = p
-        for t in range(tiles):
-            bound = bounds[t + 1]
-            while p < end:
-                index = indices[p]
-                if index >= bound:
-                    break
-                if index < previous:
-                    return i
-                previous = index
-                p += 1
-            splits[t + 1, i] = p
-        if p < end:
-            return i
-    return -1
-
-
-@njit
-def _pack(dense, scale, table, first, last):  # type: ignore[no-untyped-def]
-    """table[k] = scale[k] dense[k], padded with zeros to whole vectors."""
-    width = dense.shape[1]
-    for k in range(first, last):
-        for j in range(width):
-            table[k, j] = dense[k, j] * scale[k]
-        for j in range(width, table.shape[1]):
-            table[k, j] = 0.0
-
-
-@njit
-def _gather_rows(splits, indices, data, table, scale, panels, first, last, out):  # type: ignore[no-untyped-def]
-    """out[i] = scale[i] sum_p data[p] table[indices[p]] for the rows first .. last."""
-    width = out.shape[1]
-    stride = table.shape[1] * 4
-    row = np.empty(MAX_VECTORS * LANES + LANES, np.float32)
-    offset = (-row.ctypes.data // 4) % LANES
-    row = row[offset : offset + MAX_VECTORS * LANES]
-    for q in range(len(panels) - 1):
-        n = panels[q + 1] - panels[q]
-        lo = panels[q] * LANES
-        used = min(width - lo, n * LANES)
-        for t in range(splits.shape[0] - 1):
-            for i in range(first, last):
-                p = splits[t, i]
-                count = splits[t + 1, i] - p
-                if t == 0:
-                    row[:] = 0.0
-                elif count > 0:
-                    for j in range(used):
-                        row[j] = out[i, lo + j]
-                if count > 0:
-                    gather(
-                        n, row.ctypes.data, table.ctypes.data + lo * 4, stride,
-                        indices.ctypes.data + p * 4, data.ctypes.data + p * 4, count, scale[i],
-                        data,
-                    )  # fmt: skip
-                if t == 0 or count > 0:
-                    for j in range(used):
-                        out[i, lo + j] = row[j]
-
-
-@njit
-def _scatter_columns(splits, indices, data, rows, scale, panels, tiles, table):  # type: ignore[no-untyped-def]
-    """table[indices[p]] += data[p] scale[i] rows[i] for the nonzeros of the given column tiles."""
-    stride = table.shape[1] * 4
-    for q in range(len(panels) - 1):
-        n = panels[q + 1] - panels[q]
-        lo = panels[q] * LANES
-        for t in tiles:
-            for i in range(splits.shape[1]):
-                p = splits[t, i]
-                count = splits[t + 1, i] - p
-                if count > 0:
-                    scatter(
-                        n, rows.ctypes.data + i * stride + lo * 4, table.ctypes.data + lo * 4,
-                        stride, indices.ctypes.data + p * 4, data.ctypes.data + p * 4, count,
-                        scale[i], data,
-                    )  # fmt: skip
 
 
 def multiply(
@@ -179,9 +90,9 @@ def _multiply(product: Product, each: _Map, threads: int) -> None:
     panels, scale = _panels(table.shape[1]), _or_ones(product.row_scale, rows)
 
     def work(part: tuple[int, int]) -> int:
-        bad = _split_rows(product.indptr, product.indices, bounds, *part, splits)
+        bad = split_rows(product.indptr, product.indices, bounds, *part, splits)
         if bad < 0:
-            _gather_rows(
+            gather_rows(
                 splits, product.indices, product.data, table, scale, panels, *part,
                 product.out,
             )  # fmt: skip
@@ -202,7 +113,7 @@ def _multiply_transposed(product: Product, each: _Map, threads: int) -> None:
     shares = _shares(product.indptr, threads)
     _raise_for(
         each(
-            lambda part: _split_rows(product.indptr, product.indices, bounds, *part, splits),
+            lambda part: split_rows(product.indptr, product.indices, bounds, *part, splits),
             shares,
         ),
         columns,
@@ -210,7 +121,7 @@ def _multiply_transposed(product: Product, each: _Map, threads: int) -> None:
 
     def work(part: tuple[int, int]) -> None:
         tiles = np.arange(*part)
-        _scatter_columns(splits, product.indices, product.data, dense, ones, panels, tiles, table)
+        scatter_columns(splits, product.indices, product.data, dense, ones, panels, tiles, table)
 
     tiles = np.linspace(0, len(bounds) - 1, threads + 1).astype(int)
     each(work, [(int(a), int(b)) for a, b in pairwise(tiles) if a < b])
@@ -258,7 +169,7 @@ def _padded(dense: _Float, scale: _Float | None, each: _Map, threads: int) -> _F
     table = _aligned(rows, -(-width // LANES) * LANES)
     scale = _or_ones(scale, rows)
     ends = np.linspace(0, rows, threads + 1).astype(int)
-    each(lambda part: _pack(dense, scale, table, *part), list(pairwise(ends)))
+    each(lambda part: pack(dense, scale, table, *part), list(pairwise(ends)))
     return table
 
 

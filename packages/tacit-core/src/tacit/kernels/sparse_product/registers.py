@@ -6,8 +6,8 @@ and one multiply-add per vector and nonzero. LLVM lowers the 16-lane vectors to 
 machine has. No fast-math flag is set: NaN and infinity propagate as IEEE 754 says; ``fmuladd`` may
 fuse, so results may differ in the last bit between machines, never between runs.
 
-Addresses are plain integers: the callers in ``cpu.py`` have checked every index. numba keeps
-compiled code by the callers' file: after a change here, touch ``cpu.py``.
+Addresses are plain integers: the callers in ``cpu_loops.py`` have checked every index. numba keeps
+compiled code by the callers' file: after a change here, touch ``cpu_loops.py``.
 """
 
 from collections.abc import Callable

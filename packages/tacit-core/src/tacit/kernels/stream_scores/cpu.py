@@ -23,7 +23,7 @@ from tacit.kernels.rows import four_products, whole
 from tacit.kernels.stream_scores import Scores
 from tacit.kernels.stream_scores.arguments import check
 from tacit.kernels.stream_scores.packed import GROUP, HEAD, Packed
-from tacit.kernels.tree_softmax.cpu import _decay
+from tacit.kernels.tree_softmax.cpu_word import decay
 
 _Array = NDArray[Any]
 _BLOCK = 16  # tokens
@@ -79,7 +79,7 @@ def _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, plac
 @njit(fastmath={"contract"})
 def _turns(x, n, powers, e, p):  # type: ignore[no-untyped-def]
     """p[2 j], p[2 j + 1] = the probabilities of left and right at activation x[j]."""
-    _decay(x[:n], powers[:n], e[:n])
+    decay(x[:n], powers[:n], e[:n])
     for j in range(n):
         likely = np.float32(1) / (np.float32(1) + e[j])
         unlikely = e[j] * likely

@@ -7,7 +7,9 @@ it are kept (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1). The bac
 
     p_ij = exp(x_i . y_j + b_j - l_i),   dx_i = g_i sum_j p_ij y_j,   dy_j = sum_i g_i p_ij x_i,   db_j = sum_i g_i p_ij
 
-For a flat transition matrix of Z states that is Z x d numbers of memory instead of Z x Z.
+For a flat transition matrix of Z states that is Z x d numbers of memory instead of Z x Z. Where there is room for p of
+some rows, one of the four products, and the exponentials, are made once instead of twice for these. On a CUDA device
+everything is a torch tensor.
 """
 
 from typing import Any, NamedTuple
@@ -15,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.arrays import device_of
 from tacit.kernels.dispatch import resolve
 
-__all__ = ["Gradients", "backward", "forward"]
+__all__ = ["Gradients", "backward", "forward", "place"]
 
 _Floats = NDArray[np.floating[Any]]
 
@@ -30,7 +33,18 @@ class Gradients(NamedTuple):
     bias: _Floats
 
 
-def forward(rows: _Floats, columns: _Floats, bias: _Floats) -> _Floats:
+def place(rows: _Floats, columns: _Floats, limit: int) -> _Floats | None:
+    """Where `forward` may keep p of the first rows, in at most ``limit`` bytes.
+
+    None on a GPU, whose kernels make scores again in less time than memory would bring them.
+    """
+    if not isinstance(rows, np.ndarray):
+        return None
+    room = limit // (columns.itemsize * len(columns))
+    return np.empty((min(room, len(rows)), len(columns)), columns.dtype)
+
+
+def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None = None) -> _Floats:
     """The logarithm, natural, of the sum of exponentials of every row's scores.
 
     Parameters
@@ -41,6 +55,8 @@ def forward(rows: _Floats, columns: _Floats, bias: _Floats) -> _Floats:
         y (columns, width), at least one, in the same dtype.
     bias
         b (columns,), in the same dtype; -inf leaves a column out.
+    kept
+        (some rows, columns), from `place`: becomes p of the first rows, for `backward`.
 
     Returns
     -------
@@ -51,12 +67,18 @@ def forward(rows: _Floats, columns: _Floats, bias: _Floats) -> _Floats:
     KernelError
         Where shapes or dtypes do not fit.
     """
-    result: _Floats = resolve("streaming_logsumexp")(rows, columns, bias)
+    more = () if kept is None else (kept,)
+    result: _Floats = resolve("streaming_logsumexp", device_of(rows))(rows, columns, bias, *more)
     return result
 
 
 def backward(
-    rows: _Floats, columns: _Floats, bias: _Floats, found: _Floats, gradient: _Floats
+    rows: _Floats,
+    columns: _Floats,
+    bias: _Floats,
+    found: _Floats,
+    gradient: _Floats,
+    kept: _Floats | None = None,
 ) -> Gradients:
     """The gradient of ``(gradient * forward(rows, columns, bias)).sum()``.
 
@@ -68,13 +90,16 @@ def backward(
         l (rows,), what `forward` gave for them.
     gradient
         g (rows,).
+    kept
+        What `forward` filled for them.
 
     Raises
     ------
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("streaming_logsumexp_backward")(
-        rows, columns, bias, found, gradient
+    more = () if kept is None else (kept,)
+    result: Gradients = resolve("streaming_logsumexp_backward", device_of(rows))(
+        rows, columns, bias, found, gradient, *more
     )
     return result

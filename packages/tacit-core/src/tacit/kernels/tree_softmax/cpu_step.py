@@ -21,14 +21,8 @@ from tacit.kernels.tree_softmax.arguments import (
     starts,
 )
 from tacit.kernels.tree_softmax.codes import Codes
-from tacit.kernels.tree_softmax.cpu import (
-    _decay,
-    _slopes,
-    _visits,
-    _word,
-    activations,
-    single_precision,
-)
+from tacit.kernels.tree_softmax.cpu import single_precision, visits_of
+from tacit.kernels.tree_softmax.cpu_word import activations, decay, log_prob_of, slopes_of
 
 _Array = NDArray[Any]
 _NEAR = 1 << 19  # bytes of rows, from the root down, that are taken to be in the cache
@@ -67,7 +61,7 @@ def _tokens(  # type: ignore[no-untyped-def]
         c0, c1 = heads[words[t]], heads[words[t] + 1]
         n, begin, place = starts[t + 1] - starts[t], steps[c0], starts[t]
         activations(vectors.ctypes.data + size * t, q, b, nodes, begin, begin + n, x)
-        _decay(x[:n], powers[:n], e[:n])
+        decay(x[:n], powers[:n], e[:n])
         _turns(signs, begin, n, x, e, right, wrong)
         total = 0.0
         for c in range(c0, c1):
@@ -77,10 +71,10 @@ def _tokens(  # type: ignore[no-untyped-def]
             products[c - c0] = product
             total += product
         if total < _FAINT:  # factors may have become as small as float32 can tell: by logarithms
-            log_probs[t] = _word(c0, c1, steps, signs, x, e, negatives, products)
+            log_probs[t] = log_prob_of(c0, c1, steps, signs, x, e, negatives, products)
             slopes[place : place + n] = x[:n]
             found = slopes[place : place + n]
-            _slopes(c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], found)
+            slopes_of(c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], found)
         else:
             log_probs[t] = math.log(total)
             for c in range(c0, c1):
@@ -146,7 +140,7 @@ def step(
 
     in_parts(by_token, len(words), threads)
     heads, steps, nodes, _ = codes
-    visited, *visits = _visits(words, heads, steps, nodes, len(q), len(x))
+    visited, *visits = visits_of(words, heads, steps, nodes, len(q), len(x))
     work = visits[0] + _OWN * np.arange(len(visits[0]))
     longest = int(np.diff(visits[0]).max(initial=0))
 

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
-from tacit.errors import ArtifactError, NotFittedError
-from tacit.fitting import Callback, FitSettings, History, Sweeps
+from tacit.errors import ArtifactError
+from tacit.fitting import Callback, FitSettings, Sweeps
 from tacit.fitting import fit as run
 from tacit.kernels.rating_sgd import Tables
 from tacit.ratings import Ratings
-from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
+from tacit_surprise.models.base import Floats, Numbers, check_rated
 from tacit_surprise.models.bias.config import BiasConfig
 from tacit_surprise.models.bias.training import Alternation, Biases
 from tacit_surprise.models.catalogue import Catalogue
+from tacit_surprise.models.configured import ConfiguredRatingModel
 from tacit_surprise.models.identities import Identities
 
 
@@ -47,7 +47,7 @@ class FoldedBias(NamedTuple):
         return np.full(len(items), self.noise, np.float32)
 
 
-class BiasModel(RatingModel):
+class BiasModel(ConfiguredRatingModel[BiasConfig]):
     """Biases of users and items; everything else should be better than this.
 
     Args:
@@ -59,15 +59,8 @@ class BiasModel(RatingModel):
     """
 
     name: ClassVar[str] = "bias"
-    conditional: ClassVar[bool] = False
-
-    def __init__(self, config: BiasConfig | None = None, **settings: Any) -> None:
-        values = (config or BiasConfig()).to_dict()
-        self.config = BiasConfig.from_dict(values | settings)
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self.history = History()
-        self._biases: Biases | None = None
+    settings = BiasConfig
+    _biases: Biases | None = None
 
     def fit(
         self,
@@ -125,20 +118,11 @@ class BiasModel(RatingModel):
         )
         self._catalogue = catalogue
         self._biases = sweeps.found()
-        self.fitted_on = {
-            "n_ratings": len(ratings),
-            "n_users": ratings.n_users,
-            "n_items": ratings.n_items,
-        }
-        self.figures = [self.history.figure("none held out")]
+        self._note(ratings, self.history, "none held out")
         return self
 
     def _fitted(self) -> Biases:
-        if self._biases is None:
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit(ratings), or load one with tacit.load"
-            )
-        return self._biases
+        return self._learned(self._biases)
 
     @property
     def tables(self) -> Tables:
@@ -180,9 +164,8 @@ class BiasModel(RatingModel):
         return FoldedBias(mean + bias, c, noise)
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings and scale, as JSON values."""
-        catalogue, noise = self.catalogue.config(), self._fitted().noise
-        return {"settings": self.config.to_dict(), "catalogue": catalogue, "noise": noise}
+        """Settings, scale and noise, as JSON values."""
+        return {**super().config_dict(), "noise": self._fitted().noise}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The fitted state. Raises NotFittedError."""
@@ -204,10 +187,6 @@ class BiasModel(RatingModel):
             raise ArtifactError(f"the noise of the ratings is {noise}: the file is damaged")
         model._catalogue, model._biases = catalogue, Biases(b, c, noise)
         return model
-
-    def with_settings(self, **settings: Any) -> Self:
-        """An unfitted model of the same kind with other settings."""
-        return type(self)(replace(self.config, **settings))
 
 
 def _with_unknown(table: Floats) -> Floats:

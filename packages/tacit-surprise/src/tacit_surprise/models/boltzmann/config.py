@@ -74,6 +74,11 @@ class BoltzmannConfig(Settings):
                 f"{self.validation!r}"
             )
 
+    @property
+    def items_are_cases(self) -> bool:
+        """Whether the visible units are users."""
+        return self.orientation == "item"
+
     @classmethod
     def thesis(cls, **settings: Any) -> Self:
         """The machine of the thesis: users are cases, levels have weights of their own, no offset."""

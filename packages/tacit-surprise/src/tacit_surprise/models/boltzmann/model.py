@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import ConfigurationError, NotFittedError
+from tacit.errors import ConfigurationError
 from tacit.fitting import Callback, History
 from tacit.kernels.rating_boltzmann import Expected
-from tacit.ratings import Ratings, split
-from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
-from tacit_surprise.models.boltzmann.cases import Cases, Scale
+from tacit.ratings import Ratings
+from tacit_surprise.models.base import Floats, Numbers, check_rated
+from tacit_surprise.models.boltzmann.cases import Scale
 from tacit_surprise.models.boltzmann.config import BoltzmannConfig
+from tacit_surprise.models.boltzmann.fits import How, fit_machine, sides, train_on
 from tacit_surprise.models.boltzmann.folding import (
     FoldedUnit,
     as_case,
@@ -25,12 +25,12 @@ from tacit_surprise.models.boltzmann.folding import (
     usual_slope,
 )
 from tacit_surprise.models.boltzmann.machine import Machine
-from tacit_surprise.models.boltzmann.training import train
 from tacit_surprise.models.catalogue import Catalogue
+from tacit_surprise.models.configured import ConfiguredRatingModel
 from tacit_surprise.models.identities import Identities
 
 
-class RBMModel(RatingModel):
+class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
     """A restricted Boltzmann machine with one softmax visible unit for every rating of a case.
 
     Args:
@@ -39,15 +39,8 @@ class RBMModel(RatingModel):
     """
 
     name: ClassVar[str] = "rbm"
-    conditional: ClassVar[bool] = False
-
-    def __init__(self, config: BoltzmannConfig | None = None, **settings: Any) -> None:
-        values = (config or BoltzmannConfig()).to_dict()
-        self.config = BoltzmannConfig.from_dict(values | settings)
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self.history = History()
-        self._machine: Machine | None = None
+    settings = BoltzmannConfig
+    _machine: Machine | None = None
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -61,31 +54,10 @@ class RBMModel(RatingModel):
         progress: str = "",
     ) -> Self:
         """See `RatingModel.fit`. Raises ConfigurationError for a continuous rating scale."""
-        config, catalogue = self.config, Catalogue.of(ratings)
+        catalogue = Catalogue.of(ratings)
         scale = Scale.of(catalogue, type(self).__name__)
-        n_epochs, folder = config.n_epochs, None if checkpoints is None else Path(checkpoints)
-
-        def train_on(part: Ratings, epochs: int, held_out: Ratings | None) -> Machine:
-            where = folder / "first" if folder and held_out else folder
-            return self._train(
-                part,
-                scale,
-                identities,
-                epochs=epochs,
-                held_out=held_out,
-                callbacks=callbacks,
-                checkpoints=where,
-                description=progress or self.name,
-            )
-
-        machine: Machine | None = None
-        if config.validation and len(ratings) > 1:
-            part, held_out = split(ratings, config.validation, seed=config.seed)
-            machine = train_on(part, n_epochs, held_out)
-            n_epochs = self.history.best.epoch if self.history.best else n_epochs
-        if machine is None or config.refit:
-            machine = train_on(ratings, n_epochs, None)
-        return self._finish(machine, scale, catalogue, ratings)
+        how = self._how(scale, identities, callbacks, checkpoints, progress)
+        return self._finish(*fit_machine(how, ratings), scale, catalogue, ratings)
 
     def partial_fit(
         self,
@@ -120,78 +92,35 @@ class RBMModel(RatingModel):
         epochs = max(planned // 4, 1) if n_epochs is None else n_epochs
         if epochs < 0:
             raise ConfigurationError(f"n_epochs must be at least 0, not {epochs}")
-        machine = self._train(
-            ratings,
-            self._scale,
-            identities,
-            epochs=epochs,
-            passed=max(planned - epochs, 0),
-            start=start,
-            callbacks=callbacks,
-            description=progress or self.name,
-        )
-        return self._finish(machine, self._scale, catalogue, ratings)
+        how = self._how(self._scale, identities, callbacks, None, progress)
+        passed = max(planned - epochs, 0)
+        found = train_on(how, ratings, epochs, start=start, passed=passed)
+        return self._finish(*found, self._scale, catalogue, ratings)
 
-    def _train(
+    def _how(
         self,
-        ratings: Ratings,
         scale: Scale,
         identities: Identities | None,
-        *,
-        held_out: Ratings | None = None,
-        **of_the_loop: Any,
-    ) -> Machine:
-        cases = self._cases(ratings, scale, identities)
-        machine, self.history = train(
-            self.config,
-            cases,
-            scale,
-            conditional=self.conditional,
-            criterion=None if held_out is None else self._criterion(scale, held_out),
-            held_out="" if held_out is None else held_out.fingerprint,
-            **of_the_loop,
-        )
-        return machine
+        callbacks: Sequence[Callback],
+        checkpoints: str | os.PathLike[str] | None,
+        progress: str,
+    ) -> How:
+        description = progress or self.name
+        more = self.conditional, identities, callbacks, checkpoints, description
+        return How(self.config, scale, *more)
 
     def _finish(
-        self, machine: Machine, scale: Scale, catalogue: Catalogue, ratings: Ratings
+        self,
+        machine: Machine,
+        history: History,
+        scale: Scale,
+        catalogue: Catalogue,
+        ratings: Ratings,
     ) -> Self:
-        self._catalogue = catalogue
+        self._catalogue, self.history = catalogue, history
         self._adopt(machine, scale)
-        n_users, n_items = ratings.n_users, ratings.n_items
-        self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
-        self.figures = [self.history.figure("RMSE of the ratings held out")]
+        self._note(ratings, history, "RMSE of the ratings held out")
         return self
-
-    @property
-    def _items_are_cases(self) -> bool:
-        return self.config.orientation == "item"
-
-    def _cases(self, ratings: Ratings, scale: Scale, more: Identities | None) -> Cases:
-        return Cases.of(
-            self._by_case(ratings),
-            scale,
-            self.config.damping,
-            offset=self.config.offset,
-            identities=self._known(ratings, more),
-        )
-
-    def _by_case(self, ratings: Ratings) -> Ratings:
-        return ratings.by_item if self._items_are_cases else ratings
-
-    def _known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
-        if not self.conditional:
-            return None
-        known = Identities.of(ratings)
-        known = known if more is None else known.union(more, ratings.n_items)
-        if not self._items_are_cases:
-            return known
-        users = known.user_ids
-        return Identities.from_pairs(known.item_ids, users, ratings.n_items, ratings.n_users)
-
-    def _criterion(self, scale: Scale, held_out: Ratings) -> Callable[[Machine], float]:
-        pairs = self._sides(held_out.user_ids, held_out.item_ids)
-        return lambda machine: machine.rmse(*pairs, scale, held_out.values)
 
     def _adopt(self, machine: Machine, scale: Scale) -> None:
         self._machine, self._scale = machine, scale
@@ -199,22 +128,13 @@ class RBMModel(RatingModel):
         self._activations = self._complete.activations()
 
     def _fitted(self) -> Machine:
-        if self._machine is None:
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit(ratings), or load one with tacit.load"
-            )
-        return self._machine
+        return self._learned(self._machine)
 
     # -- predicting --------------------------------------------------------------------------------
 
-    def _sides(self, users: Numbers, items: Numbers) -> tuple[Numbers, Numbers]:
-        """(visible units, cases)."""
-        users, items = np.asarray(users), np.asarray(items)
-        return (users, items) if self._items_are_cases else (items, users)
-
     def _expect(self, users: Numbers, items: Numbers) -> Expected:
         self._fitted()
-        visible, cases = self._sides(users, items)
+        visible, cases = sides(self.config, np.asarray(users), np.asarray(items))
         machine, scores = self._complete, self._scale.scores
         if self.config.prediction == "exact":
             chances = machine.exact(visible, cases, scores)
@@ -235,7 +155,7 @@ class RBMModel(RatingModel):
         self._fitted()
         users, everything = np.asarray(users), slice(0, len(self.catalogue.items))
         s, machine, p = self._scale.scores, self._complete, self._activations
-        if self._items_are_cases:
+        if self.config.items_are_cases:
             return self._scale.ratings(machine.mean_scores(users, everything, s, p))
         return self._scale.ratings(machine.mean_scores(everything, users, s, p).T)
 
@@ -253,7 +173,7 @@ class RBMModel(RatingModel):
         config, machine, scale = self.config, self._complete, self._scale
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
-        if self._items_are_cases:
+        if config.items_are_cases:
             penalty = penalty_of(config.reg, len(self.catalogue.items))
             return as_visible(machine, scale, items, levels, penalty)
         known = np.union1d(items, np.asarray(identities if identities is not None else [], int))
@@ -262,10 +182,6 @@ class RBMModel(RatingModel):
         return as_case(machine, scale, items, levels, known.astype(np.int64), slope)
 
     # -- artefact ----------------------------------------------------------------------------------
-
-    def config_dict(self) -> dict[str, Any]:
-        """Settings and scale, as JSON values."""
-        return {"settings": self.config.to_dict(), "catalogue": self.catalogue.config()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The fitted state. Raises NotFittedError."""
@@ -277,7 +193,7 @@ class RBMModel(RatingModel):
         model = cls(BoltzmannConfig.from_dict(dict(config["settings"])))
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         sizes = len(catalogue.users), len(catalogue.items)
-        visible, cases = sizes if model._items_are_cases else sizes[::-1]
+        visible, cases = sizes if model.config.items_are_cases else sizes[::-1]
         machine = Machine.from_arrays(
             arrays,
             tied=model.config.ordinal,

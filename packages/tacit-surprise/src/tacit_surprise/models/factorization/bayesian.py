@@ -17,14 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
-from tacit.errors import ArtifactError, NotFittedError
-from tacit.fitting import Callback, FitSettings, History, Sweeps
+from tacit.errors import ArtifactError
+from tacit.fitting import Callback, FitSettings, Sweeps
 from tacit.fitting import fit as run
 from tacit.fitting.batches import fingerprint_arrays
-from tacit.kernels import rating_scores
 from tacit.kernels.rating_sgd import Tables
 from tacit.ratings import Ratings
-from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
+from tacit_surprise.models.base import Floats, Numbers, check_rated
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.factorization import samples as sampled
 from tacit_surprise.models.factorization.averaging import average
@@ -33,13 +32,14 @@ from tacit_surprise.models.factorization.defaults import bayesian_width
 from tacit_surprise.models.factorization.gibbs import KEPT, Gibbs, Start
 from tacit_surprise.models.factorization.growing import grown, lengthened
 from tacit_surprise.models.factorization.samples import FoldedSamples, Samples
+from tacit_surprise.models.factorization.scoring import Factorization
 from tacit_surprise.models.identities import Identities
 
 _BLOCK = 4096  # pairs whose samples are looked at together
 _AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
-class BayesianPMFModel(RatingModel):
+class BayesianPMFModel(Factorization[BayesianConfig]):
     """Probabilistic matrix factorization by Gibbs sampling.
 
     Args:
@@ -48,17 +48,10 @@ class BayesianPMFModel(RatingModel):
     """
 
     name: ClassVar[str] = "bayesian_pmf"
-    conditional: ClassVar[bool] = False
-
-    def __init__(self, config: BayesianConfig | None = None, **settings: Any) -> None:
-        values = (config or BayesianConfig()).to_dict()
-        self.config = BayesianConfig.from_dict(values | settings)
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self.history = History()
-        self._samples: Samples | None = None
-        self._tables: Tables | None = None
-        self._chains = 0
+    settings = BayesianConfig
+    _samples: Samples | None = None
+    _tables: Tables | None = None
+    _chains = 0
 
     def fit(
         self,
@@ -115,10 +108,7 @@ class BayesianPMFModel(RatingModel):
         return self._run(chain, config, ratings, catalogue, callbacks, None, progress)
 
     def _known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
-        if not self.conditional:
-            return None
-        known = Identities.of(ratings)
-        return known if more is None else known.union(more, ratings.n_items)
+        return Identities.of(ratings, more) if self.conditional else None
 
     def _run(
         self,
@@ -155,44 +145,18 @@ class BayesianPMFModel(RatingModel):
         self._tables = Tables(x, q, b, c, np.zeros((0, x.shape[1]), np.float32))
         self._samples, self._catalogue = taken.thinned(config.n_kept), catalogue
         self.history = history
-        self.fitted_on = {
-            "n_ratings": len(ratings),
-            "n_users": ratings.n_users,
-            "n_items": ratings.n_items,
-        }
-        self.figures = [history.figure("squared error of a draw")]
+        self._note(ratings, history, "squared error of a draw")
         return self
 
     def _fitted(self) -> Samples:
-        if self._samples is None:
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit(ratings), or load one with tacit.load"
-            )
-        return self._samples
+        return self._learned(self._samples)
 
     @property
     def tables(self) -> Tables:
         """Biases, and factors whose scalar product is the average over samples, (users or items, rank)."""
-        self._fitted()
-        assert self._tables is not None
-        return self._tables
+        return self._learned(self._tables)
 
     # -- predicting --------------------------------------------------------------------------------
-
-    def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """See `RatingModel.score_pairs`."""
-        x, q, b, c, _ = self.tables
-        return rating_scores.scores(users, items, x, q, b, c, self.catalogue.mean)
-
-    def score_users(self, users: Numbers) -> Floats:
-        """See `RatingModel.score_users`."""
-        x, q, b, c, _ = self.tables
-        users = np.asarray(users)
-        known = (users >= 0).astype(np.float32)[:, None]
-        scores = (x[users] * known) @ q.T
-        scores += b[users][:, None] * known
-        scores += c + np.float32(self.catalogue.mean)
-        return np.asarray(scores)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Spread over the samples and noise together, (pairs,)."""
@@ -217,10 +181,6 @@ class BayesianPMFModel(RatingModel):
         return sampled.fold(samples, self.catalogue.mean, items, rated, known)
 
     # -- artefact ----------------------------------------------------------------------------------
-
-    def config_dict(self) -> dict[str, Any]:
-        """Settings and scale, as JSON values."""
-        return {"settings": self.config.to_dict(), "catalogue": self.catalogue.config()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The fitted state. Raises NotFittedError."""

@@ -50,10 +50,7 @@ class How(NamedTuple):
 
     def known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
         """N(u): the pairs of ``ratings`` and ``more``; None without conditioning."""
-        if not self.conditional:
-            return None
-        known = Identities.of(ratings)
-        return known if more is None else known.union(more, ratings.n_items)
+        return Identities.of(ratings, more) if self.conditional else None
 
 
 class MAPFit(NamedTuple):

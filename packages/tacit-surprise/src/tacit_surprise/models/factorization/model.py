@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.artifact import require
-from tacit.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacit.fitting import Callback, History
-from tacit.kernels import rating_scores
+from tacit.errors import ArtifactError, ConfigurationError
+from tacit.fitting import Callback
 from tacit.kernels.rating_sgd import Tables
 from tacit.ratings import Ratings
-from tacit_surprise.models.base import Floats, Numbers, RatingModel, check_rated
+from tacit_surprise.models.base import Floats, Numbers, check_rated
 from tacit_surprise.models.catalogue import Catalogue
 from tacit_surprise.models.factorization.config import FactorizationConfig
 from tacit_surprise.models.factorization.defaults import resolved
@@ -29,7 +28,10 @@ from tacit_surprise.models.factorization.folding import FoldedFactors, fold
 from tacit_surprise.models.factorization.growing import grown, grown_tables, lengthened
 from tacit_surprise.models.factorization.mapfit import How, fit_map, train
 from tacit_surprise.models.factorization.noise import residual_deviation
+from tacit_surprise.models.factorization.scoring import Factorization
 from tacit_surprise.models.identities import Identities
+
+_HELD_OUT = "RMSE of the ratings held out"
 
 
 class _Fitted(NamedTuple):
@@ -43,7 +45,7 @@ class _Fitted(NamedTuple):
     config: FactorizationConfig
 
 
-class PMFModel(RatingModel):
+class PMFModel(Factorization[FactorizationConfig]):
     """Probabilistic matrix factorization by maximum a posteriori.
 
     Args:
@@ -55,17 +57,13 @@ class PMFModel(RatingModel):
     """
 
     name: ClassVar[str] = "pmf"
-    conditional: ClassVar[bool] = False
+    settings = FactorizationConfig
+    _fitted: _Fitted | None = None
 
     def __init__(self, config: FactorizationConfig | None = None, **settings: Any) -> None:
-        values = (config or FactorizationConfig()).to_dict()
-        self.config = FactorizationConfig.from_dict(values | settings)
+        super().__init__(config, **settings)
         if self.conditional and self.config.solver == "als":
             raise ConfigurationError("solver 'als' does not condition; use 'sgd', or a plain PMF")
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self.history = History()
-        self._fitted: _Fitted | None = None
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -90,7 +88,7 @@ class PMFModel(RatingModel):
         self._catalogue, self.history = catalogue, found.history
         self._fitted = _Fitted(tables, prior, 0.0, config)
         self._fitted = self._fitted._replace(noise=self._noise(ratings))
-        self._note(ratings, found.stopped or found.history)
+        self._note(ratings, found.stopped or found.history, _HELD_OUT)
         return self
 
     def partial_fit(
@@ -141,7 +139,7 @@ class PMFModel(RatingModel):
         self._fitted = old._replace(tables=tables, prior=prior)
         if len(ratings) >= self.fitted_on["n_ratings"]:
             self._fitted = self._fitted._replace(noise=self._noise(ratings))
-        self._note(ratings, history)
+        self._note(ratings, history, _HELD_OUT)
         return self
 
     def _noise(self, ratings: Ratings) -> float:
@@ -149,37 +147,10 @@ class PMFModel(RatingModel):
         x, q, penalty = tables.user_factors, tables.item_factors, config.reg_factors or 0.0
         return residual_deviation(ratings, self.score_pairs, x, q, penalty, config.seed)
 
-    def _note(self, ratings: Ratings, history: History) -> None:
-        self.fitted_on = {
-            "n_ratings": len(ratings),
-            "n_users": ratings.n_users,
-            "n_items": ratings.n_items,
-        }
-        self.figures = [history.figure("RMSE of the ratings held out")]
-
     def _parameters(self) -> _Fitted:
-        if self._fitted is None:
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit(ratings), or load one with tacit.load"
-            )
-        return self._fitted
+        return self._learned(self._fitted)
 
     # -- predicting --------------------------------------------------------------------------------
-
-    def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """See `RatingModel.score_pairs`."""
-        x, q, b, c, _ = self._parameters().tables
-        return rating_scores.scores(users, items, x, q, b, c, self.catalogue.mean)
-
-    def score_users(self, users: Numbers) -> Floats:
-        """See `RatingModel.score_users`."""
-        x, q, b, c, _ = self._parameters().tables
-        users = np.asarray(users)
-        known = (users >= 0).astype(np.float32)[:, None]
-        scores = (x[users] * known) @ q.T
-        scores += b[users][:, None] * known
-        scores += c + np.float32(self.catalogue.mean)
-        return np.asarray(scores)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """The noise of the ratings (pairs,): that of the parameters is not known to a point estimate."""
@@ -250,10 +221,6 @@ class PMFModel(RatingModel):
         used = FactorizationConfig.from_dict(dict(config.get("used", config["settings"])))
         model._fitted = _Fitted(Tables(**found), prior, noise, used)
         return model
-
-    def with_settings(self, **settings: Any) -> Self:
-        """An unfitted model of the same kind with other settings."""
-        return type(self)(replace(self.config, **settings))
 
 
 class ConditionalPMFModel(PMFModel):

@@ -1,0 +1,60 @@
+"""Where the tests of this folder run: on the CPU under Triton's interpreter, else on a CUDA device."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+
+class Device:
+    """Takes arrays there and results back."""
+
+    name = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+
+    def tensors(self, value):
+        """Floating arrays, also those of tuples, as tensors of their own memory; all else as it is."""
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            return torch.tensor(value, device=self.name)
+        if isinstance(value, tuple):
+            parts = map(self.tensors, value)
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        return value
+
+    def arrays(self, value):
+        """All results, in order, as numpy has them."""
+        if isinstance(value, tuple):
+            return [array for part in value for array in self.arrays(part)]
+        return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value]
+
+    def assert_like(self, found, expected, tolerance):
+        """Shapes, dtypes and numbers; errors relative to the largest."""
+        for ours, theirs in zip(self.arrays(found), self.arrays(expected), strict=True):
+            assert ours.shape == theirs.shape
+            assert ours.dtype == theirs.dtype
+            scale = np.abs(theirs[np.isfinite(theirs)]).max(initial=1e-3)
+            np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.fixture(scope="session")
+def device():
+    return Device()
+
+
+@pytest.fixture
+def backwards(monkeypatch):
+    """Starts the programs of a kernel from the last to the first, where they are interpreted, one after another."""
+    if Device.name != "cpu":
+        pytest.skip("a device orders its programs itself")
+    from triton.runtime.interpreter import interpreter_builder
+
+    def turn():
+        forwards = interpreter_builder.set_grid_idx
+
+        def set_grid_idx(*place):
+            dims = interpreter_builder.grid_dim
+            forwards(*(n - 1 - at for n, at in zip(dims, place, strict=True)))
+
+        monkeypatch.setattr(interpreter_builder, "set_grid_idx", set_grid_idx)
+
+    return turn
