@@ -25,10 +25,12 @@ NAME = "lm-hidden-markov-mixtures"
 SHARED: dict[str, Any] = {"n_classes": 256, "batch": 16384, "learning_rate": 0.08}
 COMPONENTS: dict[str, dict[str, Any]] = {
     "exchange": {"states_per_class": 128, "state_dropout": 0.75, "epochs": 45},
+    "small exchange": {"states_per_class": 64, "epochs": 17},
     "predictive": {"states_per_class": 64, "epochs": 17, "classes": "predictive"},
 }
 NGRAMS, BILINEAR = "KneserNey(5)", "HLBL"
 MIXTURES = (
+    ("small exchange", "predictive"),
     ("exchange", "predictive"),
     ("exchange", NGRAMS),
     ("predictive", NGRAMS),
