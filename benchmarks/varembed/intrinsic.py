@@ -6,7 +6,6 @@ python -m benchmarks.varembed.intrinsic --tokens 6 --seeds 0
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from scipy.stats import spearmanr
 
 from benchmarks import reporting
 from benchmarks.embeddings import common
-from benchmarks.varembed import models
+from benchmarks.varembed import models, qvec
 from tacit.datasets import locate, word_similarity
 
 Make = Callable[[Sequence[str]], np.ndarray]
@@ -24,7 +23,9 @@ PROTOCOL = {
     "WS353, RW": "Spearman's rho x 100 of cosines with mean human scores; all pairs, a word a model cannot embed "
     "counting as a cosine of 0, and pairs with both words in the vocabulary (50,000 types)",
     "QVEC": "sum over the 128 columns of the largest Pearson correlation with a supersense, over the words of "
-    "the oracle in the vocabulary (Tsvetkov et al. 2015); morphemes: vectors made of morphemes alone",
+    "the oracle in the vocabulary (Tsvetkov et al. 2015); morphemes: vectors made of morphemes alone; QVEC-CCA: "
+    "largest canonical correlation x 100 (2016), and the mean of all; effective columns: (sum of the variances of "
+    "the principal directions)^2 / sum of their squares",
     "training": "gensim: 5 epochs, window 5, otherwise its defaults, one thread",
 }
 
@@ -43,24 +44,6 @@ def similarity(make: Make, knows: Callable[[str], bool], role: str) -> dict[str,
     }
 
 
-def qvec(make: Make, knows: Callable[[str], bool]) -> float:
-    path = locate("qvec")["supersenses"]
-    senses: dict[str, dict[str, float]] = {}
-    for line in path.read_text(encoding="utf8").splitlines():
-        word, _, oracle = line.partition("\t")
-        if knows(word):
-            senses[word] = json.loads(oracle)
-    names = sorted({name for each in senses.values() for name in each})
-    oracle = np.array([[each.get(name, 0.0) for name in names] for each in senses.values()])
-    vectors = np.nan_to_num(make(list(senses))).astype(np.float64)
-
-    def standard(x: np.ndarray) -> np.ndarray:
-        x = x - x.mean(0)
-        return x / np.maximum(np.linalg.norm(x, axis=0), 1e-12)
-
-    return float((standard(vectors).T @ standard(oracle)).max(1).sum())
-
-
 def measure(row: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     found = models.trained(row, seed, options)
     vocabulary = found.vocabulary
@@ -68,13 +51,16 @@ def measure(row: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     def knows(word: str) -> bool:
         return word in vocabulary
 
-    cell: dict[str, Any] = {"cpu seconds": found.seconds, "QVEC": qvec(found.make, knows)}
+    cell: dict[str, Any] = {"cpu seconds": found.seconds, **qvec.measure(found.make, knows)}
     for name, role in (("WS353", "ws353"), ("RW", "rare-words")):
         for part, value in similarity(found.make, knows, role).items():
             cell[f"{name} {part}"] = value
     if models.ROWS[row]["kind"] in ("VarEmbed", "SumEmbed"):
         cell["epochs"] = models.model(row, seed, options).config.epochs
-        cell["QVEC morphemes"] = qvec(lambda words: found.make(words, prior=True), knows)  # type: ignore[call-arg]
+        cell["QVEC morphemes"] = qvec.measure(
+            lambda words: found.make(words, prior=True),  # type: ignore[call-arg]
+            knows,
+        )["QVEC"]
     if models.ROWS[row]["kind"] == "VarEmbed":
         for part, value in similarity(
             lambda words: found.make(words, output="logits"),  # type: ignore[call-arg]
@@ -89,7 +75,7 @@ def main() -> None:
     options = models.arguments(__doc__).parse_args()
     log = common.logger("varembed", options.cache)
     rows: list[dict[str, Any]] = []
-    for row in common.chosen(models.ROWS, options.only):
+    for row in models.chosen(models.ROWS, options):
         seeds = [seed for seed in options.seeds if models.place(row, seed, options).exists()]
         cells = [measure(row, seed, options) for seed in seeds]
         for seed, cell in zip(seeds, cells, strict=True):
@@ -106,7 +92,9 @@ def main() -> None:
         "seeds": options.seeds,
     }
     if not options.no_save:
-        reporting.save("varembed-intrinsic", protocol, rows, keep="row")
+        reporting.save(
+            models.results_name("varembed-intrinsic", options), protocol, rows, keep="row"
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,22 @@ class Vectors:
 def arguments(description: str | None, seeds: str = "0") -> argparse.ArgumentParser:
     parser = common.arguments(description, seeds)
     parser.add_argument("--tokens", type=float, default=0, help="millions of tokens; 0 is all")
+    parser.add_argument("--rows", nargs="*", default=[], help="rows of exactly these names")
     return parser
+
+
+def chosen(rows: Iterable[str], options: argparse.Namespace) -> list[str]:
+    """The rows that `--rows` and `--only` ask for; all if neither is given."""
+    unknown = sorted(set(options.rows) - set(rows))
+    if unknown:
+        raise SystemExit(f"No row is called {unknown[0]!r}: the rows are {', '.join(rows)}.")
+    wanted = [row for row in rows if not options.rows or row in options.rows]
+    return common.chosen(wanted, options.only)
+
+
+def results_name(name: str, options: argparse.Namespace) -> str:
+    """`name`, and the millions of tokens where it is not the whole text."""
+    return f"{name}-{options.tokens:g}" if options.tokens else name
 
 
 def corpus(options: argparse.Namespace) -> Corpus:
@@ -95,8 +110,11 @@ ROWS: dict[str, dict[str, Any]] = {
     "VarEmbed, no shrinkage": _ours("VarEmbed", start_shrinkage=0.0),
     "VarEmbed, KL per token": _ours("VarEmbed", kl="tokens"),
     "VarEmbed, no base": _ours("VarEmbed", base=False),
+    "VarEmbed, no refit": _ours("VarEmbed", refit=False),
+    "VarEmbed, window alone": _ours("VarEmbed", start_adjacent=0.0),
     "VarEmbed, Morfessor": _ours("VarEmbed", segmenter="morfessor"),
     "VarEmbed, n-grams": _ours("VarEmbed", segmenter="ngrams"),
+    "VarEmbed, n-grams, start only": _ours("VarEmbed", segmenter="ngrams", epochs=0),
 }
 
 
@@ -185,7 +203,7 @@ def main() -> None:
     text_ = corpus(options)
     log.info("%d tokens, %d types", text_.n_tokens, len(text_.vocabulary))
     for seed in options.seeds:
-        for row in common.chosen(ROWS, options.only):
+        for row in chosen(ROWS, options):
             found = trained(row, seed, options, text_)
             log.info("%s, seed %d: %.0f s of CPU", row, seed, found.seconds)
 

@@ -10,6 +10,7 @@ on dev (the paper's: two layers of 625). Word vectors are trained once (seed 0);
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled
 from benchmarks.local_classifier import MLPClassifier
+from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
 from benchmarks.varembed import models
 from tacit import Corpus
 
@@ -27,6 +29,9 @@ HIDDEN = 256
 EPOCHS = 12
 #: Upper ends of the bins of a word's frequency in the unlabelled text.
 BINS = {"unseen": 0, "1-100": 100, "101-1000": 1000, "1001-10000": 10_000, "more": np.inf}
+
+#: Rows in the picture.
+DRAWN = ("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram", "SumEmbed", "VarEmbed")
 
 
 def windows(found: models.Vectors, sentences: list[labelled.Sentence]) -> np.ndarray:
@@ -76,6 +81,20 @@ def measure(
     return {**cell, "seconds": round(time.perf_counter() - start, 1)}
 
 
+def picture(name: str, rows: list[dict[str, Any]]) -> None:
+    """Errors by frequency, as in the paper's Fig. 2: `benchmarks/results/<name>.png`."""
+    panels = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        shown = {row["row"]: row for row in rows if row["task"] == task and row["row"] in DRAWN}
+        curves = [
+            Curve(label, [shown[label][f"error {part}"]["mean"] for part in BINS], color=f"C{i}")
+            for i, label in enumerate(DRAWN)
+            if label in shown
+        ]
+        panels.append(Panel(task, "occurrences in the unlabelled text", curves, ticks=list(BINS)))
+    draw(name, panels, y_label="errors, per cent")
+
+
 def main() -> None:
     parser = models.arguments(__doc__, "0-2")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
@@ -87,7 +106,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in options.tasks:
         task = labelled.load(name)
-        for row in common.chosen(models.ROWS, options.only):
+        for row in models.chosen(models.ROWS, options):
             if not models.place(row, 0, options).exists():
                 continue
             found = []
@@ -110,7 +129,9 @@ def main() -> None:
         "seeds": options.seeds,
     }
     if not options.no_save:
-        reporting.save("varembed-tagging", protocol, rows, keep="key")
+        name_ = models.results_name("varembed-tagging", options)
+        path = reporting.save(name_, protocol, rows, keep="key")
+        picture(name_, json.loads(path.read_text(encoding="utf8"))["rows"])
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def main() -> None:
     words = [word for sentence in task.test for word in sentence.words]
     unseen = np.array([word not in lds.vocabulary for word in words])
     rows: list[dict[str, Any]] = []
-    for row in ("OOV classes alone", *common.chosen(WORDS, options.only)):
+    for row in ("OOV classes alone", *models.chosen(WORDS, options)):
         model: Any = lds
         if row in WORDS:
             if not models.place(row, 0, options).exists():
@@ -71,7 +71,7 @@ def main() -> None:
         "seeds": options.seeds,
     }
     if not options.no_save:
-        reporting.save("varembed-unseen", protocol, rows, keep="row")
+        reporting.save(models.results_name("varembed-unseen", options), protocol, rows, keep="row")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from tacit import Corpus, datasets
 from tacit.errors import TacitError
 from tacit_lm import VLHMM
 from tacit_lm.hidden_markov import fitting
-from tacit_lm.hidden_markov.classes import word_classes
+from tacit_lm.hidden_markov.classes import Method, word_classes
 from tacit_lm.hidden_markov.config import VLHMMConfig
 from tacit_lm.hidden_markov.observed import Lexicon, Observed, text_of
 from tacit_lm.hidden_markov.training import Trainer
@@ -36,7 +36,7 @@ def class_seconds(train: Corpus) -> Iterator[dict[str, Any]]:
     ids, _ = text_of(train)
     boundary, types = train.vocabulary.boundary_id, len(train.vocabulary)
     stream = np.concatenate([np.array([boundary], np.int32), ids])
-    for method in ("exchange", "predictive"):
+    for method in get_args(Method):
         word_classes(stream[:1000], types, 8, boundary=boundary, method=method)
         for n_classes in (128, 256):
             start = time.process_time()

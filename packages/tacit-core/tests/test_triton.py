@@ -11,7 +11,11 @@ FOLDER = Path(__file__).parent / "triton"
 COMPILATION = FOLDER / "compilation.py"
 TESTS = sorted(set(FOLDER.glob("*.py")) - {FOLDER / "conftest.py", COMPILATION})
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
+# a quarter of a minute of computing each; a busy machine must not break them off
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}"),
+    pytest.mark.timeout(1200),
+]
 
 
 def run(path, environment):

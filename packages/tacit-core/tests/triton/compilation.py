@@ -66,21 +66,26 @@ def test_forward_backward(compiled):
     assert_all_compiled(compiled, "_forward _messages _counts _sum")
 
 
-def test_softmaxes(compiled):
-    k, width = 70, 40
+@pytest.mark.parametrize("two_levels", [True, False])
+def test_blocks(compiled, two_levels):
+    k, width = (70, 40) if two_levels else (20, 20)
     made_of = Vectors(torch.ones(2, k, width), torch.ones(2, k, width), torch.ones(2, k))
     pairs = np.array([0, 1]), np.array([1, 0])
-    for weights, norms in ((torch.ones(2, k), None), (None, torch.ones(2, k))):
-        A = blocks.forward(made_of, *pairs, weights, norms)
-        blocks.backward(made_of, *pairs, A, A, weights)
-    words, cuts = torch.ones(200, width), np.array([0, 0, 200])
-    o = classes.forward(words, words[:, 0].contiguous(), made_of.left, cuts)
-    classes.backward(words, words[:, 0].contiguous(), made_of.left, cuts, o, o)
+    given = (torch.ones(2, k), None) if two_levels else (None, torch.ones(2, k))
+    A = blocks.forward(made_of, *pairs, *given)
+    blocks.backward(made_of, *pairs, A, A, given[0])
+    assert_all_compiled(compiled, "_forward _by_class _by_rows")
+
+
+def test_words(compiled):
+    words, states, cuts = torch.ones(200, 20), torch.ones(2, 20, 20), np.array([0, 0, 200])
+    o = classes.forward(words, words[:, 0].contiguous(), states, cuts)
+    classes.backward(words, words[:, 0].contiguous(), states, cuts, o, o)
     assert_all_compiled(compiled, "_forward _by_class _by_rows _sum")
 
 
 def test_streaming_sums(compiled):
-    rows, bias = torch.ones(70, 200), torch.ones(70)
+    rows, bias = torch.ones(70, 40), torch.ones(70)
     sums.backward(rows, rows, bias, sums.forward(rows, rows, bias), bias)
     assert_all_compiled(compiled, "_forward _backward")
 

@@ -11,24 +11,53 @@ from tacit_embeddings.varembed.start import factorized_counts, morpheme_start
 from tacit_embeddings.varembed.stream import StreamBatches, joined
 
 
-def test_factorized_counts_are_the_leading_singular_vectors(corpus):
+def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:
+    """How often j stands within ``window`` words after i, nearer ones counting more."""
+    C = np.zeros((types, types))
+    for d in range(1, window + 1):
+        np.add.at(C, (stream, np.roll(stream, -d)), (window - d + 1) / window)
+    return C
+
+
+def _balanced(C: np.ndarray) -> np.ndarray:
+    rows, columns = (np.maximum(C.sum(axis), 1e-12) for axis in (1, 0))
+    return np.sqrt(C) / np.outer(rows, columns) ** 0.25
+
+
+@pytest.mark.parametrize("adjacent", [0.0, 0.5])
+def test_factorized_counts_are_the_leading_singular_vectors(corpus, adjacent):
     """Against a count by hand of the circular stream with boundaries, and a dense decomposition."""
     window, width = 3, 6
-    stream, types = [], len(corpus.vocabulary)
-    for sentence in corpus:
-        stream += [*sentence.tolist(), corpus.vocabulary.boundary_id]
-    C = np.zeros((types, types))
-    ids = np.array(stream)
-    for d in range(1, window + 1):
-        np.add.at(C, (ids, np.roll(ids, -d)), (window - d + 1) / window)
-    C += C.T
-    r = np.maximum(C.sum(1), 1e-12)
-    M = np.sqrt(C) / (r[:, None] * r[None]) ** 0.25
-    U, S, _ = np.linalg.svd(M)
+    types, boundary = len(corpus.vocabulary), corpus.vocabulary.boundary_id
+    stream = np.concatenate([[*sentence.tolist(), boundary] for sentence in corpus])
+    near, next_one = (_counted(stream, types, n) for n in (window, 1))
+    sides = [_balanced(next_one) * adjacent, _balanced(next_one.T) * adjacent]
+    U, S, _ = np.linalg.svd(np.hstack([_balanced(near + near.T), *sides]), full_matrices=False)
     expected = (U * np.sqrt(S))[:, :width]
-    found = factorized_counts(corpus, width, window, 0)
+    expected /= np.sqrt(np.linalg.norm(expected, axis=1, keepdims=True))
+    found = factorized_counts(corpus, width, window, 0, adjacent)
     # columns are known up to a rotation where values are close: compare what they span, weighted
     assert_allclose(found @ found.T, expected @ expected.T, atol=0.05 * np.abs(expected).max() ** 2)
+
+
+def test_adjacent_words_tell_apart_what_the_window_does_not():
+    """Two kinds of words in turn: the words around are the same, those before and after are not."""
+    rng = np.random.default_rng(0)
+    text = [
+        [word for _ in range(6) for word in ("the", f"n{rng.integers(4)}", f"v{rng.integers(4)}")]
+        for _ in range(300)
+    ]
+    corpus = Corpus.from_sentences(text)
+
+    def likeness(adjacent):
+        found = factorized_counts(corpus, 4, 2, 0, adjacent)
+        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
+        nouns, verbs = (
+            found[[corpus.vocabulary.id_of(f"{kind}{i}") for i in range(4)]] for kind in "nv"
+        )
+        return float((nouns @ verbs.T).mean())
+
+    assert likeness(1.0) < likeness(0.0) - 0.1
 
 
 def test_more_columns_than_words_are_zero():
@@ -47,12 +76,13 @@ def test_morphemes_begin_at_the_ridge_regression(corpus):
     A = np.zeros((len(words), len(inventory)))
     for w in range(len(words)):
         np.add.at(A[w], inventory.ids[inventory.offsets[w] : inventory.offsets[w + 1]], 1)
-    weights = np.diag((counts + 1.0) ** 0.25)
+    weights = np.diag(np.sqrt(counts + 1.0))
     ridge = 5.0
     expected = np.linalg.solve(
         A.T @ weights @ A + ridge * np.eye(A.shape[1]), A.T @ weights @ words
     )
-    assert_allclose(morpheme_start(inventory, words, counts, ridge), expected, atol=2e-3)
+    found = morpheme_start(inventory, words, np.sqrt(counts + 1.0), ridge)
+    assert_allclose(found, expected, atol=2e-3)
 
 
 def test_joined_text_has_a_boundary_after_every_sentence():

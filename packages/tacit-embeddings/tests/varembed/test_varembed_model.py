@@ -18,6 +18,7 @@ from tacit.errors import (
 )
 from tacit_embeddings import SumEmbed, VarEmbed
 from tacit_embeddings.varembed.bernoulli import sigmoid
+from tacit_embeddings.varembed.start import morpheme_start
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacit-embeddings[varembed])")
 
@@ -140,7 +141,7 @@ def test_training_lowers_the_bound_on_held_out_text():
     train = Corpus.from_sentences(lines(300))
     valid = Corpus.from_sentences(lines(30), vocabulary=train.vocabulary)
     settings = {**TINY, "hidden": 24, "epochs": 12, "lstm_rate": 0.02, "start": "random"}
-    model = VarEmbed(**settings).fit(train, valid)
+    model = VarEmbed(**settings, refit=False).fit(train, valid)
     evaluations = [value for _, _, value in model.fitted_on["training"]["evaluations"]]
     assert min(evaluations) < 0.6 * np.log(14)
     assert model.figures[0]["value"] == min(evaluations)
@@ -248,6 +249,22 @@ def test_vectors_may_be_given_to_start_from(corpus):
     assert_allclose(found, given[corpus.type_counts > 0] / size, rtol=1e-4)
     with pytest.raises(ConfigurationError, match="must be finite and"):
         VarEmbed(**settings).fit(corpus, vectors=given[:-1])
+
+
+def test_morphemes_are_fitted_once_more_to_the_words_as_training_leaves_them(corpus, tmp_path):
+    """The posterior is the same, the prior is the regression's; a finished training is gone on from."""
+    settings = {**TINY, "output": "logits"}
+    plain = VarEmbed(**settings, refit=False).checkpointed(tmp_path / "c").fit(corpus)
+    fitted = VarEmbed(**settings).checkpointed(tmp_path / "c").fit(corpus)
+    words = corpus.vocabulary.words
+    alike = np.ones(len(words))
+    expected = morpheme_start(plain.inventory, plain._fitted().words, alike, 1.0)
+    assert_array_equal(fitted.vectors(words), plain.vectors(words))
+    assert_allclose(fitted._fitted().morphemes, expected, atol=2e-3)
+    assert np.abs(expected - plain._fitted().morphemes).max() > 0.01
+    n_tokens = corpus.n_tokens + corpus.n_sentences + 1
+    divergence = fitted.divergence().sum() / n_tokens
+    assert fitted.figures[0]["divergence per token"] == pytest.approx(divergence, rel=1e-3)
 
 
 def test_rare_words_begin_near_their_morphemes(corpus):

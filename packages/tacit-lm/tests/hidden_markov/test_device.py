@@ -90,6 +90,7 @@ INTERPRETED = Path(__file__).parents[1] / "triton" / "vlhmm.py"
 
 
 @pytest.mark.skipif(MISSING, reason="needs triton")
+@pytest.mark.timeout(1200)  # a quarter of a minute of computing, on a busy machine too
 def test_training_through_the_kernels_for_cuda_interpreted():
     environment = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(INTERPRETED)]

@@ -93,13 +93,13 @@ def test_log_likelihood_and_gradients_are_those_of_the_cpu(kind, dropped, reques
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_ends_where_that_on_the_cpu_does(kind, tmp_path, request):
-    settings = {"n_classes": 4, "states_per_class": 3, "width": 6, "batch": 40, "transitions": kind}
-    cpu = VLHMM(**settings, epochs=2).fit(text(14), valid=text(8, 1))
+    settings = {"n_classes": 4, "states_per_class": 3, "width": 6, "batch": 20, "transitions": kind}
+    cpu = VLHMM(**settings, epochs=2).fit(text(9), valid=text(4, 1))
     called = request.getfixturevalue("on_tensors")
-    here = VLHMM(**settings, epochs=2).checkpointed(tmp_path).fit(text(14), valid=text(8, 1))
+    here = VLHMM(**settings, epochs=2).checkpointed(tmp_path).fit(text(9), valid=text(4, 1))
     assert called
     # rounding decides where Adam goes from a gradient that is almost nothing
     assert here.figures[0]["value"] == pytest.approx(cpu.figures[0]["value"], rel=2e-3)
-    untrained = VLHMM(**settings, epochs=0).fit(text(14))
-    assert here.figures[0]["value"] < untrained.perplexity(text(8, 1))
+    untrained = VLHMM(**settings, epochs=0).fit(text(9))
+    assert here.figures[0]["value"] < untrained.perplexity(text(4, 1))
     np.testing.assert_allclose(here.tables.emissions, cpu.tables.emissions, atol=0.02)

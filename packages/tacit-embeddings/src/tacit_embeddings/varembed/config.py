@@ -33,6 +33,8 @@ class WordVectorConfig:
         start: initial word vectors: ``"counts"``, a factorisation of co-occurrence counts; ``"word2vec"`` (the
             package gensim); or ``"random"`` [``"word2vec"``].
         start_window: words to each side that are counted for the start; 2 or 3 tell more of syntax, 10 of topics.
+        start_adjacent: weight of the words directly before and directly after, which are counted apart for the
+            start, beside those of the window; they tell of syntax.
         start_scale: root mean square of the initial word vectors.
         start_ridge: of the regression that gives morphemes their initial vectors; None is 10, and 100 for n-grams,
             of which a word has many.
@@ -62,6 +64,7 @@ class WordVectorConfig:
     base: bool = True
     start: Start = "counts"
     start_window: int = 10
+    start_adjacent: float = 0.7
     start_scale: float = 1.0
     start_ridge: float | None = None
     start_shrinkage: float = 20.0
@@ -98,8 +101,9 @@ class WordVectorConfig:
         for name, kind in _CHOICES.items():
             if hasattr(self, name) and getattr(self, name) not in get_args(kind):
                 self._refuse(name, f"one of {', '.join(get_args(kind))}")
-        if type(self.base) is not bool:
-            self._refuse("base", "true or false")
+        for name in ("base", "refit"):
+            if type(getattr(self, name, True)) is not bool:
+                self._refuse(name, "true or false")
         if not isinstance(self.device, str) or self.device.split(":")[0] not in ("cpu", "cuda"):
             self._refuse("device", "cpu or cuda")
 
@@ -139,11 +143,16 @@ class VarEmbedConfig(WordVectorConfig):
         kl: ``"types"`` counts the divergence from the prior once for every word of the vocabulary, as eq 20
             does; ``"tokens"`` once for every occurrence and dimension, as the authors' code does.
         kl_weight: what the divergence is multiplied by; 1 is the bound.
+        refit: after training, the morphemes are fitted once more to the words as they are then, by the regression
+            of the start with a tenth of its ridge, every word counting once. The bound says nothing against a
+            morpheme of few words that follows them anywhere, nor what is the base's and what the others'; the
+            ridge does [False].
     """
 
     output: Output = "log_odds"
     kl: KLWeighting = "types"
     kl_weight: float = 1.0
+    refit: bool = True
 
 
 @dataclass(frozen=True)
@@ -159,6 +168,7 @@ _WHOLE = {
 }  # fmt: skip
 _OPTIONAL = ("n_morphemes", "start_ridge", "threads")
 _REAL = {
+    "start_adjacent": (0.0, math.inf),
     "start_scale": (0.0, math.inf),
     "start_ridge": (0.0, math.inf),
     "start_shrinkage": (0.0, math.inf),

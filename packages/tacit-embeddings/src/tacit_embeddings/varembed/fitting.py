@@ -23,7 +23,9 @@ __all__ = ["Fit", "fit_word_vectors"]
 
 _LEAST = 0.1  # of the learning rate, at the end
 _RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # where none is set
+_REFIT = 0.1  # of the ridge, after training
 _RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
+_NOT_OF_TRAINING = ("threads", "refit")  # settings a checkpoint may differ in
 _CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
 
 
@@ -70,7 +72,8 @@ def fit_word_vectors(
     ridge = config.start_ridge
     if ridge is None:
         ridge = _NGRAM_RIDGE if config.segmenter == "ngrams" else _RIDGE
-    morphemes = morpheme_start(inventory, words, counts, ridge)
+    # the many rare words, which tell morphemes apart, are heard beside the few frequent ones, known best
+    morphemes = morpheme_start(inventory, words, np.sqrt(counts + 1.0), ridge)
     sums = inventory.summed(morphemes)
     share = (counts / (counts + max(config.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
     words = share * words + (1 - share) * sums
@@ -78,7 +81,7 @@ def fit_word_vectors(
     own = words if variational else words - sums
     trained = counts > 0
     learned, history, figures = _trained(
-        config, inventory, counts, own, morphemes, stream, held_out, checkpoints, resume
+        config, inventory, counts, own, morphemes, ridge, stream, held_out, checkpoints, resume
     )
     words, morphemes = learned["table/words"], learned["table/morphemes"]
     if not variational:
@@ -92,6 +95,7 @@ def _trained(
     counts: npt.NDArray[np.int64],
     words: Float32,
     morphemes: Float32,
+    ridge: float,
     stream: Ids,
     held_out: Ids | None,
     checkpoints: Path | None,
@@ -100,6 +104,7 @@ def _trained(
     """Parameters after training, its course, and its figures."""
     import torch
 
+    from tacit.fitting.torch_model import to_array
     from tacit_embeddings.varembed.training import Trainer
 
     source = StreamBatches(stream, batch=config.batch, length=config.length)
@@ -112,7 +117,7 @@ def _trained(
         check_losses_every=_CHECK,
     )
     made_from = {
-        "settings": {k: v for k, v in config.to_dict().items() if k != "threads"},
+        "settings": {k: v for k, v in config.to_dict().items() if k not in _NOT_OF_TRAINING},
         "start": fingerprint_arrays((words, morphemes)),
         "valid": None if held_out is None else fingerprint_arrays((held_out,)),
     }
@@ -123,7 +128,13 @@ def _trained(
             torch.set_num_threads(config.threads or threads)
             trainer = Trainer(config, inventory, counts, words, morphemes, held_out)
             history = _run(trainer, source, settings, made_from, checkpoints, resume)
-            figures = [_figure(trainer, history, held_out is not None)]
+            refitted = getattr(config, "refit", False) and config.epochs > 0
+            if refitted:
+                found = to_array(trainer.tables["words"].values)
+                alike = np.ones(len(counts))  # the bound counts every word once
+                again = morpheme_start(inventory, found, alike, _REFIT * ridge)
+                trainer.set_morphemes(again)
+            figures = [_figure(trainer, history, refitted)]
             return dict(trainer.parameters()), history, figures
         finally:
             torch.set_num_threads(threads)
@@ -155,10 +166,13 @@ def _run(
         return error.history
 
 
-def _figure(trainer: Any, history: History, held_out: bool) -> dict[str, Any]:
+def _figure(trainer: Any, history: History, refitted: bool) -> dict[str, Any]:
     """The bound as it was measured: on held-out text where there is some, else as training saw it."""
+    held_out = trainer.valid is not None
     loss = history.epoch_losses[-1] if history.epoch_losses else None
     best = None if history.best is None else history.best.value
+    if held_out and refitted:
+        best = trainer.evaluate()
     return {
         "measure": "negative lower bound, nats per token",
         "value": best if held_out else loss,

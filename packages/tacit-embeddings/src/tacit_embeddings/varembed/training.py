@@ -99,6 +99,10 @@ class Trainer:
         expected = np.log(self.config.negatives * noise).astype(np.float32)
         self._log_expected = torch.from_numpy(expected).to(self.device)
 
+    def set_morphemes(self, vectors: npt.NDArray[np.float32]) -> None:
+        """Puts other morpheme vectors (morphemes, width) in the place of those learned."""
+        self.tables["morphemes"].values = torch.from_numpy(vectors).to(self.device)
+
     # -- one step ----------------------------------------------------------------------------------
 
     def step(

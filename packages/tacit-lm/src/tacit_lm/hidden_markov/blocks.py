@@ -42,6 +42,10 @@ class BlockStore:
         n_classes: M.
         k: states of a class.
         size: bytes of blocks kept at most; one block fits always.
+
+    Attributes:
+        capacity: blocks that fit.
+        holds_all: whether there are no more than that.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class BlockStore:
     ) -> None:
         self.transitions, self._classes, self._k = transitions, n_classes, k
         self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
+        self.holds_all = self.capacity == n_classes * n_classes
         self._lock = threading.Lock()
         self._empty()
 

@@ -65,11 +65,7 @@ class Tables:
             first: p(z | what came before) (k,) of the first token of the first sentence, in the class of that
                 token, if it does not stand at a start.
         """
-        size = _TOKENS
-        if (
-            self.store.capacity < self.lexicon.n_classes**2
-        ):  # else all pairs fit, however long the text
-            size = min(_TOKENS, self.store.capacity)
+        size = _TOKENS if self.store.holds_all else min(_TOKENS, self.store.capacity)
         begin = 0
         while begin < len(offsets) - 1:
             end = int(np.searchsorted(offsets, offsets[begin] + size, side="right")) - 1
