@@ -60,8 +60,13 @@ def fit(
     try:
         return run.run(resume)
     except DivergenceError as error:
-        if settings.on_divergence == "raise" or not run.epoch:
+        if settings.on_divergence == "raise":
             raise
+        if not run.epoch:
+            reason = str(error).partition(";")[0]
+            raise FittingError(
+                f"{reason}, in the first epoch, so there is no model to keep: use a lower learning rate"
+            ) from error
         kept = f"training was stopped, and the best model so far is kept: {error}"
         warnings.warn(kept, RuntimeWarning, stacklevel=2)
         return run.history

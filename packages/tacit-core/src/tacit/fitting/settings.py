@@ -47,7 +47,7 @@ class FitSettings:
     """After Ctrl-C (first a checkpoint is saved and the best parameters restored)."""
     on_divergence: Literal["raise", "return"] = "raise"
     """After a loss or an evaluation that is not finite (first the best parameters are restored).
-    "return" warns, and still raises in the first epoch, which leaves nothing better than the start."""
+    "return" warns; in the first epoch, which leaves nothing to keep, it raises FittingError."""
 
     def __post_init__(self) -> None:
         _at_least("epochs", self.epochs, 0)

@@ -48,7 +48,8 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
             CorpusError: ``valid`` has another vocabulary.
             ConfigurationError: a package that a setting asks for is missing, or ``vectors`` do not fit.
             PluginUnavailableError: torch is not installed.
-            DivergenceError: the loss is no longer a number; a smaller learning rate helps.
+            FittingError: the loss is no longer a number in the first epoch; a smaller learning rate helps. Later the
+                best parameters are kept, with a warning.
         """
         from tacit_embeddings.varembed.fitting import fit_word_vectors
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
-from tacit.errors import ConfigurationError
+from tacit.artifact import ModelSettings
 
 __all__ = ["Output", "SumEmbedConfig", "VarEmbedConfig", "WordVectorConfig"]
 
@@ -18,7 +18,7 @@ KLWeighting = Literal["types", "tokens"]
 
 
 @dataclass(frozen=True)
-class WordVectorConfig:
+class WordVectorConfig(ModelSettings):
     """What both models share; the paper's values stand in brackets where ours differ.
 
     Attributes:
@@ -106,31 +106,6 @@ class WordVectorConfig:
                 self._refuse(name, "true or false")
         if not isinstance(self.device, str) or self.device.split(":")[0] not in ("cpu", "cuda"):
             self._refuse("device", "cpu or cuda")
-
-    def _refuse(self, name: str, wanted: str) -> None:
-        raise ConfigurationError(
-            f"{self.model()}: {name} must be {wanted}, not {getattr(self, name)!r}"
-        )
-
-    @classmethod
-    def model(cls) -> str:
-        """Whose settings these are."""
-        return cls.__name__.removesuffix("Config")
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """From JSON values; an unknown name or a value out of range is a ConfigurationError."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ConfigurationError(
-                f"{cls.model()} has no setting {unknown[0]!r}; its settings are {', '.join(known)}"
-            )
-        return cls(**values)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from tacit.corpus import Corpus
 from tacit.errors import PluginUnavailableError
-from tacit.fitting import Cosine, DivergenceError, FitSettings, History, fit
+from tacit.fitting import Cosine, FitSettings, History, fit
 from tacit.fitting.batches import fingerprint_arrays
 from tacit.fitting.recorder import Resume
 from tacit_embeddings.varembed.config import WordVectorConfig
@@ -115,6 +114,7 @@ def _trained(
         ),
         patience=None if held_out is None else config.patience,
         check_losses_every=_CHECK,
+        on_divergence="return",
     )
     made_from = {
         "settings": {k: v for k, v in config.to_dict().items() if k not in _NOT_OF_TRAINING},
@@ -127,7 +127,15 @@ def _trained(
         try:
             torch.set_num_threads(config.threads or threads)
             trainer = Trainer(config, inventory, counts, words, morphemes, held_out)
-            history = _run(trainer, source, settings, made_from, checkpoints, resume)
+            history = fit(
+                trainer,
+                source,
+                settings,
+                configuration=made_from,
+                checkpoints=checkpoints,
+                resume=resume if checkpoints is not None else "auto",
+                description="word vectors",
+            )
             refitted = getattr(config, "refit", False) and config.epochs > 0
             if refitted:
                 found = to_array(trainer.tables["words"].values)
@@ -138,32 +146,6 @@ def _trained(
             return dict(trainer.parameters()), history, figures
         finally:
             torch.set_num_threads(threads)
-
-
-def _run(
-    trainer: Any,
-    source: StreamBatches,
-    settings: FitSettings,
-    made_from: dict[str, Any],
-    checkpoints: Path | None,
-    resume: Resume,
-) -> History:
-    """A divergence after the first epoch leaves the best model there was, and a warning."""
-    try:
-        return fit(
-            trainer,
-            source,
-            settings,
-            configuration=made_from,
-            checkpoints=checkpoints,
-            resume=resume if checkpoints is not None else "auto",
-            description="word vectors",
-        )
-    except DivergenceError as error:
-        if error.history is None or not error.history.epochs:
-            raise
-        warnings.warn(f"{error}; the best parameters seen are kept", RuntimeWarning, stacklevel=2)
-        return error.history
 
 
 def _figure(trainer: Any, history: History, refitted: bool) -> dict[str, Any]:

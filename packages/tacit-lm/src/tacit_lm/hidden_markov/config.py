@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
-from tacit.errors import ConfigurationError
+from tacit.artifact import ModelSettings
 from tacit_lm.hidden_markov.classes import Method
 
 __all__ = ["HMMConfig", "Settings", "Transitions", "VLHMMConfig"]
@@ -17,51 +17,10 @@ _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the settings of both models share: checks, and the way to JSON and back."""
+class Settings(ModelSettings):
+    """What the settings of both models share."""
 
     seed: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """From JSON values; an unknown name or a value out of range is a ConfigurationError."""
-        known = [field.name for field in fields(cls)]
-        for name in sorted(set(values) - set(known)):
-            raise ConfigurationError(
-                f"{cls._model()} has no setting {name!r}; its settings are {', '.join(known)}"
-            )
-        return cls(**values)
-
-    @classmethod
-    def _model(cls) -> str:
-        return cls.__name__.removesuffix("Config")
-
-    def _refuse(self, name: str, wanted: str) -> None:
-        raise ConfigurationError(
-            f"{self._model()}: {name} must be {wanted}, not {getattr(self, name)!r}"
-        )
-
-    def _whole(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if type(value) is not int or not low <= value <= high:
-            self._refuse(name, f"a whole number from {low} to {high}")
-
-    def _real(self, name: str, low: float, high: float) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value < high:
-            self._refuse(name, f"a number in [{low:g}, {high:g})")
-
-    def _one_of(self, name: str, choices: tuple[str, ...]) -> None:
-        if getattr(self, name) not in choices:
-            self._refuse(name, f"one of {', '.join(choices)}")
-
-    def _flag(self, name: str) -> None:
-        if type(getattr(self, name)) is not bool:
-            self._refuse(name, "true or false")
 
 
 @dataclass(frozen=True)

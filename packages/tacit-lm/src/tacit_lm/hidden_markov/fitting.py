@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from tacit.corpus import Corpus
-from tacit.errors import ConfigurationError, CorpusError, FittingError
-from tacit.fitting import BlockBatches, Cosine, DivergenceError, FitSettings, History, WarmUp, fit
+from tacit.errors import ConfigurationError, CorpusError
+from tacit.fitting import BlockBatches, Cosine, FitSettings, History, WarmUp, fit
 from tacit.fitting.batches import fingerprint_arrays
 from tacit.fitting.recorder import Resume
-from tacit.fitting.trainable import Trainable
 from tacit.kernels import class_softmax
 from tacit_lm.hidden_markov.blocks import BlockStore, Transitions
 from tacit_lm.hidden_markov.classes import word_classes
@@ -65,46 +62,23 @@ def fit_vlhmm(
         learning_rate=WarmUp(falling, max(1, min(_WARM, source.n_batches(0) // 2))),
         evaluate_every=config.evaluate_every,
         patience=None if valid is None else config.patience,
+        on_divergence="return",
     )
     made_from = {
         "settings": {k: v for k, v in config.to_dict().items() if k not in _ELSEWHERE},
         "text": fingerprint_arrays((ids, offsets)),
         "valid": None if held_out is None else fingerprint_arrays(held_out),
     }
-    history = _run(trainer, source, settings, made_from, checkpoints, resume)
+    history = fit(
+        trainer,
+        source,
+        settings,
+        configuration=made_from,
+        checkpoints=checkpoints,
+        resume=resume if checkpoints is not None else "auto",
+    )
     trainer.load_parameters(trainer.parameters())
     return tables_of(network.cpu(), lexicon), history
-
-
-def _run(
-    trainer: Trainable,
-    source: BlockBatches,
-    settings: FitSettings,
-    made_from: dict[str, Any],
-    checkpoints: Path | None,
-    resume: Resume,
-) -> History:
-    try:
-        return fit(
-            trainer,
-            source,
-            settings,
-            configuration=made_from,
-            checkpoints=checkpoints,
-            resume=resume if checkpoints is not None else "auto",
-        )
-    except DivergenceError as error:
-        if error.history is None or not error.history.epochs:
-            reason = str(error).partition(";")[0]
-            raise FittingError(
-                f"{reason}, in the first epoch, so there is no model to keep: use a lower learning rate"
-            ) from error
-        warnings.warn(
-            f"training was stopped, and the best model so far is kept: {error}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return error.history
 
 
 def classes_of(config: VLHMMConfig, corpus: Corpus, ids: Ids) -> Lexicon:
