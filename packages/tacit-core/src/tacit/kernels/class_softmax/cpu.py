@@ -52,6 +52,8 @@ def _backward(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped-def]
             row, found, bias = D[w], o[begin + w], o.dtype.type(0)
             for j in range(k):
                 row[j] -= found[j] * total[j]
+            # summed apart: where a loop also writes, how it sums depends on where the arrays lie
+            for j in range(k):
                 bias += row[j]
             db[begin + w] = bias
         np.dot(D, x[c], dy[begin:end])
