@@ -252,6 +252,15 @@ class Interrupting(Walk):
         return super().step(batch, learning_rate)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as in a terminal: a process started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_step_saves_a_checkpoint_and_raises(tmp_path):
     model = Interrupting([2.0, 3.0])
     where = Checkpoints(tmp_path, every_steps=100)
@@ -265,6 +274,7 @@ def test_ctrl_c_ends_the_step_saves_a_checkpoint_and_raises(tmp_path):
     assert resumed.x == 2 + 4  # the first evaluation after resuming was the best
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_may_return_instead():
     history = fit(Interrupting(), Sweeps(), settings(epochs=20, on_interrupt="return"))
     assert (history.steps, history.stopped) == (6, "interrupted")
