@@ -140,7 +140,7 @@ class _ByBlocks(_Likelihood):
         if learning:
             counts = hmm_block.backward(*probabilities, passed, threads)
             ctx.gradients = _gradients(arrays, observed, lexicon, made, counts, threads)
-        return torch.as_tensor(passed.log_probs.sum())
+        return _total(passed.log_probs)
 
 
 class _ByFeatures(_Likelihood):
@@ -163,7 +163,7 @@ class _ByFeatures(_Likelihood):
             emitted = class_softmax.backward(*spoken, emissions, found.emissions)
             by_words = emitted.states, emitted.words, emitted.bias
             ctx.gradients = [found.left, found.reached, None, None, *by_words, found.starts]
-        return torch.tensor(passed.log_probs.sum())
+        return _total(passed.log_probs)
 
 
 class _ByLogarithms(_Likelihood):
@@ -176,7 +176,13 @@ class _ByLogarithms(_Likelihood):
         if any(ctx.needs_input_grad):
             counts = hmm_block.backward(A, o, s, observed.sequences, passed, threads)
             ctx.gradients = [counts.blocks, counts.emissions, counts.starts]
-        return torch.tensor(passed.log_probs.sum())
+        return _total(passed.log_probs)
+
+
+def _total(log_probs: _Array) -> torch.Tensor:
+    """Their sum; not a number where training diverges, which the fit says in a sentence of its own."""
+    with np.errstate(invalid="ignore"):
+        return torch.as_tensor(log_probs.sum())
 
 
 def _gradients(

@@ -26,6 +26,7 @@ def _by_word(rows, order, borders, out, first, last):  # type: ignore[no-untyped
 def summed(
     rows: _Array, order: NDArray[np.int64], borders: NDArray[np.int64], threads: int
 ) -> _Array:
+    """The rows of every word added up, (words, width) float32, in the order of the text."""
     out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
     in_parts(
         lambda first, last: _by_word(rows, order, borders, out, first, last),
