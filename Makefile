@@ -1,8 +1,8 @@
 # Every target does its own set-up, on a machine with Python 3.11 or newer and nothing else.
-#   make demo    fit an LDS, train a tagger with and without it    (TACIT_DATA names the data, if any)
+#   make demo    fit an LDS, train a tagger with and without it    (TACENDA_DATA names the data, if any)
 #   make test    everything that must hold: installation, lint, types, tests
 #   make unit | lint | install-check    its parts
-#   make bench   measure again what the documentation states       (needs TACIT_DATA; hours)
+#   make bench   measure again what the documentation states       (needs TACENDA_DATA; hours)
 #   make docs    the documentation as web pages, in site/
 #   tox          the full matrix of environments
 
@@ -19,7 +19,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
 
 # Our threads are over kernels and processes; those of a BLAS below them would only get into their way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-TEST_ENV := $(ONE_THREAD) TACIT_PROGRESS=0
+TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
 .PHONY: setup demo test unit lint install-check bench docs clean
 .DELETE_ON_ERROR:
@@ -28,13 +28,13 @@ setup: $(READY)
 
 # The mark is removed first and made last: after an interruption the next run starts from nothing.
 $(READY): constraints.txt $(PACKAGES)
-	@test -n "$(PYTHON)" || { echo "Tacit needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Tacenda needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "setting up $(VENV) with $$($(PYTHON) --version) (some minutes the first time)"
 	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	@rm -f $@
 	$(PIP) install --quiet --constraint constraints.txt \
-		--editable packages/tacit-core[torch,spacy,testing] --editable packages/tacit-embeddings[spacy,testing] \
-		--editable packages/tacit-lm[spacy,testing] --editable packages/tacit-surprise[testing] \
+		--editable packages/tacenda[torch,spacy,testing] --editable packages/tacenda-embeddings[spacy,testing] \
+		--editable packages/tacenda-lm[spacy,testing] --editable packages/tacenda-surprise[testing] \
 		$(TRITON) ruff mypy pytest-timeout tox tox-uv uv hatchling
 	@touch $@
 
@@ -57,7 +57,7 @@ unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300
 
 bench: setup
-	@test -n "$$TACIT_DATA" || { echo "make bench needs the evaluation data: set TACIT_DATA to their folder" >&2; exit 1; }
+	@test -n "$$TACENDA_DATA" || { echo "make bench needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
 	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite \
 		cornac lenskit myfm 'setuptools<81'
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it

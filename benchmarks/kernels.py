@@ -2,7 +2,7 @@
 
 One run prints, for each kernel, its rate, that of a peer on the same arrays, and this machine's
 sgemm rate; benchmarks/results/kernels.json keeps all of it. The sparse operand is the lag-4 count
-matrix of the text (26M tokens of Wikipedia in the evaluation data, where TACIT_DATA names it, and
+matrix of the text (26M tokens of Wikipedia in the evaluation data, where TACENDA_DATA names it, and
 otherwise a stream of random words with Zipf's frequencies). Run it on a machine that does nothing
 else: the load average is kept with the results.
 """
@@ -23,9 +23,10 @@ import numpy as np
 import reporting
 import scipy.sparse
 
-from tacit import Corpus
-from tacit.kernels import linear_recurrence, modal_recurrence, sparse_product
-from tacit.kernels.lagged_counts import lagged_counts
+from tacenda import Corpus
+from tacenda.kernels.dynamics import linear_recurrence, modal_recurrence
+from tacenda.kernels.dynamics.lagged_counts import lagged_counts
+from tacenda.kernels.shared import sparse_product
 
 LAG = 4
 STATES = 200
@@ -131,8 +132,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     text = arguments.text
-    if text is None and "TACIT_DATA" in os.environ:
-        text = Path(os.environ["TACIT_DATA"], "lm/wikipedia-good-articles/train.txt.xz")
+    if text is None and "TACENDA_DATA" in os.environ:
+        text = Path(os.environ["TACENDA_DATA"], "lm/wikipedia-good-articles/train.txt.xz")
     sgemm = sgemm_rate(arguments.repeats)
     sparse, operand = sparse_rows(text, arguments.vocabulary, arguments.repeats, sgemm)
     protocol = {

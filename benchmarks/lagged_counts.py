@@ -2,7 +2,7 @@
 
     python benchmarks/lagged_counts.py [--tokens N]
 
-With TACIT_DATA the ids are those of the Wikipedia training text there (words and punctuation by a
+With TACENDA_DATA the ids are those of the Wikipedia training text there (words and punctuation by a
 regular expression, V = 40,000); without it they are drawn from Zipf's law. Compilation is timed apart.
 The peers: scipy.sparse (coo_array of ones -> csr_array, sum_duplicates) and numpy (one int64 key for
 each pair, np.sort, run lengths). All three give the same matrices, which is checked.
@@ -20,13 +20,13 @@ import numpy as np
 import reporting
 import scipy.sparse
 
-from tacit.kernels.lagged_counts import Counts, lagged_counts, merge_counts
-from tacit.vocabulary import Vocabulary
-from tacit_embeddings.lds.counts import LaggedCounts
+from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
+from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings.lds.counts import LaggedCounts
 
 VOCABULARY, LAGS, BLOCK = 40_000, 7, 4_000_000
 WIKIPEDIA = Path("lm/wikipedia-good-articles/train.txt.xz")
-CACHE = Path(tempfile.gettempdir()) / "tacit-benchmarks" / "wikipedia_ids.npy"
+CACHE = Path(tempfile.gettempdir()) / "tacenda-benchmarks" / "wikipedia_ids.npy"
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, help="use only so many ids")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    ids, source = real_ids() if os.environ.get("TACIT_DATA") else drawn_ids()
+    ids, source = real_ids() if os.environ.get("TACENDA_DATA") else drawn_ids()
     ids = np.ascontiguousarray(ids[: options.tokens])
     start = time.perf_counter()
     lagged_counts(ids[:1000], LAGS, VOCABULARY)
@@ -45,11 +45,11 @@ def main() -> None:
     block = ids[:BLOCK]
     corpus = Stream(ids)
     ways = [
-        ("tacit kernel, one block", block, lambda: lagged_counts(block, LAGS, VOCABULARY)),
-        ("tacit kernel, whole text at once", ids, lambda: lagged_counts(ids, LAGS, VOCABULARY)),
-        ("tacit LaggedCounts, 2 GB budget", ids, lambda: LaggedCounts.from_corpus(corpus, LAGS)),
+        ("tacenda kernel, one block", block, lambda: lagged_counts(block, LAGS, VOCABULARY)),
+        ("tacenda kernel, whole text at once", ids, lambda: lagged_counts(ids, LAGS, VOCABULARY)),
+        ("tacenda LaggedCounts, 2 GB budget", ids, lambda: LaggedCounts.from_corpus(corpus, LAGS)),
         (
-            "tacit LaggedCounts, 512 MB budget",
+            "tacenda LaggedCounts, 512 MB budget",
             ids,
             lambda: LaggedCounts.from_corpus(corpus, LAGS, 512 << 20),
         ),
@@ -58,7 +58,7 @@ def main() -> None:
     ]
     rows = []
     for name, counted, function in ways:
-        repeats = options.repeats if name.startswith("tacit") else min(options.repeats, 3)
+        repeats = options.repeats if name.startswith("tacenda") else min(options.repeats, 3)
         seconds = reporting.timed(function, repeats)
         rates = [len(counted) * LAGS / s / 1e6 for s in seconds]
         found = reporting.summary(rates)
@@ -140,7 +140,7 @@ def real_ids():
     if CACHE.exists():
         return np.load(CACHE), source
     pattern, known, pieces = re.compile(r"\w+|[^\w\s]"), {}, []
-    with lzma.open(Path(os.environ["TACIT_DATA"]) / WIKIPEDIA, "rt", encoding="utf-8") as lines:
+    with lzma.open(Path(os.environ["TACENDA_DATA"]) / WIKIPEDIA, "rt", encoding="utf-8") as lines:
         for line in lines:
             words = pattern.findall(line)
             if words:

@@ -2,7 +2,7 @@
 
     h = tanh(x W1 + b1), dropout;  p = softmax(h W2 + b2);  cross-entropy, Adam, minibatches.
 
-float32 numpy throughout, trained by the fitting loop of tacit-core.
+float32 numpy throughout, trained by the fitting loop of tacenda.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.fitting import (
+from tacenda.fitting import (
     Adam,
     ArrayBatches,
     Cosine,

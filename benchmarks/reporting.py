@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tacit.cores import usable_cores
+from tacenda.cores import usable_cores
 
 RESULTS = Path(__file__).parent / "results"
 LIBRARIES = (
-    "tacit-core", "tacit-embeddings", "tacit-lm", "tacit-surprise",
+    "tacenda", "tacenda-embeddings", "tacenda-lm", "tacenda-surprise",
     "numpy", "scipy", "numba", "torch", "spacy", "thinc", "gensim", "scikit-surprise",
     "cornac", "lenskit", "myfm", "setuptools",
 )  # fmt: skip

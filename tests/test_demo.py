@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import tacit
+import tacenda
 
 ROOT = Path(__file__).parents[1]
 
 
 def demo(output, *arguments, **environment):
     small = ["--lines", "400", "--labelled", "10", "--tested", "30", "--states", "6"]
-    clean = {name: value for name, value in os.environ.items() if name != "TACIT_DATA"}
+    clean = {name: value for name, value in os.environ.items() if name != "TACENDA_DATA"}
     return subprocess.run(
         [sys.executable, "examples/demo/demo.py", "--output", str(output), *small, *arguments],
         cwd=ROOT,
@@ -32,7 +32,7 @@ def test_it_fits_trains_compares_and_uses_what_is_there_the_next_time(tmp_path):
     assert len(rows) == 3
     assert all(0 < float(accuracy) <= 100 for accuracy, _ in rows)
     assert "fitting an LDS with 6 states" in first.stdout
-    assert tacit.load(tmp_path / "lds").width == 18
+    assert tacenda.load(tmp_path / "lds").width == 18
     second = demo(tmp_path)
     assert "the LDS is there already" in second.stdout
     assert str(tmp_path / "lds") in second.stdout
@@ -41,7 +41,9 @@ def test_it_fits_trains_compares_and_uses_what_is_there_the_next_time(tmp_path):
 
 
 def test_a_data_folder_without_the_data_is_one_clear_line(tmp_path):
-    done = demo(tmp_path / "output", TACIT_DATA=str(tmp_path), TACIT_CACHE=str(tmp_path))
+    done = demo(tmp_path / "output", TACENDA_DATA=str(tmp_path), TACENDA_CACHE=str(tmp_path))
     assert done.returncode == 1
-    assert done.stderr.startswith("error: the dataset wikipedia-good-articles is not in TACIT_DATA")
+    assert done.stderr.startswith(
+        "error: the dataset wikipedia-good-articles is not in TACENDA_DATA"
+    )
     assert "Traceback" not in done.stderr

@@ -44,8 +44,8 @@ class Site:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def tacit(self, *arguments):
-        return self.run("-m", "tacit", *arguments)
+    def tacenda(self, *arguments):
+        return self.run("-m", "tacenda", *arguments)
 
 
 @pytest.fixture
@@ -57,53 +57,53 @@ def test_listing_imports_neither_plugins_nor_anything_heavy(site):
     site.install(
         "fake-plugin",
         """
-        [tacit.embedders]
+        [tacenda.embedders]
         fake = fake_plugin_module:Fake
-        [tacit.commands]
+        [tacenda.commands]
         fake = fake_plugin_module:app
         """,
         fake_plugin_module="raise SystemExit('imported')",
     )
     out = site.python("""
         import sys
-        import tacit
+        import tacenda
         light = set(sys.modules)
-        records = tacit.plugins.available()
+        records = tacenda.plugins.available()
         assert {(r.kind, r.name) for r in records} >= {("embedders", "fake"), ("kernels", "cpu")}
         assert all(r.status == "not loaded" and r.version for r in records)
         heavy = {"numpy", "scipy", "numba", "torch", "spacy", "safetensors", "fake_plugin_module"}
         print(sorted(heavy & set(sys.modules)))
-        print(sorted(m for m in sys.modules if m.startswith("tacit")))
+        print(sorted(m for m in sys.modules if m.startswith("tacenda")))
         """)
-    ours = ["tacit", "tacit.entry_points", "tacit.errors", "tacit.plugins"]
+    ours = ["tacenda", "tacenda.entry_points", "tacenda.errors", "tacenda.plugins"]
     assert out.splitlines() == ["[]", str(ours)]
 
 
-def test_importing_tacit_imports_none_of_its_parts(site):
+def test_importing_tacenda_imports_none_of_its_parts(site):
     out = site.python("""
         import sys
         before = set(sys.modules)
-        import tacit
+        import tacenda
         new = {module.split(".")[0] for module in set(sys.modules) - before}
-        print(sorted(new - sys.stdlib_module_names), "tacit.plugins" in sys.modules)
+        print(sorted(new - sys.stdlib_module_names), "tacenda.plugins" in sys.modules)
         """)
-    assert out.strip() == "['tacit'] False"
+    assert out.strip() == "['tacenda'] False"
 
 
 def test_a_plugin_broken_at_import_is_reported_and_the_next_one_loads(site):
     site.install(
         "sick",
-        "[tacit.embedders]\nsick = sick_module:Model\n",
+        "[tacenda.embedders]\nsick = sick_module:Model\n",
         sick_module="import a_module_that_is_not_there",
     )
     site.install(
         "well",
-        "[tacit.embedders]\nwell = well_module:Model\n",
+        "[tacenda.embedders]\nwell = well_module:Model\n",
         well_module="class Model: api_version = 1",
     )
     out = site.python("""
-        from tacit import plugins
-        from tacit.errors import PluginLoadError
+        from tacenda import plugins
+        from tacenda.errors import PluginLoadError
         try:
             plugins.get("embedders", "sick")
         except PluginLoadError as error:
@@ -128,12 +128,12 @@ def test_two_distributions_may_claim_a_name_until_it_is_asked_for(site):
     for name in ("one", "two"):
         site.install(
             name,
-            f"[tacit.embedders]\nshared = {name}_module:Model\n",
+            f"[tacenda.embedders]\nshared = {name}_module:Model\n",
             **{f"{name}_module": "class Model: pass"},
         )
     out = site.python("""
-        from tacit import plugins
-        from tacit.errors import PluginError
+        from tacenda import plugins
+        from tacenda.errors import PluginError
         try:
             plugins.get("embedders", "shared")
         except PluginError as error:
@@ -148,7 +148,7 @@ def test_two_distributions_may_claim_a_name_until_it_is_asked_for(site):
 def test_a_rival_claim_does_not_change_what_an_artefact_loads_with(site, tmp_path):
     """A saved model records its distribution, so a stranger's claim on its name changes nothing."""
     source = """
-        from tacit.artifact import Saveable
+        from tacenda.artifact import Saveable
         class Model(Saveable):
             kind, name, distribution = "embedders", "shared", "{0}"
             def config_dict(self): return {{}}
@@ -159,14 +159,14 @@ def test_a_rival_claim_does_not_change_what_an_artefact_loads_with(site, tmp_pat
     for name in ("one", "two"):
         site.install(
             name,
-            f"[tacit.embedders]\nshared = {name}_module:Model\n",
+            f"[tacenda.embedders]\nshared = {name}_module:Model\n",
             **{f"{name}_module": source.format(name)},
         )
     model = tmp_path / "model"
     out = site.python(f"""
-        import tacit, two_module
+        import tacenda, two_module
         two_module.Model().save({str(model)!r})
-        print(type(tacit.load({str(model)!r})).__module__)
+        print(type(tacenda.load({str(model)!r})).__module__)
         """)
     assert out.strip() == "two_module"
 
@@ -174,42 +174,42 @@ def test_a_rival_claim_does_not_change_what_an_artefact_loads_with(site, tmp_pat
 def test_a_plugin_of_a_newer_contract_is_refused(site):
     site.install(
         "newer",
-        "[tacit.embedders]\nnewer = newer_module:Model\n",
+        "[tacenda.embedders]\nnewer = newer_module:Model\n",
         newer_module="class Model: api_version = 99",
     )
-    done = site.tacit("plugins", "embedders")
+    done = site.tacenda("plugins", "embedders")
     assert done.returncode == 0
-    assert "api_version is 99 and this tacit-core speaks 1: upgrade tacit-core" in done.stdout
+    assert "api_version is 99 and this tacenda speaks 1: upgrade tacenda" in done.stdout
 
 
 def test_metadata_that_cannot_be_parsed_hide_no_other_plugin(site):
-    site.install("torn", "[tacit.embedders]\nthis line is no entry point\n")
-    site.install("well", "[tacit.embedders]\nwell = m:Model\n")
+    site.install("torn", "[tacenda.embedders]\nthis line is no entry point\n")
+    site.install("well", "[tacenda.embedders]\nwell = m:Model\n")
     out = site.python("""
-        from tacit import plugins
+        from tacenda import plugins
         print([r.name for r in plugins.available("embedders") if r.name == "well"])
         """)
     assert out.strip() == "['well']"
 
 
 def test_the_command_line_lists_a_sick_plugin_and_says_why(site):
-    site.install("sick", "[tacit.embedders]\nsick = sick_module:Model\n", sick_module="1 / 0")
-    done = site.tacit("plugins", "embedders")
+    site.install("sick", "[tacenda.embedders]\nsick = sick_module:Model\n", sick_module="1 / 0")
+    done = site.tacenda("plugins", "embedders")
     assert done.returncode == 0
     assert "sick_module:Model: ZeroDivisionError: division by zero" in done.stdout
-    unloaded = site.tacit("plugins", "embedders", "--no-load")
+    unloaded = site.tacenda("plugins", "embedders", "--no-load")
     assert "ZeroDivisionError" not in unloaded.stdout
     assert "not loaded" in unloaded.stdout
-    traced = site.tacit("plugins", "embedders", "--traceback")
+    traced = site.tacenda("plugins", "embedders", "--traceback")
     assert "1 / 0" in traced.stdout
 
 
 def test_a_broken_command_plugin_leaves_help_and_other_commands_alone(site):
-    site.install("sick", "[tacit.commands]\nsick = sick_module:app\n", sick_module="1 / 0")
-    site.install("odd", "[tacit.commands]\nodd = odd_module:app\n", odd_module="app = 7")
+    site.install("sick", "[tacenda.commands]\nsick = sick_module:app\n", sick_module="1 / 0")
+    site.install("odd", "[tacenda.commands]\nodd = odd_module:app\n", odd_module="app = 7")
     site.install(
         "well",
-        "[tacit.commands]\nwell = well_module:app\n",
+        "[tacenda.commands]\nwell = well_module:app\n",
         well_module="""
             import typer
             app = typer.Typer()
@@ -217,16 +217,16 @@ def test_a_broken_command_plugin_leaves_help_and_other_commands_alone(site):
             def greet(name: str): print("hello", name)
             """,
     )
-    help_text = site.tacit("--help")
+    help_text = site.tacenda("--help")
     assert help_text.returncode == 0
     assert all(name in help_text.stdout for name in ("sick", "well", "plugins", "data"))
-    greeted = site.tacit("well", "greet", "you")  # a group even with a single command
+    greeted = site.tacenda("well", "greet", "you")  # a group even with a single command
     assert (greeted.returncode, greeted.stdout) == (0, "hello you\n")
-    sick = site.tacit("sick", "--help")
+    sick = site.tacenda("sick", "--help")
     assert (sick.returncode, sick.stdout) == (1, "")
     assert sick.stderr.count("\n") == 1
     assert "ZeroDivisionError" in sick.stderr
-    odd = site.tacit("odd")
+    odd = site.tacenda("odd")
     assert (odd.returncode, odd.stderr.count("\n")) == (1, 1)
     assert "are a int, not a typer.Typer" in odd.stderr
 
@@ -239,22 +239,22 @@ def test_command_groups_of_one_name_are_reached_by_their_distribution(site):
             @app.command()
             def who(): print("{name}")
             """
-        entry = f"[tacit.commands]\nshared = {name}_module:app\nplugins = {name}_module:app\n"
+        entry = f"[tacenda.commands]\nshared = {name}_module:app\nplugins = {name}_module:app\n"
         site.install(name, entry, **{f"{name}_module": source})
-    assert site.tacit("shared@two", "who").stdout == "two\n"
-    assert site.tacit("shared", "who").returncode == 2
-    assert "kind" in site.tacit("plugins", "--no-load").stdout  # ours cannot be taken over
+    assert site.tacenda("shared@two", "who").stdout == "two\n"
+    assert site.tacenda("shared", "who").returncode == 2
+    assert "kind" in site.tacenda("plugins", "--no-load").stdout  # ours cannot be taken over
 
 
 def test_help_imports_nothing_heavy(site):
     out = site.python("""
         import sys
-        from tacit.cli.main import app
+        from tacenda.cli.main import app
         try:
             app(["--help"])
         except SystemExit:
             pass
-        heavy = {"numpy", "scipy", "numba", "torch", "spacy", "tacit.cli.data", "tacit.artifact"}
+        heavy = {"numpy", "scipy", "numba", "torch", "spacy", "tacenda.cli.data", "tacenda.artifact"}
         print("heavy:", sorted(heavy & set(sys.modules)))
         """)
     assert out.splitlines()[-1] == "heavy: []"

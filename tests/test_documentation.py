@@ -20,10 +20,10 @@ from spacy.cli.train import train
 from spacy.tokens import Doc, DocBin
 from thinc.api import Config
 
-import tacit
-from tacit import plugins
-from tacit.datasets import synthetic_text
-from tacit_embeddings import LDS
+import tacenda
+from tacenda import plugins
+from tacenda.datasets import synthetic_text
+from tacenda_embeddings import LDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")])
@@ -63,8 +63,8 @@ def folder(tmp_path, monkeypatch):
     lines = [" ".join(sentence.words) for sentence in sentences]
     (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TACENDA_DATA", raising=False)
+    monkeypatch.setenv("TACENDA_CACHE", str(tmp_path / "cache"))
     before = {(r.kind, r.name, r.distribution) for r in plugins.available()}
     yield tmp_path
     for record in plugins.available():
@@ -92,11 +92,11 @@ def run_commands(page, folder):
         for line in block.splitlines():
             if line.startswith("$ "):
                 program, *arguments = shlex.split(small(line[2:]))
-                assert program == "tacit"
+                assert program == "tacenda"
                 done = subprocess.run(
-                    [sys.executable, "-m", "tacit", *arguments],
+                    [sys.executable, "-m", "tacenda", *arguments],
                     cwd=folder,
-                    env={**os.environ, "TACIT_PROGRESS": "0"},
+                    env={**os.environ, "TACENDA_PROGRESS": "0"},
                     capture_output=True,
                     text=True,
                     timeout=200,
@@ -128,7 +128,7 @@ def test_the_whole_configuration_trains(folder):
     page = ROOT / "docs" / "getting-started.md"
     [text] = blocks(page, "ini")
     (folder / "base.cfg").write_text(text.strip(), encoding="utf8")
-    corpus = tacit.Corpus.from_text(folder / "text.txt", max_vocabulary=500)
+    corpus = tacenda.Corpus.from_text(folder / "text.txt", max_vocabulary=500)
     LDS(n_states=6).fit(corpus).save("my-lds")
     blank = spacy.blank("en")
     for part, seed in (("train", 1), ("dev", 2)):

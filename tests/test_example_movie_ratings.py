@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.datasets import synthetic_ratings
+from tacenda.datasets import synthetic_ratings
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "movie_ratings" / "movie_ratings.py"
 PLOTS = {"comparison.png", "certainty.png", "recommendations.png"}
@@ -21,8 +21,8 @@ PLOTS = {"comparison.png", "certainty.png", "recommendations.png"}
 def run(tmp_path, monkeypatch, capsys):
     """Runs the script in this process, in an empty folder; what it prints, and what it exits with."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TACIT_DATA", raising=False)
-    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TACENDA_DATA", raising=False)
+    monkeypatch.setenv("TACENDA_CACHE", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
 
     def call(*arguments):
@@ -49,7 +49,7 @@ def movielens(tmp_path):
 
 
 def test_made_up_ratings_are_compared_and_recommended_by_one_command(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "TACIT_DATA"}
+    environment = {name: value for name, value in os.environ.items() if name != "TACENDA_DATA"}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--quick", "--output", "output"],
         cwd=tmp_path,
@@ -69,7 +69,7 @@ def test_made_up_ratings_are_compared_and_recommended_by_one_command(tmp_path):
 
 
 def test_movies_are_called_by_their_titles(movielens, run, monkeypatch):
-    monkeypatch.setenv("TACIT_DATA", str(movielens.parent))
+    monkeypatch.setenv("TACENDA_DATA", str(movielens.parent))
     rated, recommended = run("--only", "pmf", "--rate", "film 7,=5", "--rate", "3=1").split(
         "should see"
     )

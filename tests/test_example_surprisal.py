@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def example(output, *arguments, **environment):
-    clean = {name: value for name, value in os.environ.items() if name != "TACIT_DATA"}
+    clean = {name: value for name, value in os.environ.items() if name != "TACENDA_DATA"}
     return subprocess.run(
         [sys.executable, "examples/surprisal/surprisal.py", "--output", str(output), *arguments],
         cwd=ROOT,
@@ -76,11 +76,17 @@ def test_own_text_and_own_document(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "environment"),
-    [(["missing.txt"], {}), (["--text", "missing.txt"], {}), ([], {"TACIT_DATA": "/nonexistent"})],
+    [
+        (["missing.txt"], {}),
+        (["--text", "missing.txt"], {}),
+        ([], {"TACENDA_DATA": "/nonexistent"}),
+    ],
 )
 def test_what_is_missing_is_one_clear_line(tmp_path, arguments, environment):
-    done = example(tmp_path, "--lines", "20", *arguments, TACIT_CACHE=str(tmp_path), **environment)
+    done = example(
+        tmp_path, "--lines", "20", *arguments, TACENDA_CACHE=str(tmp_path), **environment
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert len(done.stderr.splitlines()) == 1
-    assert "missing.txt" in done.stderr or "TACIT_DATA" in done.stderr
+    assert "missing.txt" in done.stderr or "TACENDA_DATA" in done.stderr

@@ -25,8 +25,8 @@ from benchmarks.language_models.thesis.plans import PLANS, Plan
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, NGrams, Shape
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.ratings.thesis import pictures
-from tacit import Corpus
-from tacit_lm import HLBL, KneserNey, Mixture
+from tacenda import Corpus
+from tacenda_lm import HLBL, KneserNey, Mixture
 
 PLAN = Plan(
     flat=(2,), exact=(), repeats={1: 2}, widths=(25,), copies=2, replicas=1, windows=(1, 2), across=(2,),

@@ -9,8 +9,8 @@ from surprise.model_selection import train_test_split
 
 from benchmarks.embeddings.common import Cells
 from benchmarks.ratings.thesis import cold, conditioning, fits, published, splits
-from tacit.datasets import synthetic_ratings
-from tacit_surprise.models import (
+from tacenda.datasets import synthetic_ratings
+from tacenda_surprise.models import (
     BiasModel,
     BoltzmannConfig,
     ConditionalPMFModel,

@@ -21,12 +21,12 @@ def test_the_example_plugin_installs_and_passes_its_tests(tmp_path):
     options = ["--quiet", "-p", "no:cacheprovider", "--rootdir", str(EXAMPLE)]
     tested = run("pytest", *options, str(EXAMPLE / "tests"), site=tmp_path)
     assert " passed" in tested
-    listed = run("tacit", "plugins", "--no-load", site=tmp_path)
-    assert listed.count("tacit-random-indexing") == 2
+    listed = run("tacenda", "plugins", "--no-load", site=tmp_path)
+    assert listed.count("tacenda-random-indexing") == 2
 
 
 def run(module, *arguments, site=None):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TACIT_PROGRESS": "0"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TACENDA_PROGRESS": "0"}
     if site is not None:
         environment["PYTHONPATH"] = str(site)
     done = subprocess.run(

@@ -7,4 +7,4 @@ otherwise: times are per core, and a benchmark does not take the machine from it
 import os
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, os.environ.get("TACIT_BENCH_THREADS", "1"))
+    os.environ.setdefault(_name, os.environ.get("TACENDA_BENCH_THREADS", "1"))

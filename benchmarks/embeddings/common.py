@@ -18,10 +18,10 @@ from typing import Any
 
 
 def data_folder() -> Path:
-    """The evaluation data's folder, from TACIT_DATA."""
-    folder = os.environ.get("TACIT_DATA")
+    """The evaluation data's folder, from TACENDA_DATA."""
+    folder = os.environ.get("TACENDA_DATA")
     if not folder or not Path(folder).is_dir():
-        raise SystemExit("These benchmarks measure on real text: set TACIT_DATA to its folder.")
+        raise SystemExit("These benchmarks measure on real text: set TACENDA_DATA to its folder.")
     return Path(folder)
 
 
@@ -50,13 +50,13 @@ def results_name(name: str, cache: Path) -> str:
 
 def arguments(description: str | None, seeds: str = "0-2") -> Parser:
     """A parser with the options that all benchmarks here have."""
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser = Parser(description=(description or "").split("\n")[0])
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACIT_BENCH_CACHE", user_cache)),
-        help="where corpora, models and cells are kept (default: TACIT_BENCH_CACHE)",
+        default=Path(os.environ.get("TACENDA_BENCH_CACHE", user_cache)),
+        help="where corpora, models and cells are kept (default: TACENDA_BENCH_CACHE)",
     )
     parser.add_argument("--text", choices=TEXTS, default=TEXTS[0], help="the unlabelled text")
     parser.add_argument("--seeds", type=number_range, default=number_range(seeds), help="e.g. 0-4")

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, text
-from tacit_embeddings import LDS
+from tacenda_embeddings import LDS
 
 PROTOCOL = {
     "measure": "wall seconds of the whole fit; the tokenized corpus is there before both",

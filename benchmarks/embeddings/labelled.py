@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.embeddings import common
-from tacit.datasets import columns, conllu, treebank
+from tacenda.datasets import columns, conllu, treebank
 
 SIZES: tuple[int | None, ...] = (250, 1000, None)
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import tacit
+import tacenda
 from benchmarks.embeddings import common, text
-from tacit_embeddings import LDS, LaggedCounts, LDSConfig
+from tacenda_embeddings import LDS, LaggedCounts, LDSConfig
 
 # Arguments of LDS that differ from its defaults.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -36,14 +36,14 @@ def fitted(cache: Path, variant: str = "em") -> LDS:
     """The variant's model, loaded or fitted and saved."""
     folder = cache / f"lds-{variant}"
     if folder.exists():
-        return tacit.load(folder)
+        return tacenda.load(folder)
     log = common.logger("models", cache)
     lagged = counts(cache)
     start = time.perf_counter()
     model = LDS(**VARIANTS[variant]).fit(lagged)
     log.info("fitted LDS %s in %.0f s, counts apart", variant, time.perf_counter() - start)
     model.save(folder)
-    return tacit.load(folder)
+    return tacenda.load(folder)
 
 
 def version(cache: Path, variant: str | None, static: bool = False) -> str:

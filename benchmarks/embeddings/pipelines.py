@@ -46,20 +46,20 @@ class Row:
             }
         if self.output:
             columns = list(self.columns) if self.columns else None
-            layers["lds"] = {"@architectures": "tacit.DocTensor.v1", "columns": columns}
+            layers["lds"] = {"@architectures": "tacenda.DocTensor.v1", "columns": columns}
         if not self.hashed:
             return {**layers["lds"], "projection": WIDTH, "maxout_pieces": 3}
         embed = layers["hash"]
         if self.output:
             embed = {
-                "@architectures": "tacit.ConcatEmbed.v1",
+                "@architectures": "tacenda.ConcatEmbed.v1",
                 "width": self.width,
                 "embeds": layers,
             }
         elif self.static and not self.depth:
             # MultiHashEmbed with static vectors cannot stand alone in a tagger (spaCy 3.8): its
             # initialization takes the tags for vectors; behind this layer it does not see them
-            embed = {"@architectures": "tacit.ConcatEmbed.v1", "width": None, "embeds": layers}
+            embed = {"@architectures": "tacenda.ConcatEmbed.v1", "width": None, "embeds": layers}
         if not self.depth:
             return embed
         encode = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, models, text
-from tacit_embeddings.lds import packing
+from tacenda_embeddings.lds import packing
 
 PROTOCOL = {
     "measure": "tokens per second, and floating-point operations per second at 4 h^2 per token",

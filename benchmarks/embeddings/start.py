@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, models, text
-from tacit_embeddings.lds.config import LDSConfig
-from tacit_embeddings.lds.learning import fit
+from tacenda_embeddings.lds.config import LDSConfig
+from tacenda_embeddings.lds.learning import fit
 
 STARTS = ("subspace", "random")
 LABELS = {"subspace": "subspace identification", "random": "random start"}

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.embeddings import common
-from tacit import Corpus
-from tacit.datasets import conllu
+from tacenda import Corpus
+from tacenda.datasets import conllu
 
 MAX_VOCABULARY = 40_000
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.language_models.log_bilinear [--only quality | speed] [--repeats 7] [--cache DIR] [--fresh]
 
-Penn Treebank (Mikolov's split) from TACIT_DATA or the cache. The fitted default model is kept in the cache folder, and
+Penn Treebank (Mikolov's split) from TACENDA_DATA or the cache. The fitted default model is kept in the cache
+folder, and
 quality and speed are those of this one artefact. Rows that are not measured stay as they were. Set
 OMP_NUM_THREADS=1: one thread, where a row does not say otherwise.
 """
@@ -21,19 +22,19 @@ from typing import Any
 
 import numpy as np
 
-import tacit
+import tacenda
 from benchmarks import reporting
 from benchmarks.language_models.ngrams import beside_kenlm
-from tacit import Corpus, datasets
-from tacit.kernels import tree_softmax
-from tacit_lm import HLBL, KneserNey, Mixture, build_tree
-from tacit_lm.log_bilinear.config import LBLConfig
-from tacit_lm.log_bilinear.fitting import text_stream
-from tacit_lm.log_bilinear.lbl_training import LBLTrainer, drawn
-from tacit_lm.log_bilinear.parameters import Parameters
-from tacit_lm.log_bilinear.scoring import predicted_blocks
-from tacit_lm.log_bilinear.training import Trainer, pieces
-from tacit_lm.sequences import with_ends
+from tacenda import Corpus, datasets
+from tacenda.kernels.log_bilinear import tree_softmax
+from tacenda_lm import HLBL, KneserNey, Mixture, build_tree
+from tacenda_lm.log_bilinear.config import LBLConfig
+from tacenda_lm.log_bilinear.fitting import text_stream
+from tacenda_lm.log_bilinear.lbl_training import LBLTrainer, drawn
+from tacenda_lm.log_bilinear.parameters import Parameters
+from tacenda_lm.log_bilinear.scoring import predicted_blocks
+from tacenda_lm.log_bilinear.training import Trainer, pieces
+from tacenda_lm.sequences import with_ends
 
 PROTOCOL = {
     "text": "a line is a sentence; <unk> is an ordinary word; </s> is predicted, <s> is not; closed vocabulary",
@@ -105,7 +106,7 @@ def fitted(cache: Path, fresh: bool, train: Corpus, valid: Corpus) -> tuple[HLBL
         np.save(folder / "trained-nodes.npy", trained[-1])
         (folder / "fit.json").write_text(json.dumps(seen), encoding="utf-8")
     seen = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
-    return tacit.load(folder / "model"), {**seen, "nodes": np.load(folder / "trained-nodes.npy")}
+    return tacenda.load(folder / "model"), {**seen, "nodes": np.load(folder / "trained-nodes.npy")}
 
 
 def float_scores(model: HLBL, nodes: Any, corpus: Corpus) -> Any:
@@ -248,7 +249,7 @@ def training(hlbl: HLBL, train: Corpus, repeats: int) -> Any:
 
 
 def main() -> None:
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", choices=("quality", "speed"))
     parser.add_argument("--repeats", type=int, default=7)
@@ -256,8 +257,8 @@ def main() -> None:
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACIT_BENCH_CACHE", user_cache)),
-        help="where the fitted model is kept (default: TACIT_BENCH_CACHE)",
+        default=Path(os.environ.get("TACENDA_BENCH_CACHE", user_cache)),
+        help="where the fitted model is kept (default: TACENDA_BENCH_CACHE)",
     )
     options = parser.parse_args()
     files = datasets.locate("ptb")

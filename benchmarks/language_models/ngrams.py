@@ -2,7 +2,7 @@
 
     python -m benchmarks.language_models.ngrams [--repeats 5]
 
-Penn Treebank (Mikolov's split) and WikiText-2, from TACIT_DATA or the cache. Where the kenlm module is
+Penn Treebank (Mikolov's split) and WikiText-2, from TACENDA_DATA or the cache. Where the kenlm module is
 installed it scores the test text with the same model, from the ARPA file that we write. Times are of the
 processor, one thread, compiled code warm, so that a busy machine counts less; the least of the repetitions.
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import reporting
-from tacit import Corpus, datasets
-from tacit_lm import KneserNey
-from tacit_lm.sequences import with_ends
+from tacenda import Corpus, datasets
+from tacenda_lm import KneserNey
+from tacenda_lm.sequences import with_ends
 
 MODELS = [
     *({"order": order} for order in (2, 3, 4, 5, 6)),

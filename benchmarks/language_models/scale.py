@@ -2,9 +2,10 @@
 
     python -m benchmarks.language_models.scale [--only kneser_ney] [--epochs 3] [--lines 0] [--threads 2]
 
-The good and featured articles of English Wikipedia, from TACIT_DATA, in the split that comes with them. Every model has
+The good and featured articles of English Wikipedia, from TACENDA_DATA, in the split that comes with
+them. Every model has
 a process of its own, which reads the corpus, fits, saves, and measures the dev and test parts; the mixture reads what
-they have saved. Models are kept under TACIT_BENCH_CACHE, and a fit that was broken off goes on from its last epoch.
+they have saved. Models are kept under TACENDA_BENCH_CACHE, and a fit that was broken off goes on from its last epoch.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import tacit
+import tacenda
 from benchmarks import reporting
-from tacit import Corpus, datasets
-from tacit_lm import HLBL, KneserNey, Mixture
-from tacit_lm.sequences import with_ends
+from tacenda import Corpus, datasets
+from tacenda_lm import HLBL, KneserNey, Mixture
+from tacenda_lm.sequences import with_ends
 
 MAX_VOCABULARY = 40_000
 PROTOCOL = {
@@ -38,7 +39,9 @@ PROTOCOL = {
 
 
 def cache() -> Path:
-    return Path(os.environ.get("TACIT_BENCH_CACHE", Path.home() / ".cache" / "tacit-benchmarks"))
+    return Path(
+        os.environ.get("TACENDA_BENCH_CACHE", Path.home() / ".cache" / "tacenda-benchmarks")
+    )
 
 
 def corpora(lines: int) -> tuple[Corpus, Corpus, Corpus]:
@@ -105,7 +108,7 @@ def fitted(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def mixed(options: argparse.Namespace) -> dict[str, Any]:
     _, dev, test = corpora(options.lines)
-    models = {name: tacit.load(cache() / f"scale-{name}") for name in ("kneser_ney", "hlbl")}
+    models = {name: tacenda.load(cache() / f"scale-{name}") for name in ("kneser_ney", "hlbl")}
     mixture = Mixture(models).fit_weights(dev)
     return {"model": "mixture", "weights": mixture.weights, **figures(mixture, dev, test)}
 

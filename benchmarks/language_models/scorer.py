@@ -3,7 +3,7 @@
     python -m benchmarks.language_models.scorer [--repeats 7]
 
 The test text of Penn Treebank, a document a line, tokens as they are written there. The HLBL is the one that
-`benchmarks.language_models.log_bilinear` fits and keeps under TACIT_BENCH_CACHE. One thread.
+`benchmarks.language_models.log_bilinear` fits and keeps under TACENDA_BENCH_CACHE. One thread.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from spacy.tokens import Doc
 
 from benchmarks import reporting
 from benchmarks.language_models.log_bilinear import fitted
-from tacit import Corpus, datasets
-from tacit_lm import KneserNey, Mixture
+from tacenda import Corpus, datasets
+from tacenda_lm import KneserNey, Mixture
 
 PROTOCOL = {
     "tokens/s": "the component's pipe over 3,761 documents that are there already; attributes are read by nobody",
@@ -62,11 +62,11 @@ def measured(name: str, model: Any, lines: list[str], repeats: int) -> dict[str,
 
 
 def main() -> None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument(
-        "--cache", type=Path, default=Path(os.environ.get("TACIT_BENCH_CACHE", cache))
+        "--cache", type=Path, default=Path(os.environ.get("TACENDA_BENCH_CACHE", cache))
     )
     options = parser.parse_args()
     files = datasets.locate("ptb")

@@ -21,7 +21,7 @@ from surprise.model_selection import KFold, train_test_split
 from benchmarks import reporting
 from benchmarks.ratings import data
 from benchmarks.ratings.other_libraries import Cornac, LensKit, Library, MyFM
-from tacit_surprise import PMF, RBM, Blend, ConditionalPMF, ConditionalRBM
+from tacenda_surprise import PMF, RBM, Blend, ConditionalPMF, ConditionalRBM
 
 SEED = 0
 Maker = Callable[[], AlgoBase | Library]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from surprise import Dataset, Reader
 
-from tacit import datasets
-from tacit.ratings import read_ratings
+from tacenda import datasets
+from tacenda.ratings import read_ratings
 
 
 def movielens(name: str) -> Dataset:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import scipy.sparse
 from surprise import Prediction, Trainset
 
-from tacit.ratings import Ratings
-from tacit_surprise.trainsets import numbers, ratings_of
+from tacenda.ratings import Ratings
+from tacenda_surprise.trainsets import numbers, ratings_of
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -19,9 +19,9 @@ import time
 from typing import Any
 
 from benchmarks import reporting
-from tacit.datasets import synthetic_ratings
-from tacit.fitting import Callback, FitLoop
-from tacit_surprise.models import ConditionalPMFModel, PMFModel
+from tacenda.datasets import synthetic_ratings
+from tacenda.fitting import Callback, FitLoop
+from tacenda_surprise.models import ConditionalPMFModel, PMFModel
 
 N_USERS, N_ITEMS = 480_189, 17_770
 MODELS = {"PMF": PMFModel, "ConditionalPMF": ConditionalPMFModel}

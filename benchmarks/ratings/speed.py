@@ -23,12 +23,12 @@ from surprise.model_selection import KFold, cross_validate
 
 from benchmarks import reporting
 from benchmarks.ratings import data
-from tacit.datasets import synthetic_ratings
-from tacit.fitting import Callback, FitLoop
-from tacit.ratings import Ratings
-from tacit_surprise import PMF, ConditionalPMF
-from tacit_surprise.models import ConditionalPMFModel, PMFModel
-from tacit_surprise.trainsets import ratings_of
+from tacenda.datasets import synthetic_ratings
+from tacenda.fitting import Callback, FitLoop
+from tacenda.ratings import Ratings
+from tacenda_surprise import PMF, ConditionalPMF
+from tacenda_surprise.models import ConditionalPMFModel, PMFModel
+from tacenda_surprise.trainsets import ratings_of
 
 PROTOCOL = {
     "threads": 1,
@@ -40,8 +40,8 @@ PROTOCOL = {
 }
 _COLD = """
 import time, numpy as np
-from tacit.ratings import Ratings
-from tacit_surprise.models import ConditionalPMFModel
+from tacenda.ratings import Ratings
+from tacenda_surprise.models import ConditionalPMFModel
 start = time.perf_counter()
 ConditionalPMFModel(n_factors=2, n_epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
 print(time.perf_counter() - start)

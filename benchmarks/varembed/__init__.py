@@ -6,4 +6,4 @@ This file runs before numpy is imported and pins the BLAS to one thread, unless 
 import os
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, os.environ.get("TACIT_BENCH_THREADS", "1"))
+    os.environ.setdefault(_name, os.environ.get("TACENDA_BENCH_THREADS", "1"))

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.varembed import models, qvec
-from tacit.datasets import locate, word_similarity
+from tacenda.datasets import locate, word_similarity
 
 Make = Callable[[Sequence[str]], np.ndarray]
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-import tacit
+import tacenda
 from benchmarks.embeddings import common, text
-from tacit import Corpus
-from tacit.vocabulary import Vocabulary
+from tacenda import Corpus
+from tacenda.vocabulary import Vocabulary
 
 MAX_VOCABULARY = 50_000
 WIDTH = 128
@@ -79,7 +79,7 @@ def corpus(options: argparse.Namespace) -> Corpus:
 
 def beginning(n_tokens: float) -> Iterator[str]:
     """Lines of the text until there are about so many tokens in them."""
-    from tacit.tokenizers import get_tokenizer
+    from tacenda.tokenizers import get_tokenizer
 
     words = get_tokenizer("words")
     n = 0
@@ -126,7 +126,7 @@ def place(row: str, seed: int, options: argparse.Namespace) -> Path:
 
 def model(row: str, seed: int, options: argparse.Namespace) -> Any:
     """A trained VarEmbed or SumEmbed itself."""
-    return tacit.load(place(row, seed, options))
+    return tacenda.load(place(row, seed, options))
 
 
 def trained(row: str, seed: int, options: argparse.Namespace, found: Corpus | None = None) -> Any:
@@ -142,17 +142,17 @@ def trained(row: str, seed: int, options: argparse.Namespace, found: Corpus | No
 def trained_ours(
     kind: str, settings: dict[str, Any], seed: int, where: Path, found: Corpus, epochs: int | None
 ) -> Vectors:
-    import tacit_embeddings
+    import tacenda_embeddings
 
     if not where.exists():
         if epochs is not None:
             settings = {"epochs": epochs, **settings}
         start = time.process_time()
-        fitted = getattr(tacit_embeddings, kind)(width=WIDTH, seed=seed, **settings)
+        fitted = getattr(tacenda_embeddings, kind)(width=WIDTH, seed=seed, **settings)
         fitted.checkpointed(where.with_name(f"{where.name}-checkpoint")).fit(found)
         fitted.fitted_on["cpu_seconds"] = round(time.process_time() - start, 1)
         fitted.save(where)
-    loaded = tacit.load(where)
+    loaded = tacenda.load(where)
     return Vectors(found.vocabulary, loaded.vectors, loaded.fitted_on["cpu_seconds"])
 
 

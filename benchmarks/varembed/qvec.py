@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.varembed import models
-from tacit.datasets import locate
+from tacenda.datasets import locate
 
 Make = Callable[[Sequence[str]], np.ndarray]
 

@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.varembed import models
-from tacit import Corpus
-from tacit_embeddings import SumEmbed, VarEmbed
+from tacenda import Corpus
+from tacenda_embeddings import SumEmbed, VarEmbed
 
 TYPES = 20_000
 MODELS: dict[str, Any] = {"VarEmbed": VarEmbed, "SumEmbed": SumEmbed}

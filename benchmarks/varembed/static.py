@@ -19,7 +19,7 @@ from spacy.vectors import Vectors
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, pipelines, spacy_rows
 from benchmarks.varembed import models
-from tacit_embeddings.spacy.vectors import MorphologicalVectors
+from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
 NONE = "no word vectors"
 WITHOUT, WITH = pipelines.Row(depth=4), pipelines.Row(static=True, depth=4)

@@ -21,7 +21,7 @@ from benchmarks.embeddings import common, labelled
 from benchmarks.local_classifier import MLPClassifier
 from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
 from benchmarks.varembed import models
-from tacit import Corpus
+from tacenda import Corpus
 
 TASKS = ("ewt-xpos", "treebank-xpos")
 REACH = 2

@@ -24,8 +24,8 @@ from benchmarks import reporting
 from benchmarks.embeddings import common, labelled
 from benchmarks.local_classifier import MLPClassifier
 from benchmarks.varembed import models, tagging
-from tacit import Corpus
-from tacit.datasets import conllu
+from tacenda import Corpus
+from tacenda.datasets import conllu
 
 ROWS: dict[str, dict[str, Any]] = {
     "word2vec CBOW": {"kind": "Word2Vec", "epochs": 20},

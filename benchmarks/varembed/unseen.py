@@ -18,7 +18,7 @@ from benchmarks.embeddings import common, labelled
 from benchmarks.embeddings import models as lds_models
 from benchmarks.local_classifier import MLPClassifier
 from benchmarks.varembed import models
-from tacit_embeddings import MorphologicalLDS
+from tacenda_embeddings import MorphologicalLDS
 
 TASK = "ewt-upos"
 OUTPUT = "own_past_future"

@@ -4,7 +4,7 @@
 
 Fits a linear dynamical system (LDS) to raw text, trains a stock spaCy tagger on a few hundred
 labelled sentences with and without its token vectors, and tags a sentence. The data are found in the
-folder that TACIT_DATA names; without it, text of an invented language is generated. What is finished
+folder that TACENDA_DATA names; without it, text of an invented language is generated. What is finished
 is kept in the output folder and used again, so an interrupted run loses only the step it was in.
 """
 
@@ -21,9 +21,9 @@ import spacy
 import taggers
 from spacy.tokens import Doc
 
-import tacit
-from tacit.errors import TacitError
-from tacit_embeddings import LDS
+import tacenda
+from tacenda.errors import TacendaError
+from tacenda_embeddings import LDS
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     start = time.perf_counter()
     try:
         run(options)
-    except TacitError as error:
+    except TacendaError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(f"\ninterrupted; run it again: what is finished lies in {options.output}")
@@ -70,7 +70,7 @@ def fit(material: materials.Material, states: int, artifact: Path) -> None:
         "demo_states": states,
     }
     if (artifact / "model.json").exists():
-        known = tacit.artifact.read(artifact).fitted_on
+        known = tacenda.artifact.read(artifact).fitted_on
         if facts.items() <= known.items():
             say(f"the LDS is there already: {artifact}")
             return

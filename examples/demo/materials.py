@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import tacit
-from tacit.datasets import conllu, synthetic_text
+import tacenda
+from tacenda.datasets import conllu, synthetic_text
 
 Sentence = tuple[Sequence[str], Sequence[str]]
 """Words and their tags, of the same length."""
@@ -22,7 +22,7 @@ class Material:
 
     text: str
     labels: str
-    corpus: tacit.Corpus
+    corpus: tacenda.Corpus
     train: list[Sentence]
     test: list[Sentence]
 
@@ -33,7 +33,7 @@ class Material:
 
 
 def find(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
-    """Real text where TACIT_DATA names it, or else an invented language.
+    """Real text where TACENDA_DATA names it, or else an invented language.
 
     Args:
         folder: where the tokenized text is kept for the next run.
@@ -43,18 +43,18 @@ def find(folder: Path, labelled: int, tested: int | None, lines: int | None) -> 
         lines: lines (sentences, of the invented language) of raw text; None for the default.
 
     Raises:
-        DataError: TACIT_DATA is set and the text or the treebank is not in that folder.
+        DataError: TACENDA_DATA is set and the text or the treebank is not in that folder.
     """
-    find_all = real if os.environ.get("TACIT_DATA") else invented
+    find_all = real if os.environ.get("TACENDA_DATA") else invented
     return find_all(folder, labelled, tested, lines)
 
 
 def real(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
     """English: Wikipedia's good articles, a paragraph a line, and the English Web Treebank."""
-    path = tacit.datasets.locate("wikipedia-good-articles")["train"]
-    treebank = tacit.datasets.locate("ud-english-ewt")
+    path = tacenda.datasets.locate("wikipedia-good-articles")["train"]
+    treebank = tacenda.datasets.locate("ud-english-ewt")
     settings: dict[str, Any] = {"max_vocabulary": 40_000, "digits": True, "oov": "classes"}
-    corpus = tacit.Corpus.from_text(path, tokenizer="words", workers=2, cache=folder, **settings)
+    corpus = tacenda.Corpus.from_text(path, tokenizer="words", workers=2, cache=folder, **settings)
     return Material(
         text="Wikipedia's good articles"
         + ("" if lines is None else f", the first {lines:,} lines"),
@@ -69,14 +69,14 @@ def invented(folder: Path, labelled: int, tested: int | None, lines: int | None)
     """A language with rich morphology, made by a seeded generator."""
     n_sentences = lines or 100_000
     settings: dict[str, Any] = {"max_vocabulary": 20_000, "digits": True, "oov": "classes"}
-    corpus = tacit.Corpus.from_sentences(
+    corpus = tacenda.Corpus.from_sentences(
         (s.words for s in islice(synthetic_text.sentences(seed=1), n_sentences)),
         cache=folder,
         cache_key=f"synthetic text, {n_sentences} sentences",
         **settings,
     )
     return Material(
-        text=f"{n_sentences:,} sentences of an invented language (set TACIT_DATA for real text)",
+        text=f"{n_sentences:,} sentences of an invented language (set TACENDA_DATA for real text)",
         labels="the same language",
         corpus=corpus,
         train=[(s.words, s.tags) for s in synthetic_text.generate(labelled, seed=2)],

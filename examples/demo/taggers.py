@@ -14,7 +14,7 @@ from spacy.training import Example
 from spacy.util import fix_random_seed, minibatch
 from thinc.api import Adam
 
-from tacit.progress import track
+from tacenda.progress import track
 
 WIDTH = 96
 EPOCHS = 20
@@ -36,9 +36,9 @@ CNN = {
 }
 # beside it, what the component lds_embeddings has written into Doc.tensor
 WITH_LDS = {
-    "@architectures": "tacit.ConcatEmbed.v1",
+    "@architectures": "tacenda.ConcatEmbed.v1",
     "width": WIDTH,
-    "embeds": {"hash": HASH, "lds": {"@architectures": "tacit.DocTensor.v1"}},
+    "embeds": {"hash": HASH, "lds": {"@architectures": "tacenda.DocTensor.v1"}},
 }
 LAYERS: dict[str, dict[str, Any]] = {
     "word features alone": HASH,

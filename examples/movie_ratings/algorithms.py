@@ -1,4 +1,4 @@
-"""What is compared: Surprise's own algorithms and Tacit's, which are Surprise algorithms too."""
+"""What is compared: Surprise's own algorithms and Tacenda's, which are Surprise algorithms too."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from surprise import SVD, AlgoBase, KNNBaseline
 
-from tacit.errors import ConfigurationError
-from tacit_surprise import PMF, Blend, ConditionalPMF, ConditionalRBM
+from tacenda.errors import ConfigurationError
+from tacenda_surprise import PMF, Blend, ConditionalPMF, ConditionalRBM
 
 SEED = 0
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from surprise import AlgoBase, Dataset
 from surprise.model_selection import KFold, cross_validate
 
-from tacit_surprise import ConditionalPMF
+from tacenda_surprise import ConditionalPMF
 
 Floats = npt.NDArray[np.float64]
 BINS = 8

@@ -3,7 +3,7 @@
     python examples/movie_ratings/movie_ratings.py [RATINGS] [--rate "Alien (1979)=5" ...]
 
 RATINGS is ml-100k, ml-1m or any file with user, item and rating in a line. Without it, MovieLens-100K is
-taken from the folder that TACIT_DATA names, and ratings are made up where that is not set. Everything is
+taken from the folder that TACENDA_DATA names, and ratings are made up where that is not set. Everything is
 measured on random folds of the ratings; plots and a table go to the output folder.
 """
 
@@ -19,7 +19,7 @@ import comparison
 import newcomer
 import ratings_file
 
-from tacit.errors import TacitError
+from tacenda.errors import TacendaError
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     start = time.perf_counter()
     try:
         run(options)
-    except TacitError as error:
+    except TacendaError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted")

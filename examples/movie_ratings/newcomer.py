@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from ratings_file import Material
 
-from tacit.errors import DataError
-from tacit_surprise import ConditionalPMF
+from tacenda.errors import DataError
+from tacenda_surprise import ConditionalPMF
 
 NAME = "somebody new"
 TASTE = {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from surprise import Dataset, Reader
 
-from tacit import datasets
-from tacit.datasets import synthetic_ratings
-from tacit.errors import ConfigurationError, DataError
-from tacit.ratings import Ratings, read_ratings
+from tacenda import datasets
+from tacenda.datasets import synthetic_ratings
+from tacenda.errors import ConfigurationError, DataError
+from tacenda.ratings import Ratings, read_ratings
 
 MOVIELENS = ("ml-100k", "ml-1m")
 QUICK = 60  # users of a trial
@@ -41,7 +41,7 @@ def find(name: str | None, titles: Path | None, columns: str, *, quick: bool) ->
         DataError: a file or a data set is not there or cannot be read.
         ConfigurationError: the columns are not three numbers.
     """
-    if name is None and not os.environ.get("TACIT_DATA"):
+    if name is None and not os.environ.get("TACENDA_DATA"):
         return invented(quick=quick)
     found = real(name or "ml-100k", titles, columns)
     if not quick or found.ratings.n_users <= QUICK:
@@ -77,7 +77,7 @@ def invented(*, quick: bool) -> Material:
     best = made.bayes_rmse
     return Material(
         f"made-up ratings, which nobody can predict better than with RMSE {best:.4f} "
-        "(set TACIT_DATA for MovieLens)",
+        "(set TACENDA_DATA for MovieLens)",
         made.ratings,
         {},
     )

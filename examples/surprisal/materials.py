@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import tacit
-from tacit.corpus.reading import as_paths, file_blocks
-from tacit.datasets import synthetic_text
+import tacenda
+from tacenda.corpus.reading import as_paths, file_blocks
+from tacenda.datasets import synthetic_text
 
 LINES = 40_000
 
@@ -27,13 +27,13 @@ class Material:
 
 
 def find(text: Path | None, n_lines: int | None) -> Material:
-    """The text that is given, else Wikipedia where TACIT_DATA names it, else an invented language.
+    """The text that is given, else Wikipedia where TACENDA_DATA names it, else an invented language.
 
-    Raises TacitError if a text is named and not there.
+    Raises TacendaError if a text is named and not there.
     """
     if text is not None:
         return given(text, n_lines)
-    return (real if os.environ.get("TACIT_DATA") else invented)(n_lines or LINES)
+    return (real if os.environ.get("TACENDA_DATA") else invented)(n_lines or LINES)
 
 
 def given(text: Path, n_lines: int | None) -> Material:
@@ -45,7 +45,7 @@ def given(text: Path, n_lines: int | None) -> Material:
 
 def real(n_lines: int) -> Material:
     """English: Wikipedia's good articles, a paragraph a line; the sample is from another article."""
-    files = tacit.datasets.locate("wikipedia-good-articles")
+    files = tacenda.datasets.locate("wikipedia-good-articles")
     train, test = Path(files["train"]), Path(files["test"])
     paragraphs = (line for line in lines_of(test) if len(line) > 200)
     return Material(
@@ -63,7 +63,7 @@ def invented(n_lines: int) -> Material:
     sentences[4].insert(2, "Jabberwocky")
     return Material(
         name=f"invented-{n_lines}",
-        title=f"{n_lines:,} sentences of an invented language (set TACIT_DATA for real text)",
+        title=f"{n_lines:,} sentences of an invented language (set TACENDA_DATA for real text)",
         lines=lambda: (" ".join(s.words) for s in synthetic_text.generate(n_lines, seed=1)),
         sample=" ".join(" ".join(words) for words in sentences),
     )

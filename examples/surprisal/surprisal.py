@@ -5,7 +5,7 @@
 
 Fits a language model to raw text, scores the document with it in spaCy, and writes surprisal.html (the
 text, each token on a ground as warm as it was surprising) and surprisal.tsv. The raw text is --text, or
-Wikipedia's good articles in the folder that TACIT_DATA names, or else text of an invented language. The
+Wikipedia's good articles in the folder that TACENDA_DATA names, or else text of an invented language. The
 fitted pipeline is kept in the output folder and used again.
 """
 
@@ -21,8 +21,8 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from tacit.errors import TacitError
-from tacit_lm.spacy import render
+from tacenda.errors import TacendaError
+from tacenda_lm.spacy import render
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         run(options)
-    except (TacitError, OSError) as error:
+    except (TacendaError, OSError) as error:
         sys.exit(f"error: {error}")
     except UnicodeError as error:
         sys.exit(f"error: {options.document} is not UTF-8 text: {error}")

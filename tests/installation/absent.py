@@ -16,7 +16,7 @@ import sysconfig
 from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
-from tacit.errors import PluginUnavailableError
+from tacenda.errors import PluginUnavailableError
 
 SITE = Path(sysconfig.get_path("purelib"))
 
@@ -30,10 +30,10 @@ def main() -> None:
         check(SITE in Path(str(module.__file__)).parents, f"{name} is from {module.__file__}")
     for name in absent:
         check(importlib.util.find_spec(name) is None, f"{name} is importable and must not be")
-    ours = [d for d in distributions() if d.metadata["Name"].startswith("tacit-")]
+    ours = [d for d in distributions() if d.metadata["Name"].partition("-")[0] == "tacenda"]
     for distribution in ours:
         name = distribution.metadata["Name"]
-        module_name = "tacit" if name == "tacit-core" else name.replace("-", "_")
+        module_name = "tacenda" if name == "tacenda" else name.replace("-", "_")
         version = getattr(importlib.import_module(module_name), "__version__", distribution.version)
         check(version == distribution.version, f"{name}: {version} is not {distribution.version}")
         for entry_point in distribution.entry_points:

@@ -29,7 +29,7 @@ def main() -> None:
         extra.remove("--quick")
     else:
         quick = []
-    with tempfile.TemporaryDirectory(prefix="tacit-tests-") as name:
+    with tempfile.TemporaryDirectory(prefix="tacenda-tests-") as name:
         place = Path(name)
         shutil.copy(ROOT / "pyproject.toml", place)
         targets = [copy_tests(ROOT / folder, place) for folder in folders]

@@ -5,7 +5,7 @@
     python -m benchmarks.language_models.hidden_markov --only studies baselines mixtures wikitext-2
         [--checkpoints FOLDER]
 
-Penn Treebank (Mikolov's split) and WikiText-2 from TACIT_DATA or the cache. ``studies`` are those of the slides:
+Penn Treebank (Mikolov's split) and WikiText-2 from TACENDA_DATA or the cache. ``studies`` are those of the slides:
 ``states``, ``ablations`` and ``features``; ``baselines`` are the models that the slides compare with. Rows of both
 that were measured with the same settings before are kept, so they go on where they stopped; single fits go on where
 they were killed if they are given a folder. ``wikitext-2`` takes its epochs from the benchmark, not from ``--epochs``.
@@ -30,7 +30,7 @@ from benchmarks.language_models.hidden_markov.fits import (
     ngrams,
     save,
 )
-from tacit_lm import VLHMM
+from tacenda_lm import VLHMM
 
 MIXTURE = "linear, weights fitted by EM on the validation text"
 FIT_PROTOCOL = {

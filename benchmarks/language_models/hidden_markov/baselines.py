@@ -18,8 +18,8 @@ from benchmarks.language_models.hidden_markov.fits import (
     perplexities,
 )
 from benchmarks.language_models.hidden_markov.neural import FeedForward, Fit, Recurrent
-from tacit_lm import HMM
-from tacit_lm.hidden_markov.observed import text_of
+from tacenda_lm import HMM
+from tacenda_lm.hidden_markov.observed import text_of
 
 __all__ = ["BASELINES_PROTOCOL", "NAME", "rows_of"]
 

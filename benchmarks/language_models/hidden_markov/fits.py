@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import reporting
-from tacit import Corpus, datasets
-from tacit_lm import VLHMM, KneserNey, Mixture
-from tacit_lm.hidden_markov import fitting
-from tacit_lm.hidden_markov.observed import text_of
-from tacit_lm.language_model import LanguageModel
-from tacit_lm.perplexity import Context
+from tacenda import Corpus, datasets
+from tacenda_lm import VLHMM, KneserNey, Mixture
+from tacenda_lm.hidden_markov import fitting
+from tacenda_lm.hidden_markov.observed import text_of
+from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.perplexity import Context
 
 __all__ = ["PROTOCOL", "ROLES", "Texts", "fitted", "mixed", "parameters", "perplexities", "save"]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.language_models.hidden_markov.fits import Row, Texts
-from tacit_lm.hidden_markov import fitting
-from tacit_lm.hidden_markov.config import VLHMMConfig
-from tacit_lm.hidden_markov.observed import Observed, sentences_at, text_of
-from tacit_lm.hidden_markov.training import Trainer
+from tacenda_lm.hidden_markov import fitting
+from tacenda_lm.hidden_markov.config import VLHMMConfig
+from tacenda_lm.hidden_markov.observed import Observed, sentences_at, text_of
+from tacenda_lm.hidden_markov.training import Trainer
 
 __all__ = ["MEMORY_PROTOCOL", "rows_of"]
 

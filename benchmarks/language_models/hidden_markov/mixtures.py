@@ -16,8 +16,8 @@ from benchmarks.language_models.hidden_markov.fits import (
     ngrams,
     perplexities,
 )
-from tacit_lm import HLBL, VLHMM
-from tacit_lm.language_model import LanguageModel
+from tacenda_lm import HLBL, VLHMM
+from tacenda_lm.language_model import LanguageModel
 
 __all__ = ["NAME", "rows_of"]
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
-from tacit_lm.sequences import Ids, Offsets
+from tacenda_lm.sequences import Ids, Offsets
 
 __all__ = ["FeedForward", "Fit", "Recurrent"]
 

@@ -17,14 +17,14 @@ import torch
 
 from benchmarks import reporting
 from benchmarks.language_models.hidden_markov.reference import reference_step
-from tacit import Corpus, datasets
-from tacit.errors import TacitError
-from tacit_lm import VLHMM
-from tacit_lm.hidden_markov import fitting
-from tacit_lm.hidden_markov.classes import Method, word_classes
-from tacit_lm.hidden_markov.config import VLHMMConfig
-from tacit_lm.hidden_markov.observed import Lexicon, Observed, text_of
-from tacit_lm.hidden_markov.training import Trainer
+from tacenda import Corpus, datasets
+from tacenda.errors import TacendaError
+from tacenda_lm import VLHMM
+from tacenda_lm.hidden_markov import fitting
+from tacenda_lm.hidden_markov.classes import Method, word_classes
+from tacenda_lm.hidden_markov.config import VLHMMConfig
+from tacenda_lm.hidden_markov.observed import Lexicon, Observed, text_of
+from tacenda_lm.hidden_markov.training import Trainer
 
 __all__ = ["class_seconds", "scoring_rates", "step_seconds"]
 
@@ -147,7 +147,7 @@ def main() -> None:
     try:
         VLHMM(device=options.device)
         train = Corpus.from_text(datasets.locate("ptb")["train"])
-    except TacitError as error:
+    except TacendaError as error:
         raise SystemExit(f"error: {error}") from None
     if options.device == "cpu":
         raise SystemExit("error: on the CPU steps are measured by the package, with --only step")

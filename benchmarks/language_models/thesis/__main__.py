@@ -33,12 +33,12 @@ def main() -> None:
         "--data", choices=tuple(PLANS), action="append", help="one; both if left out"
     )
     parser.add_argument("--only", nargs="*", default=[], metavar="STUDY", help=", ".join(STUDIES))
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACIT_BENCH_CACHE", user_cache)),
-        help="where fits are kept (default: TACIT_BENCH_CACHE)",
+        default=Path(os.environ.get("TACENDA_BENCH_CACHE", user_cache)),
+        help="where fits are kept (default: TACENDA_BENCH_CACHE)",
     )
     parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()

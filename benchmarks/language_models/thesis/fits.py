@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import tacit
+import tacenda
 from benchmarks.embeddings.common import Cells
 from benchmarks.language_models.thesis import recipes, training
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, NGrams, Recipe, Shape
 from benchmarks.language_models.thesis.texts import Texts, tokens, without_part
-from tacit import Corpus
-from tacit_lm import HLBL, LBL, KneserNey, LanguageModel, Tree
-from tacit_lm.mixture_weights import fit_weights
+from tacenda import Corpus
+from tacenda_lm import HLBL, LBL, KneserNey, LanguageModel, Tree
+from tacenda_lm.mixture_weights import fit_weights
 
 Scores = npt.NDArray[np.float64]
 STOPPING = 80_000
@@ -97,7 +97,7 @@ class Bench:
         """The fitted model itself, of a recipe that is kept."""
         self.fit(recipe)
         key = recipes.key_of(recipe, self.texts.data)
-        found = tacit.load(self.folder / hashlib.sha256(key.encode()).hexdigest()[:16] / "model")
+        found = tacenda.load(self.folder / hashlib.sha256(key.encode()).hexdigest()[:16] / "model")
         assert isinstance(found, LanguageModel)
         return found
 

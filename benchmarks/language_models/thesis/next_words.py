@@ -10,7 +10,7 @@ from benchmarks.language_models.thesis import recipes
 from benchmarks.language_models.thesis.recipes import CONTEXT, Flat, Hierarchical
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.language_models.thesis.texts import Texts, tokens
-from tacit_lm import KneserNey
+from tacenda_lm import KneserNey
 
 SHOWN = 10
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tacit_lm import HLBLConfig, LBLConfig
-from tacit_lm.log_bilinear.tree_building import Rule
+from tacenda_lm import HLBLConfig, LBLConfig
+from tacenda_lm.log_bilinear.tree_building import Rule
 
 WIDTH, CONTEXT = 100, 5
 

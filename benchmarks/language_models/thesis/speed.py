@@ -11,9 +11,9 @@ from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.language_models.thesis.training import trainer_on
-from tacit_lm.log_bilinear.fitting import text_stream
-from tacit_lm.log_bilinear.lbl_training import LBLTrainer, drawn
-from tacit_lm.log_bilinear.training import pieces
+from tacenda_lm.log_bilinear.fitting import text_stream
+from tacenda_lm.log_bilinear.lbl_training import LBLTrainer, drawn
+from tacenda_lm.log_bilinear.training import pieces
 
 STEPS, FLAT_STEPS, REPEATS = 150, 4, 3
 

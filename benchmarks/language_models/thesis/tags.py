@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tacit import datasets
-from tacit.datasets import conllu
+from tacenda import datasets
+from tacenda.datasets import conllu
 
 NEAREST = 5
 

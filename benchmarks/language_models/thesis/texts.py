@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import Corpus, datasets
-from tacit_lm.sequences import Ids, Offsets, with_ends
+from tacenda import Corpus, datasets
+from tacenda_lm.sequences import Ids, Offsets, with_ends
 
 PROTOCOL = (
     "a line is a sentence, empty lines left out; every sentence is scored by itself, after one </s>; </s> is "

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.language_models.thesis.recipes import Shape
-from tacit import Corpus
-from tacit.fitting import ArrayBatches, History
-from tacit.fitting.batches import fingerprint_arrays
-from tacit_lm import HLBL, HLBLConfig, Tree, build_tree
-from tacit_lm.log_bilinear.fitting import run_fit, text_stream
-from tacit_lm.log_bilinear.parameters import Parameters
-from tacit_lm.log_bilinear.training import Trainer, average_predicted, pieces
-from tacit_lm.log_bilinear.tree_joining import joined
+from tacenda import Corpus
+from tacenda.fitting import ArrayBatches, History
+from tacenda.fitting.batches import fingerprint_arrays
+from tacenda_lm import HLBL, HLBLConfig, Tree, build_tree
+from tacenda_lm.log_bilinear.fitting import run_fit, text_stream
+from tacenda_lm.log_bilinear.parameters import Parameters
+from tacenda_lm.log_bilinear.training import Trainer, average_predicted, pieces
+from tacenda_lm.log_bilinear.tree_joining import joined
 
 
 def clustered_vectors(model: HLBL, text: Corpus) -> npt.NDArray[np.float64]:

@@ -13,7 +13,7 @@ from benchmarks.language_models.thesis import recipes
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.language_models.thesis.tags import NEAREST, agreement, tags_of
-from tacit_lm import HLBL, LBL
+from tacenda_lm import HLBL, LBL
 
 NEIGHBOURS, PICTURED, LABELLED = 6, 1000, 140
 LAST_LETTER = 0x24F

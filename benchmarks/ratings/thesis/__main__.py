@@ -24,12 +24,12 @@ STUDIES = ("machines", "conditioning", "factorizations", "frequency", "cold", "p
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of {', '.join(STUDIES)}")
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacit-bench"
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACIT_BENCH_CACHE", user_cache)),
-        help="where cells are kept (default: TACIT_BENCH_CACHE)",
+        default=Path(os.environ.get("TACENDA_BENCH_CACHE", user_cache)),
+        help="where cells are kept (default: TACENDA_BENCH_CACHE)",
     )
     parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()

@@ -15,7 +15,7 @@ from benchmarks import reporting
 from benchmarks.ratings.thesis import models, pictures, published, splits
 from benchmarks.ratings.thesis.fits import Bench, Figures, pooled
 from benchmarks.ratings.thesis.pictures import Curve, Panel
-from tacit_surprise.models import RatingModel
+from tacenda_surprise.models import RatingModel
 
 NAME = "ratings-thesis-cold"
 GROUPS = 5

@@ -12,8 +12,8 @@ from benchmarks import reporting
 from benchmarks.ratings.thesis import models, pictures, published, splits
 from benchmarks.ratings.thesis.fits import Bench
 from benchmarks.ratings.thesis.pictures import Curve, Panel
-from tacit.ratings import Ratings
-from tacit_surprise.models import Identities
+from tacenda.ratings import Ratings
+from tacenda_surprise.models import Identities
 
 NAME = "ratings-thesis-conditioning"
 HIDDEN, WIDTH = 25, 50

@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks.embeddings.common import Cells
 from benchmarks.ratings.thesis import splits
 from benchmarks.ratings.thesis.splits import Numbers, Parts
-from tacit.ratings import Ratings
-from tacit_surprise.models import Identities, RatingModel
+from tacenda.ratings import Ratings
+from tacenda_surprise.models import Identities, RatingModel
 
 # What a model of this kind has learned, by the names its arrays have when it is saved; the rest (raw
 # ids, inputs of the cases, means of W) follows from these and from the data.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit_surprise.models import (
+from tacenda_surprise.models import (
     BiasModel,
     BoltzmannConfig,
     ConditionalPMFModel,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit import datasets
-from tacit.ratings import Ratings, read_ratings
+from tacenda import datasets
+from tacenda.ratings import Ratings, read_ratings
 
 TEST, SEED = 0.1, 0
 SPLIT = "MovieLens-1M, train_test_split(test_size=0.1, random_state=0)"

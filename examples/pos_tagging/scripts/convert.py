@@ -1,6 +1,6 @@
 """Write the labelled sentences as .spacy files, and a file of raw text to learn vectors from.
 
-With UD English EWT at hand (a folder in TACIT_DATA, or `tacit data fetch ud-english-ewt`) it is real
+With UD English EWT at hand (a folder in TACENDA_DATA, or `tacenda data fetch ud-english-ewt`) it is real
 English; otherwise sentences of an invented language with known structure.
 """
 
@@ -13,11 +13,11 @@ import spacy
 import typer
 from spacy.tokens import Doc, DocBin
 
-from tacit import datasets
-from tacit.corpus.reading import read_blocks
-from tacit.datasets import conllu, synthetic_text
-from tacit.errors import DataError
-from tacit.tokenizers import get_tokenizer
+from tacenda import datasets
+from tacenda.corpus.reading import read_blocks
+from tacenda.datasets import conllu, synthetic_text
+from tacenda.errors import DataError
+from tacenda.tokenizers import get_tokenizer
 
 Sentence = tuple[list[str], list[str]]  # words and tags
 

@@ -1,4 +1,4 @@
-"""Learn token vectors from raw text: `tacit embed fit`, in Python.
+"""Learn token vectors from raw text: `tacenda embed fit`, in Python.
 
 The text is tokenized already, with spaces between tokens, as scripts/convert.py writes it.
 """
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tacit import Corpus
-from tacit_embeddings import LDS
+from tacenda import Corpus
+from tacenda_embeddings import LDS
 
 
 def main(

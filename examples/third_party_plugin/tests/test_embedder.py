@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from tacit_random_indexing import RandomIndexing
+from tacenda_random_indexing import RandomIndexing
 
-from tacit import Corpus
-from tacit.errors import ConfigurationError
-from tacit.testing.embedders import EmbedderTests
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda.testing.embedders import EmbedderTests
 
 
 class TestRandomIndexing(EmbedderTests):

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tacit import plugins
+from tacenda import plugins
 
 
 @pytest.mark.parametrize("kind", ["embedders", "kernels"])
 def test_the_registry_finds_the_plugin(kind):
     [record] = [r for r in plugins.available(kind) if r.name == "random_indexing"]
-    assert record.distribution == "tacit-random-indexing"
+    assert record.distribution == "tacenda-random-indexing"
     assert plugins.get(kind, "random_indexing") is not None
 
 
 def test_the_command_line_lists_it_as_sound():
-    command = [sys.executable, "-m", "tacit", "plugins", "embedders"]
+    command = [sys.executable, "-m", "tacenda", "plugins", "embedders"]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     [line] = [line for line in listing.splitlines() if "random_indexing" in line]
     assert line.endswith("loaded")

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
-from tacit_random_indexing.kernels import backend, decayed_sum
+from tacenda_random_indexing.kernels import backend, decayed_sum
 
-from tacit import kernels
-from tacit.testing.kernels import KernelBackendTests
+from tacenda import kernels
+from tacenda.testing.kernels import KernelBackendTests
 
 
 class TestBackend(KernelBackendTests):
-    """The operations we share with Tacit are held to its reference."""
+    """The operations we share with Tacenda are held to its reference."""
 
     backend = backend
 

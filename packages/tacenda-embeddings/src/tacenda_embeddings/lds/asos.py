@@ -1,0 +1,202 @@
+"""One EM iteration from lag covariances alone: ASOS (LDS paper section 3.3, after Martens 2010).
+
+Instead of smoothing the data, the recursions of filter and smoother are applied to time-averaged second
+moments. With xf the filtered and xs the smoothed state,
+
+    M_k = E[xf_{t+k} w_t^T],  Pi = E[xf xf^T],  B_k = E[xs_{t+k} w_t^T],  L_k = E[xs_{t+k} xf_t^T],  Xi = E[xs xs^T]
+
+    M_k = F M_{k-1} + K Psi_k                        k = -r+1 .. r            (eq 10)
+    M_{-r} = Pi (A^T)^r C^T                          horizon: E[w_{t+r} | past] = C A^r xf_t
+    Pi = F Pi F^T + F M_{-1} K^T + K M_{-1}^T F^T + K Psi_0 K^T
+    B_r = M_r                                        horizon
+    B_k = J B_{k+1} + G M_k                          k = r-1 .. 0
+    L_r = A L_r F^T + B_r K^T,   L_k = L_{k+1} F^T + B_k K^T
+    Xi = J Xi J^T + J L_1 G^T + G L_1^T J^T + G Pi G^T
+
+and the M-step needs S_xx = Xi + Sigma_s, S_10 = Xi J^T + L_1 G^T + Sigma_s J^T and S_xw = B_0. Since
+K = K_c C_hat^T, all of it closes on (states, states) matrices but for B_0, which is one sum of sparse products.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda_embeddings.lds.linear_algebra import Matrix, SteinSolver, symmetrized
+from tacenda_embeddings.lds.moments import FloatArray, Moments
+from tacenda_embeddings.lds.noise import Gain, Loading
+from tacenda_embeddings.lds.steady_state import Parameters, SteadyState, steady_state
+
+_MAXIMUM_OUTER = 400
+
+
+class Statistics(NamedTuple):
+    """Expected second moments of the smoothed states.
+
+    Attributes:
+        S_xx: E[x_t x_t^T | all] (states, states).
+        S_10: E[x_{t+1} x_t^T | all] (states, states).
+        S_xw: E[x_t w_t^T | all] (states, observations); None where it was not asked for.
+        Xi: E[xs xs^T] (states, states), the second moment of the posterior means.
+        Pi: E[xf xf^T] (states, states).
+        likelihood_gain: log-likelihood in nats per token, less that of the model without dynamics.
+    """
+
+    S_xx: Matrix
+    S_10: Matrix
+    S_xw: FloatArray | None
+    Xi: Matrix
+    Pi: Matrix
+    likelihood_gain: float
+
+
+def _powers(X: Matrix, n: int) -> list[Matrix]:
+    powers = [np.eye(len(X))]
+    for _ in range(n):
+        powers.append(X @ powers[-1])
+    return powers
+
+
+def _filtered_moment(
+    state: SteadyState, A_r: Matrix, lagged: dict[int, Matrix], r: int, start: Matrix | None
+) -> tuple[Matrix, Matrix]:
+    """Pi and m_{-1} = M_{-1} C_hat: a linear equation solved by an outer loop around Lyapunov's."""
+    F, gain = state.F, state.gain
+    solver = SteinSolver(F, F.T)
+    F_powers = _powers(F, r)
+    known = np.zeros_like(F)
+    for j in range(r - 1):
+        known += F_powers[j] @ gain.K_c @ lagged[-1 - j]
+    innovation = gain.K_c @ gain.square @ gain.K_c.T
+    horizon = A_r.T @ gain.cross.T  # (A^T)^r C^T C_hat
+
+    def refresh(Pi: Matrix) -> tuple[Matrix, Matrix]:
+        m_1 = known + F_powers[r - 1] @ Pi @ horizon
+        half = F @ m_1 @ gain.K_c.T
+        return symmetrized(solver.solve(half + half.T + innovation)), m_1
+
+    Pi = innovation if start is None else start
+    for _ in range(_MAXIMUM_OUTER):
+        Pi_next, m_1 = refresh(Pi)
+        change = np.linalg.norm(Pi_next - Pi)
+        Pi = Pi_next
+        if change <= 1e-13 * np.linalg.norm(Pi):
+            break
+    return Pi, m_1
+
+
+def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
+    """Per token, against the model without dynamics (paper eqs 39-44, mended)."""
+    predicted = A @ Pi @ A.T
+    half = gain.cross @ A @ m_1
+    projected_error = gain.square - half - half.T + gain.cross @ predicted @ gain.cross.T
+    trace = (
+        gain.base_trace
+        - 2.0 * np.trace(A @ m_1)
+        + np.trace(predicted @ gain.cross)
+        - np.trace(gain.inner @ projected_error)
+    )
+    return float(-0.5 * (gain.log_det + trace))
+
+
+def _expected_observation(
+    moments: Moments,
+    state: SteadyState,
+    A_r: Matrix,
+    C: Loading,
+    Pi: Matrix,
+    products: dict[int, FloatArray],
+) -> FloatArray:
+    """B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_{-r} Pi (A^T)^r C^T.
+
+    T_r = J^r, T_k = T_{k+1} F + J^k G down to 0, and T_k = T_{k+1} F below. ``products`` holds
+    C_hat^T Psi_k for k = 1 .. r and is emptied.
+    """
+    F, J, G, gain = state.F, state.J, state.G, state.gain
+    r = len(products)
+    J_powers = _powers(J, r)
+    mean = moments.mean.astype(C.dtype)
+    T = J_powers[r]
+    total = (T @ gain.K_c).astype(C.dtype) @ products.pop(r)
+    for k in range(r - 1, -r, -1):
+        T = T @ F
+        if k >= 0:
+            T += J_powers[k] @ G
+        if k == 0:
+            product = gain.C_hat.T - np.outer(gain.C_hat.T @ mean, mean)
+        else:
+            product = products.pop(k) if k > 0 else moments.left(gain.C_hat, k)
+        total += (T @ gain.K_c).astype(product.dtype) @ product
+    total += (T @ F @ Pi @ A_r.T).astype(C.dtype) @ C.T
+    return total
+
+
+def expectation(
+    parameters: Parameters,
+    moments: Moments,
+    r: int,
+    Pi: Matrix | None = None,
+    *,
+    with_observation: bool = True,
+) -> tuple[Statistics, SteadyState]:
+    """The E-step at horizon ``r``.
+
+    Args:
+        parameters: the current model.
+        moments: lag covariances with at least r lags.
+        r: horizon; the error of the approximation falls geometrically with it.
+        Pi: (states, states) a starting value for E[xf xf^T], from the previous iteration.
+        with_observation: compute S_xw too, which is most of the work and only an M-step needs.
+
+    Raises:
+        numpy.linalg.LinAlgError: the parameters are not those of a stable system.
+    """
+    A, C = parameters.A, parameters.C
+    state = steady_state(parameters)
+    F, J, G, gain = state.F, state.J, state.G, state.gain
+    A_r = np.linalg.matrix_power(A, r)
+    products: dict[int, FloatArray] = {}
+    lagged: dict[int, Matrix] = {}
+    for k in range(1, r + 1):
+        product = moments.left(gain.C_hat, k)
+        lagged[k] = np.asarray(product @ gain.C_hat, dtype=np.float64)
+        if with_observation:
+            products[k] = product
+    lagged |= {-k: lagged[k].T for k in range(1, r)}
+    lagged[0] = gain.square
+    Pi, m_1 = _filtered_moment(state, A_r, lagged, r, Pi)
+
+    m = {-r: Pi @ A_r.T @ gain.cross.T}
+    for k in range(-r + 1, r + 1):
+        m[k] = F @ m[k - 1] + gain.K_c @ lagged[k]
+    b = {r: m[r]}
+    for k in range(r - 1, 0, -1):
+        b[k] = J @ b[k + 1] + G @ m[k]
+    L = SteinSolver(A, F.T).solve(b[r] @ gain.K_c.T)
+    for k in range(r - 1, 0, -1):
+        L = L @ F.T + b[k] @ gain.K_c.T
+    half = J @ L @ G.T
+    Xi = symmetrized(SteinSolver(J, J.T).solve(half + half.T + G @ Pi @ G.T))
+    S_xw = None
+    if with_observation:
+        S_xw = _expected_observation(moments, state, A_r, C, Pi, products)
+    S_10 = Xi @ J.T + L @ G.T + state.Sigma_s @ J.T
+    likelihood = _likelihood_gain(A, gain, Pi, m_1)
+    return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood), state
+
+
+def maximization(
+    statistics: Statistics, parameters: Parameters, mean: npt.NDArray[np.float64]
+) -> Parameters:
+    """The M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
+    S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
+    if S_xw is None:
+        raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
+    inverse = np.linalg.inv(S_xx)
+    A = S_10 @ inverse
+    dtype = parameters.C.dtype
+    C = np.ascontiguousarray((S_xw.T @ inverse.astype(S_xw.dtype)), dtype)
+    Q = symmetrized(S_xx - A @ S_10.T)
+    return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

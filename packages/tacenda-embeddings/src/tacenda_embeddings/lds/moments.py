@@ -1,0 +1,158 @@
+"""Second moments of the whitened one-hot stream, as products (LDS paper section 4 and appendix A).
+
+With w~_t the indicator of word t, mu its mean, W = diag(mu~^{-1/2}) and w_t = W (w~_t - mu),
+
+    Psi_k  = E[w_{t+k} w_t^T] = a (W E_k W - u u^T),   Psi_{-k} = Psi_k^T       (eqs 3, 14, 17)
+    Psi_0  = I - m m^T                                                          (eq 13, whitened)
+
+where E_k holds the frequency of "word i, k positions after word j", u = W mu and m = mu~^{1/2}. The paper's
+eqs 14 and 16 print the transpose. Pseudo-counts kappa enter as white noise added to every word type:
+T~ = T + kappa V, mu~ = (count + kappa) / T~, a = T / T~. The lag terms keep the unsmoothed mu, so that
+Psi_k m = 0 holds exactly and the sequence stays a covariance sequence.
+
+Everything the recursions ask of the data is ``C^T Psi_k`` for k = -r+1 .. r. ``SparseMoments`` answers from
+the counts; ``ProjectedMoments`` from their compression to a subspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg.blas
+import scipy.sparse
+
+from tacenda.kernels.shared import sparse_product
+from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.linear_algebra import Matrix
+from tacenda_embeddings.lds.noise import Loading
+
+FloatArray = npt.NDArray[np.floating]
+
+
+class Moments(Protocol):
+    """What the E-step asks of the data.
+
+    Attributes:
+        n_lags: the largest lag k known.
+        mean: m (observations,), the direction without variance; zero in a subspace orthogonal to it.
+    """
+
+    n_lags: int
+    mean: npt.NDArray[np.float64]
+
+    def left(self, C: Loading, k: int) -> FloatArray:
+        """``C^T Psi_k``, shape (states, observations), for -n_lags <= k <= n_lags, k != 0."""
+        ...
+
+
+class CSR(NamedTuple):
+    """A compressed sparse row matrix: indptr (rows + 1,), indices and data (nonzeros,)."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    data: npt.NDArray[np.generic]
+
+
+def _transposed(matrix: CSR) -> CSR:
+    """The same square matrix by columns: memory for speed, a gather being twice as fast as a scatter."""
+    V = len(matrix.indptr) - 1
+    view = scipy.sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(V, V))
+    turned = view.T.tocsr()
+    return CSR(turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data)
+
+
+def whitening(
+    counts: LaggedCounts, kappa: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,).
+
+    A type that never occurs, where kappa is 0, has the scale of one that occurs once: all that is scaled is 0.
+    """
+    V = len(counts.unigram)
+    total = counts.n_tokens + kappa * V
+    mean = np.sqrt((counts.unigram + kappa) / total)
+    return 1.0 / np.where(mean > 0, mean, np.sqrt(1.0 / total)), mean
+
+
+class SparseMoments:
+    """Lag covariances from counts: sparse minus rank one, never V x V dense.
+
+    Args:
+        counts: lagged co-occurrence counts of a circular stream.
+        kappa: pseudo-counts added to every word type.
+        threads: threads for the sparse products; the result does not depend on it.
+        whiten: False keeps the unwhitened coordinates (W = I): for the ablation of the paper's section 4.3.
+
+    Attributes:
+        scale: the diagonal of W, (vocabulary,).
+        n_lags: number of lags.
+        mean: m (vocabulary,).
+    """
+
+    def __init__(
+        self, counts: LaggedCounts, kappa: float, *, threads: int = 1, whiten: bool = True
+    ) -> None:
+        T, V = float(counts.n_tokens), len(counts.unigram)
+        self.n_lags = counts.n_lags
+        self.scale, self.mean = whitening(counts, kappa)
+        if not whiten:
+            self.scale, self.mean = np.ones(V), self.mean**2
+        self._a = T / (T + kappa * V)
+        self._u = (self.scale * (counts.unigram / T)).astype(np.float32)
+        self._row_scale = self.scale.astype(np.float32)
+        self._column_scale = (self._a * self.scale / T).astype(np.float32)
+        self._threads = threads
+        self._lags = [CSR(*counts.lags[k]) for k in range(counts.n_lags)]
+        self._transposed = [_transposed(lag) for lag in self._lags]
+
+    def apply(self, k: int, X: FloatArray) -> npt.NDArray[np.float32]:
+        """``Psi_k X`` for X (vocabulary, width), float32; k < 0 gives the transpose, k = 0 is refused."""
+        if k == 0 or abs(k) > self.n_lags:
+            raise ValueError(
+                f"lag {k} was not counted; lags 1 to {self.n_lags} and their negatives were"
+            )
+        matrix = self._lags[k - 1] if k > 0 else self._transposed[-k - 1]
+        X = np.ascontiguousarray(X, dtype=np.float32)
+        Y = sparse_product.multiply(
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            X,
+            row_scale=self._row_scale,
+            column_scale=self._column_scale,
+            threads=self._threads,
+        )
+        # Y - a u (u^T X) in place: Y.T is the Fortran-ordered matrix that BLAS updates
+        scipy.linalg.blas.sger(-self._a, self._u @ X, self._u, a=Y.T, overwrite_a=1)
+        return Y
+
+    def left(self, C: Loading, k: int) -> npt.NDArray[np.float32]:
+        """``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
+        return self.apply(-k, C).T
+
+
+class ProjectedMoments:
+    """Lag covariances compressed to an orthonormal basis B: P_k = B^T Psi_k B, exact for every C = B c.
+
+    Args:
+        lags: P_1 .. P_r, each (subspace, subspace).
+    """
+
+    def __init__(self, lags: Sequence[Matrix]) -> None:
+        self.n_lags = len(lags)
+        self.mean = np.zeros(len(lags[0]))
+        self._lags = lags
+
+    def left(self, C: Loading, k: int) -> Matrix:
+        """``c^T P_k`` (states, subspace)."""
+        return C.T @ self._lags[k - 1] if k > 0 else C.T @ self._lags[-k - 1].T
+
+
+def project(moments: SparseMoments, B: npt.NDArray[np.float32], n_lags: int) -> ProjectedMoments:
+    """Compresses the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
+    return ProjectedMoments(
+        [np.asarray(B.T @ moments.apply(k, B), dtype=np.float64) for k in range(1, n_lags + 1)]
+    )

@@ -1,0 +1,183 @@
+"""The token vectors made of own, past and future (notation of ``tacenda_embeddings.lds.two_sided``).
+
+    own_context        [own / |own| ; (past + future) / |past + future|]          2 states
+    weighted_mean      (g own + past + future), unit length                        states
+    own_past_future    [g own ; past ; future], unit length                      3 states
+    mean               own + past + future = xs, unit length (paper, section 5)    states
+    own                own, unit length: a static vector                           states
+    filtered           xf = T^{-1} (own + past), unit length: sees the past only   states
+
+g is ``own_weight``. Rows of K' are divided by their norm to ``row_norm_power`` before the recursions, except
+for ``mean`` and ``filtered``, which are the model's own posterior means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda_embeddings.lds.inference import Ends, Float32, Offsets, Smoother, inverse_norms
+from tacenda_embeddings.lds.linear_algebra import Matrix
+
+#: Width in units of the number of states.
+WIDTHS = {
+    "own_context": 2,
+    "weighted_mean": 1,
+    "own_past_future": 3,
+    "mean": 1,
+    "own": 1,
+    "filtered": 1,
+}
+
+#: Outputs that are posterior means of the model itself, whatever the row norms.
+POSTERIOR_MEANS = frozenset({"mean", "filtered"})
+
+_BLOCK_TOKENS = 1024  # scans, products and their results stay in the second-level cache
+
+
+class Source(NamedTuple):
+    """What the vectors of a block are made from."""
+
+    smoother: Smoother
+    ids: npt.NDArray[np.integer]
+    contexts: Float32
+    own_weight: float
+    T_inv: Matrix
+
+    @property
+    def own(self) -> Float32:
+        """(tokens, states), a new array."""
+        return self.smoother.table.take(self.ids, axis=0)
+
+    @property
+    def inverse_norms(self) -> Float32:
+        """Of the rows of ``own``, (tokens, 1)."""
+        return self.smoother.inverse_norms.take(self.ids)[:, None]
+
+
+class Block(NamedTuple):
+    """The vectors (tokens, width) of the sequences ``first`` to ``last``, that not included."""
+
+    first: int
+    last: int
+    vectors: Float32
+
+
+def balanced(table: Float32, power: float, mean: float | None = None) -> Float32:
+    """``table`` (vocabulary, states) with row norms raised to ``1 - power``, their mean kept, or ``mean``."""
+    norms = np.linalg.norm(table, axis=1, keepdims=True)
+    kept = norms.mean() if mean is None else np.float32(mean)
+    factor = (kept / np.maximum(norms, 1e-6 * kept + 1e-30)) ** power
+    return np.ascontiguousarray(table * factor.astype(np.float32))
+
+
+def normalize(x: Float32) -> Float32:
+    """Rows to unit length, in place; a zero row stays zero."""
+    x *= inverse_norms(x)[:, None]
+    return x
+
+
+def _own_context(source: Source, out: Float32) -> None:
+    h = source.smoother.states
+    normalize(source.smoother.both(source.contexts, out[:, h:]))
+    np.multiply(source.own, source.inverse_norms, out=out[:, :h])
+
+
+def _weighted_mean(source: Source, out: Float32) -> None:
+    source.smoother.both(source.contexts, out)
+    own = source.own
+    own *= np.float32(source.own_weight)
+    out += own
+    normalize(out)
+
+
+def _own_past_future(source: Source, out: Float32) -> None:
+    h = source.smoother.states
+    np.multiply(source.own, np.float32(source.own_weight), out=out[:, :h])
+    source.smoother.past(source.contexts, out[:, h : 2 * h])
+    source.smoother.future(source.contexts, out[:, 2 * h :])
+    normalize(out)
+
+
+def _mean(source: Source, out: Float32) -> None:
+    source.smoother.both(source.contexts, out)
+    out += source.own
+    normalize(out)
+
+
+def _filtered(source: Source, out: Float32) -> None:
+    past = source.smoother.past(source.contexts)
+    past += source.own
+    normalize(np.matmul(past, source.T_inv.T.astype(np.float32), out=out))
+
+
+def _own(source: Source, out: Float32) -> None:
+    np.multiply(source.own, source.inverse_norms, out=out)
+
+
+_COMPOSERS: dict[str, Callable[[Source, Float32], None]] = {
+    "own_context": _own_context,
+    "weighted_mean": _weighted_mean,
+    "own_past_future": _own_past_future,
+    "mean": _mean,
+    "filtered": _filtered,
+    "own": _own,
+}
+
+#: Outputs that no word outside the sequence enters; the filtered mean must not see the future.
+_WITHOUT_ENDS = frozenset({"own", "filtered"})
+
+
+def compose(
+    output: str,
+    smoother: Smoother,
+    ids: npt.NDArray[np.integer],
+    offsets: Offsets,
+    *,
+    own_weight: float,
+    exact_ends: bool,
+    T_inv: Matrix,
+    out: Float32 | None = None,
+) -> Iterator[Block]:
+    """Token vectors of packed sequences, in blocks of sequences that stay in the cache.
+
+    Args:
+        output: a key of ``WIDTHS``.
+        smoother: of the model, rows already balanced.
+        ids: (tokens,) packed word ids.
+        offsets: (sequences + 1,).
+        own_weight: g.
+        exact_ends: integrate over the unobserved words outside every sequence.
+        T_inv: (states, states), from own + past to the filtered mean.
+        out: (tokens, width) float32 to write into; without it a block's rows last only until the
+            next block is asked for.
+    """
+    h = smoother.states
+    ends = smoother.ends(ids, offsets) if exact_ends and output not in _WITHOUT_ENDS else None
+    cuts = _cuts(offsets)
+    longest = max((int(offsets[j] - offsets[i]) for i, j in pairwise(cuts)), default=0)
+    scratch = np.empty((longest, 2 * h), np.float32)
+    rows = np.empty((longest if out is None else 0, h * WIDTHS[output]), np.float32)
+    for first, last in pairwise(cuts):
+        start, stop = int(offsets[first]), int(offsets[last])
+        part, local = ids[start:stop], offsets[first : last + 1] - start
+        contexts = scratch[:0]
+        if output != "own":
+            incoming = Ends(*(end[first:last] for end in ends)) if ends else None
+            contexts = smoother.contexts(part, local, incoming, scratch)
+        vectors = rows[: stop - start] if out is None else out[start:stop]
+        _COMPOSERS[output](Source(smoother, part, contexts, own_weight, T_inv), vectors)
+        yield Block(first, last, vectors)
+
+
+def _cuts(offsets: Offsets) -> list[int]:
+    """Sequences at which blocks begin, and the end; a longer sequence is a block of its own."""
+    cuts, n = [0], len(offsets) - 1
+    while cuts[-1] < n:
+        reached = int(np.searchsorted(offsets, offsets[cuts[-1]] + _BLOCK_TOKENS, "right")) - 1
+        cuts.append(min(max(reached, cuts[-1] + 1), n))
+    return cuts

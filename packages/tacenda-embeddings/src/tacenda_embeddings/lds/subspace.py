@@ -1,0 +1,227 @@
+"""Subspace identification of an LDS for text (LDS paper sections 3.4, 4.1 and appendix A.1).
+
+The block Hankel matrix has blocks H_{ij} = Psi_{r+i-j} = C A^{r+i-j-1} Gs, i, j = 0 .. r-1, with
+Gs = E[x_{t+1} w_t^T]; it needs lags 1 .. 2r-1 (the paper's Algorithm 1, "k < r", is too few). From its rank-h
+SVD H = U S V^T:
+
+    Gamma = U S^{1/2} = [C; C A; ..; C A^{r-1}],   Delta = S^{1/2} V^T = [A^{r-1} Gs .. A Gs  Gs]
+    A = Delta^{1:r-1} (Delta^{2:r})^+,   C = block 0 of Gamma,   Gs = last block of Delta
+
+The SVD is randomised (Halko et al. 2011) and H is never formed: blocks of equal lag share one sparse product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+import scipy.linalg.blas
+
+from tacenda_embeddings.lds.linear_algebra import (
+    Matrix,
+    clipped_eigenvalues,
+    spectral_radius,
+    symmetric_power,
+    symmetrized,
+    with_spectral_radius_at_most,
+)
+from tacenda_embeddings.lds.moments import SparseMoments
+from tacenda_embeddings.lds.noise import DiagonalNoise, FullNoise, gram
+from tacenda_embeddings.lds.steady_state import Parameters
+
+Float32 = npt.NDArray[np.float32]
+Notify = Callable[[str], None]
+
+_OVERSAMPLING = 20
+_EXPLAINED = 0.97  # of any variance by the states of a start
+_MOST_EXPLAINED = 0.999  # by those of a model that EM has left
+_ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eigenvalue
+
+
+class HankelFactors(NamedTuple):
+    """The rank-h factors of the block Hankel matrix.
+
+    Attributes:
+        Gamma: (r, vocabulary, states), block i estimating C A^i.
+        Delta: (r, vocabulary, states), block j estimating (A^{r-1-j} Gs)^T.
+        singular_values: (states,), descending.
+    """
+
+    Gamma: Float32
+    Delta: Float32
+    singular_values: npt.NDArray[np.float64]
+
+
+def hankel_product(moments: SparseMoments, X: Float32, transpose: bool = False) -> Float32:
+    """``H X`` or ``H^T X`` for X (r, vocabulary, width): one sparse product for each of the 2r-1 lags."""
+    r, _, width = X.shape
+    Y = np.zeros_like(X)
+    for k in range(1, 2 * r):
+        rows = [
+            i for i in range(r) if 0 <= r + i - k < r
+        ]  # block (i, j) holds lag k where j = r+i-k
+        sources = rows if transpose else [r + i - k for i in rows]
+        targets = [r + i - k for i in rows] if transpose else rows
+        stacked = np.concatenate([X[s] for s in sources], axis=1)
+        product = moments.apply(-k if transpose else k, stacked)
+        for n, target in enumerate(targets):
+            Y[target] += product[:, n * width : (n + 1) * width]
+    return Y
+
+
+def _orthonormal(X: Float32, passes: int = 2) -> Float32:
+    """An orthonormal basis of the columns of X (r, vocabulary, width), from the eigenvectors of X^T X.
+
+    Householder QR of so tall a matrix is several times slower. In float32 one pass leaves columns orthogonal to
+    a part in some thousands, enough for a matrix that is multiplied on; the second pass restores the rest.
+    """
+    flat = X.reshape(-1, X.shape[-1])
+    for _ in range(passes):
+        values, vectors = np.linalg.eigh(gram(flat, flat))
+        keep = values > max(values[-1], 1e-300) * 1e-12
+        scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
+        flat = flat @ (vectors * scale).astype(np.float32)
+    return flat.reshape(X.shape)
+
+
+def hankel_svd(
+    moments: SparseMoments,
+    n_states: int,
+    r: int,
+    rng: np.random.Generator,
+    *,
+    power_iterations: int = 1,
+    notify: Notify = lambda _: None,
+) -> HankelFactors:
+    """Randomised rank-``n_states`` SVD of the implicit block Hankel matrix.
+
+    Args:
+        moments: lag covariances with at least 2r-1 lags.
+        n_states: rank h.
+        r: blocks a side.
+        rng: source of the Gaussian test matrix.
+        power_iterations: passes that sharpen the spectrum; one is enough for text.
+        notify: called with the name of each stage.
+    """
+    V = len(moments.scale)
+    width = min(n_states + _OVERSAMPLING, r * V)
+    X = rng.standard_normal((r, V, width), dtype=np.float32)
+    notify("range of the Hankel matrix")
+    Y = _orthonormal(hankel_product(moments, X), passes=1 if power_iterations else 2)
+    for remaining in reversed(range(power_iterations)):
+        notify("power iteration")
+        X = _orthonormal(hankel_product(moments, Y, transpose=True), passes=1)
+        Y = _orthonormal(hankel_product(moments, X), passes=1 if remaining else 2)
+    notify("singular vectors")
+    B = hankel_product(moments, Y, transpose=True).reshape(r * V, width)  # (Y^T H)^T
+    values, vectors = np.linalg.eigh(gram(B, B))
+    order = np.argsort(values)[::-1][:n_states]
+    S = np.sqrt(np.maximum(values[order], 0.0))
+    S_floor = np.maximum(S, 1e-12 * max(S[0], 1e-300))
+    left = vectors[:, order]
+    Gamma = Y.reshape(r * V, width) @ (left * np.sqrt(S)).astype(np.float32)
+    Delta = B @ (left / np.sqrt(S_floor)).astype(np.float32)
+    return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1), S)
+
+
+def identify(
+    factors: HankelFactors, moments: SparseMoments, *, maximum_radius: float = 0.995
+) -> Parameters:
+    """LDS parameters from the Hankel factors, with a moment-matched state covariance.
+
+    The paper sets Q = I and shrinks; its model then starts below one without dynamics. Here
+    P = A^{-1} Gs C (C^T C)^{-1} is symmetrised and clipped so that D stays positive semi-definite
+    (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T.
+
+    Args:
+        factors: of ``hankel_svd``.
+        moments: the whitened moments (they may differ from those of the SVD: the whitening ablation).
+        maximum_radius: limit on the spectral radius of A.
+    """
+    Gamma, Delta, _ = factors
+    r = len(Gamma)
+    if r < 2:
+        raise ValueError("identifying A needs at least two Hankel blocks: set r to 2 or more")
+    # A = Delta^{1:r-1} (Delta^{2:r})^+ through its normal equations
+    earlier = np.sum([gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    later = np.sum([gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    A = np.linalg.lstsq(later.T, earlier.T, rcond=1e-10)[0].T
+    A = with_spectral_radius_at_most(A, maximum_radius)
+    C, Gs = Gamma[0], Delta[-1].T
+    C = C - np.outer(moments.mean, moments.mean @ C).astype(np.float32)
+    R = gram(C, C)
+    P = np.linalg.lstsq(A, np.asarray(Gs @ C, dtype=np.float64), rcond=1e-8)[0] @ np.linalg.pinv(R)
+    R_half, R_half_inverse = symmetric_power(R, 0.5), symmetric_power(R, -0.5)
+    P = R_half_inverse @ clipped_eigenvalues(R_half @ P @ R_half, 1e-4, 0.95) @ R_half_inverse
+    Q = symmetrized(P - A @ P @ A.T)
+    floor = 1e-4 * float(np.trace(P)) / len(P)
+    Q = clipped_eigenvalues(Q, floor, np.inf)
+    return _repaired(A, C, Q)
+
+
+def _repaired(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
+    """Rescales Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
+    P = symmetrized(scipy.linalg.solve_discrete_lyapunov(A, Q))
+    shrink = min(1.0, _EXPLAINED / max(_explained(C, P), 1e-300))
+    return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
+
+
+def _explained(C: Float32, P: Matrix) -> float:
+    """The largest eigenvalue of C P C^T, the largest share of a variance that the states explain."""
+    R_half = symmetric_power(gram(C, C), 0.5)
+    return float(np.linalg.eigvalsh(symmetrized(R_half @ P @ R_half))[-1])
+
+
+def admissible(parameters: Parameters, mean: npt.NDArray[np.float64]) -> Parameters:
+    """Parameters brought to other whitened coordinates, made to leave a noise covariance there.
+
+    Args:
+        parameters: with C in the new coordinates.
+        mean: m of the new coordinates (vocabulary,).
+    """
+    A, C, Q, noise = parameters
+    if isinstance(noise, DiagonalNoise):
+        return parameters._replace(noise=noise._replace(mean=mean))
+    if not isinstance(noise, FullNoise):
+        return parameters
+    explained = _explained(np.asarray(C, np.float32), noise.N)
+    if explained <= _MOST_EXPLAINED:
+        return parameters
+    shrink = _EXPLAINED / explained
+    return Parameters(A, C, Q * shrink, FullNoise(noise.N * shrink))
+
+
+def random_parameters(
+    moments: SparseMoments, n_states: int, like: Parameters, rng: np.random.Generator
+) -> Parameters:
+    """A random start at the length scales of another model (the paper's Figure 2)."""
+    A = rng.standard_normal((n_states, n_states))
+    A *= spectral_radius(like.A) / spectral_radius(A)
+    C = rng.standard_normal(like.C.shape).astype(np.float32)
+    C -= np.outer(moments.mean, moments.mean @ C).astype(np.float32)
+    C *= np.linalg.norm(like.C) / np.linalg.norm(C)
+    return _repaired(A, C, like.Q)
+
+
+def basis(factors: HankelFactors, mean: npt.NDArray[np.float64], width: int) -> Float32:
+    """Orthonormal columns (vocabulary, width) spanning what the Hankel factors see, best first.
+
+    EM restricted to C = B c costs the same whatever the vocabulary; the blocks of Gamma and Delta hold the
+    leading left and right directions of every lag. Fewer columns where the factors span fewer: what float32
+    leaves of the others is rounding, and not orthogonal to the mean.
+    """
+    blocks = _without_mean(np.concatenate([*factors.Gamma, *factors.Delta], axis=1), mean)
+    values, vectors = np.linalg.eigh(gram(blocks, blocks))
+    order = np.argsort(values)[::-1][:width]
+    order = order[values[order] > _ROUNDING * values[order[0]]]
+    B = blocks @ (vectors[:, order] / np.sqrt(values[order])).astype(np.float32)
+    return np.asarray(_orthonormal(_without_mean(B, mean)[None], passes=1)[0])
+
+
+def _without_mean(X: Float32, mean: npt.NDArray[np.float64]) -> Float32:
+    """X - m (m^T X), in place: X.T is the Fortran-ordered matrix that BLAS updates."""
+    m = mean.astype(np.float32)
+    return np.asarray(scipy.linalg.blas.sger(-1.0, m @ X, m, a=X.T, overwrite_a=1).T)

@@ -1,0 +1,150 @@
+"""``tacenda.ConcatEmbed.v1``: any embedding layers side by side, with a mixing layer if asked for.
+
+Documents in, one array ``(n_tokens, width)`` float32 per document out, so it stands wherever spaCy
+wants a ``tok2vec`` (a head without an encoder) or the ``embed`` of ``spacy.Tok2Vec.v2`` (with one).
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from spacy.tokens import Doc
+from thinc.api import Maxout, Model, NumpyOps, get_width
+from thinc.types import Floats2d, Ragged
+
+__all__ = ["concat_embed"]
+
+NUMPY_BLAS = NumpyOps(use_blis=False)
+NUMPY_OPS = NumpyOps()  # lengths stay on the CPU, whatever device the vectors are on
+
+
+def concat_embed(
+    embeds: dict[str, Any],  # of models; spaCy checks the type before it has built them
+    width: int | None = None,
+    maxout_pieces: int = 3,
+) -> Model[list[Doc], list[Floats2d]]:
+    """Concatenate the outputs of several embedding layers.
+
+    Parameters
+    ----------
+    embeds
+        Layers by name, as sub-sections of a configuration: ``[...tok2vec.embeds.hash]``,
+        ``[...tok2vec.embeds.lds]``. A layer gives a list of arrays (``spacy.MultiHashEmbed.v2``,
+        ``tacenda.DocTensor.v1``) or a ``Ragged`` (``spacy.StaticVectors.v2``).
+    width
+        Output width of a maxout layer with layer normalization that mixes them; None: the plain
+        concatenation, as wide as its parts together.
+    maxout_pieces
+        Pieces of that layer.
+
+    Raises
+    ------
+    tacenda.errors.ConfigurationError
+        There is no layer, or a number is not positive.
+
+    """
+    if not embeds:
+        _fail("embeds is empty: name at least one layer, as in [...embeds.lds]")
+    strange = [name for name, layer in embeds.items() if not isinstance(layer, Model)]
+    if strange:
+        _fail(f"embeds.{strange[0]} is not a layer: give it an @architectures line")
+    if maxout_pieces < 1 or (width is not None and width < 1):
+        _fail(f"width and maxout_pieces must be positive, not {width}, {maxout_pieces}")
+    # by name, not as given: spaCy sorts the sections of a configuration when it saves one, and the
+    # parameters of a saved model are told apart by the order of its layers
+    layers = [_on_blas(embeds[name]) for name in sorted(embeds)]
+    mix = None
+    if width is not None:
+        mix = _on_blas(Maxout(nO=width, nP=maxout_pieces, normalize=True, dropout=0.0))
+    model: Model[list[Doc], list[Floats2d]] = Model(
+        "concat_embed",
+        forward,
+        init=init,
+        layers=layers if mix is None else [*layers, mix],
+        dims={"nO": width},
+        refs={"mix": mix},
+        attrs={"n_embeds": len(layers)},
+    )
+    if mix is None and all(layer.has_dim("nO") for layer in layers):
+        model.set_dim("nO", sum(layer.get_dim("nO") for layer in layers))
+    return model
+
+
+def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
+    """Initialize the layers, then the mixing layer on the width they have together."""
+    widths = []
+    for layer in _embeds(model):
+        layer.initialize(X=X)
+        if layer.has_dim("nO"):
+            widths.append(layer.get_dim("nO"))
+        elif X is not None:
+            widths.append(get_width(layer.predict(X)))
+    if len(widths) < model.attrs["n_embeds"]:
+        return  # nothing to infer from: thinc initializes once more, with a sample
+    mix = model.get_ref("mix") if model.has_ref("mix") else None
+    if mix is None:
+        model.set_dim("nO", sum(widths))
+    else:
+        mix.initialize(X=model.ops.alloc2f(1, sum(widths)))
+
+
+def forward(
+    model: Model[Any, Any], docs: list[Doc], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+    """Return one array ``(n_tokens, width)`` per document."""
+    ops = model.ops
+    lengths = NUMPY_OPS.asarray1i([len(doc) for doc in docs])
+    if not lengths.sum():
+        return [ops.alloc2f(0, model.get_dim("nO")) for _ in docs], _no_gradient
+    outputs = [layer(docs, is_train) for layer in _embeds(model)]
+    parts = [_flat(ops, part) for part, _ in outputs]
+    joined = ops.xp.concatenate(parts, axis=1)
+    mix = model.get_ref("mix") if model.has_ref("mix") else None
+    mixed, mix_backprop = (joined, None) if mix is None else mix(joined, is_train)
+
+    def backprop(d_docs: list[Floats2d]) -> list[Doc]:
+        gradient = ops.flatten(d_docs)
+        if mix_backprop is not None:
+            gradient = mix_backprop(gradient)
+        start = 0
+        for (output, part_backprop), part in zip(outputs, parts, strict=True):
+            stop = start + part.shape[1]
+            piece = ops.as_contig(gradient[:, start:stop])
+            as_ragged = isinstance(output, Ragged)
+            part_backprop(
+                Ragged(piece, output.lengths) if as_ragged else ops.unflatten(piece, lengths)
+            )
+            start = stop
+        return []
+
+    return ops.unflatten(mixed, lengths), backprop
+
+
+def _on_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
+    """Let a layer multiply with numpy's BLAS: more than twice as fast as the BLIS that thinc brings.
+
+    Without an encoder nearly all of a head's time is the products of the mixing layer, which reads
+    all columns of all parts, and of hash embeddings. Other operations than thinc's own for the CPU
+    (a GPU's, Apple's) stay.
+    """
+    for node in layer.walk():
+        if type(node.ops) is NumpyOps:
+            node.ops = NUMPY_BLAS
+    return layer
+
+
+def _embeds(model: Model[Any, Any]) -> list[Model[Any, Any]]:
+    return list(model.layers[: model.attrs["n_embeds"]])
+
+
+def _flat(ops: Any, output: Any) -> Any:
+    return output.data if isinstance(output, Ragged) else ops.flatten(output)
+
+
+def _no_gradient(d_docs: Any) -> list[Doc]:
+    return []
+
+
+def _fail(message: str) -> NoReturn:
+    from tacenda.errors import ConfigurationError
+
+    raise ConfigurationError(f"tacenda.ConcatEmbed.v1: {message}")

@@ -1,0 +1,203 @@
+"""``tacenda.DocTensor.v1``: the vectors that an earlier component wrote, as a layer of a model.
+
+Documents in, one array ``(n_tokens, width)`` float32 per document out; no gradient flows back to
+the vectors. spaCy's own ``Tok2VecListener`` reads ``Doc.tensor`` too, but neither an extension nor
+some of the columns, and it cannot stand beside another embedding layer.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from spacy.tokens import Doc
+from thinc.api import Linear, Maxout, Model, chain, with_array
+from thinc.types import Floats2d
+
+__all__ = ["NAME", "doc_tensor"]
+
+#: Name of the thinc node that reads; `ownership.announce_widths` looks for it.
+NAME = "doc_tensor"
+
+
+def doc_tensor(
+    width: int | None = None,
+    source: str = "tensor",
+    columns: list[int] | None = None,
+    normalize: bool = True,
+    scale: float = 1.0,
+    dropout: float = 0.0,
+    projection: int | None = None,
+    maxout_pieces: int = 1,
+) -> Model[list[Doc], list[Floats2d]]:
+    """Read ``Doc.tensor``, some of its columns, or an extension that holds vectors.
+
+    Parameters
+    ----------
+    width
+        Columns read. None: the length of ``columns``, or, at initialization, what the documents
+        carry or what the embedding component of the same pipeline announces.
+    source
+        ``"tensor"``, or the name of the extension that the component has as its ``target``.
+    columns
+        ``[start, stop]``: read these columns only, ``stop`` not included.
+    normalize
+        Bring every row to a mean square of 1, the scale that layers are initialized for and other
+        embedding layers have; rows of zeros stay zeros. On vectors of unit length a head learns
+        many times more slowly.
+    scale
+        Factor on the rows after that; more than 1 gives them more weight beside other layers.
+    dropout
+        Share of the entries set to zero in training, apart from what ``[training] dropout`` does.
+    projection
+        Output width of a trained layer on top; None: the vectors as they are.
+    maxout_pieces
+        1: that layer is linear; more: maxout of so many pieces with layer normalization.
+
+    Raises
+    ------
+    tacenda.errors.ConfigurationError
+        A setting is out of range; or, later, a document has no vectors or too few columns.
+
+    """
+    width = _checked_width(width, columns)
+    _check_numbers(dropout, scale)
+    attrs = {
+        "source": source,
+        "start": columns[0] if columns else 0,
+        "stop": columns[1] if columns else None,
+        "normalize": normalize,
+        "scale": scale,
+        "dropout": dropout,
+        "announced": None,  # what `ownership.announce_widths` found in the pipeline
+        # between initialization and the first vectors seen, a missing tensor is the sample's,
+        # not a fault
+        "waiting": False,
+    }
+    read: Model[list[Doc], list[Floats2d]] = Model(
+        NAME, forward, init=init, dims={"nO": width}, attrs=attrs
+    )
+    if projection is None:
+        return read
+    return chain(read, with_array(_projection(width, projection, maxout_pieces)))
+
+
+def _projection(width: int | None, projection: int, maxout_pieces: int) -> Model[Any, Any]:
+    """Return the trained layer on top of the vectors."""
+    if projection < 1 or maxout_pieces < 1:
+        _fail(f"projection and maxout_pieces must be positive, not {projection}, {maxout_pieces}")
+    if maxout_pieces == 1:
+        return Linear(nO=projection, nI=width)
+    return Maxout(nO=projection, nI=width, nP=maxout_pieces, normalize=True, dropout=0.0)
+
+
+def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
+    """Settle the width; spaCy's samples have passed no component, so they may carry no vectors."""
+    model.attrs["waiting"] = True
+    if model.has_dim("nO"):
+        return
+    seen = (_vectors(doc, model.attrs["source"]) for doc in X or [] if len(doc))
+    widths = {array.shape[1] for array in seen if array is not None}
+    announced = model.attrs["announced"]
+    if widths:
+        model.set_dim("nO", max(widths))
+    elif announced:
+        model.set_dim("nO", announced)
+    elif X is not None:
+        _fail(
+            f"the width of {_where(model)} is not known: initialize the component that writes it "
+            "first, in the same pipeline, or set width"
+        )
+
+
+def forward(
+    model: Model[Any, Any], docs: list[Doc], is_train: bool
+) -> tuple[list[Floats2d], Callable[[Any], list[Doc]]]:
+    """Return one array ``(n_tokens, width)`` per document; the gradient ends here."""
+    rows = [_read(model, doc, is_train) for doc in docs]
+    rate = model.attrs["dropout"]
+    if is_train and rate:
+        rows = [array * model.ops.get_dropout_mask(array.shape, rate) for array in rows]
+    return rows, _no_gradient
+
+
+def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
+    width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
+    if not len(doc):
+        return model.ops.alloc2f(0, width)
+    array = _vectors(doc, model.attrs["source"])
+    if array is None:
+        if model.attrs["waiting"] and not is_train:
+            return model.ops.alloc2f(len(doc), width)
+        _missing(model, doc)
+    model.attrs["waiting"] = False
+    have = array.shape[1]
+    if (stop is None and have != width) or (stop is not None and have < stop):
+        need = f"{width}" if stop is None else f"at least {stop}"
+        _fail(
+            f"{_where(model)} has {have} columns where {need} are needed: another component wrote "
+            "it, or the embedding model has changed since; set width or columns to match, or give "
+            "each component a target of its own"
+        )
+    array = model.ops.asarray2f(array if stop is None else array[:, start:stop])
+    return _scaled(model, array)
+
+
+def _scaled(model: Model[Any, Any], array: Any) -> Any:
+    xp, scale = model.ops.xp, model.attrs["scale"]
+    if model.attrs["normalize"]:
+        squares = xp.einsum("ij,ij->i", array, array)[:, None] / array.shape[1]
+        scale = scale / xp.sqrt(xp.where(squares == 0, 1, squares))
+    elif scale == 1.0:
+        return array
+    return array * model.ops.xp.asarray(scale, dtype="float32")
+
+
+def _vectors(doc: Doc, source: str) -> Any:
+    """Return the array of a document, or None where nothing has been written for its tokens."""
+    array = doc.tensor if source == "tensor" else None
+    if source != "tensor" and Doc.has_extension(source):
+        array = doc._.get(source)
+    if array is None or array.ndim != 2 or array.shape[0] != len(doc):
+        return None
+    return array
+
+
+def _missing(model: Model[Any, Any], doc: Doc) -> NoReturn:
+    _fail(
+        f"{_where(model)} holds no vectors for a document of {len(doc)} tokens: add the embedding "
+        "component before the one that reads it, and in training list it in [training] "
+        "annotating_components (nlp.update(..., annotates=[...]))"
+    )
+
+
+def _where(model: Model[Any, Any]) -> str:
+    source = model.attrs["source"]
+    return "doc.tensor" if source == "tensor" else f"doc._.{source}"
+
+
+def _no_gradient(dY: Any) -> list[Doc]:
+    return []
+
+
+def _check_numbers(dropout: float, scale: float) -> None:
+    if not 0.0 <= dropout < 1.0:
+        _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
+    if not (scale > 0 and scale < float("inf")):
+        _fail(f"scale must be positive, not {scale}")
+
+
+def _checked_width(width: int | None, columns: list[int] | None) -> int | None:
+    if width is not None and width < 1:
+        _fail(f"width must be positive, not {width}")
+    if columns is None:
+        return width
+    if len(columns) != 2 or not 0 <= columns[0] < columns[1]:
+        _fail(f"columns must be [start, stop] with 0 <= start < stop, not {columns}")
+    if width is not None and width != columns[1] - columns[0]:
+        _fail(f"columns {columns} are {columns[1] - columns[0]} wide, but width says {width}")
+    return columns[1] - columns[0]
+
+
+def _fail(message: str) -> NoReturn:
+    from tacenda.errors import ConfigurationError
+
+    raise ConfigurationError(f"tacenda.DocTensor.v1: {message}")

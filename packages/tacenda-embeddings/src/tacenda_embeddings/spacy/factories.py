@@ -1,0 +1,102 @@
+"""The factories ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
+
+This module imports spaCy and the standard library only: spaCy imports every installed factory as
+soon as any pipeline is made, so a model's own needs must not be met here but in the body of the
+factory.
+"""
+
+from typing import Any, Optional
+
+from spacy.language import Language
+
+#: The settings that all factories share; every value is plain JSON, and none of them is a path.
+SHARED_CONFIG = {
+    # where the vectors go: "tensor" is Doc.tensor, any other name is an extension, as in doc._.lds
+    "target": "tensor",
+    # "replace" what is there, or "append" columns to it and record them in doc._.<target>_columns
+    "mode": "replace",
+    # what a vector may depend on: the whole "doc", or its own "sentence" where boundaries are known
+    "context": "doc",
+    # tokens handed to the model at a time; a document is never split
+    "batch_tokens": 20_000,
+}
+
+
+@Language.factory("lds_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
+def lds_embeddings(
+    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
+) -> Any:
+    """Token vectors of a linear dynamical system, one row of ``Doc.tensor`` per token.
+
+    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
+    ``[initialize.components.lds_embeddings]``.
+    """
+    from tacenda_embeddings.spacy.component import TokenEmbeddings
+
+    return TokenEmbeddings(
+        nlp,
+        name,
+        embedder="lds",
+        # ours by name, whoever else may claim "lds" in this environment
+        distribution="tacenda-embeddings",
+        target=target,
+        mode=mode,
+        context=context,
+        batch_tokens=batch_tokens,
+    )
+
+
+@Language.factory("varembed_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
+def varembed_embeddings(
+    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
+) -> Any:
+    """Word vectors with a morphological prior, for words seen and unseen, one row of ``Doc.tensor`` per
+    token.
+
+    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
+    ``[initialize.components.varembed_embeddings]``.
+    """
+    from tacenda_embeddings.spacy.component import TokenEmbeddings
+
+    return TokenEmbeddings(
+        nlp,
+        name,
+        embedder="varembed",
+        distribution="tacenda-embeddings",
+        target=target,
+        mode=mode,
+        context=context,
+        batch_tokens=batch_tokens,
+    )
+
+
+@Language.factory(
+    "token_embeddings",
+    assigns=["doc.tensor"],
+    # embedder: a name of `tacenda plugins` (None: whatever the artefact holds);
+    # distribution: whose, should two distributions claim the name
+    default_config={"embedder": None, "distribution": None, **SHARED_CONFIG},
+)
+def token_embeddings(
+    nlp: Language,
+    name: str,
+    embedder: Optional[str],  # noqa: UP045 - spaCy builds a pydantic schema from these annotations
+    distribution: Optional[str],  # noqa: UP045
+    target: str,
+    mode: str,
+    context: str,
+    batch_tokens: int,
+) -> Any:
+    """Token vectors of any embedder in the registry, one row of ``Doc.tensor`` per token."""
+    from tacenda_embeddings.spacy.component import TokenEmbeddings
+
+    return TokenEmbeddings(
+        nlp,
+        name,
+        embedder=embedder,
+        distribution=distribution,
+        target=target,
+        mode=mode,
+        context=context,
+        batch_tokens=batch_tokens,
+    )

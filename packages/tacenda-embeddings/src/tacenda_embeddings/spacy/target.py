@@ -1,0 +1,98 @@
+"""Where a component's vectors go: ``Doc.tensor`` or an extension, in place of what is there or
+beside it.
+
+In ``append`` mode ``doc._.<target>_columns`` says whose columns are whose, as
+``{"lds_embeddings": [0, 400], "varembed_embeddings": [400, 500]}``; it travels with the document
+through ``Doc.to_bytes`` and ``nlp.pipe(n_process=2)``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spacy.tokens import Doc
+from thinc.api import get_array_module, get_current_ops
+
+from tacenda.errors import ConfigurationError
+
+__all__ = ["Target"]
+
+MODES = ("replace", "append")
+
+
+class Target:
+    """Writes the vectors of one component.
+
+    Raises `ConfigurationError` for an unknown mode, or a name that cannot be, or already is, an
+    extension of another kind.
+    """
+
+    def __init__(self, name: str, mode: str) -> None:
+        if mode not in MODES:
+            raise ConfigurationError(f"mode must be 'replace' or 'append', not {mode!r}")
+        if not name.isidentifier():
+            raise ConfigurationError(
+                "target must be 'tensor' or the bare name of an extension, such as 'lds' for "
+                f"doc._.lds, not {name!r}"
+            )
+        self.name = name
+        self.mode = mode
+        self.is_tensor = name == "tensor"
+        self._columns_key = ("._.", f"{name}_columns", None, None)
+        if not self.is_tensor:
+            _register(name)
+        if mode == "append":
+            _register(f"{name}_columns")
+
+    def write(self, docs: Sequence[Doc], vectors: Sequence[Any], owner: str, before: str) -> None:
+        """Write one array ``(n_tokens, width)`` per document.
+
+        ``owner`` is the component that writes; columns nobody has recorded are put down to
+        ``before``.
+        """
+        ops = get_current_ops()
+        for doc, rows in zip(docs, vectors, strict=True):
+            array = ops.asarray(rows, dtype="float32")
+            if self.mode == "append":
+                array = self._beside(doc, array, owner, before)
+            elif doc.user_data:
+                doc.user_data.pop(self._columns_key, None)
+            if self.is_tensor:
+                doc.tensor = array
+            else:
+                doc._.set(self.name, array)
+
+    def _beside(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
+        """Put our columns after those that are there, or where they were if we have been here
+        before.
+        """
+        there = doc.tensor if self.is_tensor else doc._.get(self.name)
+        if there is None or there.ndim != 2 or there.shape[0] != len(doc):
+            there = rows[:, :0]
+        have, width = there.shape[1], rows.shape[1]
+        recorded = doc.user_data.get(self._columns_key) or {}
+        columns = {
+            name: list(span) for name, span in recorded.items() if span[1] <= have and name != owner
+        }
+        start, stop = recorded.get(owner, (have, have + width))
+        if stop - start != width or stop > have:
+            # never here, or what we wrote has been replaced since
+            start, stop = have, have + width
+        if have and not columns and start:
+            columns[before] = [0, start]
+        columns[owner] = [start, stop]
+        doc.user_data[self._columns_key] = columns
+        xp = get_array_module(rows)
+        there = get_current_ops().asarray(there, dtype="float32")
+        return xp.concatenate([there[:, :start], rows, there[:, stop:]], axis=1)
+
+
+def _register(name: str) -> None:
+    """Make an extension that can be written to, unless there is one."""
+    if not Doc.has_extension(name):
+        Doc.set_extension(name, default=None)
+        return
+    _, method, getter, setter = Doc.get_extension(name)
+    if method is not None or (getter is not None and setter is None):
+        raise ConfigurationError(
+            f"doc._.{name} is already an extension that cannot be written to: choose another target"
+        )

@@ -1,0 +1,223 @@
+"""``tacenda.MorphologicalVectors.v1``: the vectors of a pipeline, for every word there can be.
+
+With these in ``nlp.vocab``, ``Token.vector``, ``similarity`` and ``StaticVectors`` use a fitted `VarEmbed` or
+`SumEmbed`; a word outside its vocabulary has the vector its morphemes predict, so no word is without one
+but whitespace. This module imports spaCy, thinc and the standard library; the model is loaded at need.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import srsly
+from spacy.attrs import ORTH
+from spacy.strings import StringStore
+from thinc.api import NumpyOps, get_current_ops
+
+from tacenda_embeddings.spacy.vector_table import VectorTable, hash_of
+
+__all__ = ["MorphologicalVectors", "morphological_vectors", "use_vectors"]
+
+NAME = "tacenda.MorphologicalVectors.v1"
+FOLDER = "morphological_vectors"
+
+
+def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
+    """What ``[nlp.vectors]`` names; the model comes by `use_vectors`, or from a saved pipeline."""
+
+    def create(vocab: Any) -> MorphologicalVectors:
+        return MorphologicalVectors(strings=vocab.strings)
+
+    return create
+
+
+def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
+    """Make a fitted model the vectors of a pipeline, and of what it is saved as.
+
+    Parameters
+    ----------
+    nlp
+        The pipeline.
+    source
+        Folder of a saved `VarEmbed` or `SumEmbed`, or a fitted one.
+
+    Raises
+    ------
+    tacenda.errors.ConfigurationError
+        It is another model.
+    tacenda.errors.TacendaError
+        It cannot be read.
+
+    """
+    from tacenda.spacy.requirements import note_requirement
+
+    vectors = MorphologicalVectors(strings=nlp.vocab.strings).take(source)
+    nlp.vocab.vectors = vectors
+    config = nlp.config
+    config["nlp"]["vectors"] = {"@vectors": NAME}
+    nlp.config = config
+    note_requirement(nlp, "tacenda-embeddings")
+    return vectors
+
+
+class MorphologicalVectors(VectorTable):
+    """Vectors of a fitted model, by the hash of a token's text.
+
+    Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that
+    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it. All are of one length, a
+    mean square of 1, so that frequent words do not drown out the others in ``Doc.vector`` and in layers.
+
+    Parameters
+    ----------
+    strings
+        Where hashes are turned into words: the pipeline's own.
+    model
+        A fitted model, or None for vectors without a word.
+
+    """
+
+    attr = ORTH
+    mode = "morphological"
+    is_full = True
+
+    def __init__(self, *, strings: Any = None, model: Any = None) -> None:
+        self.strings = StringStore() if strings is None else strings
+        # an unpickled vocabulary hands its vectors a store of strings that it then replaces
+        self._pickled_strings: Any = None
+        self.name: str | None = "tacenda_vectors"
+        self.model: Any = None
+        self.key2row = {}
+        self._ops = NumpyOps()
+        self.data = self._ops.alloc2f(0, 0)
+        if model is not None:
+            self._set(model)
+
+    def take(self, source: Any) -> "MorphologicalVectors":
+        """Take a model, or the one in a folder; raises what `use_vectors` does."""
+        from tacenda.errors import ConfigurationError
+        from tacenda_embeddings.spacy import sources
+
+        model = sources.load(source, None, None)
+        if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
+            raise ConfigurationError(
+                f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
+                "a sentence: the vectors of a pipeline are made of varembed or sumembed"
+            )
+        self._set(model)
+        return self
+
+    def _set(self, model: Any) -> None:
+        from tacenda.lookup import reserved
+
+        self.model = model
+        special = reserved(model.vocabulary.oov)
+        words = [word for word in model.vocabulary.words if word.strip() and word not in special]
+        # spaCy looks for hashes, which need no entry in the store of strings
+        self.key2row = {hash_of(word): row for row, word in enumerate(words)}
+        self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
+
+    # -- one word, or many -------------------------------------------------------------------------
+
+    def _word(self, key: Any) -> str | None:
+        """The word of a string or hash; None for whitespace, or a hash nobody knows."""
+        if not isinstance(key, str):
+            key = self._string(int(key))
+        return key if key and key.strip() else None
+
+    def _string(self, key: int) -> str | None:
+        for strings in (self.strings, self._pickled_strings):
+            try:
+                if strings is not None:
+                    return str(strings[key])
+            except KeyError:
+                continue
+        return None
+
+    def __contains__(self, key: Any) -> bool:
+        """Whether there is a vector: for every word, but not for whitespace."""
+        return self.model is not None and self._word(key) is not None
+
+    def __getitem__(self, key: Any) -> Any:
+        """The vector of a string or hash (width,); raises KeyError where `__contains__` says no."""
+        if key not in self:
+            raise KeyError(key)
+        return self.get_batch([key])[0]
+
+    def get_batch(self, keys: Iterable[Any]) -> Any:
+        """Vectors (keys, width) float32; zeros for what is no word."""
+        listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
+        found = self._ops.alloc2f(len(listed), self.vectors_length)
+        words = [self._word(key) for key in listed]
+        places = [i for i, word in enumerate(words) if word is not None]
+        if self.model is not None and places:
+            given = self.model.scaled_vectors([word for word in words if word is not None])
+            found[places] = self._ops.asarray2f(given, dtype="float32")
+        return found
+
+    # -- a model is what it is ---------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MorphologicalVectors):
+            return NotImplemented
+        return self is other or self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def add(self, key: Any, *, vector: Any = None, row: Any = None) -> int:
+        """Refuse: these vectors are what a model says, and nothing else."""
+        from tacenda.errors import ConfigurationError
+
+        raise ConfigurationError(
+            f"the vectors {NAME} cannot be changed word by word: use spaCy's own "
+            "(tacenda embed export, then spacy init vectors)"
+        )
+
+    def resize(self, shape: tuple[int, int], inplace: bool = False) -> Any:
+        """Refuse, as `add` does."""
+        return self.add(None)
+
+    # -- to disk and back --------------------------------------------------------------------------
+
+    def to_bytes(self, **kwargs: Any) -> bytes:
+        """The model as an artefact in one piece; empty without one."""
+        return b"" if self.model is None else bytes(self.model.to_artifact().to_bytes())
+
+    def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":
+        """Take back what `to_bytes` gave."""
+        from tacenda_embeddings.spacy import sources
+
+        if data:
+            self._set(sources.from_bytes(data, None, None))
+        return self
+
+    def to_disk(self, path: str | Path, **kwargs: Any) -> None:
+        """Save into the folder ``morphological_vectors`` of the vocabulary's."""
+        folder = Path(path) / FOLDER
+        if self.model is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save(folder / "model")
+        srsly.write_json(folder / "cfg.json", {"name": self.name})
+
+    def from_disk(self, path: str | Path, **kwargs: Any) -> "MorphologicalVectors":
+        """Load what `to_disk` saved; nothing where there is nothing."""
+        folder = Path(path) / FOLDER
+        if (folder / "cfg.json").exists():
+            self.take(folder / "model")
+            self.name = srsly.read_json(folder / "cfg.json").get("name")
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the store of strings, which the vocabulary pickles too, so that both stay one."""
+        return _unpickle, (self.strings, self.name, self.to_bytes())
+
+
+def _unpickle(strings: Any, name: str | None, data: bytes) -> MorphologicalVectors:
+    vectors = MorphologicalVectors(strings=strings).from_bytes(data)
+    vectors.name, vectors._pickled_strings = name, strings
+    ops = get_current_ops()
+    if not isinstance(ops, NumpyOps):
+        vectors.to_ops(ops)
+    return vectors

@@ -1,0 +1,250 @@
+"""Training: truncated backpropagation through an LSTM language model over expected word embeddings.
+
+A step touches the vectors of the words, morphemes and outputs that its batch contains and no others, so its
+cost does not depend on the size of the vocabulary, but for the exact softmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from tacenda.fitting import StepResult
+from tacenda.fitting.torch_model import (
+    generator_arrays,
+    load_generator_arrays,
+    load_module_arrays,
+    load_optimizer_arrays,
+    module_arrays,
+    optimizer_arrays,
+    set_learning_rate,
+    to_array,
+    to_tensor,
+)
+from tacenda.fitting.trainable import State
+from tacenda_embeddings.varembed.config import WordVectorConfig
+from tacenda_embeddings.varembed.morphemes import Inventory
+from tacenda_embeddings.varembed.objective import bernoulli_kl, exact_loss, sampled_loss
+from tacenda_embeddings.varembed.stream import Ids, StreamBatches
+from tacenda_embeddings.varembed.tables import Rows, RowTable
+
+__all__ = ["Trainer"]
+
+_EVALUATED = 512  # tokens whose exact softmax is computed at a time
+_OUTPUTS = 0.05  # standard deviation of the initial output vectors
+_LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
+_NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
+
+
+class Trainer:
+    """A model under training, as `tacenda.fitting` takes it.
+
+    Args:
+        config: settings; ``VarEmbedConfig`` has the prior, any other sums the morphemes.
+        inventory: the morphemes of every word.
+        counts: of every type in the training stream, int64 (types,).
+        words, morphemes: initial vectors (types, width) and (morphemes, width).
+        valid: held-out stream, or None.
+    """
+
+    def __init__(
+        self,
+        config: WordVectorConfig,
+        inventory: Inventory,
+        counts: npt.NDArray[np.int64],
+        words: npt.NDArray[np.float32],
+        morphemes: npt.NDArray[np.float32],
+        valid: Ids | None = None,
+    ) -> None:
+        self.config, self.valid = config, valid
+        self.device = torch.device(config.device)
+        self.variational = hasattr(config, "kl")
+        self.n_tokens = int(counts.sum())
+        self._generator = torch.Generator().manual_seed(config.seed)
+        biases = np.log((counts + 1.0) / (counts + 1.0).sum()).astype(np.float32)
+        drawn = torch.randn(len(counts), config.hidden, generator=self._generator) * _OUTPUTS
+        outputs = torch.cat([drawn, torch.from_numpy(biases)[:, None]], 1)
+        self.tables = {
+            "words": RowTable(torch.from_numpy(words.copy()).to(self.device)),
+            "morphemes": RowTable(torch.from_numpy(morphemes.copy()).to(self.device)),
+            "outputs": RowTable(outputs.to(self.device)),  # the last column is the bias
+        }
+        self.lstm = nn.LSTM(config.width, config.hidden)
+        for parameter in self.lstm.parameters():
+            nn.init.uniform_(parameter, -_LSTM, _LSTM, generator=self._generator)
+        self.lstm.to(self.device)
+        self.optimizer = torch.optim.Adam(self.lstm.parameters(), lr=config.lstm_rate)
+        self._rate_ratio = config.lstm_rate / max(config.learning_rate, 1e-30)
+        self._offsets = torch.from_numpy(inventory.offsets).to(self.device)
+        self._pieces = torch.from_numpy(inventory.ids).to(self.device)
+        self._prepare_counts(counts)
+        self._carried: tuple[Tensor, Tensor] | None = None
+
+    def _prepare_counts(self, counts: npt.NDArray[np.int64]) -> None:
+        """What one occurrence of each word weighs in the divergence, and the words of noise."""
+        weight = 1.0 / np.maximum(counts, 1)
+        if getattr(self.config, "kl", "types") == "tokens":
+            weight = np.full(len(counts), 1.0 / self.config.width)
+        weight = weight * getattr(self.config, "kl_weight", 0.0)
+        noise = (counts + 1.0) ** _NOISE_POWER
+        noise /= noise.sum()
+        self._kl_weights = torch.from_numpy(weight.astype(np.float32)).to(self.device)
+        self._cumulative = torch.from_numpy(np.cumsum(noise))
+        expected = np.log(self.config.negatives * noise).astype(np.float32)
+        self._log_expected = torch.from_numpy(expected).to(self.device)
+
+    def set_morphemes(self, vectors: npt.NDArray[np.float32]) -> None:
+        """Puts other morpheme vectors (morphemes, width) in the place of those learned."""
+        self.tables["morphemes"].values = torch.from_numpy(vectors).to(self.device)
+
+    # -- one step ----------------------------------------------------------------------------------
+
+    def step(
+        self, batch: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], learning_rate: float
+    ) -> StepResult:
+        """One update from inputs and targets, both (length, streams); the loss is the negative bound."""
+        self.lstm.train()
+        inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
+        words, morphemes, prior = self._looked_up(inputs)
+        hidden = self._read(self._embedded(words, prior)[words.places], carry=True)
+        loss, outputs = self._output_loss(hidden, targets.reshape(-1))
+        if self.variational:
+            occurrences = torch.bincount(words.places.reshape(-1), minlength=len(words.ids))
+            weights = occurrences * self._kl_weights[words.ids]
+            loss = loss + (weights * bernoulli_kl(words.values, prior)).sum()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        n_tokens = targets.numel()
+        for parameter in self.lstm.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= n_tokens
+        norm = nn.utils.clip_grad_norm_(self.lstm.parameters(), self.config.clip)
+        set_learning_rate(self.optimizer, learning_rate * self._rate_ratio)
+        self.optimizer.step()
+        for name, rows in (("words", words), ("morphemes", morphemes), ("outputs", outputs)):
+            if rows is not None:
+                self.tables[name].step(rows, learning_rate)
+        return StepResult(loss.detach(), n_tokens, norm)
+
+    def _looked_up(self, words: Tensor) -> tuple[Rows, Rows, Tensor]:
+        """Rows of the words and of their morphemes, and the sums of the latter (different words, width)."""
+        rows = self.tables["words"].rows(words)
+        begins = self._offsets[rows.ids]
+        lengths = self._offsets[rows.ids + 1] - begins
+        owner = torch.repeat_interleave(torch.arange(len(rows.ids), device=self.device), lengths)
+        within = torch.arange(len(owner), device=self.device) - (lengths.cumsum(0) - lengths)[owner]
+        pieces = self.tables["morphemes"].rows(self._pieces[begins[owner] + within])
+        prior = torch.zeros_like(rows.values).index_add(0, owner, pieces.values[pieces.places])
+        return rows, pieces, prior
+
+    def _embedded(self, words: Rows, prior: Tensor) -> Tensor:
+        """What the LSTM reads for each different word: 2 E_q[b] - 1, or the sum of word and morphemes."""
+        return words.values.sigmoid() * 2 - 1 if self.variational else words.values + prior
+
+    def _read(self, embedded: Tensor, carry: bool) -> Tensor:
+        """Hidden states (tokens, hidden) of inputs (length, streams, width)."""
+        rate, training = self.config.dropout, self.lstm.training
+        state = self._carried if carry else None
+        hidden, state = self.lstm(dropout(embedded, rate, training), state)
+        if carry:
+            self._carried = tuple(part.detach() for part in state)
+        return dropout(hidden.reshape(-1, hidden.shape[-1]), rate, training)
+
+    def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
+        if self.config.softmax == "exact":
+            every = torch.arange(len(self._kl_weights), device=self.device)
+            rows = self.tables["outputs"].rows(every)
+            return exact_loss(hidden, targets, rows.values[:, :-1], rows.values[:, -1]), rows
+        n = self.config.negatives
+        uniform = torch.rand(n, dtype=torch.float64, generator=self._generator)
+        found = torch.searchsorted(self._cumulative, uniform * self._cumulative[-1])
+        noise = found.clamp(max=len(self._cumulative) - 1).to(self.device)
+        rows = self.tables["outputs"].rows(torch.cat([targets, noise]))
+        values = rows.values[rows.places]
+        own, other = values[: len(targets)], values[len(targets) :]
+        loss = sampled_loss(
+            hidden,
+            (own[:, :-1], own[:, -1]),
+            (other[:, :-1], other[:, -1]),
+            (self._log_expected[targets], self._log_expected[noise]),
+        )
+        return loss, rows
+
+    # -- evaluation --------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def evaluate(self) -> float | None:
+        """The negative bound per token of the held-out stream, with the exact softmax, in nats."""
+        if self.valid is None:
+            return None
+        self.lstm.eval()
+        total, n_tokens, state = 0.0, 0, None
+        batches = StreamBatches(self.valid, batch=16, length=max(1, _EVALUATED // 16))
+        outputs = self.tables["outputs"].values
+        for inputs, targets in batches.batches(0):
+            words, _, prior = self._looked_up(torch.from_numpy(inputs).to(self.device))
+            found, state = self.lstm(self._embedded(words, prior)[words.places], state)
+            aims = torch.from_numpy(targets).to(self.device).reshape(-1)
+            hidden = found.reshape(len(aims), -1)
+            total += exact_loss(hidden, aims, outputs[:, :-1], outputs[:, -1]).item()
+            n_tokens += len(aims)
+        return float(total / n_tokens + self.divergence() / self.n_tokens)
+
+    @torch.no_grad()
+    def divergence(self) -> float:
+        """KL(Q || P) of the whole vocabulary in nats (eq 22); zero for a model without a prior."""
+        if not self.variational:
+            return 0.0
+        total = 0.0
+        for ids in torch.arange(len(self._kl_weights), device=self.device).split(8192):
+            rows, _, prior = self._looked_up(ids)
+            total += bernoulli_kl(rows.values, prior).sum().item()
+        return total
+
+    # -- state -------------------------------------------------------------------------------------
+
+    def parameters(self) -> State:
+        """Everything that is learned."""
+        tables = {f"table/{name}": to_array(table.values) for name, table in self.tables.items()}
+        return {**tables, **{f"lstm/{k}": a for k, a in module_arrays(self.lstm).items()}}
+
+    def load_parameters(self, parameters: State) -> None:
+        """Puts it back; ValueError where shapes do not fit."""
+        for name, table in self.tables.items():
+            array = parameters[f"table/{name}"]
+            if array.shape != tuple(table.values.shape):
+                raise ValueError(f"{name} has shape {array.shape}, not {tuple(table.values.shape)}")
+            table.values = to_tensor(array, table.values)
+        load_module_arrays(self.lstm, _part(parameters, "lstm/"))
+
+    def state(self) -> State:
+        """All the next steps depend on."""
+        sums = {f"sums/{name}": to_array(table.sums) for name, table in self.tables.items()}
+        moments = {f"adam/{k}": a for k, a in optimizer_arrays(self.optimizer).items()}
+        drawn = generator_arrays({"noise": self._generator}, self.device.type == "cuda")
+        states = {f"generator/{k}": a for k, a in drawn.items()}
+        carried = {f"carried/{i}": to_array(part) for i, part in enumerate(self._carried or ())}
+        return {**self.parameters(), **sums, **moments, **states, **carried}
+
+    def load_state(self, state: State) -> None:
+        """Puts back what ``state`` gave."""
+        self.load_parameters(state)
+        for name, table in self.tables.items():
+            table.sums = to_tensor(state[f"sums/{name}"], table.sums)
+        load_optimizer_arrays(self.optimizer, _part(state, "adam/"))
+        load_generator_arrays({"noise": self._generator}, _part(state, "generator/"))
+        parts = _part(state, "carried/")
+        like = self.tables["words"].values
+        self._carried = (
+            (to_tensor(parts["0"], like), to_tensor(parts["1"], like)) if parts else None
+        )
+
+
+def _part(state: State, prefix: str) -> Mapping[str, npt.NDArray[Any]]:
+    return {key[len(prefix) :]: array for key, array in state.items() if key.startswith(prefix)}

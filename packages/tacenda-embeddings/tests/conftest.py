@@ -1,0 +1,147 @@
+"""Shared by the tests: a tiny embedder that the registry knows as ``toy``, an alarm, the command line.
+
+The toy needs no fitting loop, and its vectors are easy to predict.
+"""
+
+import multiprocessing
+import signal
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacenda import Vocabulary, plugins
+from tacenda.artifact import Saveable, require
+from tacenda.cli.main import main
+from tacenda.vocabulary import Normalization
+
+
+class Toy(Saveable):
+    """A word's own random row beside the mean row of its context: width is twice ``n_states``."""
+
+    kind, name = "embedders", "toy"
+
+    def __init__(self, n_states: int = 4, seed: int = 0) -> None:
+        self.n_states, self.seed = n_states, seed
+        self.calls: list[int] = []  # pieces per call
+        self.explosive = False  # the word "explode" does
+
+    def fit(self, corpus: Any) -> "Toy":
+        self.vocabulary = corpus.vocabulary
+        rng = np.random.default_rng(self.seed)
+        self.table = rng.normal(size=(len(self.vocabulary), self.n_states)).astype(np.float32)
+        return self
+
+    @property
+    def width(self) -> int:
+        return 2 * self.table.shape[1]
+
+    def _embed(self, ids: Any) -> np.ndarray:
+        own = self.table[np.asarray(ids)]
+        if self.explosive and self.vocabulary.id_of("explode") in ids:
+            raise RuntimeError("this word explodes")
+        context = np.broadcast_to(own.mean(axis=0), own.shape)
+        return np.concatenate([own, context], axis=1)
+
+    def transform(self, sentences: Any) -> list[np.ndarray]:
+        sentences = list(sentences)
+        self.calls.append(len(sentences))
+        empty = np.zeros((0, self.width), dtype=np.float32)
+        ids = ([self.vocabulary.id_of(word) for word in words] for words in sentences)
+        return [self._embed(row) if row else empty for row in ids]
+
+    def config_dict(self) -> dict[str, Any]:
+        return {"n_states": self.n_states, "vocabulary": self.vocabulary.config_dict()}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"table": self.table, **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Toy":
+        toy = cls(config["n_states"])
+        toy.vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        require(arrays, "table", shape=("vocabulary", "states"), dtype=np.float32, finite=True)
+        toy.table = arrays["table"]
+        return toy
+
+
+class ToyIds(Toy):
+    """The same, taking ids, and giving views into one batch, as a fast model would."""
+
+    name = "toy_ids"
+
+    def transform_ids(self, pieces: list[np.ndarray]) -> list[np.ndarray]:
+        self.calls.append(len(pieces))
+        if not pieces:
+            return []
+        batch = np.concatenate([self._embed(piece) for piece in pieces])
+        return np.split(batch, np.cumsum([len(piece) for piece in pieces])[:-1])
+
+
+@pytest.fixture(scope="session")
+def toy_class() -> type[Toy]:
+    plugins.register("embedders", "toy", Toy)
+    plugins.register("embedders", "toy_ids", ToyIds)
+    return Toy
+
+
+@pytest.fixture(params=["toy", "toy_ids"])
+def toy_kind(request: pytest.FixtureRequest, toy_class: type[Toy]) -> type[Toy]:
+    """Both ways a model can take its input."""
+    return {"toy": Toy, "toy_ids": ToyIds}[request.param]
+
+
+#: how long a test with several processes may take
+SECONDS = 90
+
+WORDS = ["the", "a", "cat", "dog", "mouse", "bird", "saw", "ate", "red", ".", "explode"]
+
+
+class _Corpus:
+    """As much of a corpus as the toy looks at."""
+
+    def __init__(self, words: list[str]) -> None:
+        counts = np.arange(len(words), 0, -1, dtype=np.int64)
+        self.vocabulary = Vocabulary(words, counts, normalization=Normalization(), oov="single")
+
+
+@pytest.fixture(scope="session")
+def toy_corpus() -> Any:
+    return _Corpus(["<unk>", "</s>", *WORDS])
+
+
+@pytest.fixture
+def toy(toy_class: type[Toy], toy_corpus: Any) -> Toy:
+    return toy_class().fit(toy_corpus)
+
+
+@pytest.fixture
+def alarm():
+    if not hasattr(signal, "SIGALRM"):
+        pytest.skip("no alarms on this platform")
+
+    def ring(number, frame):
+        raise TimeoutError(f"nlp.pipe(n_process=2) did not finish in {SECONDS} s")
+
+    old = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, old)
+    for child in multiprocessing.active_children():
+        child.kill()
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, toy_class):
+    """Run a command line; returns exit status, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tacenda", "embed", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return run

@@ -1,0 +1,53 @@
+"""Loads ``oracles.py``, which is no package under pytest's importlib mode."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacenda_embeddings.lds.noise import DiagonalNoise, FullNoise
+from tacenda_embeddings.lds.steady_state import Parameters
+
+
+@pytest.fixture(scope="session")
+def oracles():
+    path = Path(__file__).with_name("oracles.py")
+    spec = importlib.util.spec_from_file_location("lds_oracles", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20150707)
+
+
+@pytest.fixture(scope="session")
+def parameters_of():
+    """The system of an oracle as the code under test takes it; a diagonal D keeps its own kind."""
+
+    def make(system, noise="full"):
+        if noise == "full":
+            kind = FullNoise(system.P)
+        else:
+            kind = DiagonalNoise(np.diag(system.D).copy(), system.m, noise == "spherical")
+        return Parameters(system.A, system.C, system.Q, kind)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def with_diagonal_noise(oracles):
+    """The same states seen through independent noise, one number for all of it if spherical."""
+
+    def make(system, noise):
+        d = np.diag(system.D) + 0.1
+        if noise == "spherical":
+            d = np.full_like(d, d.mean())
+        return system._replace(D=np.diag(d))
+
+    return make

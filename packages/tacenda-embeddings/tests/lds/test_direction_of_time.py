@@ -1,0 +1,100 @@
+"""Row = later word, column = earlier word: a transposition anywhere turns time around.
+
+In this text a is always followed by b, and b by c, while the other way round nothing is certain: the
+paper prints Psi_k once as E[w_{t+k} w_t^T] and once as its transpose.
+"""
+
+import numpy as np
+import pytest
+
+from tacenda.corpus import Corpus
+from tacenda_embeddings import LDS
+from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.moments import SparseMoments
+from tacenda_embeddings.lds.steady_state import steady_state
+from tacenda_embeddings.lds.subspace import hankel_svd, identify
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    rng = np.random.default_rng(0)
+    sentences = []
+    for _ in range(800):
+        words = []
+        for _ in range(rng.integers(2, 6)):
+            words += ["a", "b", "c"] if rng.random() < 0.5 else ["x"]
+            words += [f"n{i}" for i in rng.integers(0, 5, rng.integers(0, 3))]
+        sentences.append(words)
+    return Corpus.from_sentences(sentences)
+
+
+@pytest.fixture(scope="module", params=["subspace", "em"])
+def model(request, corpus):
+    settings = {"n_states": 4, "kappa": 5.0, "ends": "zero", "seed": 3}
+    if request.param == "subspace":
+        settings |= {"subspace_iterations": 0, "full_iterations": 0}
+    return LDS(**settings).fit(corpus)
+
+
+def prediction(model, before):
+    """Whitened expectation of the next word, C A xf, per word type."""
+    A, C, _, _ = model._state.parameters
+    state = steady_state(model._state.parameters)
+    encode = model.vocabulary.encode
+    xf = np.zeros(len(A))
+    for word in encode(before):
+        w = -model._state.mean.copy()
+        w[word] += model._state.scale[word]
+        xf = state.F @ xf + state.gain.K_c @ (state.gain.C_hat.T @ w)
+    return dict(zip(model.vocabulary.words, C @ A @ xf, strict=True))
+
+
+def test_counts_have_the_later_word_in_the_row(corpus):
+    a, b = corpus.vocabulary.encode(["a", "b"])
+    lag = LaggedCounts.from_corpus(corpus, 1).matrix(1)
+    assert lag[b, a] == corpus.vocabulary.counts[a]
+    assert lag[a, b] == 0
+
+
+def test_the_next_word_is_predicted_and_not_the_last_one(model):
+    after_a, after_b = prediction(model, ["x", "a"]), prediction(model, ["a", "b"])
+    assert max(after_a, key=after_a.get) == "b"
+    assert max(after_b, key=after_b.get) == "c"
+    assert after_a["b"] > 3 * abs(after_a["c"])
+    assert after_b["c"] > 3 * abs(after_b["a"])
+
+
+def test_the_future_message_is_made_of_later_words(model):
+    """Words that announce each other from the right: what stands before b must be a."""
+    parameters = model._state.parameters
+    [of_b] = model.messages([["x", "x", "b"]])
+    [of_c] = model.messages([["x", "x", "c"]])
+    # back to the coordinates of C, and to words
+    values, vectors = np.linalg.eigh(model._state.Xi)
+    words = parameters.C @ ((vectors * np.sqrt(values)) @ vectors.T)
+    change = dict(
+        zip(model.vocabulary.words, words @ (of_b.future[1] - of_c.future[1]), strict=True)
+    )
+    assert change["a"] > 0 > change["b"]  # b expects a before it, c expects b
+    np.testing.assert_allclose(of_b.past[2], of_c.past[2], atol=1e-5)
+
+
+def lag_one_covariance(moments):
+    """C A P C^T of the identified system: row b, column a is the covariance of b one after a."""
+    A, C, _, noise = identify(hankel_svd(moments, 4, 4, np.random.default_rng(0)), moments)
+    return C @ A @ noise.N @ C.T
+
+
+def test_the_transpose_would_be_noticed(corpus):
+    """Identified from transposed moments the system runs backwards, which these tests would see."""
+
+    class Backwards(SparseMoments):
+        def apply(self, k, X):
+            return super().apply(-k, X)
+
+    counts = LaggedCounts.from_corpus(corpus, 7)
+    a, b = corpus.vocabulary.encode(["a", "b"])
+    forwards = lag_one_covariance(SparseMoments(counts, 5.0))
+    backwards = lag_one_covariance(Backwards(counts, 5.0))
+    assert forwards[b, a] > 0.2 > 0 > forwards[a, b]
+    assert backwards[a, b] > 0.2 > 0 > backwards[b, a]

@@ -1,0 +1,23 @@
+"""The LDS keeps what every token-embedding model promises."""
+
+from tacenda.testing.embedders import EmbedderTests
+from tacenda_embeddings import LDS
+
+SETTINGS = {"n_states": 5, "subspace_iterations": 4, "full_iterations": 1}
+
+
+class TestLDS(EmbedderTests):
+    def make_model(self):
+        return LDS(**SETTINGS)
+
+
+class TestPapersMean(EmbedderTests):
+    """As the paper has it: the smoothed mean, from a filter that starts at zero."""
+
+    def make_model(self):
+        return LDS(**SETTINGS, output="mean", ends="zero", row_norm_power=0.0)
+
+
+class TestDiagonalNoise(EmbedderTests):
+    def make_model(self):
+        return LDS(**SETTINGS, output="own_past_future", noise="diagonal")

@@ -1,0 +1,153 @@
+"""A fitted LDS to disk and back, and what of a hostile file is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda.corpus import Corpus
+from tacenda.datasets import synthetic_text
+from tacenda.errors import ArtifactError, TacendaError
+from tacenda_embeddings import LDS
+
+SENTENCES = [["a", "and", "."], [], ["unheard-of"], ["a"] * 40]
+
+
+@pytest.fixture(scope="module", params=["full", "diagonal", "spherical"])
+def model(request):
+    sentences = [list(s.words) for s in synthetic_text.generate(150, seed=1)]
+    corpus = Corpus.from_sentences(sentences, max_vocabulary=80)
+    return LDS(
+        n_states=4, noise=request.param, subspace_iterations=2, full_iterations=1, kappa=3.0
+    ).fit(corpus)
+
+
+@pytest.fixture
+def artifact(model):
+    return model.to_artifact()
+
+
+def with_arrays(artifact, **arrays):
+    return dataclasses.replace(artifact, arrays={**artifact.arrays, **arrays})
+
+
+def with_settings(artifact, **settings):
+    config = {**artifact.config, "settings": {**artifact.config["settings"], **settings}}
+    return dataclasses.replace(artifact, config=config)
+
+
+def test_comes_back_bit_for_bit(model, tmp_path):
+    model.save(tmp_path / "lds")
+    loaded = tacenda.load(tmp_path / "lds")
+    assert type(loaded) is LDS
+    assert loaded.config == model.config
+    assert loaded.vocabulary == model.vocabulary
+    assert loaded.fitted_on == model.fitted_on
+    assert loaded.likelihood_gain == model.likelihood_gain
+    for name, array in model.arrays().items():
+        again = loaded.arrays()[name]
+        assert again.dtype == array.dtype
+        np.testing.assert_array_equal(again, array)
+    for output in ("own_context", "mean", "filtered"):
+        for x, y in zip(
+            loaded.transform(SENTENCES, output=output),
+            model.transform(SENTENCES, output=output),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(x, y)
+    assert loaded.transition_pairs() == model.transition_pairs()
+
+
+def test_a_loaded_model_can_be_refitted(model, tmp_path):
+    model.save(tmp_path / "lds")
+    loaded = tacenda.load(tmp_path / "lds")
+    sentences = [list(s.words) for s in synthetic_text.generate(150, seed=2)]
+    corpus = Corpus.from_sentences(sentences, vocabulary=loaded.vocabulary)
+    assert np.isfinite(loaded.refit(corpus, 1).transform(SENTENCES)[0]).all()
+
+
+def test_nothing_of_it_is_an_object(artifact):
+    assert {array.dtype.kind for array in artifact.arrays.values()} <= set("fiu")
+
+
+NUMBERS = ("A", "C", "Q", "Xi", "scale", "mean", "table", "forward", "backward", "left_end")
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, "right_end", "filter", "noise"])
+@pytest.mark.parametrize("damage", ["nan", "infinite", "shape", "float16", "integers", "missing"])
+def test_damaged_numbers_are_refused(artifact, name, damage):
+    if name == "noise":
+        name = "noise.N" if "noise.N" in artifact.arrays else "noise.d"
+    array = artifact.arrays[name]
+    if damage in ("nan", "infinite"):
+        value = array.copy()
+        value.flat[-1] = np.nan if damage == "nan" else np.inf
+    elif damage == "shape":
+        value = np.ascontiguousarray(array[..., :-1])
+    else:
+        value = array.astype({"float16": np.float16}.get(damage, np.int64))
+    spoilt = with_arrays(artifact, **{name: value})
+    if damage == "missing":
+        del spoilt.arrays[name]
+    with pytest.raises(ArtifactError, match=name.replace(".", r"\.")) as caught:
+        LDS.from_artifact(spoilt)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["A", "forward", "backward"])
+def test_a_recursion_that_would_grow_is_refused(artifact, name):
+    spoilt = with_arrays(artifact, **{name: 1.01 * np.eye(4)})
+    with pytest.raises(ArtifactError, match=f"{name!r} is not stable"):
+        LDS.from_artifact(spoilt)
+
+
+def test_a_scale_that_is_not_positive_is_refused(artifact):
+    scale = artifact.arrays["scale"].copy()
+    scale[3] = 0.0
+    with pytest.raises(ArtifactError, match="'scale' is not positive"):
+        LDS.from_artifact(with_arrays(artifact, scale=scale))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_states": 5},
+        {"n_states": -1},
+        {"n_states": "4"},
+        {"n_states": 10**15},
+        {"output": "../../etc"},
+        {"surprise": 1},
+        {"noise": "brown"},
+        {"own_weight": None},
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(artifact, settings):
+    with pytest.raises(TacendaError) as caught:
+        LDS.from_artifact(with_settings(artifact, **settings))
+    assert "\n" not in str(caught.value)
+
+
+def test_another_kind_of_noise_than_was_saved_is_refused(artifact):
+    kinds = {"full": "diagonal", "diagonal": "full", "spherical": "full"}
+    other = kinds[artifact.config["settings"]["noise"]]
+    with pytest.raises(ArtifactError, match="noise"):
+        LDS.from_artifact(with_settings(artifact, noise=other))
+
+
+@pytest.mark.parametrize("config", [{}, {"settings": 3}, {"settings": {}, "vocabulary": None}])
+def test_a_config_of_another_form_is_refused(artifact, config):
+    with pytest.raises(ArtifactError) as caught:
+        LDS.from_artifact(dataclasses.replace(artifact, config=config))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_vocabulary_of_another_size_is_refused(artifact):
+    other = Corpus.from_sentences([["one", "two"], ["three"]]).vocabulary
+    with pytest.raises(ArtifactError, match="vocabulary"):
+        LDS.from_artifact(with_arrays(artifact, **other.arrays()))
+
+
+def test_a_foreign_model_is_refused(artifact):
+    with pytest.raises(ArtifactError, match="not 'lds'"):
+        LDS.from_artifact(dataclasses.replace(artifact, name="word2vec"))

@@ -1,0 +1,92 @@
+"""Moments of text from counts, against one-hot rows and dense matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacenda.corpus import Corpus
+from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.moments import SparseMoments, project, whitening
+
+
+@pytest.fixture(scope="module")
+def counts():
+    rng = np.random.default_rng(0)
+    words = ["the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran", "far"]
+    sentences = [[words[i] for i in rng.integers(0, 10, n)] for n in rng.integers(1, 9, 80)]
+    corpus = Corpus.from_sentences(sentences)
+    found = LaggedCounts.from_corpus(corpus, 4)
+    found.ids = np.concatenate(list(corpus.stream(10**6)))
+    return found
+
+
+@pytest.mark.parametrize("kappa", [0.5, 7.0])
+@pytest.mark.parametrize("whiten", [True, False])
+def test_products_equal_the_dense_formula_in_both_directions(counts, kappa, whiten, rng, oracles):
+    V = len(counts.vocabulary)
+    expected = oracles.text_moments(counts.ids, V, 4, kappa, whiten)
+    moments = SparseMoments(counts, kappa, whiten=whiten)
+    X = rng.standard_normal((V, 3)).astype(np.float32)
+    for k in range(1, 5):
+        scale = np.abs(expected[k]).max()
+        np.testing.assert_allclose(moments.apply(k, X), expected[k] @ X, atol=1e-5 * scale)
+        np.testing.assert_allclose(moments.apply(-k, X), expected[k].T @ X, atol=1e-5 * scale)
+        np.testing.assert_allclose(moments.left(X, k), X.T @ expected[k], atol=1e-5 * scale)
+        np.testing.assert_allclose(moments.left(X, -k), X.T @ expected[k].T, atol=1e-5 * scale)
+
+
+def test_whitened_variance_is_the_identity_less_the_mean_direction(counts, oracles):
+    Psi_0 = oracles.text_moments(counts.ids, len(counts.vocabulary), 1, 2.0)[0]
+    _, mean = whitening(counts, 2.0)
+    np.testing.assert_allclose(mean @ mean, 1.0)
+    np.testing.assert_allclose(Psi_0, np.eye(len(mean)) - np.outer(mean, mean), atol=1e-12)
+
+
+@pytest.mark.parametrize("kappa", [0.1, 3.0, 200.0])
+def test_pseudo_counts_keep_the_mean_without_covariance(counts, kappa, oracles):
+    """Psi_k m = 0: exactly by the definition, to rounding in float32."""
+    moments = SparseMoments(counts, kappa)
+    m = moments.mean[:, None].astype(np.float32)
+    for k, Psi in enumerate(oracles.text_moments(counts.ids, len(m), 4, kappa)[1:], start=1):
+        np.testing.assert_allclose(Psi @ moments.mean, 0, atol=1e-15)
+        np.testing.assert_allclose(Psi.T @ moments.mean, 0, atol=1e-15)
+        np.testing.assert_allclose(moments.apply(k, m), 0, atol=1e-6)
+        np.testing.assert_allclose(moments.apply(-k, m), 0, atol=1e-6)
+
+
+def test_pseudo_counts_leave_a_covariance_sequence(counts, oracles):
+    """Block Toeplitz of all lags of a ring is positive semi-definite, as only noise was added."""
+    ids = counts.ids[:60]
+    V = int(ids.max()) + 1
+    moments = oracles.text_moments(ids, V, 6, kappa=1.0)
+    assert np.linalg.eigvalsh(oracles.toeplitz(moments, 6)).min() >= -1e-10
+
+
+@pytest.mark.parametrize("k", [0, 5, -5])
+def test_a_lag_that_was_not_counted_is_refused(counts, k):
+    with pytest.raises(ValueError, match=f"lag {k} was not counted"):
+        SparseMoments(counts, 1.0).apply(k, np.zeros((len(counts.vocabulary), 1), np.float32))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8))
+def test_projection_is_exact_within_the_subspace(counts, oracles, seed, width):
+    rng = np.random.default_rng(seed)
+    V = len(counts.vocabulary)
+    moments = SparseMoments(counts, 1.0)
+    B = rng.standard_normal((V, width))
+    B = np.linalg.qr(B - np.outer(moments.mean, moments.mean @ B))[0]
+    inside = project(moments, B.astype(np.float32), 3)
+    assert inside.n_lags == 3
+    np.testing.assert_array_equal(inside.mean, np.zeros(width))
+    c = rng.standard_normal((width, 2))
+    for k, Psi in enumerate(oracles.text_moments(counts.ids, V, 3, 1.0)[1:], start=1):
+        np.testing.assert_allclose(inside.left(c, k), (B @ c).T @ Psi @ B, atol=1e-5)
+        np.testing.assert_allclose(inside.left(c, -k), (B @ c).T @ Psi.T @ B, atol=1e-5)
+
+
+def test_threads_do_not_change_the_result(counts, rng):
+    X = rng.standard_normal((len(counts.vocabulary), 40)).astype(np.float32)
+    one, two = (SparseMoments(counts, 1.0, threads=n).apply(2, X) for n in (1, 2))
+    np.testing.assert_array_equal(one, two)

@@ -1,0 +1,126 @@
+"""`MorphologicalLDS`: words the LDS has never seen, read by their morphemes."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import tacenda
+from tacenda import plugins
+from tacenda.datasets import synthetic_text
+from tacenda.errors import ConfigurationError, DataError, NotFittedError
+from tacenda.testing.embedders import EmbedderTests
+from tacenda_embeddings import LDS, SumEmbed, VarEmbed
+from tacenda_embeddings.lds.unseen import MorphologicalLDS
+
+pytest.importorskip("torch", reason="fitting VarEmbed needs torch")
+QUICK = {"n_states": 6, "kappa": 5.0, "subspace_iterations": 2, "full_iterations": 1}
+SMALL = {"width": 8, "hidden": 8, "epochs": 1, "negatives": 32, "batch": 8, "length": 16}
+
+
+class TestMorphologicalLDS(EmbedderTests):
+    def make_model(self):
+        return MorphologicalLDS(lds=QUICK, words=SMALL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered():
+    known = {record.name for record in plugins.available("embedders")}
+    for cls in (VarEmbed, SumEmbed, MorphologicalLDS):
+        if cls.name not in known:
+            plugins.register("embedders", cls.name, cls, distribution=cls.distribution)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return [list(each.words) for each in synthetic_text.generate(600, seed=2)]
+
+
+@pytest.fixture(scope="module")
+def corpus(texts):
+    return tacenda.Corpus.from_sentences(texts, max_vocabulary=250, oov="classes")
+
+
+@pytest.fixture(scope="module")
+def lds(corpus):
+    return LDS(**QUICK).fit(corpus)
+
+
+@pytest.fixture(scope="module")
+def words(corpus):
+    return VarEmbed(**SMALL, n_morphemes=200).fit(corpus)
+
+
+@pytest.fixture(scope="module")
+def model(lds, words):
+    return MorphologicalLDS.join(lds, words)
+
+
+@pytest.mark.parametrize("output", ["own_past_future", "own_context", "mean", "filtered", "own"])
+def test_words_of_the_vocabulary_are_read_as_the_lds_reads_them(model, lds, texts, output):
+    known = [[w for w in text if w in lds.vocabulary] for text in texts[:20]]
+    for found, expected in zip(
+        model.transform(known, output=output), lds.transform(known, output=output), strict=True
+    ):
+        assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("output", ["own_past_future", "mean"])
+def test_more_rows_than_words_are_those_of_a_larger_vocabulary(lds, output):
+    """Rows handed in that equal those of known words give what the known words give."""
+    ids = np.array([30, 41, 7, 30, 12])
+    types = len(lds.vocabulary)
+    extra = lds.input_rows[[41, 30]]
+    moved = np.array([types + 1, types, 7, types + 1, 12])
+    [found] = lds.transform_extended([moved], extra, output=output)
+    [expected] = lds.transform_ids([ids], output=output)
+    assert_allclose(found, expected, atol=1e-5)
+    with pytest.raises(DataError):
+        lds.transform_extended([np.array([types + 2])], extra)
+
+
+def test_words_of_one_class_differ_by_their_morphemes(model, lds):
+    one, two = "unbefriended", "rewalled"
+    assert lds.vocabulary.id_of(one) == lds.vocabulary.id_of(two)
+    assert_array_equal(lds.transform([[one]])[0], lds.transform([[two]])[0])
+    assert not np.allclose(model.transform([[one]])[0], model.transform([[two]])[0], atol=1e-3)
+
+
+def test_rows_of_known_words_are_predicted_better_than_by_their_classes(model, lds):
+    from tacenda_embeddings.lds.unseen import _stand_ins
+
+    words = [w for w in lds.vocabulary.words if w.isalpha()]
+    own = lds.input_rows[[lds.vocabulary.id_of(w) for w in words]]
+    by_class = lds.input_rows[_stand_ins(lds.vocabulary, words)]
+
+    def cosine(rows):
+        dots = np.einsum("ij,ij->i", rows, own)
+        return (dots / np.linalg.norm(rows, axis=1) / np.linalg.norm(own, axis=1)).mean()
+
+    assert cosine(model.rows(words)) > cosine(by_class)
+
+
+def test_it_comes_back_from_disk_with_both_models(model, tmp_path):
+    model.save(tmp_path / "m")
+    loaded = tacenda.load(tmp_path / "m")
+    sentence = ["the", "unbefriended", "中文", "cat"]
+    assert_array_equal(loaded.transform([sentence])[0], model.transform([sentence])[0])
+    assert isinstance(loaded.words, VarEmbed)
+
+
+def test_it_is_a_component_of_a_pipeline(model, tmp_path):
+    import spacy
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("token_embeddings").initialize(artifact=model)
+    doc = nlp("the unbefriended cat")
+    assert_allclose(doc.tensor, model.transform([[t.text for t in doc]])[0], atol=1e-6)
+    nlp.to_disk(tmp_path / "p")
+    assert_array_equal(spacy.load(tmp_path / "p")("the unbefriended cat").tensor, doc.tensor)
+
+
+def test_models_that_share_no_words_are_refused(lds):
+    other = tacenda.Corpus.from_sentences([["q1", "q2"]] * 30)
+    with pytest.raises(ConfigurationError, match="fit both on more text"):
+        MorphologicalLDS.join(lds, VarEmbed(**SMALL).fit(other))
+    with pytest.raises(NotFittedError):
+        MorphologicalLDS.join(lds, VarEmbed())

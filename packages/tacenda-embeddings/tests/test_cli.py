@@ -1,0 +1,160 @@
+"""``tacenda embed``: fit, apply, pairs and neighbours, and what a mistake looks like."""
+
+import numpy as np
+import pytest
+
+import tacenda
+
+LINES = ["The cat saw a dog .", "", "A bird ate the mouse ."] * 3
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf8")
+    return path
+
+
+@pytest.fixture
+def saved(toy, tmp_path):
+    toy.save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_fit_saves_a_model_that_knows_its_text(run, text, tmp_path):
+    status, out, err = run(
+        "fit", "--model", "toy", "--text", text, "--output", tmp_path / "model",
+        "--n-states", 3, "--set", "seed=7", "--oov", "single", "--max-vocabulary", 6,
+    )  # fmt: skip
+    assert (status, out) == (0, "")
+    assert "36 tokens in 6 sentences" in err
+    model = tacenda.load(tmp_path / "model")
+    assert model.width == 6
+    assert model.fitted_on["tokenizer"] == "words"
+    assert model.fitted_on["text"] == ["text.txt"]
+    assert str(tmp_path) not in (tmp_path / "model" / "model.json").read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "nobody"], "nobody"),
+        (["--set", "n_stats=3"], "n_stats"),
+        (["--tokenizer", "nonsense"], "nonsense"),
+        (["--text", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_mistake_in_fit_is_one_line_and_status_1(run, text, tmp_path, arguments, message):
+    status, out, err = run(
+        "fit", "--model", "toy", "--text", text, "--output", tmp_path / "m", *arguments
+    )
+    assert (status, out) == (1, "")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (tmp_path / "m").exists()
+
+
+def test_output_that_cannot_be_saved_to_is_found_before_fitting(run, text, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.tex").touch()
+    for output in (text, tmp_path / "folder"):
+        status, _, err = run("fit", "--model", "toy", "--text", text, "--output", output)
+        assert status == 1
+        assert str(output) in err
+        assert "tokens in" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["fit"], ["apply"], ["fit", "--text", "a", "--output", "b", "--set", "novalue"], ["no-such"]],
+)
+def test_wrong_usage_is_status_2(run, arguments):
+    assert run(*arguments)[0] == 2
+
+
+def test_apply_prints_a_token_a_line(run, saved, text, toy):
+    status, out, _ = run("apply", saved, text, "--tokenizer", "whitespace")
+    assert status == 0
+    shown = [line.split("\t")[0] for line in out.split("\n")]
+    assert shown == [word for line in LINES for word in [*line.split(), ""]] + [""]
+    word, numbers = out.splitlines()[1].split("\t")
+    assert word == "cat"
+    expected = toy.transform([LINES[0].split()])[0][1]
+    np.testing.assert_allclose([float(n) for n in numbers.split()], expected, rtol=1e-4)
+
+
+def test_apply_writes_arrays_line_by_line(run, saved, text, toy, tmp_path):
+    output = tmp_path / "vectors.npz"
+    status, out, err = run("apply", saved, text, "--output", output, "--tokenizer", "whitespace")
+    assert (status, out) == (0, "")
+    assert "36 vectors of 9 lines" in err
+    with np.load(output) as found:
+        offsets, vectors = found["offsets"], found["vectors"]
+        tokens = found["tokens"].tobytes().decode("utf8").split("\n")
+    assert tokens == " ".join(LINES).split()
+    expected = toy.transform([line.split() for line in LINES])
+    assert np.diff(offsets).tolist() == list(map(len, expected))
+    np.testing.assert_array_equal(vectors, np.concatenate(expected))
+    assert {path.name for path in tmp_path.iterdir()} == {"vectors.npz", "saved", "text.txt"}
+
+
+def test_apply_takes_the_tokenizer_of_the_fit(run, text, tmp_path):
+    fitted = tmp_path / "model"
+    run("fit", "--model", "toy", "--text", text, "--output", fitted, "--tokenizer", "whitespace")
+    (tmp_path / "glued.txt").write_text("The cat's dog.\n", encoding="utf8")
+    _, out, _ = run("apply", fitted, tmp_path / "glued.txt")
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["The", "cat's", "dog.", ""]
+
+
+def test_apply_to_an_empty_file_gives_empty_arrays(run, saved, toy, tmp_path):
+    (tmp_path / "empty.txt").touch()
+    status, _, err = run("apply", saved, tmp_path / "empty.txt", "--output", tmp_path / "v.npz")
+    assert (status, "0 vectors of 0 lines" in err) == (0, True)
+    with np.load(tmp_path / "v.npz") as found:
+        assert found["vectors"].shape == (0, toy.width)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [("nowhere.txt", "nowhere.txt"), (".", "directory"), ("latin.txt", "line 1")],
+)
+def test_text_that_cannot_be_read_is_named(run, saved, tmp_path, target, message):
+    (tmp_path / "latin.txt").write_bytes("Garçon".encode("latin-1"))
+    status, _, err = run("apply", saved, tmp_path / target)
+    assert status == 1
+    assert message in err
+
+
+def test_output_of_another_kind_is_wrong_usage(run, saved, text):
+    assert run("apply", saved, text, "--output", "vectors.csv")[0] == 2
+
+
+def test_pairs_of_a_model_without_a_transition_operator_are_refused(run, saved):
+    status, _, err = run("pairs", saved)
+    assert status == 1
+    assert "'toy', which has no transition operator" in err
+
+
+def test_neighbours_are_sorted_and_leave_the_word_out(run, saved, toy):
+    status, out, err = run("neighbours", saved, "cat", "--words", 3)
+    assert (status, err) == (0, "")
+    cosines, words = zip(*(line.split("\t") for line in out.splitlines()), strict=True)
+    assert list(cosines) == sorted(cosines, key=float, reverse=True)
+    own = dict(zip(toy.vocabulary.words, toy.table, strict=True))
+    best = max(
+        (w for w in own if w not in ("cat", "<unk>", "</s>")),
+        key=lambda w: own[w] @ own["cat"] / np.linalg.norm(own[w]),
+    )
+    assert words[0] == best
+
+
+def test_neighbours_of_an_unknown_word_say_what_is_shown(run, saved):
+    status, _, err = run("neighbours", saved, "zebra")
+    assert status == 0
+    assert "'zebra' is not in the vocabulary: shown is <unk>" in err
+
+
+def test_folder_without_a_model_is_named(run, tmp_path, text):
+    status, _, err = run("apply", tmp_path / "none", text)
+    assert status == 1
+    assert "none" in err

@@ -1,0 +1,96 @@
+"""The real model in the pipeline: the same vectors as without spaCy, on disk, across processes."""
+
+import numpy as np
+import pytest
+import spacy
+
+import tacenda
+from tacenda.datasets import synthetic_text
+from tacenda_embeddings import LDS
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    return [list(each.words) for each in synthetic_text.generate(600, seed=1)]
+
+
+@pytest.fixture(scope="module")
+def lds(sentences):
+    corpus = tacenda.Corpus.from_sentences(sentences, max_vocabulary=300, oov="classes")
+    settings = {"subspace_iterations": 2, "full_iterations": 1}
+    return LDS(n_states=6, kappa=5.0, **settings).fit(corpus)
+
+
+@pytest.fixture
+def nlp(lds):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
+    return nlp
+
+
+def docs_of(nlp, sentences):
+    return [spacy.tokens.Doc(nlp.vocab, words=words) for words in sentences]
+
+
+def test_tensor_equals_the_model_without_spacy(nlp, lds, sentences):
+    docs = list(nlp.pipe(docs_of(nlp, sentences[:50])))
+    for doc, expected in zip(docs, lds.transform(sentences[:50]), strict=True):
+        np.testing.assert_allclose(doc.tensor, expected, atol=1e-6)
+        assert doc.tensor.shape == (len(doc), lds.width)
+
+
+def test_vectors_depend_on_the_context(nlp, sentences):
+    word = sentences[0][0]
+    alone, _, inside = nlp(word), None, nlp(" ".join([*sentences[1][:-1], word]))
+    assert not np.allclose(alone.tensor[0], inside.tensor[-1])
+
+
+def test_trained_pipeline_carries_its_model(nlp, lds, sentences, tmp_path):
+    lds.save(tmp_path / "lds")
+    notebook = spacy.blank("en")
+    notebook.add_pipe("lds_embeddings").initialize(artifact=tmp_path / "lds")
+    notebook.to_disk(tmp_path / "pipeline")
+    text = " ".join(sentences[0])
+    np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")(text).tensor, nlp(text).tensor)
+
+
+def test_component_fits_on_raw_text(sentences, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(map(" ".join, sentences)), encoding="utf8")
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe("lds_embeddings")
+    component.initialize(
+        corpus=text,
+        max_vocabulary=200,
+        settings={"n_states": 5, "subspace_iterations": 1, "full_iterations": 0},
+    )
+    assert nlp(" ".join(sentences[0])).tensor.any()
+    assert component.embeddings.fitted_on["tokenizer"] == "spacy:en"
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_two_processes_after_the_kernels_are_warm(nlp, sentences, alarm):
+    texts = [" ".join(words) for words in sentences[:60]]
+    warm = list(nlp.pipe(texts))
+    parallel = list(nlp.pipe(texts, n_process=2, batch_size=20))
+    assert [doc.text for doc in parallel] == texts
+    for one, other in zip(warm, parallel, strict=True):
+        # batches differ, and with them the order of a matrix product's sums
+        np.testing.assert_allclose(one.tensor, other.tensor, atol=1e-5)
+
+
+def test_command_line_fits_applies_and_shows_pairs(sentences, tmp_path, run):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(map(" ".join, sentences)), encoding="utf8")
+    status, _, err = run(
+        "fit", "--text", text, "--output", tmp_path / "lds", "--tokenizer", "whitespace",
+        "--n-states", 5, "--set", "subspace_iterations=1", "--set", "output=mean",
+        "--max-vocabulary", 200,
+    )  # fmt: skip
+    assert (status, err.splitlines()[-1][:14]) == (0, "lds, 5 columns")
+    status, out, _ = run("apply", tmp_path / "lds", text)
+    assert status == 0
+    assert out.count("\t") == sum(map(len, sentences))
+    status, out, _ = run("pairs", tmp_path / "lds", "--pairs", 3, "--words", 4)
+    assert (status, len(out.splitlines())) == (0, 3)
+    assert all(len(line.replace("\t->\t", " ").split()) == 9 for line in out.splitlines())

@@ -1,0 +1,58 @@
+"""Small fitted models, and the entry points of a source tree that is not installed."""
+
+import pytest
+
+import tacenda
+from tacenda import plugins
+from tacenda.datasets import synthetic_text
+from tacenda_embeddings import SumEmbed, VarEmbed
+
+SMALL = {"width": 8, "hidden": 8, "epochs": 1, "negatives": 32, "batch": 8, "length": 16}
+NEED = "fitting needs torch (tacenda-embeddings[varembed])"
+
+
+def sentences(n=400, seed=1):
+    return [list(each.words) for each in synthetic_text.generate(n, seed=seed)]
+
+
+@pytest.fixture(scope="session")
+def texts():
+    return sentences()
+
+
+@pytest.fixture(scope="session")
+def corpus(texts):
+    return tacenda.Corpus.from_sentences(texts, max_vocabulary=300, digits=True)
+
+
+@pytest.fixture(scope="session")
+def varembed(corpus):
+    pytest.importorskip("torch", reason=NEED)
+    return VarEmbed(**SMALL, n_morphemes=200).fit(corpus)
+
+
+@pytest.fixture(scope="session")
+def sumembed(corpus):
+    pytest.importorskip("torch", reason=NEED)
+    return SumEmbed(**SMALL, n_morphemes=200).fit(corpus)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _registered():
+    """Both models where `tacenda.load` looks, should this source tree not be the installed one."""
+    known = {record.name for record in plugins.available("embedders")}
+    for cls in (VarEmbed, SumEmbed):
+        if cls.name not in known:
+            plugins.register("embedders", cls.name, cls, distribution=cls.distribution)
+
+
+@pytest.fixture(scope="session")
+def spacy_entry_points():
+    """Factory and vectors where spaCy looks, should this source tree not be the installed one."""
+    import spacy
+
+    import tacenda_embeddings.spacy.factories  # noqa: F401 - registers by itself
+    from tacenda_embeddings.spacy.vectors import NAME, morphological_vectors
+
+    if NAME not in spacy.registry.vectors.get_all():
+        spacy.registry.vectors.register(NAME, func=morphological_vectors)

@@ -1,0 +1,107 @@
+"""The inventory: which morphemes words have, base and capitals and unknown ones included."""
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings.varembed.morphemes import BASE, Inventory
+
+
+def vocabulary(words, **settings):
+    return Corpus.from_sentences([words], **settings).vocabulary
+
+
+def learned(words, *, segmenter="unigram", n=30, most=16, base=True, **settings):
+    return Inventory.learn(vocabulary(words, **settings), segmenter, n, most, base)
+
+
+STEMS = ["walk", "talk", "jump", "look", "play"]
+WORDS = [stem + end for stem in STEMS for end in ("", "s", "ed", "ing")]
+
+
+def test_every_word_has_its_pieces_and_the_base():
+    inventory = learned(WORDS)
+    i = inventory.vocabulary.id_of("walked")
+    ids = inventory.ids[inventory.offsets[i] : inventory.offsets[i + 1]]
+    assert [inventory.names[m] for m in ids] == [BASE, *inventory.pieces("walked")]
+    assert inventory.morphemes("walked").ids.tolist() == ids.tolist()
+
+
+def test_without_a_base_nobody_has_it():
+    inventory = learned(WORDS, base=False)
+    assert 0 not in inventory.ids
+    assert 0 not in inventory.morphemes("walker").ids
+
+
+def test_special_types_are_made_of_nothing_but_the_base():
+    inventory = learned(WORDS)
+    for word in ("</s>", "<unk>"):
+        assert inventory.pieces(word) == ()
+        assert inventory.morphemes(word).ids.tolist() == [0]
+
+
+def test_an_unknown_morpheme_is_counted_and_not_another_one():
+    inventory = learned(WORDS)
+    found = inventory.morphemes("qxqxed")
+    known = {inventory.names[m] for m in found.ids}
+    assert found.n_unknown >= 1
+    assert "qx" not in "".join(known)
+    only = inventory.morphemes("中文")
+    assert only.ids.tolist() == [0]
+    assert only.n_unknown >= 1
+
+
+def test_unknown_ngrams_say_nothing():
+    inventory = learned(WORDS, segmenter="ngrams")
+    assert inventory.morphemes("中文").n_unknown == 0
+
+
+def test_a_long_word_keeps_most_pieces_and_the_last_takes_the_rest():
+    inventory = learned(WORDS, most=3)
+    word = "ab" * 20
+    pieces = inventory.pieces(word)
+    assert len(pieces) <= 3
+    assert "".join(pieces).removeprefix("▁") == word
+    i = inventory.offsets
+    assert np.diff(i).max() <= 3 + 1
+
+
+def test_capitals_are_a_morpheme_where_case_is_kept():
+    inventory = learned([*WORDS, "Walk", "WALK", "wAlk"])
+    plain = inventory.pieces("walk")
+    assert inventory.pieces("Walk") == (*plain, "<Xx>")
+    assert inventory.pieces("WALK") == (*plain, "<XX>")
+    assert inventory.pieces("wAlk") == (*plain, "<xX>")
+    assert inventory.pieces("Talking") == (*inventory.pieces("talking"), "<Xx>")
+
+
+def test_case_and_digits_follow_the_vocabulary():
+    inventory = learned([*WORDS, "1990", "1990s"], lowercase=True, digits=True)
+    assert inventory.pieces("WALKED") == inventory.pieces("walked")
+    assert inventory.pieces("1234") == inventory.pieces("1990")
+    assert not any("NUM" in name for name in inventory.names)
+
+
+def test_sums_are_those_of_the_morphemes():
+    inventory = learned(WORDS)
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((len(inventory), 4)).astype(np.float32)
+    for word, row in zip(inventory.vocabulary.words, inventory.summed(vectors), strict=True):
+        np.testing.assert_allclose(
+            row, vectors[inventory.morphemes(word).ids].sum(0), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_type_counts_count_words_and_not_occurrences():
+    inventory = learned(["aaa", "aab", "abb"], segmenter="ngrams")
+    assert inventory.type_counts()[0] == len(inventory.vocabulary)
+    assert inventory.type_counts().max() == len(inventory.vocabulary)
+
+
+@pytest.mark.parametrize("segmenter", ["unigram", "ngrams"])
+def test_a_vocabulary_without_words_has_an_inventory(segmenter):
+    empty = Vocabulary(["</s>", "<unk>"], [1, 0])
+    inventory = Inventory.learn(empty, segmenter, 10, 16, True)
+    assert inventory.names == (BASE,)
+    assert inventory.morphemes("word").ids.tolist() == [0]

@@ -1,0 +1,175 @@
+"""Segmenters: against enumeration, on strange words, to arrays and back."""
+
+import importlib.util
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda_embeddings.varembed.segmenters import learn_segmenter, segmenter_from_arrays
+from tacenda_embeddings.varembed.segmenters.base import MAX_LETTERS
+from tacenda_embeddings.varembed.segmenters.lattice import Lattice
+from tacenda_embeddings.varembed.segmenters.pieces import PieceLexicon, best_pieces
+from tacenda_embeddings.varembed.segmenters.unigram import BEGIN
+
+STEMS = ["walk", "talk", "jump", "look", "play", "work", "call", "turn", "open", "paint"]
+WORDS = [stem + end for stem in STEMS for end in ("", "s", "ed", "ing", "er", "ers", "able")]
+WORDS += ["un" + word for word in WORDS]
+HAS_MORFESSOR = importlib.util.find_spec("morfessor") is not None
+NAMES = ["unigram", "ngrams", *(["morfessor"] if HAS_MORFESSOR else [])]
+STRANGE = [
+    "",
+    " ",
+    "x" * 10_000,
+    "🙂🏽‍♀️",
+    "e\u0301\u0323",
+    "שלום",
+    "中文",
+    "\x00",
+    "\ud800",
+    "12,5%",
+    "▁",
+    "<>",
+]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def segmenter(request):
+    return learn_segmenter(request.param, WORDS, 40)
+
+
+def splits(word):
+    for cuts in itertools.product([False, True], repeat=max(len(word) - 1, 0)):
+        pieces, start = [], 0
+        for i, cut in enumerate(cuts, 1):
+            if cut:
+                pieces.append(word[start:i])
+                start = i
+        yield [*pieces, word[start:]]
+
+
+COSTS = {"a": -2.0, "b": -2.5, "ab": -3.0, "ba": -4.6, "aba": -7.1, "bb": -4.0}
+
+
+@given(st.text("abc", max_size=9))
+def test_viterbi_finds_the_best_of_all_segmentations(word):
+    letter = -9.0
+    found, score = best_pieces(word, COSTS, 3, letter)
+    assert "".join(found) == word
+    best = max(
+        sum(COSTS.get(p, letter if len(p) == 1 else -math.inf) for p in pieces if p)
+        for pieces in splits(word)
+    )
+    assert score == pytest.approx(best)
+
+
+def test_letters_that_no_piece_covers_become_one_unknown_piece():
+    lexicon = PieceLexicon(["a", "b", "ab"], [-2.0, -2.0, -3.0])
+    assert lexicon.segment("abxyzab") == ("ab", "xyz", "ab")
+    assert lexicon.segment("xyz") == ("xyz",)
+    assert lexicon.segment("") == ()
+
+
+def test_expected_counts_are_those_of_enumeration():
+    words = ["ab", "aba", "bb", "a"]
+    pieces = ["a", "b", "ab", "ba", "aba", "bb"]
+    rng = np.random.default_rng(0)
+    log_probs = np.log(rng.dirichlet(np.ones(len(pieces))))
+    by_name = dict(zip(pieces, log_probs, strict=True))
+    expected, likelihood = dict.fromkeys(pieces, 0.0), 0.0
+    for word in words:
+        ways = [way for way in splits(word) if all(piece in by_name for piece in way)]
+        weights = np.exp([sum(by_name[piece] for piece in way) for way in ways])
+        likelihood += np.log(weights.sum())
+        for way, weight in zip(ways, weights / weights.sum(), strict=True):
+            for piece in way:
+                expected[piece] += weight
+    lattice = Lattice(words, pieces, 3)
+    np.testing.assert_allclose(lattice.expected_counts(log_probs), list(expected.values()))
+    assert lattice.log_likelihood(log_probs) == pytest.approx(likelihood)
+
+
+def test_unigram_finds_stems_and_endings():
+    segmenter = learn_segmenter("unigram", WORDS, 60)
+    assert segmenter.segment("walking") == (f"{BEGIN}walk", "ing")
+    assert segmenter.segment("rewalkable")[-1] == "able"
+    assert len(segmenter.lexicon.pieces) <= 60
+
+
+def test_learning_is_deterministic_whatever_the_order():
+    one = learn_segmenter("unigram", WORDS, 40)
+    other = learn_segmenter("unigram", WORDS[::-1], 40)
+    assert one.lexicon.pieces == other.lexicon.pieces
+    np.testing.assert_array_equal(one.lexicon.log_probs, other.lexicon.log_probs)
+
+
+def test_pieces_of_a_known_word_spell_it(segmenter):
+    for word, pieces in zip(WORDS, segmenter.segment_all(WORDS), strict=True):
+        if segmenter.name == "ngrams":
+            assert all(piece in f"<{word}>" for piece in pieces)
+        else:
+            assert "".join(pieces).removeprefix(BEGIN) == word
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_any_string_can_be_segmented(segmenter, word):
+    pieces = segmenter.segment(word)
+    assert all(isinstance(piece, str) and piece for piece in pieces)
+    assert sum(map(len, pieces)) <= (MAX_LETTERS + 2) * 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strange_words_can_be_learned_from(name):
+    segmenter = learn_segmenter(name, [word for word in STRANGE if word], 20)
+    again = segmenter_from_arrays(name, segmenter.arrays())
+    for word in STRANGE:
+        assert again.segment(word) == segmenter.segment(word)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_words_give_an_empty_inventory(name):
+    segmenter = learn_segmenter(name, [], 20)
+    assert len(segmenter.segment("word")) <= 1
+
+
+def test_arrays_bring_it_back(segmenter):
+    again = segmenter_from_arrays(segmenter.name, segmenter.arrays())
+    for word in (*WORDS, "rewalked", "zzz"):
+        assert again.segment(word) == segmenter.segment(word)
+
+
+def test_damaged_pieces_are_refused():
+    arrays = learn_segmenter("unigram", WORDS, 40).arrays()
+    offsets = arrays["segmenter.pieces.offsets"].copy()
+    offsets[1] = offsets[2] + 1
+    with pytest.raises(ArtifactError, match="damaged"):
+        segmenter_from_arrays("unigram", {**arrays, "segmenter.pieces.offsets": offsets})
+    with pytest.raises(ArtifactError, match="segmenter this release lacks"):
+        segmenter_from_arrays("syllables", arrays)
+
+
+def test_an_unknown_segmenter_is_named():
+    with pytest.raises(ConfigurationError, match="there is no segmenter 'syllables'"):
+        learn_segmenter("syllables", WORDS, 10)
+
+
+def test_a_segmenter_that_is_not_installed_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "morfessor", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'tacenda-embeddings\[morfessor\]'"):
+        learn_segmenter("morfessor", WORDS, 10)
+
+
+@pytest.mark.skipif(not HAS_MORFESSOR, reason="needs morfessor")
+def test_words_never_seen_are_cut_much_as_morfessor_would():
+    import morfessor
+
+    model = morfessor.BaselineModel()
+    model.load_data([(1, word) for word in sorted(WORDS)], count_modifier=lambda _: 1)
+    model.train_batch()
+    ours = learn_segmenter("morfessor", WORDS, 0)
+    same = [ours.segment(word) == tuple(model.viterbi_segment(word)[0]) for word in WORDS]
+    assert np.mean(same) > 0.9

@@ -1,0 +1,116 @@
+"""``varembed_embeddings`` in a pipeline: by itself, beside an LDS, on disk, trained on, in processes."""
+
+import numpy as np
+import pytest
+import spacy
+from numpy.testing import assert_allclose, assert_array_equal
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from tacenda.errors import ConfigurationError
+from tacenda_embeddings import LDS
+
+pytestmark = pytest.mark.usefixtures("spacy_entry_points")
+WORDS = ["The", "unbefriended", "cat", "  ", "saw", "🙂", "."]
+
+
+@pytest.fixture(scope="module")
+def lds(corpus):
+    return LDS(n_states=6, kappa=5.0, subspace_iterations=2, full_iterations=1).fit(corpus)
+
+
+@pytest.fixture
+def nlp(varembed):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("varembed_embeddings").initialize(artifact=varembed)
+    return nlp
+
+
+def both(lds, varembed):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
+    nlp.add_pipe("varembed_embeddings", config={"mode": "append"}).initialize(artifact=varembed)
+    return nlp
+
+
+def test_tensor_holds_the_models_vectors_and_zeros_for_whitespace(nlp, varembed):
+    [doc] = nlp.pipe([Doc(nlp.vocab, words=WORDS)])
+    expected = varembed.vectors([word for word in WORDS if word.strip()])
+    assert_array_equal(doc.tensor[[0, 1, 2, 4, 5, 6]], expected)
+    assert not doc.tensor[3].any()
+
+
+def test_an_artifact_of_another_embedder_is_refused(lds, sumembed):
+    for model in (lds, sumembed):
+        component = spacy.blank("en").add_pipe("varembed_embeddings")
+        with pytest.raises(ConfigurationError, match="not 'varembed'"):
+            component.initialize(artifact=model)
+
+
+def test_component_fits_on_raw_text(texts, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(map(" ".join, texts[:100])), encoding="utf8")
+    nlp = spacy.blank("en")
+    settings = {"width": 5, "hidden": 5, "epochs": 1, "negatives": 16}
+    nlp.add_pipe("varembed_embeddings").initialize(nlp=nlp, corpus=path, settings=settings)
+    assert nlp("anything at all").tensor.shape == (3, 5)
+
+
+def test_lds_and_varembed_stand_side_by_side_and_say_where(lds, varembed, tmp_path):
+    nlp = both(lds, varembed)
+    doc = nlp(Doc(nlp.vocab, words=["The", "cat", "saw"]))
+    assert doc.tensor.shape == (3, lds.width + varembed.width)
+    columns = doc._.tensor_columns
+    assert columns == {
+        "lds_embeddings": [0, lds.width],
+        "varembed_embeddings": [lds.width, lds.width + varembed.width],
+    }
+    assert_array_equal(
+        doc.tensor[:, slice(*columns["varembed_embeddings"])],
+        varembed.vectors(["The", "cat", "saw"]),
+    )
+    nlp.to_disk(tmp_path / "p")
+    loaded = spacy.load(tmp_path / "p")
+    assert_array_equal(loaded(Doc(loaded.vocab, words=["The", "cat", "saw"])).tensor, doc.tensor)
+
+
+def test_a_stock_tagger_learns_from_the_joint_tensor(lds, varembed, texts, tmp_path):
+    nlp = both(lds, varembed)
+    tok2vec = {"@architectures": "tacenda.DocTensor.v1", "projection": 24, "maxout_pieces": 2}
+    model = {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}
+    nlp.add_pipe("tagger", config={"model": model})
+    frequent = set(varembed.vocabulary.words[:12])
+    examples = [
+        Example.from_dict(
+            Doc(nlp.vocab, words=words),
+            {"words": words, "tags": ["F" if word in frequent else "R" for word in words]},
+        )
+        for words in texts[:40]
+    ]
+    names = ["lds_embeddings", "varembed_embeddings"]
+    config = nlp.config
+    for name, artifact in zip(names, (lds, varembed), strict=True):
+        artifact.save(tmp_path / name)
+        config["initialize"]["components"][name] = {"artifact": str(tmp_path / name)}
+    nlp.config = config
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.02
+    losses = []
+    for _ in range(20):
+        found: dict[str, float] = {}
+        nlp.update(examples, sgd=optimizer, losses=found, annotates=names)
+        losses.append(found["tagger"])
+    assert losses[-1] < 0.5 * losses[0]
+    nlp.to_disk(tmp_path / "p")
+    loaded = spacy.load(tmp_path / "p")
+    for pipeline in (nlp, loaded):
+        doc = pipeline(Doc(pipeline.vocab, words=texts[0]))
+        right = [token.tag_ == ("F" if token.text in frequent else "R") for token in doc]
+        assert np.mean(right) > 0.8
+
+
+def test_two_processes_give_the_same_vectors(nlp, varembed, alarm):
+    lines = ["The unbefriended cat", "saw a dog"] * 5
+    docs = list(nlp.pipe(lines, n_process=2, batch_size=2))
+    for doc, line in zip(docs, lines, strict=True):
+        assert_allclose(doc.tensor, varembed.vectors(line.split()), rtol=1e-6)

@@ -1,0 +1,205 @@
+"""``tacenda.MorphologicalVectors.v1``: what spaCy expects of a pipeline's vectors, for words seen and unseen."""
+
+import pickle
+
+import numpy as np
+import pytest
+import spacy
+from numpy.testing import assert_allclose, assert_array_equal
+from spacy.ml.staticvectors import StaticVectors
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from tacenda.errors import ConfigurationError
+from tacenda_embeddings import LDS
+from tacenda_embeddings.spacy.vectors import NAME, MorphologicalVectors, use_vectors
+
+pytestmark = pytest.mark.usefixtures("spacy_entry_points")
+UNSEEN = "unbefriendedness"
+
+
+@pytest.fixture
+def nlp(varembed):
+    nlp = spacy.blank("en")
+    use_vectors(nlp, varembed)
+    return nlp
+
+
+def blank():
+    return spacy.blank("en", config={"nlp": {"vectors": {"@vectors": NAME}}})
+
+
+def test_tokens_have_the_models_vectors(nlp, varembed):
+    seen = varembed.vocabulary.words[9]
+    doc = Doc(nlp.vocab, words=[seen, UNSEEN, " "])
+    assert_array_equal(doc[0].vector, varembed.scaled_vectors([seen])[0])
+    assert_array_equal(doc[1].vector, varembed.scaled_vectors([UNSEEN])[0])
+    assert doc[0].has_vector
+    assert doc[1].has_vector
+    assert not doc[2].has_vector
+    assert not doc[2].vector.any()
+    assert doc.has_vector
+    assert_allclose(doc.vector, np.mean([t.vector for t in doc], axis=0), rtol=1e-5)
+    assert doc[0].vector_norm == pytest.approx(np.linalg.norm(doc[0].vector), rel=1e-5)
+
+
+def test_similarity_works_for_words_never_seen(nlp, varembed):
+    doc = nlp("cat " + UNSEEN)
+    a, b = varembed.scaled_vectors(["cat", UNSEEN])
+    cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    assert doc[0].similarity(doc[1]) == pytest.approx(cosine, abs=1e-5)
+    assert nlp("cat").similarity(nlp(UNSEEN)) == pytest.approx(cosine, abs=1e-5)
+    assert nlp.vocab[UNSEEN].similarity(nlp.vocab[UNSEEN]) == pytest.approx(1.0)
+    assert -1 <= doc[:1].similarity(doc[1:]) <= 1
+
+
+def test_frequent_words_do_not_drown_out_the_others(nlp, varembed):
+    words = [*varembed.vocabulary.words[3:9], UNSEEN]
+    assert_allclose([nlp.vocab[word].vector_norm for word in words], varembed.width**0.5, rtol=1e-5)
+    raw = np.linalg.norm(varembed.vectors(words), axis=1)
+    assert raw.max() > 1.5 * raw.min()
+
+
+def test_meta_describes_them(nlp, varembed):
+    described = nlp.meta["vectors"]
+    assert described["width"] == varembed.width == nlp.vocab.vectors_length
+    assert described["vectors"] == described["keys"] == len(nlp.vocab.vectors)
+    assert described["name"] == "tacenda_vectors"
+    assert any(each.startswith("tacenda-embeddings") for each in nlp.meta["requirements"])
+
+
+def test_they_travel_with_the_pipeline_on_disk(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "p")
+    loaded = spacy.load(tmp_path / "p")
+    assert isinstance(loaded.vocab.vectors, MorphologicalVectors)
+    assert_array_equal(loaded(UNSEEN).vector, nlp(UNSEEN).vector)
+    assert loaded.meta["vectors"] == nlp.meta["vectors"]
+    assert loaded.vocab.vectors == nlp.vocab.vectors
+    blank().to_disk(tmp_path / "p")
+    assert spacy.load(tmp_path / "p").vocab.vectors.n_keys == 0
+
+
+def test_they_travel_with_the_pipeline_in_bytes(nlp):
+    loaded = blank().from_bytes(nlp.to_bytes())
+    assert_array_equal(loaded(UNSEEN).vector, nlp(UNSEEN).vector)
+
+
+def test_a_pickled_vocabulary_still_knows_words_that_come_later(nlp):
+    again = pickle.loads(pickle.dumps(nlp.vocab))  # noqa: S301 - our own
+    assert_array_equal(again[UNSEEN].vector, nlp.vocab[UNSEEN].vector)
+
+
+def test_processes_give_the_same_vectors(nlp, alarm):
+    lines = ["a " + UNSEEN, "the cat saw"] * 3
+    for doc, line in zip(nlp.pipe(lines, n_process=2, batch_size=1), lines, strict=True):
+        assert_array_equal(doc.vector, nlp(line).vector)
+
+
+def test_packaged_pipeline_requires_this_distribution(nlp, tmp_path):
+    from spacy.cli.package import get_meta
+
+    nlp.to_disk(tmp_path / "p")
+    meta = {"name": "x", "version": "1", "spacy_version": ">=3.8", "vectors": {}}
+    found = get_meta(tmp_path / "p", meta)
+    assert any(each.startswith("tacenda-embeddings>=") for each in found["requirements"])
+    assert found["vectors"]["width"] == nlp.vocab.vectors_length
+
+
+def test_static_vectors_read_them_for_every_word(nlp, varembed):
+    docs = [Doc(nlp.vocab, words=["cat", UNSEEN]), Doc(nlp.vocab, words=[" ", "saw"])]
+    layer = StaticVectors(nO=5)
+    layer.initialize(docs)
+    projected = layer.predict(docs).dataXd
+    W = layer.get_param("W")
+    expected = varembed.scaled_vectors(["cat", UNSEEN, "saw"]) @ W.T
+    assert_allclose(projected[[0, 1, 3]], expected, rtol=1e-4, atol=1e-5)
+    assert not projected[2].any()
+
+
+def test_a_tagger_with_include_static_vectors_trains_on_them(nlp, texts):
+    embed = {
+        "@architectures": "spacy.MultiHashEmbed.v2", "width": 16, "attrs": ["NORM"], "rows": [50],
+        "include_static_vectors": True,
+    }  # fmt: skip
+    encode = {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2",
+        "width": 16, "depth": 1, "window_size": 1, "maxout_pieces": 2,
+    }  # fmt: skip
+    tok2vec = {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+    nlp.add_pipe(
+        "tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
+    )
+    examples = [
+        Example.from_dict(
+            Doc(nlp.vocab, words=words), {"words": words, "tags": [w[-1] for w in words]}
+        )
+        for words in texts[:20]
+    ]
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.02
+    losses = []
+    for _ in range(20):
+        found: dict[str, float] = {}
+        nlp.update(examples, sgd=optimizer, losses=found)
+        losses.append(found["tagger"])
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_training_configuration_may_name_a_pipeline_with_them(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "vectors")
+    other = blank()
+    other.config["initialize"]["vectors"] = str(tmp_path / "vectors")
+    config = other.config
+    config["initialize"]["vectors"] = str(tmp_path / "vectors")
+    other.config = config
+    other.initialize()
+    assert_array_equal(other(UNSEEN).vector, nlp(UNSEEN).vector)
+
+
+def test_most_similar_words_are_those_with_the_largest_cosine(nlp, varembed):
+    table = nlp.vocab.vectors
+    query = varembed.scaled_vectors([varembed.vocabulary.words[9]])
+    keys, rows, scores = table.most_similar(query, n=3)
+    assert scores.shape == rows.shape == (1, 3)
+    assert nlp.vocab.vectors.find(key=int(keys[0, 0])) == rows[0, 0]
+    assert scores[0, 0] == pytest.approx(1.0, abs=1e-3)
+    assert table.most_similar(query[:0])[0].shape == (0, 1)
+
+
+def test_hashes_nobody_knows_have_no_vector(nlp):
+    table = nlp.vocab.vectors
+    assert 12345 not in table
+    assert not table.get_batch([12345]).any()
+    with pytest.raises(KeyError):
+        table[12345]
+    assert table.find(keys=[12345]).tolist() == [-1]
+
+
+def test_they_cannot_be_changed_word_by_word(nlp):
+    with pytest.raises(ConfigurationError, match="cannot be changed word by word"):
+        nlp.vocab.set_vector("cat", np.zeros(8, "f"))
+
+
+def test_a_model_of_context_is_refused(corpus):
+    lds = LDS(n_states=4, kappa=5.0, subspace_iterations=1, full_iterations=1).fit(corpus)
+    with pytest.raises(ConfigurationError, match="varembed or sumembed"):
+        use_vectors(spacy.blank("en"), lds)
+
+
+def test_without_a_model_there_are_no_vectors():
+    nlp = blank()
+    assert not nlp("cat").has_vector
+    assert nlp.vocab.vectors.shape == (0, 0)
+    assert nlp.vocab.vectors.get_batch(["cat"]).shape == (1, 0)
+
+
+def test_spacy_init_vectors_reads_the_exported_text(varembed, tmp_path):
+    from spacy.training.initialize import convert_vectors
+
+    varembed.save_word2vec(tmp_path / "v.txt")
+    nlp = spacy.blank("en")
+    convert_vectors(nlp, tmp_path / "v.txt", truncate=0, prune=-1)  # what `spacy init vectors` does
+    word = varembed.vocabulary.words[9]
+    assert_allclose(
+        nlp.vocab[word].vector, varembed.scaled_vectors([word])[0], rtol=1e-4, atol=1e-5
+    )

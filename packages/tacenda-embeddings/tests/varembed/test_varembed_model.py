@@ -1,0 +1,274 @@
+"""VarEmbed and SumEmbed as a user meets them: words seen and unseen, uncertainty, fitting."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tacenda import Corpus
+from tacenda.errors import (
+    ConfigurationError,
+    FittingError,
+)
+from tacenda_embeddings import VarEmbed
+from tacenda_embeddings.varembed.bernoulli import sigmoid
+from tacenda_embeddings.varembed.start import morpheme_start
+
+torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
+
+TINY = {"width": 6, "hidden": 6, "epochs": 1, "negatives": 16, "batch": 8, "length": 8}
+
+
+def text(n=40):
+    line = [
+        "the",
+        "walker",
+        "walked",
+        "and",
+        "the",
+        "talker",
+        "talked",
+        "while",
+        "walking",
+        "and",
+        "talking",
+    ]
+    return [line[i % 5 :] for i in range(n)]
+
+
+def count_training(monkeypatch):
+    """Record every step of training."""
+    from tacenda_embeddings.varembed.training import Trainer
+
+    steps, step = [], Trainer.step
+
+    def counted(self, batch, rate):
+        steps.append(rate)
+        return step(self, batch, rate)
+
+    monkeypatch.setattr(Trainer, "step", counted)
+    return steps
+
+
+# -- what a word's vector is -----------------------------------------------------------------------
+
+
+def test_an_unseen_word_has_its_priors_logits(varembed):
+    [vector] = varembed.vectors(["unbefriended"], output="logits")
+    found = varembed.inventory.morphemes("unbefriended")
+    state = varembed._fitted()
+    expected = state.morphemes[found.ids].sum(0) + found.n_unknown * state.unknown
+    assert_allclose(vector, expected, rtol=1e-6)
+
+
+def test_a_seen_word_has_its_own_vector_and_can_show_its_prior(varembed):
+    word = varembed.vocabulary.words[20]
+    [own], [prior] = varembed.vectors([word]), varembed.vectors([word], prior=True)
+    assert not np.allclose(own, prior)
+    assert_allclose(
+        prior, varembed._fitted().prior[20] - varembed._fitted().morphemes[0], rtol=1e-5
+    )
+
+
+def test_outputs_are_three_views_of_the_same_posterior(varembed):
+    words = [*varembed.vocabulary.words[:30], "unbefriended"]
+    logits = varembed.vectors(words, output="logits")
+    assert_allclose(varembed.vectors(words, output="probabilities"), sigmoid(logits), rtol=1e-6)
+    base = varembed._fitted().morphemes[0]
+    assert_allclose(varembed.vectors(words, output="log_odds"), logits - base, rtol=1e-5, atol=1e-6)
+    other = varembed.with_output("probabilities")
+    assert_array_equal(other.transform([words])[0], varembed.vectors(words, output="probabilities"))
+
+
+def test_the_context_of_a_word_does_not_matter(varembed):
+    [one], [two] = varembed.transform([["cat"]]), varembed.transform([["the", "cat"]])
+    assert_array_equal(one[0], two[1])
+
+
+def test_sumembed_adds_morphemes_and_a_vector_of_the_words_own(sumembed):
+    state = sumembed._fitted()
+    words = sumembed.vocabulary.words[5:25]
+    assert_array_equal(sumembed.vectors(words), state.words[5:25])
+    assert_allclose(sumembed.vectors(words, prior=True), state.prior[5:25], rtol=1e-6)
+    [unseen] = sumembed.vectors(["unbefriended"])
+    found = sumembed.inventory.morphemes("unbefriended")
+    expected = state.morphemes[found.ids].sum(0) + found.n_unknown * state.unknown
+    assert_allclose(unseen, expected, rtol=1e-6)
+
+
+def test_uncertainty_is_in_bits_and_largest_where_nothing_is_known(varembed):
+    words = [*varembed.vocabulary.words, "unbefriended", "中文"]
+    bits = varembed.entropy(words)
+    assert bits.shape == (len(words), varembed.width)
+    assert bits.dtype == np.float32
+    assert ((bits >= 0) & (bits <= 1)).all()
+    assert_array_equal(
+        varembed.entropy(["unbefriended"]), varembed.entropy(["unbefriended"], prior=True)
+    )
+
+
+def test_a_longer_fit_of_frequent_words_leaves_the_prior_further_behind(varembed):
+    kl = varembed.divergence()
+    assert (kl >= 0).all()
+    counts = varembed.vocabulary.counts
+    frequent, rare = kl[counts >= np.quantile(counts, 0.9)], kl[counts <= np.quantile(counts, 0.5)]
+    assert frequent.mean() > rare.mean()
+
+
+def test_words_of_a_given_vocabulary_that_the_text_lacks_are_taken_for_unseen():
+    wide = Corpus.from_sentences([*text(), ["walkable"]])
+    narrow = Corpus.from_sentences(text(), vocabulary=wide.vocabulary)
+    model = VarEmbed(**TINY).fit(narrow)
+    assert_array_equal(model.vectors(["walkable"]), model.vectors(["walkable"], prior=True))
+
+
+# -- fitting ---------------------------------------------------------------------------------------
+
+
+def test_training_lowers_the_bound_on_held_out_text():
+    rng = np.random.default_rng(0)
+
+    def lines(n):  # each word calls for the next of a cycle
+        begins = rng.integers(0, 12, n)
+        return [[f"w{(begin + i) % 12}" for i in range(10)] for begin in begins]
+
+    train = Corpus.from_sentences(lines(300))
+    valid = Corpus.from_sentences(lines(30), vocabulary=train.vocabulary)
+    settings = {**TINY, "hidden": 24, "epochs": 12, "lstm_rate": 0.02, "start": "random"}
+    model = VarEmbed(**settings, refit=False).fit(train, valid)
+    evaluations = [value for _, _, value in model.fitted_on["training"]["evaluations"]]
+    assert min(evaluations) < 0.6 * np.log(14)
+    assert model.figures[0]["value"] == min(evaluations)
+    assert model.figures[0]["protocol"] == "held-out text, exact softmax"
+
+
+def test_divergence_of_the_figures_is_that_of_the_model(corpus, varembed):
+    n_tokens = corpus.n_tokens + corpus.n_sentences + 1
+    per_token = varembed.divergence().sum() / n_tokens
+    assert varembed.figures[0]["divergence per token"] == pytest.approx(per_token, rel=1e-4)
+
+
+def test_a_heavier_divergence_keeps_words_nearer_to_their_priors(corpus):
+    light = VarEmbed(**TINY, kl_weight=0.1).fit(corpus)
+    heavy = VarEmbed(**TINY, kl_weight=100.0).fit(corpus)
+    assert heavy.divergence().sum() < light.divergence().sum()
+
+
+def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
+    """Occurrences times weight, summed over the stream, is one for every word of the text."""
+    from tacenda_embeddings.varembed.fitting import joined
+    from tacenda_embeddings.varembed.morphemes import Inventory
+    from tacenda_embeddings.varembed.training import Trainer
+
+    ids = joined(corpus)
+    counts = np.bincount(ids, minlength=len(corpus.vocabulary))
+    inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, 16, True)
+    words = np.zeros((len(counts), 6), np.float32)
+    morphemes = np.zeros((len(inventory), 6), np.float32)
+    per_type = Trainer(VarEmbed(**TINY).config, inventory, counts, words, morphemes)
+    total = counts * per_type._kl_weights.numpy()
+    assert_allclose(total[counts > 0], 1, rtol=1e-6)
+    per_token = Trainer(VarEmbed(**TINY, kl="tokens").config, inventory, counts, words, morphemes)
+    assert_allclose(per_token._kl_weights.numpy(), 1 / 6)
+
+
+def test_gradients_of_a_step_are_those_of_the_whole_bound(corpus):
+    """One step over the whole text with plain tables and autograd, against the rows a batch touches."""
+    from tacenda_embeddings.varembed.morphemes import Inventory
+    from tacenda_embeddings.varembed.objective import bernoulli_kl
+    from tacenda_embeddings.varembed.training import Trainer
+
+    inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, 16, True)
+    counts = np.maximum(corpus.vocabulary.counts, 1)
+    rng = np.random.default_rng(0)
+    words = rng.standard_normal((len(counts), 6)).astype(np.float32)
+    morphemes = rng.standard_normal((len(inventory), 6)).astype(np.float32)
+    config = VarEmbed(**TINY, softmax="exact").config
+    trainer = Trainer(config, inventory, counts, words, morphemes)
+    ids = np.arange(24).reshape(8, 3) % 9
+    rows, pieces, prior = trainer._looked_up(torch.from_numpy(ids))
+    g = torch.from_numpy(words).requires_grad_()
+    u = torch.from_numpy(morphemes).requires_grad_()
+    A = torch.zeros(len(counts), len(inventory))
+    for w in range(len(counts)):
+        for m in inventory.ids[inventory.offsets[w] : inventory.offsets[w + 1]]:
+            A[w, m] += 1
+    different = torch.unique(torch.from_numpy(ids))
+    assert_allclose(prior.detach(), (A @ u)[different].detach(), rtol=1e-4, atol=1e-5)
+    bernoulli_kl(rows.values, prior).sum().backward()
+    bernoulli_kl(g[different], (A @ u)[different]).sum().backward()
+    assert_allclose(rows.values.grad, g.grad[different], rtol=1e-4, atol=1e-6)
+    assert_allclose(pieces.values.grad, u.grad[pieces.ids], rtol=1e-4, atol=1e-5)
+    untouched = np.setdiff1d(np.arange(len(inventory)), pieces.ids)
+    assert_array_equal(u.grad[untouched], 0)
+
+
+def test_a_killed_fit_goes_on_to_the_same_model(corpus, tmp_path, monkeypatch):
+    settings = {**TINY, "epochs": 2, "dropout": 0.2}
+    whole = VarEmbed(**settings).fit(corpus)
+    steps = count_training(monkeypatch)
+    from tacenda_embeddings.varembed.training import Trainer
+
+    counted = Trainer.step
+
+    def killed(self, batch, rate):
+        if len(steps) == n_steps - 3:
+            raise KeyboardInterrupt
+        return counted(self, batch, rate)
+
+    n_steps = whole.fitted_on["training"]["steps"]
+    monkeypatch.setattr(Trainer, "step", killed)
+    with pytest.raises(KeyboardInterrupt):
+        VarEmbed(**settings).checkpointed(tmp_path / "c").fit(corpus)
+    monkeypatch.setattr(Trainer, "step", counted)
+    done = len(steps)
+    resumed = VarEmbed(**settings).checkpointed(tmp_path / "c").fit(corpus)
+    assert 0 < len(steps) - done < n_steps
+    words = corpus.vocabulary.words
+    assert_array_equal(resumed.vectors(words), whole.vectors(words))
+
+
+def test_a_checkpoint_of_other_settings_is_refused(corpus, tmp_path):
+    VarEmbed(**TINY).checkpointed(tmp_path / "c").fit(corpus)
+    with pytest.raises(FittingError, match="kl_weight"):
+        VarEmbed(**TINY, kl_weight=2.0).checkpointed(tmp_path / "c").fit(corpus)
+
+
+def test_vectors_may_be_given_to_start_from(corpus):
+    given = np.random.default_rng(0).standard_normal((len(corpus.vocabulary), 6)).astype(np.float32)
+    settings = {**TINY, "epochs": 0, "start_shrinkage": 0.0}
+    model = VarEmbed(**settings, output="logits").fit(corpus, vectors=given)
+    found = model.vectors(corpus.vocabulary.words)[corpus.type_counts > 0]
+    size = np.sqrt(np.mean(given**2))
+    assert_allclose(found, given[corpus.type_counts > 0] / size, rtol=1e-4)
+    with pytest.raises(ConfigurationError, match="must be finite and"):
+        VarEmbed(**settings).fit(corpus, vectors=given[:-1])
+
+
+def test_morphemes_are_fitted_once_more_to_the_words_as_training_leaves_them(corpus, tmp_path):
+    """The posterior is the same, the prior is the regression's; a finished training is gone on from."""
+    settings = {**TINY, "output": "logits"}
+    plain = VarEmbed(**settings, refit=False).checkpointed(tmp_path / "c").fit(corpus)
+    fitted = VarEmbed(**settings).checkpointed(tmp_path / "c").fit(corpus)
+    words = corpus.vocabulary.words
+    alike = np.ones(len(words))
+    expected = morpheme_start(plain.inventory, plain._fitted().words, alike, 1.0)
+    assert_array_equal(fitted.vectors(words), plain.vectors(words))
+    assert_allclose(fitted._fitted().morphemes, expected, atol=2e-3)
+    assert np.abs(expected - plain._fitted().morphemes).max() > 0.01
+    n_tokens = corpus.n_tokens + corpus.n_sentences + 1
+    divergence = fitted.divergence().sum() / n_tokens
+    assert fitted.figures[0]["divergence per token"] == pytest.approx(divergence, rel=1e-3)
+
+
+def test_rare_words_begin_near_their_morphemes(corpus):
+    model = VarEmbed(**{**TINY, "epochs": 0}, start_shrinkage=1e9).fit(corpus)
+    words = corpus.vocabulary.words
+    assert_allclose(model.vectors(words), model.vectors(words, prior=True), atol=1e-4)
+
+
+def test_random_states_of_torch_are_left_alone(corpus):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    VarEmbed(**TINY).fit(corpus)
+    assert_array_equal(torch.rand(3), expected)

@@ -1,0 +1,85 @@
+"""Language models with latent variables, the n-gram models beside them, and what people score text with."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacenda_lm.generation import Continuation
+    from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
+    from tacenda_lm.hidden_markov.config import HMMConfig, VLHMMConfig
+    from tacenda_lm.hidden_markov.decoding import Posterior
+    from tacenda_lm.hidden_markov.hmm import HMM
+    from tacenda_lm.hidden_markov.vlhmm import VLHMM
+    from tacenda_lm.kenlm_interface import FullScore
+    from tacenda_lm.language_model import LanguageModel
+    from tacenda_lm.log_bilinear.config import HLBLConfig, LBLConfig
+    from tacenda_lm.log_bilinear.hlbl import HLBL
+    from tacenda_lm.log_bilinear.lbl import LBL
+    from tacenda_lm.log_bilinear.tree_building import build_tree
+    from tacenda_lm.log_bilinear.trees import Tree
+    from tacenda_lm.mixture import Mixture
+    from tacenda_lm.ngram.config import KneserNeyConfig
+    from tacenda_lm.ngram.kneser_ney import KneserNey
+    from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.rescoring import Rescored
+    from tacenda_lm.state import State
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "HLBL",
+    "HMM",
+    "LBL",
+    "VLHMM",
+    "BrownClusters",
+    "Continuation",
+    "FullScore",
+    "HLBLConfig",
+    "HMMConfig",
+    "KneserNey",
+    "KneserNeyConfig",
+    "LBLConfig",
+    "LanguageModel",
+    "Mixture",
+    "Perplexity",
+    "Posterior",
+    "Rescored",
+    "State",
+    "Tree",
+    "VLHMMConfig",
+    "brown_clusters",
+    "build_tree",
+]
+
+_HOMES = {
+    "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
+    "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
+    "HLBL": "tacenda_lm.log_bilinear.hlbl",
+    "HLBLConfig": "tacenda_lm.log_bilinear.config",
+    "LBL": "tacenda_lm.log_bilinear.lbl",
+    "LBLConfig": "tacenda_lm.log_bilinear.config",
+    "Posterior": "tacenda_lm.hidden_markov.decoding",
+    "Tree": "tacenda_lm.log_bilinear.trees",
+    "HMM": "tacenda_lm.hidden_markov.hmm",
+    "HMMConfig": "tacenda_lm.hidden_markov.config",
+    "VLHMM": "tacenda_lm.hidden_markov.vlhmm",
+    "VLHMMConfig": "tacenda_lm.hidden_markov.config",
+    "build_tree": "tacenda_lm.log_bilinear.tree_building",
+    "Continuation": "tacenda_lm.generation",
+    "FullScore": "tacenda_lm.kenlm_interface",
+    "KneserNey": "tacenda_lm.ngram.kneser_ney",
+    "KneserNeyConfig": "tacenda_lm.ngram.config",
+    "LanguageModel": "tacenda_lm.language_model",
+    "Mixture": "tacenda_lm.mixture",
+    "Perplexity": "tacenda_lm.perplexity",
+    "Rescored": "tacenda_lm.rescoring",
+    "State": "tacenda_lm.state",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, because spaCy imports this package whenever it looks for factories.
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

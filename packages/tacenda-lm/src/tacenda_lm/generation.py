@@ -1,0 +1,172 @@
+"""What comes next: distributions, the best words, samples and the best continuations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import ConfigurationError
+from tacenda_lm.contract import LanguageModelContract
+from tacenda_lm.sequences import Float64
+from tacenda_lm.state import State
+from tacenda_lm.text import Sentence, tokens_of
+
+__all__ = ["Continuation", "Generation"]
+
+
+class Continuation(NamedTuple):
+    """Words that follow a context.
+
+    Attributes:
+        words: without the context and without ``</s>``.
+        log_prob: natural logarithm of their probability, that of ``</s>`` included if it was reached.
+        ended: whether ``</s>`` was reached.
+    """
+
+    words: list[str]
+    log_prob: float
+    ended: bool
+
+
+class Generation(LanguageModelContract):
+    """Prediction and generation."""
+
+    def state_after(self, context: Sentence = "", *, bos: bool = True) -> State:
+        """The state after some words, from the beginning of a sentence or (``bos=False``) from nothing."""
+        state = self.start() if bos else self.null()
+        for word in self.vocabulary.encode(tokens_of(context)).tolist():
+            state = self.advance(state, word)
+        return state
+
+    def next_word(self, context: Sentence = "", *, bos: bool = True) -> Float64:
+        """Probabilities of all types after a context: float64 (types,), in the order of ``vocabulary.words``."""
+        row = self.log_probs([self.state_after(context, bos=bos)])[0]
+        return np.asarray(np.exp(row.astype(np.float64)))
+
+    def top_k(
+        self, context: Sentence = "", k: int = 10, *, bos: bool = True
+    ) -> list[tuple[str, float]]:
+        """The k most probable next words with their probabilities, best first; ``</s>`` may be one."""
+        _at_least_one(k, "k")
+        p = self.next_word(context, bos=bos)
+        best = _best(p, k)
+        return [(self.vocabulary.words[i], float(p[i])) for i in best.tolist()]
+
+    def sample(
+        self,
+        context: Sentence = "",
+        *,
+        max_words: int = 100,
+        seed: int | np.random.Generator = 0,
+        temperature: float = 1.0,
+        k: int | None = None,
+        unknown: bool = False,
+    ) -> Continuation:
+        """A random continuation of a context, to the end of the sentence.
+
+        Args:
+            context: what the sentence begins with.
+            max_words: stop after so many words if the sentence has not ended.
+            seed: a number, or a generator to draw from.
+            temperature: log-probabilities are divided by it; below 1 the probable words are drawn more often.
+            k: draw from the k most probable words only.
+            unknown: allow ``<unk>`` and other stand-ins for unknown words.
+
+        Returns:
+            The words; ``log_prob`` is that of the model as it is, whatever was changed for drawing.
+
+        Raises:
+            ConfigurationError: temperature, k or max_words is out of range.
+        """
+        _at_least_one(max_words, "max_words")
+        if not temperature > 0:
+            raise ConfigurationError(f"temperature must be above 0, not {temperature!r}")
+        if k is not None:
+            _at_least_one(k, "k")
+        rng = np.random.default_rng(seed)
+        state, words, total = self.state_after(context), list[str](), 0.0
+        for _ in range(max_words):
+            row = self.log_probs([state])[0].astype(np.float64)
+            word = int(rng.choice(len(row), p=self._drawn_from(row, temperature, k, unknown)))
+            total += float(row[word])
+            if word == self.vocabulary.boundary_id:
+                return Continuation(words, total, True)
+            words.append(self.vocabulary.words[word])
+            state = self.advance(state, word)
+        return Continuation(words, total, False)
+
+    def _drawn_from(
+        self, row: Float64, temperature: float, k: int | None, unknown: bool
+    ) -> Float64:
+        row = row / temperature
+        if not unknown:
+            row[self.vocabulary.oov_ids] = -np.inf
+        if k is not None and k < len(row):
+            kept = np.full_like(row, -np.inf)
+            best = _best(row, k)
+            kept[best] = row[best]
+            row = kept
+        p = np.exp(row - row.max())
+        return np.asarray(p / p.sum(), np.float64)
+
+    def greedy(self, context: Sentence = "", *, max_words: int = 100) -> Continuation:
+        """The continuation that takes the most probable word at every step; never ``<unk>``."""
+        return self.beam(context, width=1, max_words=max_words)[0]
+
+    def beam(
+        self, context: Sentence = "", *, width: int = 10, n: int = 1, max_words: int = 100
+    ) -> list[Continuation]:
+        """The most probable continuations that beam search finds, best first; never with ``<unk>``.
+
+        Args:
+            context: what the sentence begins with.
+            width: partial sentences kept at each step.
+            n: how many are returned, at most ``width``.
+            max_words: sentences that have not ended by then are returned as they are, after the ended ones.
+        """
+        for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
+            _at_least_one(value, name)
+        boundary = self.vocabulary.boundary_id
+        live: list[tuple[float, list[int], State]] = [(0.0, [], self.state_after(context))]
+        ended: list[tuple[float, list[int]]] = []
+        for _ in range(max_words):
+            rows = self.log_probs([state for _, _, state in live]).astype(np.float64)
+            rows[:, self.vocabulary.oov_ids] = -np.inf
+            rows += np.array([total for total, _, _ in live])[:, None]
+            grown = []
+            for place in _best(rows.ravel(), width).tolist():
+                i, word = divmod(place, rows.shape[1])
+                total = float(rows[i, word])
+                if word == boundary:
+                    ended.append((total, live[i][1]))
+                elif total > -np.inf:
+                    grown.append((total, [*live[i][1], word], live[i][2], word))
+            ended = sorted(ended, key=lambda each: -each[0])[:n]
+            # further words can only lower a sum
+            least = ended[-1][0] if len(ended) == n else -np.inf
+            live = [(t, words, self.advance(s, w)) for t, words, s, w in grown if t > least]
+            if not live:
+                break
+        found = [(words, total, True) for total, words in ended]
+        found += [(words, total, False) for total, words, _ in live]
+        return [
+            Continuation([self.vocabulary.words[w] for w in words], total, done)
+            for words, total, done in found[:n]
+        ]
+
+
+def _best(values: Float64, k: int) -> npt.NDArray[np.intp]:
+    """Places of the k largest values, largest first; of equal ones the first."""
+    k = min(k, len(values))
+    least = np.partition(values, len(values) - k)[len(values) - k]
+    above = np.flatnonzero(values > least)
+    ties = np.flatnonzero(values == least)[: k - len(above)]
+    chosen = np.sort(np.concatenate([above, ties]))
+    return chosen[np.argsort(-values[chosen], kind="stable")]
+
+
+def _at_least_one(value: int, name: str) -> None:
+    if value < 1:
+        raise ConfigurationError(f"{name} must be at least 1, not {value!r}")

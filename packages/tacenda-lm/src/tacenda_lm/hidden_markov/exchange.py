@@ -1,0 +1,142 @@
+"""The exchange algorithm's inner loops: every word in turn goes to the class that makes the text most probable.
+
+Class 0 belongs to the end of a sentence and takes no other word.
+"""
+
+import math
+
+import numpy as np
+
+from tacenda.kernels.machinery.compiled import njit
+
+__all__ = ["bigram_pass", "predictive_pass"]
+
+_FAST = {"contract", "reassoc"}
+
+
+@njit(fastmath=_FAST)
+def _entropy(n):  # type: ignore[no-untyped-def]
+    return n * math.log(n) if n > 0 else 0.0
+
+
+@njit(fastmath=_FAST)
+def _by_class(neighbours, counts, begin, end, word, classes, found):  # type: ignore[no-untyped-def]
+    found[:] = 0
+    for place in range(begin, end):
+        if neighbours[place] != word:
+            found[classes[neighbours[place]]] += counts[place]
+
+
+@njit(fastmath=_FAST)
+def _add_gains(near, N, G, score):  # type: ignore[no-untyped-def]
+    """score[q] += sum_c g(N[c, q] + near[c]) - g(N[c, q]), with g(n) = n log n and G = g(N)."""
+    M = len(score)
+    for c in range(M):
+        x = near[c]
+        if x > 0:
+            row, known = N[c], G[c]
+            for q in range(M):
+                score[q] += (row[q] + x) * math.log(row[q] + x) - known[q]
+
+
+@njit(fastmath=_FAST)
+def _shift(near, N, G, NT, GT, q, sign):  # type: ignore[no-untyped-def]
+    """N[c, q] += sign near[c] for all c but q, in the matrix, its transpose and the terms of both."""
+    for c in range(len(near)):
+        if near[c] > 0 and c != q:
+            N[c, q] += sign * near[c]
+            NT[q, c] = N[c, q]
+            G[c, q] = _entropy(N[c, q])
+            GT[q, c] = G[c, q]
+
+
+@njit(fastmath=_FAST)
+def _move(q, sign, left, right, own, count, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
+    _shift(left, N, G, NT, GT, q, sign)
+    _shift(right, NT, GT, N, G, q, sign)
+    N[q, q] += sign * (left[q] + right[q] + own)
+    NT[q, q] = N[q, q]
+    G[q, q] = _entropy(N[q, q])
+    GT[q, q] = G[q, q]
+    mass[q] += sign * count
+
+
+@njit(fastmath=_FAST)
+def bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
+    """One pass over the words; how many moved.
+
+    ``before`` and ``after`` are neighbours as (borders, words, counts); N (M, M) counts pairs of classes, NT is its
+    transpose, G and GT are their terms n log n, ``mass`` (M,) the tokens of each class. All are kept up to date.
+    """
+    M = len(mass)
+    left, right, score = np.empty(M), np.empty(M), np.empty(M)
+    moved = 0
+    for word in order:
+        home = classes[word]
+        if sizes[home] == 1:
+            continue
+        _by_class(before[1], before[2], before[0][word], before[0][word + 1], word, classes, left)
+        _by_class(after[1], after[2], after[0][word], after[0][word + 1], word, classes, right)
+        _move(home, -1.0, left, right, own[word], counts[word], N, G, NT, GT, mass)
+        score[:] = 0
+        _add_gains(left, N, G, score)
+        _add_gains(right, NT, GT, score)
+        best = home
+        for q in range(M):
+            # the class's own cell was counted as if left and right stood in two
+            for near in (left[q], right[q]):
+                if near > 0:
+                    score[q] -= _entropy(N[q, q] + near) - G[q, q]
+            score[q] += _entropy(N[q, q] + left[q] + right[q] + own[word]) - G[q, q]
+            score[q] -= 2 * (_entropy(mass[q] + counts[word]) - _entropy(mass[q]))
+        for q in range(1, M):  # class 0 is closed
+            if score[q] > score[best] + 1e-9:
+                best = q
+        _move(best, 1.0, left, right, own[word], counts[word], N, G, NT, GT, mass)
+        if best != home:
+            sizes[home] -= 1
+            sizes[best] += 1
+            classes[word] = best
+            moved += 1
+    return moved
+
+
+@njit(fastmath=_FAST)
+def predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: ignore[no-untyped-def]
+    """One pass for p(class | word before) p(word | class); how many moved.
+
+    N (words, M) counts how often a class follows a word. A move of ``word`` changes the rows of the words before it.
+    """
+    M = len(mass)
+    score = np.empty(M)
+    moved = 0
+    for word in order:
+        home, n = classes[word], counts[word]
+        if sizes[home] == 1:
+            continue
+        begin, end = before[0][word], before[0][word + 1]
+        score[:] = 0
+        mass[home] -= n
+        for place in range(begin, end):
+            row, x = N[before[1][place]], before[2][place]
+            row[home] -= x
+            for q in range(M):
+                if row[q] > 0:
+                    score[q] += (row[q] + x) * math.log(row[q] + x) - row[q] * math.log(row[q])
+                else:
+                    score[q] += _entropy(x)
+        best = home
+        for q in range(M):
+            score[q] -= _entropy(mass[q] + n) - _entropy(mass[q])
+        for q in range(1, M):  # class 0 is closed
+            if score[q] > score[best] + 1e-9:
+                best = q
+        mass[best] += n
+        for place in range(begin, end):
+            N[before[1][place], best] += before[2][place]
+        if best != home:
+            sizes[home] -= 1
+            sizes[best] += 1
+            classes[word] = best
+            moved += 1
+    return moved

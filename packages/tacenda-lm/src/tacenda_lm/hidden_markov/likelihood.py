@@ -1,0 +1,216 @@
+"""The log-likelihood of sentences, with the gradient by expected counts: nothing is recorded through time.
+
+    d log p(x) / d log theta = E[how often theta is used | x]
+
+for every probability theta of a hidden Markov model, so the forward and backward passes give the gradient in the
+logarithms of starts, transitions and emissions; `tacenda.kernels` takes it on to the vectors they are made from, and
+torch from there to the embeddings.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from tacenda.kernels.hidden_markov import block as hmm_block
+from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
+from tacenda.kernels.hidden_markov import features as hmm_features
+from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.kernels.machinery.tensors import exp, put_at, sum_at, take_at, to_array, to_tensor
+from tacenda_lm.hidden_markov.config import Transitions
+from tacenda_lm.hidden_markov.observed import Lexicon, Observed
+
+__all__ = ["Outputs", "by_logarithms", "log_likelihood"]
+
+_Array = Any  # numpy's on the CPU, else a tensor on the device of the network
+_KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
+
+
+class Outputs(NamedTuple):
+    """What a network says of some states of every class, k' of each.
+
+    Attributes:
+        left: (classes, k', h or f), x of the operations `block_softmax` or `features` of `tacenda.kernels.hidden_markov`.
+        reached: (classes, k', h or f), y of it.
+        bias: (classes, k'), d; in the features with features.
+        log_classes: (classes, k', classes), log p(c' | z); None unless two-level.
+        emitting: (classes, k', h).
+        words: (words, h), sorted by class.
+        word_bias: (words,), sorted by class.
+        log_starts: (classes, k'), of the first state of a sentence.
+    """
+
+    left: torch.Tensor
+    reached: torch.Tensor
+    bias: torch.Tensor
+    log_classes: torch.Tensor | None
+    emitting: torch.Tensor
+    words: torch.Tensor
+    word_bias: torch.Tensor
+    log_starts: torch.Tensor
+
+
+class _Made(NamedTuple):
+    """Probabilities made of the vectors: what both passes need; ``norms`` of the classes that are left, else zero."""
+
+    blocks: _Array
+    emissions: _Array
+    starts: _Array
+    weights: _Array | None
+    norms: _Array | None
+    kept: _Array | None
+
+
+def log_likelihood(
+    outputs: Outputs,
+    observed: Observed,
+    lexicon: Lexicon,
+    transitions: Transitions,
+    threads: int = 1,
+) -> torch.Tensor:
+    """The log p of all sentences together, a float64 scalar, differentiable in every output (once)."""
+    if outputs.log_classes is None:
+        outputs = outputs._replace(log_classes=outputs.left.new_empty(0))
+    how = _ByFeatures if transitions == "features" else _ByBlocks
+    found: torch.Tensor = how.apply(observed, lexicon, threads, *outputs)
+    return found
+
+
+def make(
+    outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: int, learning: bool
+) -> _Made:
+    """The probabilities of the pairs of classes that occur, and of all words and starts."""
+    left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
+    weights = norms = kept = None
+    if len(log_classes):
+        weights = exp(take_at(log_classes, observed.sources, observed.targets))
+    else:
+        groups = np.unique(observed.sources)
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        kept = streaming_logsumexp.place(rows, columns, _KEPT) if learning else None
+        sums = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept)
+        norms = sum_at(bias, groups, sums.reshape(len(groups), -1))
+    blocks = block_softmax.forward(
+        Vectors(left, reached, bias), observed.sources, observed.targets, weights, norms, threads
+    )
+    emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
+    return _Made(blocks, emissions, exp(log_starts), weights, norms, kept)
+
+
+def by_logarithms(
+    blocks: torch.Tensor,
+    emissions: torch.Tensor,
+    starts: torch.Tensor,
+    observed: Observed,
+    threads: int = 1,
+) -> torch.Tensor:
+    """The same from logarithms of probabilities, as `tacenda.kernels.hidden_markov.block` has them."""
+    found: torch.Tensor = _ByLogarithms.apply(observed, None, threads, blocks, emissions, starts)
+    return found
+
+
+class _Likelihood(torch.autograd.Function):
+    """Gradients are computed in the forward pass, beside what they need, and scaled in the backward pass."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        found = [None if g is None else to_tensor(g).mul_(grad) for g in ctx.gradients]
+        del ctx.gradients
+        return (None, None, None, *found)
+
+
+class _ByBlocks(_Likelihood):
+    @staticmethod
+    def forward(
+        ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
+    ) -> torch.Tensor:
+        arrays = [to_array(tensor) for tensor in outputs]
+        learning = any(ctx.needs_input_grad)
+        made = make(arrays, observed, lexicon, threads, learning)
+        probabilities = (made.blocks, made.emissions, made.starts, observed.sequences)
+        passed = hmm_block.forward(*probabilities, threads)
+        if learning:
+            counts = hmm_block.backward(*probabilities, passed, threads)
+            ctx.gradients = _gradients(arrays, observed, lexicon, made, counts, threads)
+        return _total(passed.log_probs)
+
+
+class _ByFeatures(_Likelihood):
+    @staticmethod
+    @np.errstate(invalid="ignore", over="ignore")  # who diverges is told by the loss
+    def forward(
+        ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
+    ) -> torch.Tensor:
+        left, reached, _, _, emitting, words, word_bias, log_starts = (
+            tensor.detach().numpy() for tensor in outputs
+        )
+        spoken = words, word_bias, emitting, lexicon.offsets
+        emissions = class_softmax.forward(*spoken)
+        model = hmm_features.Model(left, reached, emissions, np.exp(log_starts))
+        _, places, _, offsets = observed.sequences
+        classed = hmm_features.Classed(lexicon.classes[lexicon.order[places]], places, offsets)
+        passed = hmm_features.forward(model, classed)
+        if any(ctx.needs_input_grad):
+            found = hmm_features.backward(model, classed, passed)
+            emitted = class_softmax.backward(*spoken, emissions, found.emissions)
+            by_words = emitted.states, emitted.words, emitted.bias
+            ctx.gradients = [found.left, found.reached, None, None, *by_words, found.starts]
+        return _total(passed.log_probs)
+
+
+class _ByLogarithms(_Likelihood):
+    @staticmethod
+    def forward(
+        ctx: Any, observed: Observed, lexicon: None, threads: int, *logarithms: torch.Tensor
+    ) -> torch.Tensor:
+        A, o, s = (np.exp(tensor.detach().numpy()) for tensor in logarithms)
+        passed = hmm_block.forward(A, o, s, observed.sequences, threads)
+        if any(ctx.needs_input_grad):
+            counts = hmm_block.backward(A, o, s, observed.sequences, passed, threads)
+            ctx.gradients = [counts.blocks, counts.emissions, counts.starts]
+        return _total(passed.log_probs)
+
+
+def _total(log_probs: _Array) -> torch.Tensor:
+    """Their sum; not a number where training diverges, which the fit says in a sentence of its own."""
+    with np.errstate(invalid="ignore"):
+        return torch.as_tensor(log_probs.sum())
+
+
+def _gradients(
+    outputs: list[_Array],
+    observed: Observed,
+    lexicon: Lexicon,
+    made: _Made,
+    counts: hmm_block.Backward,
+    threads: int,
+) -> list[_Array | None]:
+    """Of the log-likelihood in each output."""
+    left, reached, bias, log_classes, emitting, words, word_bias, _ = outputs
+    sources, targets = observed.sources, observed.targets
+    moved = block_softmax.backward(
+        Vectors(left, reached, bias), sources, targets, made.blocks, counts.blocks, made.weights, threads
+    )  # fmt: skip
+    slopes = [moved.left, moved.reached, moved.bias]
+    to_classes = None
+    if made.norms is None:
+        to_classes = put_at(log_classes, sources, targets, moved.departures)
+    else:
+        leaving = sum_at(made.norms, sources, moved.departures)
+        groups = np.unique(sources)
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        norms, taken = (array[groups].ravel() for array in (made.norms, -leaving))
+        by_rows, *others = streaming_logsumexp.backward(
+            rows, columns, bias.ravel(), norms, taken, made.kept
+        )
+        slopes[0][groups] += by_rows.reshape(left[groups].shape)
+        for slope, added in zip(slopes[1:], others, strict=True):
+            slope += added.reshape(slope.shape)
+    emitted = class_softmax.backward(
+        words, word_bias, emitting, lexicon.offsets, made.emissions, counts.emissions
+    )
+    return [*slopes, to_classes, emitted.states, emitted.words, emitted.bias, counts.starts]

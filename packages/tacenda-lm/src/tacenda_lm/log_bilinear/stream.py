@@ -1,0 +1,109 @@
+"""A text as the log-bilinear models read it: one long row of ids with ``</s>`` before and after every sentence.
+
+Across sentences, the context of a word is everything before it, and one ``</s>`` stands between two sentences.
+Otherwise every sentence begins anew, after a ``</s>`` of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda_lm.sequences import Ids, Offsets
+
+__all__ = ["Stream", "Windows"]
+
+
+class Windows(NamedTuple):
+    """Pieces of a stream, one after another, as `tacenda.kernels.log_bilinear.context_sum` takes them.
+
+    Attributes:
+        ids: int32 (tokens,), each piece with what comes before it.
+        offsets: int64 (sequences + 1,): no context reaches over these.
+        starts: int64 (pieces,), where the positions to predict begin in ``ids``.
+        ends: int64 (pieces,), where they end.
+        targets: int32 (rows,), the words at these positions.
+        counted: bool (rows,): which of them are predicted at all; not the first of a sequence.
+    """
+
+    ids: Ids
+    offsets: Offsets
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    targets: Ids
+    counted: npt.NDArray[np.bool_]
+
+
+class Stream(NamedTuple):
+    """Ids with boundaries, cut into sequences whose first id is context only.
+
+    Attributes:
+        ids: int32 (tokens,).
+        offsets: int64 (sequences + 1,).
+    """
+
+    ids: Ids
+    offsets: Offsets
+
+    @classmethod
+    def of(
+        cls,
+        ids: npt.NDArray[np.integer[Any]],
+        offsets: npt.NDArray[np.integer[Any]],
+        boundary: int,
+        across: bool,
+    ) -> Stream:
+        """The stream of sequences, each after a ``</s>``; ``</s>`` within one counts as its end unless ``across``.
+
+        Position i of sequence s is position ``i + s + 1`` of the stream, plus the number of sentences begun
+        within sequences before it.
+        """
+        ids = np.asarray(ids, np.int32)
+        cuts = np.unique(np.asarray(offsets, np.int64)[:-1])
+        if not across:
+            cuts = np.union1d(cuts, np.flatnonzero(ids[:-1] == boundary) + 1)
+        cuts = cuts[cuts < len(ids)]
+        stream = np.insert(ids, cuts, boundary)
+        begins = cuts + np.arange(len(cuts))
+        return cls(stream, np.append(begins, len(stream)).astype(np.int64))
+
+    @property
+    def firsts(self) -> npt.NDArray[np.bool_]:
+        """Which ids are context only, bool (tokens,): the first of every sequence."""
+        found = np.zeros(len(self.ids), bool)
+        found[self.offsets[:-1]] = True
+        return found
+
+    def windows(
+        self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reach: int
+    ) -> Windows:
+        """The pieces between ``starts`` and ``ends``, each with up to ``reach`` ids before it."""
+        begins = self.offsets[:-1]
+        of_starts = begins[np.searchsorted(begins, starts, side="right") - 1]
+        lows = np.maximum(of_starts, starts - reach)
+        lengths = ends - lows
+        firsts = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.repeat(lows - firsts[:-1], lengths) + np.arange(firsts[-1])
+        inner = [
+            begins[slice(*np.searchsorted(begins, (low + 1, end)))] - low + first
+            for low, end, first in zip(lows, ends, firsts[:-1], strict=True)
+        ]
+        offsets = np.sort(np.concatenate([firsts, *inner])).astype(np.int64)
+        rows = np.repeat(starts, ends - starts) + _within(ends - starts)
+        places = begins[np.searchsorted(begins, rows, side="right") - 1]
+        return Windows(
+            self.ids[at],
+            offsets,
+            firsts[:-1] + starts - lows,
+            firsts[1:],
+            self.ids[rows],
+            rows > places,
+        )
+
+
+def _within(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """0, 1, 2 ... for each length."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)

@@ -1,0 +1,145 @@
+"""From listed n-grams in any order to a table: sorted, and completed where a pruned model left gaps.
+
+A look-up goes from shorter to longer n-grams, so whatever is listed must have its first and its last words
+listed too. A missing one is added with the probability that backing off gives it, and a back-off of one: no
+probability changes.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import DataError
+from tacenda_lm.ngram.counts import Int64
+from tacenda_lm.ngram.table import Table
+
+__all__ = ["Listed", "table_of"]
+
+Float64 = npt.NDArray[np.float64]
+_LN10 = math.log(10)
+
+
+class Listed(NamedTuple):
+    """The n-grams of one order as a file lists them.
+
+    Attributes:
+        words: int64 (n-grams, order), ids.
+        log_prob: float64 (n-grams,), base 10.
+        backoff: float64 (n-grams,), base 10; 0 where there is none.
+    """
+
+    words: Int64
+    log_prob: Float64
+    backoff: Float64
+
+
+class _Level(NamedTuple):
+    """One order, sorted: key = number of the prefix * types + last word."""
+
+    keys: Int64
+    own: Int64  # where each n-gram of the file came to lie
+
+
+def table_of(orders: list[Listed], n_types: int) -> tuple[Table, int]:
+    """The table, and how many n-grams were added. Raises DataError for an n-gram listed twice.
+
+    Args:
+        orders: unigrams first, which are all types in the order of their ids.
+        n_types: types.
+    """
+    rows = [each.words for each in orders]
+    while True:
+        levels = _sorted(rows, n_types)
+        suffixes, missing = _suffixes(levels, n_types)
+        if missing is None:
+            break
+        order, words = missing
+        rows[order - 1] = np.concatenate([rows[order - 1], words])
+    log_probs: list[Float64] = []
+    backoffs: list[Float64] = []
+    n_added = 0
+    for n, (level, listed, suffix) in enumerate(zip(levels, orders, suffixes, strict=True), 1):
+        own = level.own[: len(listed.words)]
+        _check_once(own, listed, n)
+        log_prob = np.full(len(level.keys), np.nan)
+        backoff = np.zeros(len(level.keys))
+        log_prob[own], backoff[own] = listed.log_prob * _LN10, listed.backoff * _LN10
+        added = np.flatnonzero(np.isnan(log_prob))
+        if len(added):
+            prefix = level.keys[added] // n_types
+            log_prob[added] = backoffs[-1][prefix] + log_probs[-1][suffix[added]]
+            n_added += len(added)
+        log_probs.append(log_prob)
+        backoffs.append(backoff)
+    return _table(levels, log_probs, backoffs, n_types), n_added
+
+
+def _sorted(rows: list[Int64], n_types: int) -> list[_Level]:
+    """Every order's n-grams and the beginnings of longer ones, sorted and numbered."""
+    numbers = [each[:, 0].astype(np.int64) for each in rows]
+    levels = [_Level(np.arange(n_types), numbers[0])]
+    for k in range(1, len(rows)):
+        keys = [numbers[n] * n_types + rows[n][:, k] for n in range(k, len(rows))]
+        distinct, places = np.unique(np.concatenate(keys), return_inverse=True)
+        cuts = np.cumsum([len(each) for each in keys])[:-1]
+        numbers[k:] = np.split(places, cuts)
+        levels.append(_Level(distinct, numbers[k]))
+    return levels
+
+
+def _suffixes(levels: list[_Level], n_types: int) -> tuple[list[Int64], tuple[int, Int64] | None]:
+    """Each n-gram's number without its first word, in the order below; else the first that are missing."""
+    found = [np.zeros(n_types, np.int64)]
+    for k in range(1, len(levels)):
+        prefix, word = np.divmod(levels[k].keys, n_types)
+        if k == 1:
+            found.append(word)
+            continue
+        wanted = found[-1][prefix] * n_types + word
+        below = levels[k - 1].keys
+        places = np.minimum(np.searchsorted(below, wanted), len(below) - 1)
+        missing = np.flatnonzero(below[places] != wanted)
+        if len(missing):
+            return found, (k, _words(levels, k, missing)[:, 1:])
+        found.append(places)
+    return found, None
+
+
+def _words(levels: list[_Level], k: int, places: Int64) -> Int64:
+    """Words of n-grams at these places of the order k + 1: (n-grams, k + 1)."""
+    n_types = len(levels[0].keys)
+    columns = []
+    for level in levels[k:0:-1]:
+        places, word = np.divmod(level.keys[places], n_types)
+        columns.append(word)
+    return np.stack([places, *columns[::-1]], axis=1)
+
+
+def _check_once(own: Int64, listed: Listed, order: int) -> None:
+    times = np.bincount(own, minlength=1)
+    if times.max() < 2:
+        return
+    line = int(np.flatnonzero(own == times.argmax())[1])
+    raise DataError(f"{order}-gram number {line + 1} is listed twice: one probability for each")
+
+
+def _table(
+    levels: list[_Level], log_probs: list[Float64], backoffs: list[Float64], n_types: int
+) -> Table:
+    starts = np.cumsum([0, *(len(level.keys) for level in levels)]).astype(np.int64)
+    first = [
+        starts[k] + np.searchsorted(level.keys, np.arange(len(below.keys)) * n_types)
+        for k, (below, level) in enumerate(pairwise(levels), 1)
+    ]
+    return Table(
+        starts,
+        np.concatenate([level.keys % n_types for level in levels]).astype(np.int32),
+        np.concatenate([*first, [starts[-1]]]).astype(np.int64),
+        np.concatenate(log_probs).astype(np.float32),
+        np.concatenate([np.empty(0), *backoffs[:-1]]).astype(np.float32),
+    )

@@ -1,0 +1,113 @@
+"""A back-off model as an ARPA file, the form that KenLM, SRILM and most decoders read.
+
+Logarithms have base 10. ``<s>`` has the probability that it does not have, -99, and the back-off of the
+beginning of a sentence; ``</s>`` has a probability and no back-off.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from tacenda.errors import DataError
+from tacenda.progress import Progress, track
+from tacenda.vocabulary import BOUNDARY, Vocabulary
+from tacenda_lm.ngram.table import Table
+
+__all__ = ["START", "write_arpa"]
+
+START = "<s>"
+_LOG10 = 1 / math.log(10)
+_LINES = 1 << 16
+
+
+def write_arpa(path: str | os.PathLike[str], vocabulary: Vocabulary, table: Table) -> None:
+    """Writes a table, gzipped if the path ends in .gz; the file appears when it is whole.
+
+    Raises DataError for a word that the format cannot hold, or a path that cannot be written.
+    """
+    _check_words(vocabulary)
+    path = Path(path)
+    scratch: str | None = None
+    try:
+        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".tacenda-")
+        with os.fdopen(handle, "wb") as raw:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                    _write(packed, vocabulary, table)
+            else:
+                _write(raw, vocabulary, table)
+        Path(scratch).replace(path)
+        scratch = None
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if scratch is not None:
+            Path(scratch).unlink(missing_ok=True)
+
+
+def _check_words(vocabulary: Vocabulary) -> None:
+    for word in vocabulary.words:
+        if word == START or not word or any(space in word for space in " \t\n\r"):
+            raise DataError(
+                f"the word {word!r:.80} cannot stand in an ARPA file, where words are separated by "
+                f"spaces and {START} is the beginning of a sentence: rename it in the text"
+            )
+
+
+def _write(file: IO[bytes] | gzip.GzipFile, vocabulary: Vocabulary, table: Table) -> None:
+    sizes = table.sizes
+    sizes[0] += 1  # <s> and </s>, which are one type here
+    counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, 1))
+    file.write(f"\\data\\\n{counts}".encode())
+    bar: Progress[object] = track(None, "writing n-grams", total=sum(sizes), unit="n-gram")
+    with bar:
+        for n in range(1, table.order + 1):
+            file.write(f"\n\\{n}-grams:\n".encode())
+            for lines in _lines(vocabulary, table, n):
+                file.write("".join(lines).encode("utf-8", "surrogatepass"))
+                bar.update(len(lines))
+    file.write(b"\n\\end\\\n")
+
+
+def _lines(vocabulary: Vocabulary, table: Table, n: int) -> Iterator[list[str]]:
+    """The lines of one order, many at a time."""
+    last = np.array(vocabulary.words, dtype=object)
+    earlier = last.copy()
+    earlier[vocabulary.boundary_id] = START
+    words = table.words_of(n)
+    start, end = int(table.starts[n - 1]), int(table.starts[n])
+    if n == 1:
+        yield from _unigrams(vocabulary, table)
+        return
+    for low in range(start, end, _LINES):
+        high = min(low + _LINES, end)
+        rows = words[low - start : high - start]
+        columns = [earlier[column] for column in rows.T[:-1]] + [last[rows[:, -1]]]
+        texts = map(" ".join, zip(*columns, strict=True))
+        probs = (np.minimum(table.log_prob[low:high], 0) * _LOG10).tolist()
+        if n < table.order:
+            backoffs = (table.backoff[low:high] * _LOG10).tolist()
+            triples = zip(probs, texts, backoffs, strict=True)
+            yield [f"{p:.8g}\t{text}\t{b:.8g}\n" for p, text, b in triples]
+        else:
+            yield [f"{p:.8g}\t{text}\n" for p, text in zip(probs, texts, strict=True)]
+
+
+def _unigrams(vocabulary: Vocabulary, table: Table) -> Iterator[list[str]]:
+    lines = []
+    for i, word in enumerate(vocabulary.words):
+        p = min(float(table.log_prob[i]), 0.0) * _LOG10
+        backoff = f"\t{float(table.backoff[i]) * _LOG10:.8g}" if table.order > 1 else ""
+        if word == BOUNDARY:
+            lines.append(f"-99\t{START}{backoff}\n")
+            backoff = ""
+        lines.append(f"{p:.8g}\t{word}{backoff}\n")
+    yield lines

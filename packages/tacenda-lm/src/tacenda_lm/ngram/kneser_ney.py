@@ -1,0 +1,227 @@
+"""`KneserNey`: n-gram models of any order, with modified Kneser-Ney, back-off or Good-Turing smoothing.
+
+    p(w | h) = (c(h w) - D(c(h w))) / sum_v c(h v) + gamma(h) p(w | h')
+
+(Chen and Goodman, *An Empirical Study of Smoothing Techniques for Language Modeling*, 1998; estimated as lmplz
+does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text as integers; scoring is a compiled
+look-up in the sorted table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.corpus import Corpus
+from tacenda.vocabulary import Vocabulary
+from tacenda_lm.configured import ConfiguredLanguageModel
+from tacenda_lm.ngram.config import KneserNeyConfig
+from tacenda_lm.ngram.counts import count_grams
+from tacenda_lm.ngram.estimation import estimate
+from tacenda_lm.ngram.table import Table
+from tacenda_lm.sequences import Float64, Ids, check_word, checked
+from tacenda_lm.state import State
+
+__all__ = ["KneserNey"]
+
+
+class KneserNey(ConfiguredLanguageModel[KneserNeyConfig]):
+    """An n-gram language model.
+
+    Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a written ``<unk>`` is a word as any
+    other. A word outside the vocabulary has the probability of ``<unk>``.
+
+    Args:
+        config: settings; keyword arguments replace single ones.
+        settings: any field of `KneserNeyConfig`.
+
+    Raises:
+        ConfigurationError: a setting is unknown or out of range.
+
+    Example:
+        >>> lm = KneserNey(order=5).fit("train.txt")
+        >>> lm.score("a sentence")  # log10, with </s>, as the kenlm module
+        -7.21
+    """
+
+    name: ClassVar[str] = "kneser_ney"
+    settings = KneserNeyConfig
+    _table: Table | None = None
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
+        vocabulary, config = corpus.vocabulary, self.config
+        boundary = vocabulary.boundary_id
+        grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, config.order)
+        found = estimate(grams, config)
+        self._vocabulary, self._table = vocabulary, Table.of_estimate(found)
+        self.fitted_on = {
+            "n_grams": self._table.sizes,
+            "discounts": [each.tolist() for each in found.discounts],
+            "discounts_from_text": found.from_text,
+        }
+
+    @property
+    def table(self) -> Table:
+        """The listed n-grams. Raises NotFittedError."""
+        return self._learned(self._table)
+
+    @property
+    def order(self) -> int:
+        """N, the words an n-gram spans."""
+        return self.config.order if self._table is None else self._table.order
+
+    # -- one word after another --------------------------------------------------------------------
+
+    def start(self) -> State:
+        """After ``<s>``; a state's value is a tuple of word ids, as many as matter for what follows."""
+        return self._state((self.vocabulary.boundary_id,))
+
+    def null(self) -> State:
+        """No context at all: the next word is predicted as a unigram."""
+        self._fitted()
+        return State(())
+
+    def advance(self, state: State, word: int) -> State:
+        """The state after one more word (an id); a new sentence after ``</s>``."""
+        check_word(word, self.table.n_types)
+        return self._state((*state.parts(), int(word)))
+
+    def _state(self, words: tuple[int, ...]) -> State:
+        from tacenda_lm.ngram import lookup
+
+        table = self.table
+        context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
+        n = lookup.endings(*self._arguments(), context)
+        return State(tuple(context[len(context) - n :].tolist()))
+
+    def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
+        """Words (states, order - 1), flush right, and how many of each row count (states,)."""
+        rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
+        lengths = np.zeros(len(states), np.int64)
+        for i, state in enumerate(states):
+            words = state.parts()[-rows.shape[1] :]
+            lengths[i] = n = len(words)
+            rows[i, rows.shape[1] - n :] = words
+        return rows, lengths
+
+    def log_probs(self, states: Sequence[State]) -> Float64:
+        """Natural log-probabilities of every next word, float64 (states, types)."""
+        from tacenda_lm.ngram import lookup
+
+        table = self.table
+        found = np.empty((len(states), table.n_types), np.float64)
+        lookup.conditionals(*self._arguments(), *self._contexts(states), found)
+        return found
+
+    def log_prob(
+        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
+    ) -> Float64:
+        """Natural log p(word | state), float64 (states,); without computing the distribution."""
+        return self._pairs(states, words)[0]
+
+    def _pairs(
+        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
+    ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        from tacenda_lm.ngram import lookup
+
+        ids, _ = checked(np.asarray(words), np.array([0, len(words)]), self.table.n_types)
+        found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
+        contexts = self._contexts(states)
+        lookup.pair_scores(*self._arguments(), *contexts, ids, found, matched)
+        return found, matched
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(
+        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
+    ) -> Float64:
+        """Log-probability of every id given those before it in its sequence, natural, float64 (tokens,)."""
+        ids, offsets = checked(ids, offsets, self.table.n_types)
+        return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
+
+    def matched_lengths(self, ids: Ids, *, bos: bool = True) -> npt.NDArray[np.int64]:
+        """Length of the n-gram that each prediction rests on, int64 (tokens,)."""
+        return self._full_sequence(ids, bos)[1]
+
+    def _full_sequence(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
+        offsets = np.array([0, len(ids)])
+        if ids.dtype != np.int32:  # the look-up sees to it that they are words
+            ids, offsets = checked(ids, offsets, self.table.n_types)
+        return self._sequences(ids, offsets, [self.vocabulary.boundary_id] if bos else [])
+
+    def _word_score(self, state: State, word: int) -> tuple[float, int]:
+        found, matched = self._pairs([state], [word])
+        return float(found[0]), int(matched[0])
+
+    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
+        """Log-probability of every id of a sequence that goes on from a state, and the state after it."""
+        ids, offsets = checked(ids, np.array([0, len(ids)]), self.table.n_types)
+        context = state.parts()
+        scores, _ = self._sequences(ids, offsets, context)
+        return scores, self._state((*context, *ids[-self.table.order :].tolist()))
+
+    def _sequences(
+        self, ids: Ids, offsets: npt.NDArray[np.int64], before: Sequence[int]
+    ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Scores and n-gram lengths of sequences that all follow the same words."""
+        from tacenda_lm.ngram import lookup
+
+        found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
+        context = np.array(before, np.int64)
+        bad = lookup.sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
+        if bad >= 0:
+            check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
+        return found, matched
+
+    def _arguments(self) -> tuple[Any, ...]:
+        table = self.table
+        return *table.records, table.order
+
+    def _fitted(self) -> None:
+        _ = self.table
+
+    # -- ARPA files --------------------------------------------------------------------------------
+
+    @classmethod
+    def from_arpa(cls, path: str | os.PathLike[str]) -> Self:
+        """The back-off model of an ARPA file, plain or compressed (gzip, bzip2, xz).
+
+        Raises DataError, naming the line, for a file that is cut short or breaks the format.
+        """
+        from tacenda_lm.ngram.arpa_reader import read_arpa
+
+        vocabulary, table, notes = read_arpa(path)
+        model = cls(order=table.order)
+        model._vocabulary, model._table = vocabulary, table
+        model.fitted_on = {"arpa": Path(path).name, "n_grams": table.sizes, **notes}
+        return model
+
+    def to_arpa(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model as an ARPA file, gzipped if the name ends in .gz.
+
+        Raises DataError for a word that such a file cannot hold, or a path that cannot be written.
+        """
+        from tacenda_lm.ngram.arpa_writer import write_arpa
+
+        write_arpa(path, self.vocabulary, self.table)
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The table and the vocabulary. Raises NotFittedError."""
+        return {**self.table.arrays(), **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls(KneserNeyConfig.from_dict(dict(config["settings"])))
+        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        model._table = Table.from_arrays(arrays, len(model._vocabulary))
+        return model

@@ -1,0 +1,144 @@
+"""Compiled look-ups in an n-gram table: the longest n-gram listed, and back-offs on the way to it.
+
+    log p(w | h) = log_prob[h w]                     if h w is listed
+                 = backoff[h] + log p(w | h')        otherwise, with backoff 0 for an h that is not
+
+The context is kept as the places of its listed endings, shortest first, so that one word costs a binary search
+among the words listed after each ending, and the places found are the next context. The table comes as records
+of 16 bytes, all that is known of an n-gram in one line of the cache: see ``Table.records``. ``nodes`` and
+``values`` are the same memory, as int32 and as float32 (n-grams + 1, 4).
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacenda.kernels.machinery.compiled import njit
+
+#: Columns of a record.
+WORD, LOG_PROB, BACKOFF, FIRST = 0, 1, 2, 3
+
+__all__ = ["conditionals", "endings", "pair_scores", "sequence_scores"]
+
+
+@njit
+def _child(nodes, node, w):
+    """Place of the n-gram ``node`` followed by w, -1 if it is not listed."""
+    low, high = nodes[node, FIRST], nodes[node + 1, FIRST]
+    while low < high:
+        middle = (low + high) >> 1
+        if nodes[middle, WORD] < w:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < nodes[node + 1, FIRST] and nodes[low, WORD] == w else -1
+
+
+@njit
+def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
+    """Scores of all ids (tokens,) into ``out`` (float64) and the n-gram lengths into ``matched`` (int64).
+
+    context: words (at most order - 1,) before every sequence. Returns the place of an id that is no word, where
+    it stops, or -1.
+    """
+    n_types = nodes[0, FIRST]
+    before = np.empty(order + 1, np.int64)
+    found = np.empty(order + 1, np.int64)
+    for s in range(len(offsets) - 1):
+        n_before = _resolve(nodes, order, context, before)
+        for t in range(offsets[s], offsets[s + 1]):
+            w = ids[t]
+            if w < 0 or w >= n_types:
+                return t
+            found[0] = w
+            n = 1
+            while n <= n_before:
+                child = _child(nodes, before[n - 1], w)
+                if child < 0:
+                    break
+                found[n] = child
+                n += 1
+            score = np.float64(values[found[n - 1], LOG_PROB])
+            for k in range(n - 1, n_before):
+                score += values[before[k], BACKOFF]
+            out[t] = score
+            matched[t] = n
+            n_before = min(n, order - 1)
+            before, found = found, before
+    return -1
+
+
+@njit
+def _resolve(nodes, order, context, before):
+    """Places of the listed endings of a context, shortest first, into ``before``; how many there are."""
+    n_words = min(len(context), order - 1)
+    n = 0
+    while n < n_words:
+        node = np.int64(context[len(context) - n - 1])
+        if node < 0 or node >= nodes[0, FIRST]:
+            return n  # a state of another model
+        for k in range(n):
+            node = _child(nodes, node, context[len(context) - n + k])
+            if node < 0:
+                return n
+        before[n] = node
+        n += 1
+    return n
+
+
+@njit
+def endings(nodes, values, order, context):
+    """How many of the last words of a context matter for what follows."""
+    before = np.empty(order + 1, np.int64)
+    n = _resolve(nodes, order, context, before)
+    while n > 0:
+        node = before[n - 1]
+        if nodes[node + 1, FIRST] > nodes[node, FIRST] or values[node, BACKOFF] != 0:
+            break
+        n -= 1
+    return n
+
+
+@njit
+def pair_scores(nodes, values, order, contexts, lengths, words, out, matched):
+    """Scores of words (pairs,) after contexts (pairs, order - 1), of which ``lengths`` words count from the right."""
+    before = np.empty(order + 1, np.int64)
+    width = contexts.shape[1]
+    for i in range(len(words)):
+        n_before = _resolve(nodes, order, contexts[i, width - lengths[i] :], before)
+        node = np.int64(words[i])
+        n = 1
+        while n <= n_before:
+            child = _child(nodes, before[n - 1], words[i])
+            if child < 0:
+                break
+            node = child
+            n += 1
+        score = np.float64(values[node, LOG_PROB])
+        for k in range(n - 1, n_before):
+            score += values[before[k], BACKOFF]
+        out[i] = score
+        matched[i] = n
+
+
+@njit
+def conditionals(nodes, values, order, contexts, lengths, out):
+    """Log-probabilities of all words after each context into ``out`` float64 (contexts, types)."""
+    before = np.empty(order + 1, np.int64)
+    width = contexts.shape[1]
+    n_types = out.shape[1]
+    for i in range(len(lengths)):
+        n_before = _resolve(nodes, order, contexts[i, width - lengths[i] :], before)
+        row = out[i]
+        for w in range(n_types):
+            row[w] = values[w, LOG_PROB]
+        for k in range(n_before):
+            node = before[k]
+            penalty = values[node, BACKOFF]
+            if penalty != 0:
+                for w in range(n_types):
+                    row[w] += penalty
+            for child in range(nodes[node, FIRST], nodes[node + 1, FIRST]):
+                row[nodes[child, WORD]] = values[child, LOG_PROB]

@@ -1,0 +1,155 @@
+"""The table every n-gram model ends in: listed n-grams, their log-probabilities, and back-offs.
+
+N-grams of all orders lie one after another, unigrams first, each order sorted by (prefix, last word), so that
+the n-grams that continue one n-gram are neighbours: those of place i are ``first[i]`` to ``first[i + 1]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.artifact import require
+from tacenda.errors import ArtifactError, DataError
+from tacenda_lm.ngram.config import MAX_ORDER
+from tacenda_lm.ngram.counts import Int64
+from tacenda_lm.ngram.estimation import Estimate
+
+__all__ = ["Table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A back-off model over ids; natural logarithms.
+
+    Attributes:
+        starts: int64 (order + 1,): n-grams of order n are places starts[n - 1] to starts[n].
+        word: int32 (n-grams,): last word of each; word[i] = i for unigrams.
+        first: int64 (n-grams below the highest order + 1,): where the continuations of each begin.
+        log_prob: float32 (n-grams,): log p(last word | the words before).
+        backoff: float32 (n-grams below the highest order,): what is added for words not listed after it.
+    """
+
+    starts: Int64
+    word: npt.NDArray[np.int32]
+    first: Int64
+    log_prob: npt.NDArray[np.float32]
+    backoff: npt.NDArray[np.float32]
+
+    @property
+    def order(self) -> int:
+        """N: the length of the longest n-grams."""
+        return len(self.starts) - 1
+
+    @property
+    def n_types(self) -> int:
+        """Word types, which are the unigrams."""
+        return int(self.starts[1])
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many n-grams each order lists."""
+        return [int(size) for size in np.diff(self.starts)]
+
+    @cached_property
+    def records(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """The table as the look-ups want it: int32 (n-grams + 1, 4), and the same memory as float32.
+
+        Columns: last word, log-probability (float32), back-off (float32), first. The last row is only there
+        for its ``first``. Raises DataError for more n-grams than an int32 can count.
+        """
+        if len(self.word) > np.iinfo(np.int32).max:
+            raise DataError(f"a table of {len(self.word)} n-grams is too large: raise min_count")
+        nodes = np.zeros((len(self.word) + 1, 4), np.int32)
+        values = nodes.view(np.float32)
+        nodes[:-1, 0] = self.word
+        values[:-1, 1] = self.log_prob
+        values[: len(self.backoff), 2] = self.backoff
+        nodes[: len(self.first), 3] = self.first
+        return nodes, values
+
+    @classmethod
+    def of_estimate(cls, estimate: Estimate) -> Self:
+        """The table of a smoothed model."""
+        grams = estimate.grams
+        starts = np.cumsum([0, *(len(each.word) for each in grams)])
+        first = [
+            starts[n] + np.searchsorted(grams[n].prefix, np.arange(starts[n] - starts[n - 1]))
+            for n in range(1, len(grams))
+        ]
+        backoffs = [np.log(each) for each in estimate.backoffs]
+        return cls(
+            starts.astype(np.int64),
+            np.concatenate([each.word for each in grams]).astype(np.int32),
+            np.concatenate([*first, [starts[-1]]]).astype(np.int64),
+            np.log(np.concatenate(estimate.probs)).astype(np.float32),
+            np.concatenate([np.empty(0), *backoffs]).astype(np.float32),
+        )
+
+    def words_of(self, order: int) -> npt.NDArray[np.int32]:
+        """The words of all n-grams of one order, int32 (n-grams, order)."""
+        places = np.arange(self.starts[order - 1], self.starts[order])
+        columns = []
+        for n in range(order, 0, -1):
+            columns.append(self.word[places])
+            if n > 1:
+                below = self.first[self.starts[n - 2] : self.starts[n - 1] + 1]
+                places = self.starts[n - 2] + np.searchsorted(below, places, side="right") - 1
+        return np.stack(columns[::-1], axis=1)
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """By name, as an artefact holds them."""
+        return {name: getattr(self, name) for name in _DTYPES}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_types: int) -> Self:
+        """The table of an artefact, checked so that no look-up leaves it. Raises ArtifactError."""
+        dims: dict[str, int] = {}
+        shapes = {"starts": ("ends",), "word": ("n-grams",), "log_prob": ("n-grams",)}
+        shapes |= {"first": ("contexts and one",), "backoff": ("contexts",)}
+        found = {
+            name: require(arrays, name, shape=shapes[name], dtype=dtype, finite=True, dims=dims)
+            for name, dtype in _DTYPES.items()
+        }
+        table = cls(**found)
+        table._check(n_types)
+        return table
+
+    def _check(self, n_types: int) -> None:
+        starts, first, word = self.starts, self.first, self.word
+        if not 2 <= len(starts) <= MAX_ORDER + 1 or starts[0] or (np.diff(starts) < 0).any():
+            raise ArtifactError("the array 'starts' does not rise from 0: the model is damaged")
+        if starts[1] != n_types or starts[-1] != len(word):
+            raise ArtifactError(
+                f"the array 'starts' tells of {starts[1]} types and {starts[-1]} n-grams, where there "
+                f"are {n_types} and {len(word)}"
+            )
+        inner = int(starts[-2])
+        if len(self.backoff) != inner or len(first) != inner + 1:
+            raise ArtifactError(f"'first' and 'backoff' must tell of {inner} contexts")
+        # the continuations of an order's first n-gram begin where the order above begins
+        if (first[starts[:-1]] != starts[1:]).any() or (np.diff(first) < 0).any():
+            raise ArtifactError("the array 'first' does not cut 'word': the model is damaged")
+        if word.min() < 0 or word.max() >= n_types or (word[:n_types] != np.arange(n_types)).any():
+            raise ArtifactError(f"the array 'word' holds an id off 0 to {n_types - 1}")
+        rises = np.diff(word.astype(np.int64)) > 0
+        rises[first[first < len(word)] - 1] = True  # a new context
+        if not rises.all():
+            raise ArtifactError("the array 'word' is not sorted: the model is damaged")
+        if (self.log_prob > 1e-6).any():
+            raise ArtifactError("the array 'log_prob' holds a probability above one")
+
+
+_DTYPES: dict[str, type[np.generic]] = {
+    "starts": np.int64,
+    "word": np.int32,
+    "first": np.int64,
+    "log_prob": np.float32,
+    "backoff": np.float32,
+}

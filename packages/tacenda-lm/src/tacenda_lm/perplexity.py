@@ -1,0 +1,178 @@
+"""`Perplexity`: a number that carries the protocol it was measured by."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
+
+from tacenda.errors import ConfigurationError
+
+__all__ = ["Context", "Perplexity", "checked_context"]
+
+#: What a sentence is scored in: nothing but itself, or all sentences before it.
+Context: TypeAlias = Literal["sentence", "stream"]
+
+_PROTOCOL = (
+    "exp of the mean negative natural log-probability of every predicted token of the whole text; "
+    "</s> is predicted after every sentence, <s> is context only; empty lines are no sentences; "
+    "a word outside the vocabulary is scored as the <unk> of the model and counted; a written <unk> is a word"
+)
+_CONTEXTS: dict[str, str] = {
+    "sentence": "every sentence is scored by itself",
+    "stream": "the text is scored as one stream, every sentence after all before it",
+}
+
+
+def checked_context(context: str) -> Context:
+    """The same. Raises ConfigurationError where there is no such context."""
+    for known in get_args(Context):
+        if context == known:
+            return cast("Context", known)
+    raise ConfigurationError(
+        f"there is no context {context!r}; a text is scored by 'sentence' or as a 'stream'"
+    )
+
+
+class Perplexity(float):
+    """Perplexity of a text, as a float with its parts.
+
+    The number itself counts every word, those outside the vocabulary at the probability of ``<unk>``, and
+    ``</s>`` after every sentence. An empty text has a perplexity of NaN.
+
+    Attributes:
+        log_prob: natural log-probability of the whole text, ``</s>`` included.
+        log_prob_eos: the part of it that belongs to ``</s>``.
+        log_prob_oov: the part of it that belongs to words outside the vocabulary.
+        n_sentences: sentences, each with one ``</s>``.
+        n_words: tokens without ``</s>``.
+        n_oov: words outside the vocabulary.
+        n_characters: of the words, and one for the space or line end after each; None where the text was a
+            corpus with words outside its vocabulary.
+        context: ``"sentence"`` or ``"stream"``: what each sentence was scored in.
+    """
+
+    log_prob: float
+    log_prob_eos: float
+    log_prob_oov: float
+    n_sentences: int
+    n_words: int
+    n_oov: int
+    n_characters: int | None
+    context: Context
+
+    def __new__(
+        cls,
+        *,
+        log_prob: float,
+        log_prob_eos: float,
+        log_prob_oov: float,
+        n_sentences: int,
+        n_words: int,
+        n_oov: int,
+        n_characters: int | None,
+        context: Context = "sentence",
+    ) -> Self:
+        """A perplexity from sums over a text."""
+        self = super().__new__(cls, _perplexity(log_prob, n_words + n_sentences))
+        self.log_prob, self.log_prob_eos, self.log_prob_oov = log_prob, log_prob_eos, log_prob_oov
+        self.n_sentences, self.n_words, self.n_oov = n_sentences, n_words, n_oov
+        self.n_characters, self.context = n_characters, context
+        return self
+
+    @property
+    def value(self) -> float:
+        """The number, as a plain float."""
+        return float(self)
+
+    @property
+    def n_tokens(self) -> int:
+        """Predicted tokens: words and ends of sentences."""
+        return self.n_words + self.n_sentences
+
+    @property
+    def without_oov(self) -> float:
+        """With words outside the vocabulary left out, of the sum and of the count (KenLM: excluding OOVs)."""
+        return _perplexity(self.log_prob - self.log_prob_oov, self.n_tokens - self.n_oov)
+
+    @property
+    def without_eos(self) -> float:
+        """Of the words only: ``</s>`` is left out, of the sum and of the count."""
+        return _perplexity(self.log_prob - self.log_prob_eos, self.n_words)
+
+    @property
+    def without_oov_and_eos(self) -> float:
+        """Of the words of the vocabulary only."""
+        left = self.log_prob - self.log_prob_eos - self.log_prob_oov
+        return _perplexity(left, self.n_words - self.n_oov)
+
+    @property
+    def ppl1(self) -> float:
+        """SRILM's ``ppl1``: words outside the vocabulary left out, ``</s>`` in the sum but not in the count."""
+        return _perplexity(self.log_prob - self.log_prob_oov, self.n_words - self.n_oov)
+
+    @property
+    def oov_rate(self) -> float:
+        """Share of the words that are outside the vocabulary; NaN for an empty text."""
+        return self.n_oov / self.n_words if self.n_words else math.nan
+
+    @property
+    def bits_per_token(self) -> float:
+        """Cross-entropy in bits: the base-2 logarithm of the number itself."""
+        return -self.log_prob / self.n_tokens / math.log(2) if self.n_tokens else math.nan
+
+    @property
+    def bits_per_character(self) -> float | None:
+        """Bits of the whole text for each of its characters, a space or line end after every word."""
+        if self.n_characters is None:
+            return None
+        return -self.log_prob / self.n_characters / math.log(2) if self.n_characters else math.nan
+
+    @property
+    def protocol(self) -> str:
+        """How it was measured, in words."""
+        return f"{_PROTOCOL}; {_CONTEXTS[self.context]}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON values, for a model card; NaN becomes None."""
+        numbers = {
+            "value": self.value,
+            "without_oov": self.without_oov,
+            "without_eos": self.without_eos,
+            "without_oov_and_eos": self.without_oov_and_eos,
+            "ppl1": self.ppl1,
+            "bits_per_character": self.bits_per_character,
+            "log_prob": self.log_prob,
+            "n_tokens": self.n_tokens,
+            "n_sentences": self.n_sentences,
+            "n_words": self.n_words,
+            "n_oov": self.n_oov,
+            "n_characters": self.n_characters,
+        }
+        plain = {k: None if v is None or not math.isfinite(v) else v for k, v in numbers.items()}
+        return {**plain, "context": self.context, "protocol": self.protocol}
+
+    def __repr__(self) -> str:
+        return (
+            f"Perplexity({self.value:.4f}, without_oov={self.without_oov:.4f}, "
+            f"n_tokens={self.n_tokens}, n_oov={self.n_oov})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = ("log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov")
+        return _restore, (
+            type(self),
+            {name: getattr(self, name) for name in (*names, "n_characters", "context")},
+        )
+
+
+def _restore(cls: type[Perplexity], parts: dict[str, Any]) -> Perplexity:
+    return cls(**parts)
+
+
+def _perplexity(log_prob: float, n: int) -> float:
+    if not n:
+        return math.nan
+    try:
+        return math.exp(-log_prob / n)
+    except OverflowError:
+        return math.inf

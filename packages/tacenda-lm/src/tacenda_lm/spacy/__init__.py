@@ -1,0 +1,21 @@
+"""The spaCy side of the language models: the component ``lm_scorer`` and its picture, `render`.
+
+``factories`` and ``scorers`` are what the entry points name; they import spaCy and the standard library
+only, because an entry point that cannot be imported breaks ``spacy.blank("en")`` for a whole environment.
+Everything else is imported when a component is built or a picture made.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacenda_lm.spacy.heat_map import render
+
+__all__ = ["render"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "render":
+        from tacenda_lm.spacy.heat_map import render
+
+        return render
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,93 @@
+"""The factory ``lm_scorer``.
+
+This module imports spaCy and the standard library only: spaCy imports every installed factory as soon as
+any pipeline is made, so a model's own needs must not be met here but in the body of the factory.
+"""
+
+from collections.abc import Callable
+from typing import Any, Optional
+
+from spacy.language import Language
+
+#: Every value is plain JSON, and none of them is a path.
+CONFIG: dict[str, Any] = {
+    # what the names of the attributes begin with, as in token._.kn_surprisal
+    "prefix": "",
+    # what a token depends on: all before it in its "doc", its "sentence", or the "stream" of documents
+    "context": "doc",
+    # whether </s> is predicted after every sentence
+    "eos": True,
+    # token._.lm_rank and token._.lm_entropy; each costs a whole distribution a token
+    "rank": False,
+    "entropy": False,
+    # token._.lm_state, of hidden Markov models
+    "state": False,
+    # how tokens are spelled for the model: as they are, lower-cased, numbers replaced by a word such as "N"
+    "lowercase": False,
+    "number_word": None,
+    # tokens handed to the model at a time; a document is never split
+    "batch_tokens": 20_000,
+    "scorer": {"@scorers": "tacenda.lm_scorer.v1"},
+}
+
+#: spaCy maximises a weighted sum, and a perplexity is better if it is lower: null, it is reported only.
+SCORE_WEIGHTS = {
+    "lm_perplexity": None,
+    "lm_perplexity_without_oov": None,
+    "lm_logprob_per_token": None,
+    "lm_bpc": None,
+    "lm_oov_rate": None,
+    "lm_tokens": None,
+}
+
+
+@Language.factory(
+    "lm_scorer",
+    assigns=[
+        "token._.surprisal",
+        "token._.lm_logprob",
+        "token._.lm_oov",
+        "span._.lm_logprob",
+        "span._.perplexity",
+        "doc._.lm_logprob",
+        "doc._.perplexity",
+        "doc._.lm_bpc",
+    ],
+    default_config=CONFIG,
+    default_score_weights=SCORE_WEIGHTS,
+)
+def lm_scorer(
+    nlp: Language,
+    name: str,
+    prefix: str,
+    context: str,
+    eos: bool,
+    rank: bool,
+    entropy: bool,
+    state: bool,
+    lowercase: bool,
+    number_word: Optional[str],  # noqa: UP045 - spaCy builds a pydantic schema from these annotations
+    batch_tokens: int,
+    scorer: Optional[Callable],  # type: ignore[type-arg]  # noqa: UP045
+) -> Any:
+    """Surprisal of tokens, log-probability of spans, perplexity of documents, by any language model.
+
+    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
+    ``[initialize.components.lm_scorer]``.
+    """
+    from tacenda_lm.spacy.component import LanguageModelScorer
+
+    return LanguageModelScorer(
+        nlp,
+        name,
+        prefix=prefix,
+        context=context,
+        eos=eos,
+        rank=rank,
+        entropy=entropy,
+        state=state,
+        lowercase=lowercase,
+        number_word=number_word,
+        batch_tokens=batch_tokens,
+        scorer=scorer,
+    )

@@ -1,0 +1,153 @@
+"""A picture of surprisal: the text of a document, every token on a ground as warm as it was surprising.
+
+HTML without scripts, readable on light and dark screens; every character of the text is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from html import escape
+from importlib import import_module
+from typing import Any
+
+from spacy.tokens import Doc, Token
+from spacy.util import is_in_jupyter
+
+from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda_lm.spacy.doc_scores import DocScores
+from tacenda_lm.spacy.heat_map_style import HEAD, STYLE
+
+__all__ = ["render"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_MOST_SURPRISING = 5
+_LN2 = 0.6931471805599453
+
+
+def render(
+    docs: Doc | Iterable[Doc],
+    *,
+    prefix: str = "",
+    max_bits: float = 16.0,
+    title: str | None = None,
+    page: bool = False,
+    jupyter: bool | None = None,
+) -> str | None:
+    """Scored documents as an HTML heat-map.
+
+    Args:
+        docs: a document that ``lm_scorer`` has scored, or several.
+        prefix: that of the component.
+        max_bits: the surprisal, in bits, from which on a token has the warmest colour; the same for all
+            pictures that are to be compared.
+        title: a heading; text, not HTML.
+        page: a page of its own, for a file, instead of a piece of one.
+        jupyter: show it in the notebook and return None; by default, whether this is a notebook.
+
+    Returns:
+        HTML, or None where it was shown.
+
+    Raises:
+        NotFittedError: a document has no scores.
+        ConfigurationError: ``max_bits`` is not positive.
+
+    Example:
+        >>> Path("surprisal.html").write_text(render(nlp("Some text."), page=True), encoding="utf8")
+    """
+    if not max_bits > 0:
+        raise ConfigurationError(f"max_bits must be positive, not {max_bits!r}")
+    given = [docs] if isinstance(docs, Doc) else list(docs)
+    heading = "" if title is None else f"<h1>{_text(title)}</h1>\n"
+    figures = "\n".join(_figure(doc, prefix, max_bits) for doc in given)
+    html = (
+        f'<div class="tacenda-surprisal">\n<style>{STYLE}</style>\n{heading}{_legend(max_bits)}\n'
+        f"{figures}\n</div>"
+    )
+    if page:
+        name = _text(title or "Surprisal")
+        html = f"{HEAD}<title>{name}</title>\n</head>\n<body>\n{html}\n</body>\n</html>\n"
+    if is_in_jupyter() if jupyter is None else jupyter:
+        notebook = import_module("IPython.display")
+        notebook.display(notebook.HTML(html))
+        return None
+    return html
+
+
+def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
+    scores = DocScores.of(doc, prefix)
+    if scores is None:
+        raise NotFittedError(
+            "the document has no scores to show: make it with a pipeline that has an 'lm_scorer'"
+            + (f" of the prefix {prefix!r}" if prefix else ", and give its prefix if it has one")
+        )
+    ends = dict(zip((scores.segments[1:] - 1).tolist(), scores.eos.tolist(), strict=False))
+    text = "".join(_token(token, prefix, scores, ends, max_bits) for token in doc)
+    return f"<p>{text}</p>\n<p class='facts'>{_facts(doc, prefix, scores)}</p>"
+
+
+def _token(
+    token: Token, prefix: str, scores: DocScores, ends: dict[int, float], max_bits: float
+) -> str:
+    shown, space = _text(token.text), str(token.whitespace_)
+    bits = token._.get(f"{prefix}surprisal")
+    if bits is None:
+        return shown + space
+    oov = token._.get(f"{prefix}lm_oov")
+    about = f"{token.text}: {bits:.2f} bits, log p {token._.get(prefix + 'lm_logprob'):.3f}"
+    about += ", outside the vocabulary" if oov else ""
+    for name, what in (("lm_rank", "more probable words"), ("lm_entropy", "bits of entropy")):
+        value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
+        about += "" if value is None else f", {value:.4g} {what}"
+    found = _cell("oov" if oov else "", bits / max_bits, about, shown)
+    last = scores.words(token.idx, token.idx + len(token)).stop - 1
+    if last in ends:
+        bits = -ends[last] / _LN2
+        about = f"end of sentence: {bits:.2f} bits, log p {ends[last]:.3f}"
+        found += _cell("end", bits / max_bits, about, "¶")
+    return found + space
+
+
+def _cell(kind: str, heat: float, about: str, shown: str) -> str:
+    name = f' class="{kind}"' if kind else ""
+    return f'<span{name} style="--heat:{min(max(heat, 0.0), 1.0):.3f}" title="{_text(about)}">{shown}</span>'
+
+
+def _legend(max_bits: float) -> str:
+    marks = "".join(f"<span>{max_bits * part / 4:g}</span>" for part in range(4))
+    return (
+        f'<div class="legend"><div>surprisal in bits</div><div class="scale"></div>'
+        f'<div class="marks">{marks}<span>{max_bits:g} and more</span></div>'
+        f'<div><span class="oov">underlined</span>: outside the vocabulary; '
+        f"¶: end of sentence; point at a token for its figures</div></div>"
+    )
+
+
+def _facts(doc: Doc, prefix: str, scores: DocScores) -> str:
+    whole = scores.measure()
+    if not whole.n_tokens:
+        return "no words"
+    facts = [
+        f"{whole.n_words:,} words, {whole.n_oov:,} outside the vocabulary",
+        f"perplexity {whole.value:,.1f}",
+        f"{whole.bits_per_token:.2f} bits per token",
+        f"{whole.bits_per_character:.2f} bits per character",
+    ]
+    top = ", ".join(f"{_text(text)} ({bits:.1f})" for bits, text in _most_surprising(doc, prefix))
+    return " · ".join(facts) + (f"<br>most surprising: {top}" if top else "")
+
+
+def _most_surprising(doc: Doc, prefix: str) -> Iterator[tuple[float, str]]:
+    """The words with the most bits, each once."""
+    most: dict[str, float] = {}
+    for token in doc:
+        bits: Any = token._.get(f"{prefix}surprisal")
+        if bits is not None and bits > most.get(token.text, 0.0):
+            most[token.text] = bits
+    for text in sorted(most, key=lambda word: -most[word])[:_MOST_SURPRISING]:
+        yield most[text], text
+
+
+def _text(text: str) -> str:
+    """Text that is safe inside an element or a quoted attribute; control characters become visible."""
+    return escape(_CONTROL.sub("\ufffd", text), quote=True)

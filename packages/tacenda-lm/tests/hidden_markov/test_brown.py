@@ -1,0 +1,234 @@
+"""Brown clustering: every merger is the cheapest one, by recomputed mutual information; the tree; the files."""
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacenda_lm
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError, CorpusError, DataError
+from tacenda_lm import VLHMM, BrownClusters, brown_clusters
+from tacenda_lm.hidden_markov import brown, merging
+from tacenda_lm.hidden_markov.classes import class_likelihood, word_classes
+
+TYPES = 9  # 0 is </s>
+SENTENCES = st.lists(st.lists(st.integers(1, TYPES - 1), max_size=8), min_size=1, max_size=12)
+
+
+def stream_of(sentences):
+    ids = [0]
+    for sentence in sentences:
+        ids += [*sentence, 0]
+    return np.array(ids, np.int32)
+
+
+def drawn(n, types, seed=0):
+    rng = np.random.default_rng(seed)
+    words = np.minimum(rng.zipf(1.4, n), types - 1)
+    return stream_of(np.array_split(words, n // 9))
+
+
+def replayed(stream, found, types):
+    """Before each merger: the class of every word (leaders by rank), and the pair that was merged."""
+    rank = {word: n for n, word in enumerate(found.order.tolist())}
+    group = dict.fromkeys(range(types), -1)  # waiting
+    group[0] = -2
+    leaders, mergers = set(), iter(found.merged.tolist())
+    for n, word in enumerate(found.order.tolist()):
+        group[word] = rank[word]
+        leaders.add(rank[word])
+        if n >= found.n_classes:
+            pair = next(mergers)
+            yield group, leaders, pair
+            merge(group, leaders, pair)
+    for pair in mergers:
+        yield group, leaders, pair
+        merge(group, leaders, pair)
+
+
+def merge(group, leaders, pair):
+    first, second = pair
+    leaders.remove(second)
+    for word, own in group.items():
+        if own == second:
+            group[word] = first
+
+
+def information(stream, group):
+    """But for a constant, in nats of the text, from nothing but the classes."""
+    classes = np.array([group[word] + 2 for word in range(len(group))])
+    return class_likelihood(stream, classes, "exchange")
+
+
+@settings(max_examples=25, deadline=None)
+@given(SENTENCES, st.integers(1, 6))
+def test_every_merger_loses_least_mutual_information(sentences, n_classes):
+    """By brute force over all pairs, and of equal ones it is that of the most frequent words."""
+    stream = stream_of(sentences)
+    found = brown.agglomerate(stream, TYPES, n_classes, boundary=0)
+    for group, leaders, (first, second) in replayed(stream, found, TYPES):
+        losses = {}
+        for one, two in combinations(sorted(leaders), 2):
+            trial = {word: one if own == two else own for word, own in group.items()}
+            losses[one, two] = information(stream, group) - information(stream, trial)
+        least = min(losses.values())
+        assert (first, second) == next(pair for pair in losses if losses[pair] <= least + 1e-9)
+
+
+def test_losses_kept_up_to_date_are_those_of_the_counts():
+    found = _window_of(drawn(3000, 60), 60, 20)
+    kept = found.loss.copy()
+    for place in np.flatnonzero(found.leader >= 0):
+        merging._set_losses(place, found)
+    np.testing.assert_allclose(kept, found.loss, atol=1e-8)
+    assert np.isfinite(kept).sum() == 20 * 19 / 2
+
+
+def _window_of(stream, types, n_classes):
+    """The window when all words are taken in."""
+    seen = []
+
+    def kept(done, n, window, slack):
+        seen.append(window)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "merge_all", kept)
+        brown.agglomerate(stream, types, n_classes, boundary=0)
+    return seen[0]
+
+
+def test_large_counts_are_as_exact_as_small_ones(monkeypatch):
+    stream = drawn(2000, 40)
+    expected = brown.agglomerate(stream, 40, 7, boundary=0)
+    monkeypatch.setattr(merging, "_TABLE", 2)
+    found = brown.agglomerate(stream, 40, 7, boundary=0)
+    np.testing.assert_array_equal(found.merged, expected.merged)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SENTENCES, st.integers(1, 12))
+def test_classes_and_paths_are_those_of_one_tree(sentences, n_classes):
+    found = brown.agglomerate(stream_of(sentences), TYPES, n_classes, boundary=0)
+    classes, paths = found.classes(), found.paths()
+    occurring = {word for sentence in sentences for word in sentence}
+    assert set(found.order.tolist()) == occurring
+    assert set(classes.tolist()) == set(range(min(n_classes, len(occurring))))
+    assert len(paths) == min(n_classes, len(occurring)) == len(set(paths))
+    assert not any(two.startswith(one) for one, two in pairwise(sorted(paths)))
+    if paths:  # every inner node has both branches
+        assert sum(2.0 ** -len(path) for path in paths) == 1
+
+
+def test_words_in_the_same_places_are_together():
+    rng = np.random.default_rng(0)
+    kinds = [["a", "the"], ["cat", "dog", "cow"], ["eats", "sees"]]
+    sentences = [[str(rng.choice(kind)) for kind in kinds] for _ in range(500)]
+    found = brown_clusters(sentences, 3)
+    for kind in kinds:
+        assert len({found.paths[word] for word in kind}) == 1
+    assert found.n_classes == 3
+    assert found.counts["cat"] == sum(sentence.count("cat") for sentence in sentences)
+
+
+def test_it_is_the_same_every_time():
+    text = [["a", "b", "c", "d"], ["b", "a", "d", "c"], ["e"]] * 3
+    assert brown_clusters(text, 3) == brown_clusters(iter(text), 3) == brown_clusters(text, 3)
+
+
+# -- as classes of a hidden Markov model -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 14, 30])
+def test_no_class_is_empty_and_the_end_is_alone(n_classes):
+    stream = drawn(500, 20)  # of 30 words, some of which do not occur
+    classes = word_classes(stream, 30, n_classes, boundary=0, method="brown")
+    assert np.bincount(classes, minlength=n_classes).all()
+    assert (classes == classes[0]).sum() == 1
+
+
+def test_a_model_of_brown_clusters_learns():
+    text = [["a", "b", "c"], ["b", "c", "a"], ["c", "a"]] * 10
+    model = VLHMM(n_classes=3, states_per_class=2, width=4, epochs=3, classes="brown").fit(text)
+    assert model.perplexity(text) < 4
+
+
+# -- the files -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clusters():
+    text = [["the", "cat", "sees"], ["a", "dog", "sees"], ["the", "dog"]]
+    return brown_clusters(text, 4)
+
+
+def test_saved_clusters_are_read_again(clusters, tmp_path):
+    clusters.save(tmp_path / "paths")
+    assert BrownClusters.load(tmp_path / "paths") == clusters
+    lines = (tmp_path / "paths").read_text().splitlines()
+    assert [line.split("\t") for line in lines] == sorted(
+        [path, word, str(clusters.counts[word])] for word, path in clusters.paths.items()
+    )
+
+
+def test_files_of_other_programs_are_read(tmp_path):
+    (tmp_path / "paths").write_bytes(b"0\tthe\t11\r\n10\tna\xc3\xafve\t2\r\n11\tcat\t5\r\n\r\n")
+    found = BrownClusters.load(tmp_path / "paths")
+    assert dict(found.paths) == {"the": "0", "naïve": "10", "cat": "11"}
+    assert found.words("1") == ["cat", "naïve"]
+    assert found.prefixes("cat", (1, 6)) == ["1", "11"]
+    assert found.prefixes("zebra") == []
+    assert "cat" in found
+    assert "zebra" not in found
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("01\tcat", "line 2"),
+        ("01\tcat\tmany", "line 2"),
+        ("01 cat 3", "line 2"),
+        ("012\tcat\t3", "of 0 and 1"),
+        ("01\tthe\t3", "two places"),
+        ("101\tcat\t3", "leaves of one tree"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path, line, said):
+    (tmp_path / "paths").write_text(f"10\tthe\t11\n{line}\n")
+    with pytest.raises(DataError, match=said):
+        BrownClusters.load(tmp_path / "paths")
+
+
+def test_what_cannot_be_written_or_read_is_said(clusters, tmp_path):
+    with pytest.raises(DataError, match="no file"):
+        BrownClusters.load(tmp_path / "none")
+    with pytest.raises(DataError, match="cannot write"):
+        clusters.save(tmp_path / "none" / "paths")
+    with pytest.raises(DataError, match="tabs"):
+        BrownClusters([("a\tb", "0", 1)]).save(tmp_path / "paths")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rare_words_get_no_class():
+    text = [["a", "b", "rare"], ["a", "c", "b"], ["b", "a", "c"]]
+    found = brown_clusters(text, 2, min_count=2)
+    assert set(found.paths) == {"a", "b", "c"}
+    assert found.n_classes == 2
+
+
+@pytest.mark.parametrize("n_classes", [0, 4])
+def test_more_classes_than_words_are_refused(n_classes):
+    with pytest.raises(ConfigurationError, match=f"n_classes is {n_classes}"):
+        brown_clusters([["a", "b"], ["c"]], n_classes)
+
+
+def test_a_text_without_words_is_refused():
+    with pytest.raises(CorpusError, match="no tokens"):
+        brown_clusters(Corpus.from_sentences([], vocabulary=Corpus.from_sentences([["a"]]).vocabulary))  # fmt: skip
+
+
+def test_one_class_has_no_bits():
+    assert dict(brown_clusters([["a", "b"]], 1).paths) == {"a": "", "b": ""}
+    assert "BrownClusters" in tacenda_lm.__all__

@@ -1,0 +1,113 @@
+"""Training on a device: what is refused before any work, what an artefact says of it, the way to the kernels."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tacenda
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda_lm import HMM, VLHMM, VLHMMConfig
+from tacenda_lm.hidden_markov import vlhmm
+
+SMALL = {"n_classes": 3, "states_per_class": 2, "width": 4, "epochs": 1}
+TEXT = [["a", "b", "c"], ["b", "a"]] * 9
+without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
+
+
+@without_cuda
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_a_device_that_is_not_there_is_refused_before_any_work(device):
+    with pytest.raises(ConfigurationError, match=rf"'{device}'.*no CUDA device") as caught:
+        VLHMM(device=device)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_beyond_those_there_are_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ConfigurationError, match="last one here is cuda:1"):
+        VLHMM(device="cuda:2")
+
+
+def test_a_device_without_kernels_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with (
+        tacenda.kernels.use("cpu"),
+        pytest.raises(ConfigurationError, match=r"'cuda', and .*cpu does not serve cuda"),
+    ):
+        VLHMM(device="cuda")
+
+
+@pytest.mark.parametrize("device", ["gpu", "CUDA", "cuda:", "cuda:-1", "mps", 0, None])
+def test_other_devices_are_no_setting(device):
+    with pytest.raises(ConfigurationError, match="device must be"):
+        VLHMM(device=device)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"transitions": "features"}, {"neural": False}], ids=lambda settings: str(settings)
+)
+def test_models_that_train_on_the_cpu_only_say_so(settings):
+    with pytest.raises(ConfigurationError, match='device must be "cpu" unless'):
+        VLHMM(**settings, device="cuda")
+
+
+def test_a_model_trained_by_em_has_no_device():
+    with pytest.raises(ConfigurationError, match="HMM has no setting 'device'"):
+        HMM(device="cuda")
+
+
+def test_an_artefact_does_not_know_where_it_was_trained(tmp_path, monkeypatch):
+    """The settings of a fit on CUDA, which is none here, load anywhere and are those of the CPU."""
+    monkeypatch.setattr(vlhmm, "check_device", lambda config: None)
+    model = VLHMM(**SMALL).fit(TEXT)
+    model.config = VLHMMConfig(**SMALL, device="cuda:3")
+    model.save(tmp_path / "model")
+    monkeypatch.undo()
+    again = tacenda.load(tmp_path / "model")
+    assert again.config.device == "cpu"
+    assert "device" not in again.card["settings"]
+    ids, offsets = np.array([1, 2, 0]), np.array([0, 3])
+    np.testing.assert_array_equal(
+        again.score_corpus(ids, offsets), model.score_corpus(ids, offsets)
+    )
+    with pytest.raises(ConfigurationError, match="no CUDA device"):
+        model.fit(Corpus.from_sentences(TEXT)) if not torch.cuda.is_available() else VLHMM(
+            device="cuda:99"
+        )
+
+
+MISSING = importlib.util.find_spec("triton") is None
+INTERPRETED = Path(__file__).parents[1] / "triton" / "vlhmm.py"
+
+
+@pytest.mark.skipif(MISSING, reason="needs triton")
+@pytest.mark.timeout(1200)  # a quarter of a minute of computing, on a busy machine too
+def test_training_through_the_kernels_for_cuda_interpreted():
+    environment = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(INTERPRETED)]
+    result = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["two_level", "flat"])
+def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(kind):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    settings = {**SMALL, "epochs": 3, "transitions": kind}
+    values = [
+        VLHMM(**settings, device=device).fit(TEXT, valid=TEXT).figures[0]["value"]
+        for device in ("cpu", "cuda")
+    ]
+    assert values[1] == pytest.approx(values[0], rel=5e-3)

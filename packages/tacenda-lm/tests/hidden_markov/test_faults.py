@@ -1,0 +1,158 @@
+"""What goes wrong with hidden Markov models: every fault is one sentence, or is none."""
+
+import signal
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
+from tacenda_lm import HMM, VLHMM, VLHMMConfig
+from tacenda_lm.hidden_markov.memory import bytes_needed
+
+SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch": 100, "epochs": 2}
+KINDS = [
+    {},
+    {"transitions": "flat"},
+    {"transitions": "features", "features": 5},
+    {"neural": False},
+]
+
+
+def text(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    return [[f"w{w}" for w in rng.integers(0, 12, rng.integers(1, 9))] for _ in range(n)]
+
+
+MAKERS = [*(lambda kind=kind: VLHMM(**SMALL, **kind) for kind in KINDS), lambda: HMM(n_states=4, epochs=2)]  # fmt: skip
+NAMES = ["two_level", "flat", "features", "free", "hmm"]
+
+
+@pytest.fixture(scope="module", params=MAKERS, ids=NAMES)
+def model(request):
+    return request.param().fit(text())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_rate_that_diverges_at_once_is_said_and_nothing_else(kind):
+    model = VLHMM(**{**SMALL, **kind}, learning_rate=5e4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
+            model.fit(text())
+
+
+@pytest.mark.parametrize(
+    "settings", [{"states_per_class": 65536}, {"states_per_class": 2048, "width": 16384}]
+)
+def test_more_states_than_the_machine_holds_are_refused_before_they_are_made(settings):
+    with pytest.raises(ConfigurationError, match=r"GB in training.*fewer states_per_class"):
+        VLHMM(**{**SMALL, "n_classes": 10, **settings}).fit(text())
+
+
+def test_the_memory_of_a_step_grows_with_its_blocks():
+    """As the documentation has it: twice 4 bytes a number of a block, and the gradient's vectors."""
+    config = VLHMMConfig(n_classes=256, states_per_class=64, width=64)
+    grown = bytes_needed(config, 10_000, 6600) - bytes_needed(config, 10_000, 0)
+    assert grown == 4 * 6600 * (2 * 32 * 32 + 32 * 64)
+
+
+def test_a_sentence_of_ten_thousand_words(model):
+    words = [f"w{w}" for w in np.random.default_rng(0).integers(0, 12, 10_000)]
+    found = model.surprisal(words)
+    assert np.isfinite(found).all()
+    assert len(found) == 10_000
+    assert len(model.viterbi(words)) == 10_001
+    ids = model.vocabulary.encode(words)
+    pieces = list(model.tables.passes(ids, np.array([0, len(ids)])))
+    assert len(pieces) == 1, "all blocks of so few classes fit, so there is no need of pieces"
+
+
+def test_texts_without_words(model):
+    assert model.surprisal([]).shape == (0,)
+    assert model.viterbi([]).shape == (1,)
+    assert model.posterior([], eos=False).probabilities.shape == (0, 4)
+    assert model.perplexity([]).n_tokens == 0
+    np.testing.assert_array_equal(model.score_corpus(np.zeros(0, np.int32), np.zeros(3, int)), [])
+
+
+def test_a_text_of_empty_lines_is_refused(model):
+    unfitted = type(model)(model.config)
+    with pytest.raises(CorpusError, match="no tokens"):
+        unfitted.fit([[], []])
+    with pytest.raises(CorpusError, match="no tokens"):
+        unfitted.fit(text(), valid=[[], []])
+
+
+def test_a_held_out_text_of_another_vocabulary_is_refused(model):
+    with pytest.raises(CorpusError, match="vocabulary"):
+        type(model)(model.config).fit(text(), valid=Corpus.from_sentences([["q", "r"]]))
+
+
+@pytest.mark.parametrize("method", ["exchange", "predictive", "brown"])
+@pytest.mark.parametrize("n_classes", [2, 9, 15])
+def test_words_of_the_vocabulary_that_the_text_has_not(method, n_classes):
+    """Classes of one word, and of words without a count."""
+    vocabulary = Corpus.from_sentences([*text(), ["aa", "bb", "cc"]]).vocabulary
+    train = Corpus.from_sentences(text(40), vocabulary=vocabulary)
+    model = VLHMM(**{**SMALL, "n_classes": n_classes}, classes=method).fit(train)
+    assert np.isfinite(model.surprisal(["aa", "w1", "zebra", "cc"])).all()
+
+
+@pytest.mark.parametrize("fault", ["missing", "short", "flat", "nan", "kind"])
+def test_damaged_arrays_are_refused(model, fault):
+    sound, config = model.arrays(), model.config_dict()
+    floats = [name for name, array in sound.items() if array.dtype == np.float32]
+    for name in floats:
+        arrays = {key: array.copy() for key, array in sound.items()}
+        if fault == "missing":
+            del arrays[name]
+        elif fault == "short":
+            arrays[name] = arrays[name][:-1]
+        elif fault == "flat":
+            arrays[name] = arrays[name].reshape(1, -1)[0, :, None, None, None]
+        elif fault == "nan":
+            arrays[name].flat[-1] = np.nan
+        else:
+            arrays[name] = arrays[name].astype(np.int32)
+        with pytest.raises(ArtifactError, match=name):
+            type(model).from_arrays(config, arrays)
+
+
+@pytest.mark.parametrize("wrong", [-1, 5])
+def test_classes_out_of_range_are_refused(wrong):
+    model = VLHMM(**SMALL).fit(text())
+    arrays = {**model.arrays(), "classes": model.arrays()["classes"].copy()}
+    arrays["classes"][3] = wrong
+    with pytest.raises(ArtifactError, match="classes must be from 0 to 4"):
+        VLHMM.from_arrays(model.config_dict(), arrays)
+
+
+KILLED = """
+import os, signal, sys
+from tacenda_lm import VLHMM
+from tacenda_lm.hidden_markov.training import Trainer
+step = Trainer.step
+def killed(self, *arguments):
+    if self.steps == 12:  # in the second epoch
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, *arguments)
+Trainer.step = killed
+lines = [line.split() for line in open(sys.argv[1])]
+VLHMM(n_classes=5, states_per_class=4, width=8, batch=100, epochs=2).checkpointed(sys.argv[2]).fit(lines)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
+    (tmp_path / "text").write_text("\n".join(map(" ".join, text())))
+    arguments = [sys.executable, "-c", KILLED, tmp_path / "text", tmp_path / "fit"]
+    assert subprocess.run(arguments, check=False, timeout=200).returncode == -signal.SIGKILL
+    assert any((tmp_path / "fit").rglob("*")), "an epoch was over when it was killed"
+    again = VLHMM(**SMALL).checkpointed(tmp_path / "fit", resume=True).fit(text())
+    whole = VLHMM(**SMALL).fit(text())
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(again.arrays()[name], array)

@@ -1,0 +1,58 @@
+"""HMM: EM never loses, and is a fit like others."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tacenda.errors import ConfigurationError
+from tacenda_lm import HMM
+from tacenda_lm.hidden_markov.baum_welch import BaumWelch
+
+
+def text(n=120, seed=0):
+    """Two kinds of words in turn."""
+    rng = np.random.default_rng(seed)
+    words = ("ab", "cde")
+    return [
+        [str(rng.choice(list(words[t % 2]))) for t in range(int(rng.integers(1, 12)))]
+        for _ in range(n)
+    ]
+
+
+def test_every_pass_makes_the_text_more_probable():
+    history = HMM(n_states=4, epochs=15, smoothing=0.0).fit(text()).fitted_on["training"]
+    losses = history["epoch_losses"]
+    assert all(after <= before + 1e-4 for before, after in pairwise(losses))
+    assert losses[-1] < losses[0] - 0.2
+
+
+def test_it_finds_the_two_kinds():
+    model = HMM(n_states=3, epochs=40).fit(text(400))
+    path = model.viterbi(["a", "c", "b", "e"], eos=False)
+    assert path[0] == path[2] != path[1] == path[3]
+
+
+def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    whole = HMM(n_states=3, epochs=6).fit(text(), valid=text(20, 1))
+    step, seen = BaumWelch.step, []
+
+    def killed(self, *arguments):
+        seen.append(1)
+        if len(seen) == 4:
+            raise InterruptedError
+        return step(self, *arguments)
+
+    monkeypatch.setattr(BaumWelch, "step", killed)
+    with pytest.raises(InterruptedError):
+        HMM(n_states=3, epochs=6).checkpointed(tmp_path).fit(text(), valid=text(20, 1))
+    monkeypatch.setattr(BaumWelch, "step", step)
+    again = HMM(n_states=3, epochs=6).checkpointed(tmp_path, True).fit(text(), valid=text(20, 1))
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(again.arrays()[name], array)
+
+
+@pytest.mark.parametrize("settings", [{"n_states": 0}, {"smoothing": -1.0}, {"batch": "all"}])
+def test_settings_out_of_range_are_named(settings):
+    with pytest.raises(ConfigurationError, match=next(iter(settings))):
+        HMM(**settings)

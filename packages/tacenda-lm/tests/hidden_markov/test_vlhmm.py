@@ -1,0 +1,383 @@
+"""VLHMM: the whole distribution by brute force, training that can be cut and stopped, states, what is refused."""
+
+import itertools
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import tacenda
+from tacenda import Corpus, datasets
+from tacenda.errors import (
+    ArtifactError,
+    ConfigurationError,
+    DataError,
+    FittingError,
+    NotFittedError,
+)
+from tacenda_lm import VLHMM, KneserNey, Mixture, VLHMMConfig
+from tacenda_lm.hidden_markov import fitting
+from tacenda_lm.hidden_markov.blocks import BlockStore
+from tacenda_lm.hidden_markov.likelihood import log_likelihood
+from tacenda_lm.hidden_markov.observed import Lexicon, Observed
+from tacenda_lm.hidden_markov.training import Trainer
+
+SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch": 100, "epochs": 4}
+KINDS = [
+    {},
+    {"transitions": "flat"},
+    {"transitions": "features", "features": 5},
+    {"neural": False},
+    {"n_classes": 1, "transitions": "features", "features": 3},
+]
+
+
+def text(n=150, seed=0):
+    """Every word says much of the next one."""
+    rng = np.random.default_rng(seed)
+    sentences = []
+    for _ in range(n):
+        word, sentence = int(rng.integers(12)), []
+        for _ in range(int(rng.integers(1, 9))):
+            sentence.append(f"w{word}")
+            word = (word * 5 + int(rng.integers(3))) % 12
+        sentences.append(sentence)
+    return sentences
+
+
+@pytest.fixture(scope="module")
+def model():
+    return VLHMM(**SMALL).fit(text(), valid=text(30, 1))
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def any_model(request):
+    return VLHMM(**{**SMALL, **request.param, "epochs": 2}).fit(text())
+
+
+def same(a, b):
+    return all((x == b.arrays()[name]).all() for name, x in a.arrays().items())
+
+
+def whole(model):
+    """The model as one matrix over all Z states: starts, A[i, j], emissions[z, word], in float64."""
+    tables, lexicon = model.tables, model.tables.lexicon
+    M, k = tables.starts.shape
+    A = np.zeros((M * k, M * k))
+    for c in range(M):
+        blocks = tables.store.transitions.blocks(np.full(M, c), np.arange(M))
+        A[c * k : (c + 1) * k] = blocks.transpose(2, 0, 1).reshape(k, M * k)
+    O = np.zeros((M * k, len(lexicon.classes)))  # noqa: E741 - the paper's letter
+    for word, c in enumerate(lexicon.classes):
+        O[c * k : (c + 1) * k, word] = tables.emissions[lexicon.places[word]]
+    return tables.starts.ravel().astype(np.float64), A, O
+
+
+def test_everything_is_a_distribution(any_model):
+    s, A, O = whole(any_model)  # noqa: E741
+    assert s.sum() == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(A.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(O.sum(axis=1), 1, atol=1e-5)
+
+
+def test_scores_are_those_of_the_whole_matrix(any_model):
+    """The classes are observed, so blocks lose nothing."""
+    s, A, O = whole(any_model)  # noqa: E741
+    words = text(1, 5)[0] + ["w3", "<unk>"]
+    ids = [*any_model.vocabulary.encode(words).tolist(), any_model.vocabulary.boundary_id]
+    found = any_model.score_corpus(np.array(ids), np.array([0, len(ids)]))
+    before, expected = s, []
+    for word in ids:
+        joint = before * O[:, word]
+        expected.append(np.log(joint.sum()))
+        before = (joint / joint.sum()) @ A
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_the_gradient_is_that_of_the_whole_computation():
+    """Against autograd through time, over the network's own parameters, for every kind of transitions."""
+    sentences = [[0, 3, 2, 5], [1], [4, 4, 2, 1, 0]]
+    ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
+    lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
+    for kind in ("two_level", "flat", "features"):
+        config = VLHMMConfig(n_classes=3, states_per_class=3, width=4, transitions=kind, features=5)
+        network = fitting.drawn(config, lexicon, ids, offsets).double()
+        kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
+        observed = Observed.of(ids, offsets, lexicon)
+        found = log_likelihood(network(kept), observed, lexicon, kind)
+        found.backward()
+        gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
+        network.zero_grad()
+        expected = through_time(network(kept), ids, offsets, lexicon, kind)
+        expected.backward()
+        assert found.item() == pytest.approx(expected.item(), abs=1e-10)
+        for name, parameter in network.named_parameters():
+            np.testing.assert_allclose(
+                gradients[name], parameter.grad, rtol=0, atol=1e-10, err_msg=f"{kind} {name}"
+            )
+
+
+def through_time(out, ids, offsets, lexicon, kind):
+    """log p with every step recorded, over all states at once."""
+    M, k, _ = out.left.shape
+    left, reached = (x.reshape(M * k, -1) for x in (out.left, out.reached))
+    if kind == "features":
+        A = left @ reached.T
+    else:
+        scores = left @ reached.T + out.bias.ravel()
+        A = scores.softmax(1)
+        if kind == "two_level":
+            inner = scores.view(M * k, M, k).softmax(2)
+            A = (inner * out.log_classes.exp().reshape(M * k, M, 1)).reshape(M * k, M * k)
+    total = 0.0
+    for begin, end in itertools.pairwise(offsets.tolist()):
+        before = out.log_starts.exp().ravel()
+        for word in ids[begin:end]:
+            c, place = lexicon.classes[word], lexicon.places[word]
+            own = slice(*lexicon.offsets[c : c + 2])
+            logs = (out.words[own] @ out.emitting[c].T + out.word_bias[own, None]).log_softmax(0)
+            emitted = torch.zeros(M, k, dtype=logs.dtype)
+            emitted[c] = logs[place - own.start].exp()
+            joint = before * emitted.ravel()
+            total = total + joint.sum().log()
+            before = (joint / joint.sum()) @ A
+    return total
+
+
+def test_it_learns_what_follows_what(model):
+    unigram = KneserNey(order=1).fit(text())
+    assert model.perplexity(text(30, 2)) < 0.8 * unigram.perplexity(text(30, 2))
+
+
+def test_the_number_of_threads_changes_nothing(model):
+    assert same(VLHMM(**SMALL, threads=3).fit(text(), valid=text(30, 1)), model)
+
+
+def test_another_seed_is_another_model(model):
+    other = VLHMM(**SMALL, seed=1).fit(text(), valid=text(30, 1))
+    assert not np.array_equal(other.tables.emissions, model.tables.emissions)
+
+
+def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
+    settings = {**SMALL, "epochs": 5, "evaluate_every": 2}
+    model = VLHMM(**settings).fit(text(), valid=text(30, 1))
+    assert [epoch for _, epoch, _ in model.fitted_on["training"]["evaluations"]] == [2, 4, 5]
+
+
+class _KilledError(Exception):
+    pass
+
+
+def test_a_fit_that_was_killed_goes_on_to_the_same_model(model, tmp_path, monkeypatch):
+    step = Trainer.step
+
+    def killed(self, *arguments):
+        if self.steps == 17:
+            raise _KilledError
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "step", killed)
+    with pytest.raises(_KilledError):
+        VLHMM(**SMALL).checkpointed(tmp_path).fit(text(), valid=text(30, 1))
+    monkeypatch.setattr(Trainer, "step", step)
+    again = VLHMM(**SMALL).checkpointed(tmp_path, resume=True).fit(text(), valid=text(30, 1))
+    assert same(again, model)
+
+
+def test_a_checkpoint_of_another_text_is_refused(tmp_path):
+    VLHMM(**SMALL).checkpointed(tmp_path).fit(text())
+    with pytest.raises(FittingError):
+        VLHMM(**SMALL).checkpointed(tmp_path).fit(text(seed=5))
+
+
+@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+def test_nan_in_training_keeps_the_best_model(monkeypatch, kind):
+    step = Trainer.step
+
+    def diverges(self, batch, rate):
+        if self.steps > 25:
+            with torch.no_grad():
+                self.network.states.fill_(torch.nan)
+        return step(self, batch, rate)
+
+    monkeypatch.setattr(Trainer, "step", diverges)
+    with pytest.warns(RuntimeWarning, match="kept"):
+        model = VLHMM(**{**SMALL, **kind}).fit(text(), valid=text(30, 1))
+    assert model.perplexity(text(30, 2)) < 20
+
+
+def test_nan_from_the_start_is_an_error(monkeypatch):
+    monkeypatch.setattr(Trainer, "step", lambda *_: (float("nan"), 1.0))
+    with pytest.raises(FittingError, match="learning rate"):
+        VLHMM(**SMALL).fit(text())
+
+
+def test_state_dropout_keeps_as_many_states_of_every_class_and_draws_anew():
+    config = VLHMMConfig(n_classes=3, states_per_class=8, state_dropout=0.5, width=4)
+    trainer = Trainer(config, torch.nn.Linear(1, 1), None, None, None, None)
+    first = trainer.kept_states()
+    assert first.shape == (3, 4)
+    assert all(len(set(row)) == 4 for row in first.tolist())
+    trainer.steps = 1
+    assert (trainer.kept_states() != first).any()
+    no_dropout = VLHMMConfig(state_dropout=0.0)
+    assert Trainer(no_dropout, torch.nn.Linear(1, 1), None, None, None, None).kept_states() is None
+
+
+# -- states ----------------------------------------------------------------------------------------
+
+
+def test_posteriors_and_the_best_path_are_those_of_all_paths(model):
+    s, A, O = whole(model)  # noqa: E741
+    words = ["w1", "w5", "w2"]
+    ids = model.vocabulary.encode(words)
+    k = model.tables.k
+    classes = model.tables.lexicon.classes[ids]
+    weights = {}
+    for path in itertools.product(*(range(c * k, (c + 1) * k) for c in classes)):
+        p = s[path[0]] * O[path[0], ids[0]]
+        for t in (1, 2):
+            p *= A[path[t - 1], path[t]] * O[path[t], ids[t]]
+        weights[path] = p
+    total = sum(weights.values())
+    found = model.posterior(words, eos=False)
+    np.testing.assert_array_equal(found.classes, classes)
+    for t in range(3):
+        for z in range(k):
+            expected = sum(p for path, p in weights.items() if path[t] == classes[t] * k + z)
+            assert found.probabilities[t, z] == pytest.approx(expected / total, abs=1e-5)
+    best = max(weights, key=weights.get)
+    assert tuple(model.viterbi(words, eos=False)) == best
+
+
+def test_paths_of_a_text_are_those_of_its_sentences(model):
+    sentences = text(5, 7)
+    end = model.vocabulary.boundary_id
+    ids = [[*model.vocabulary.encode(s).tolist(), end] for s in sentences]
+    offsets = np.cumsum([0, *map(len, ids)])
+    together = model.state_path(np.concatenate(ids), offsets)
+    np.testing.assert_array_equal(together, np.concatenate([model.viterbi(s) for s in sentences]))
+
+
+def test_a_sentence_without_words_has_the_state_of_its_end(model):
+    assert model.viterbi([], eos=False).shape == (0,)
+    assert model.posterior([], eos=True).probabilities.shape == (1, 4)
+
+
+def test_words_know_their_class(model):
+    for group in range(5):
+        for word in model.words_of(group):
+            assert model.class_of(word) == group
+    assert model.class_of("never seen") == model.class_of("<unk>")
+
+
+def test_small_stores_and_long_sentences_give_the_same_scores(model):
+    ids = np.concatenate([model.vocabulary.encode(s) for s in text(60, 3)])
+    offsets = np.array([0, 5, 5, len(ids)])
+    expected = model.score_corpus(ids, offsets)
+    tables = model.tables
+    small = BlockStore(tables.store.transitions, 5, 4, size=3 * 64)
+    assert small.capacity == 3
+    tables.store, kept = small, tables.store
+    try:
+        np.testing.assert_allclose(model.score_corpus(ids, offsets), expected, atol=1e-5)
+    finally:
+        tables.store = kept
+
+
+def test_a_text_is_passed_in_one_piece_where_all_blocks_fit_however_few_there_are():
+    one = VLHMM(n_classes=1, states_per_class=3, width=4, epochs=0).fit(text())
+    sentences = [one.vocabulary.encode(sentence) for sentence in text(20, 3)]
+    offsets = np.cumsum([0, *map(len, sentences)])
+    assert one.tables.store.capacity == 1
+    assert len(list(one.tables.passes(np.concatenate(sentences), offsets))) == 1
+
+
+def test_a_model_can_be_pickled_for_another_process(model):
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
+    assert again.perplexity(text(5, 2)) == model.perplexity(text(5, 2))
+
+
+# -- awkward texts and settings ---------------------------------------------------------------------
+
+
+def test_a_text_of_one_sentence_of_one_word():
+    model = VLHMM(n_classes=2, states_per_class=1, width=2, epochs=1).fit([["a"]])
+    assert np.isfinite(model.surprisal(["a"])).all()
+
+
+def test_words_unseen_in_training_are_scored(model):
+    scores = model.surprisal(["w1", "zebra", "w2"])
+    assert np.isfinite(scores).all()
+
+
+def test_more_classes_than_words_is_said():
+    with pytest.raises(ConfigurationError, match="n_classes is 50"):
+        VLHMM(n_classes=50).fit([["a", "b"]])
+
+
+def test_a_text_without_words_is_refused():
+    with pytest.raises(tacenda.errors.TacendaError):
+        VLHMM(**SMALL).fit([])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_classes": 0},
+        {"states_per_class": 1.5},
+        {"state_dropout": 1.0},
+        {"evaluate_every": 0},
+        {"transitions": "square"},
+        {"classes": "black"},
+        {"neural": "yes"},
+        {"neural": False, "transitions": "flat"},
+        {"learning_rate": float("nan")},
+        {"states": 3},
+    ],
+)
+def test_settings_out_of_range_are_named(settings):
+    with pytest.raises(ConfigurationError, match=next(iter(settings))):
+        VLHMM(**settings)
+
+
+def test_an_unfitted_model_says_so():
+    with pytest.raises(NotFittedError):
+        VLHMM().start()
+    with pytest.raises(NotFittedError):
+        VLHMM().score_corpus(np.array([0]), np.array([0, 1]))
+
+
+def test_a_state_of_another_model_is_refused(model):
+    kneser_ney = KneserNey(order=3).fit(text())
+    with pytest.raises(DataError):
+        model.log_probs([kneser_ney.advance(kneser_ney.start(), 3)])
+
+
+def test_a_damaged_class_is_refused(model, tmp_path):
+    arrays = model.arrays()
+    arrays["classes"] = arrays["classes"] + np.int32(3)
+    with pytest.raises(ArtifactError):
+        VLHMM.from_arrays(model.config_dict(), arrays)
+
+
+def test_it_mixes_with_an_n_gram_model(model):
+    mixture = Mixture({"hmm": model, "kn": KneserNey(order=3).fit(text())})
+    mixture.fit_weights(text(30, 1))
+    best = min(part.perplexity(text(30, 2)) for part in (model, KneserNey(order=3).fit(text())))
+    assert mixture.perplexity(text(30, 2)) < best * 1.01
+
+
+def test_a_few_epochs_of_treebank_are_worth_more_than_unigrams():
+    if not os.environ.get("TACENDA_DATA"):
+        pytest.skip("TACENDA_DATA is not set")
+    found = datasets.locate("ptb")
+    lines = found["train"].read_text(encoding="utf8").splitlines()
+    train = Corpus.from_sentences([line.split() for line in lines[:3000]])
+    held_out = [line.split() for line in lines[3000:3200]]
+    model = VLHMM(n_classes=32, states_per_class=8, width=32, epochs=4, batch=500).fit(train)
+    unigrams = KneserNey(order=1).fit(train).perplexity(held_out)
+    assert model.perplexity(held_out) < 0.65 * unigrams
+    assert model.words_of(model.class_of("</s>")) == ["</s>"]

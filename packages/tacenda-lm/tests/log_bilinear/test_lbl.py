@@ -1,0 +1,150 @@
+"""LBL: its gradients against autograd, exact and by noise; training that can be cut."""
+
+import numpy as np
+import pytest
+import torch
+
+from tacenda_lm import LBL, KneserNey
+from tacenda_lm.log_bilinear.lbl_objective import (
+    Batch,
+    LBLParameters,
+    nce,
+    predicted,
+    scores,
+    softmax,
+)
+from tacenda_lm.log_bilinear.lbl_training import LBLTrainer
+
+SMALL = {"width": 8, "context": 2, "epochs": 4, "batch": 32}
+
+
+def problem(contexts, tied, types=7, width=3, n=2, tokens=9, seed=0):
+    rng = np.random.default_rng(seed)
+    shape = (n, width) if contexts == "diagonal" else (n, width, width)
+    parameters = LBLParameters(
+        rng.standard_normal((types, width)),
+        rng.standard_normal(shape),
+        rng.standard_normal((0 if tied else types, width)),
+        rng.standard_normal((types, 1)),
+    )
+    batch = Batch(
+        rng.integers(0, types, (tokens, n)), rng.random((tokens, n)) < 0.8, rng.integers(0, types, tokens)
+    )  # fmt: skip
+    return parameters, batch, (rng.random((tokens, width)) < 0.5) * 2.0
+
+
+def by_torch(parameters, batch, keep):
+    """r and the scores before normalisation, as torch expressions."""
+    leaves = LBLParameters(*(torch.from_numpy(p).requires_grad_() for p in parameters))
+    present = torch.from_numpy(batch.present)[..., None]
+    x = leaves.words[torch.from_numpy(batch.words)] * present
+    r = (
+        (x * leaves.contexts).sum(1)
+        if leaves.contexts.ndim == 2
+        else torch.einsum("tni,nij->tj", x, leaves.contexts)
+    )
+    r = r * torch.from_numpy(keep)
+    q = leaves.targets if len(leaves.targets) else leaves.words
+    return leaves, r, r @ q.T + leaves.biases[:, 0]
+
+
+def check(loss, gradients, leaves, of_torch):
+    assert loss == pytest.approx(of_torch.item(), rel=1e-12)
+    of_torch.backward()
+    for name, leaf in leaves._asdict().items():
+        if name not in gradients:
+            assert not len(leaf)
+            continue
+        rows, gradient = gradients[name]
+        dense = np.zeros(leaf.shape)
+        if rows is None:
+            dense[:] = gradient
+        else:
+            assert len(np.unique(rows)) == len(rows)
+            dense[rows] = gradient
+        np.testing.assert_allclose(dense, leaf.grad, 1e-10, 1e-12)
+
+
+@pytest.mark.parametrize("contexts", ["diagonal", "full"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_gradient_of_the_likelihood_is_that_of_autograd(contexts, tied):
+    parameters, batch, keep = problem(contexts, tied)
+    leaves, _, s = by_torch(parameters, batch, keep)
+    expected = -torch.log_softmax(s, 1)[torch.arange(9), torch.from_numpy(batch.targets)].sum()
+    check(*softmax(parameters, batch, keep), leaves, expected)
+
+
+@pytest.mark.parametrize("contexts", ["diagonal", "full"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_gradient_of_noise_contrast_is_that_of_autograd(contexts, tied):
+    parameters, batch, keep = problem(contexts, tied)
+    noise, log_noise = np.array([0, 3, 3, 6]), np.log(np.arange(1, 8) / 28)
+    leaves, _, s = by_torch(parameters, batch, keep)
+    d = s - torch.from_numpy(log_noise) - np.log(4)
+    own = d[torch.arange(9), torch.from_numpy(batch.targets)]
+    other = d[:, torch.from_numpy(noise)]
+    logsigmoid = torch.nn.functional.logsigmoid
+    check(
+        *nce(parameters, batch, noise, log_noise, keep), leaves,
+        -logsigmoid(own).sum() - logsigmoid(-other).sum(),
+    )  # fmt: skip
+
+
+def test_a_batch_without_any_context_has_a_gradient_of_biases():
+    parameters, batch, _ = problem("diagonal", False)
+    nothing = batch._replace(present=np.zeros_like(batch.present))
+    _, gradients = softmax(parameters, nothing)
+    assert len(gradients["words"][0]) == 0
+    assert np.abs(gradients["biases"][1]).max() > 0
+
+
+@pytest.mark.parametrize("contexts", ["diagonal", "full"])
+def test_all_words_together_are_certain(contexts):
+    parameters, batch, _ = problem(contexts, True)
+    rows = scores(parameters, predicted(parameters, batch))
+    np.testing.assert_allclose(np.exp(rows).sum(axis=1), 1, 1e-12)
+
+
+def text(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        word, sentence = int(rng.integers(12)), []
+        for _ in range(int(rng.integers(1, 9))):
+            sentence.append(f"w{word}")
+            word = (word * 5 + int(rng.integers(3))) % 12
+        found.append(sentence)
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"contexts": "full", "tied": False}, {"loss": "nce", "noise": 60, "epochs": 12}],
+)
+def test_it_learns_what_follows_what(settings):
+    model = LBL(**{**SMALL, **settings}).fit(text(), valid=text(30, 1))
+    unigram = KneserNey(order=1).fit(text())
+    assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
+
+
+class _KilledError(Exception):
+    pass
+
+
+def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    whole = LBL(**SMALL).fit(text())
+    step, seen = LBLTrainer.step, []
+
+    def killed(self, *arguments):
+        seen.append(0)
+        if len(seen) > 50:
+            raise _KilledError
+        return step(self, *arguments)
+
+    monkeypatch.setattr(LBLTrainer, "step", killed)
+    with pytest.raises(_KilledError):
+        LBL(**SMALL).checkpointed(tmp_path).fit(text())
+    monkeypatch.setattr(LBLTrainer, "step", step)
+    again = LBL(**SMALL).checkpointed(tmp_path, resume=True).fit(text())
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(array, again.arrays()[name])

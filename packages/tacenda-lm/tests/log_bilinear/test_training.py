@@ -1,0 +1,42 @@
+"""Steps of training: how far they go."""
+
+import numpy as np
+import pytest
+
+from tacenda.corpus import Corpus
+from tacenda_lm import build_tree
+from tacenda_lm.log_bilinear.fitting import text_stream
+from tacenda_lm.log_bilinear.parameters import Parameters
+from tacenda_lm.log_bilinear.training import Trainer, dropout_mask
+
+RATES = (0.5, 0.9, 0.99)
+
+
+@pytest.fixture
+def trainer():
+    rng = np.random.default_rng(0)
+    corpus = Corpus.from_sentences([[f"w{i}" for i in rng.integers(0, 20, 12)] for _ in range(50)])
+    counts = corpus.type_counts
+    tree = build_tree("random", len(counts))
+    parameters = Parameters.drawn(len(counts), 24, 3, RATES, tree.biases(counts), rng)
+    text = text_stream(corpus, True)
+    return Trainer(parameters, tree.codes, RATES, text, None, length=64, dropout=0.0, seed=0)
+
+
+def test_the_weights_of_a_tail_move_less_the_longer_it_is(trainer):
+    """The first step of AdaGrad is the learning rate for every row; a long tail would throw predictions about."""
+    before = trainer.current.copy()
+    trainer.step((np.array([1, 257]),), 0.1)
+    for name, expected in (("positions", [0.1] * 3), ("tails", 0.1 * np.sqrt(1 - np.array(RATES)))):
+        change = getattr(trainer.current, name) - getattr(before, name)
+        np.testing.assert_allclose(np.sqrt((change**2).mean(axis=1)), expected, 1e-2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (64, 208)])
+def test_a_dropout_mask_keeps_the_mean_and_its_draws(shape):
+    mask = dropout_mask(shape, 0.6, np.random.default_rng(4))
+    np.testing.assert_array_equal(mask, dropout_mask(shape, 0.6, np.random.default_rng(4)))
+    limit = round(0.6 * 65536)
+    assert set(np.unique(mask)) <= {np.float32(0), np.float32(65536 / (65536 - limit))}
+    if mask.size > 1000:
+        assert mask.mean() == pytest.approx(1, abs=0.05)

@@ -1,0 +1,248 @@
+"""ARPA files: what we write others score alike, what others write we read, what is damaged we name."""
+
+import bz2
+import gzip
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacenda.errors import DataError
+from tacenda_lm import KneserNey
+
+TEXT = [
+    "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
+    "the mat", "dogs <unk> cats", "a dog sat on the mat",
+]  # fmt: skip
+PROBES = [*TEXT, "", "never seen words", "the the the", "cat <unk> dog never", "mat on sat cat the"]
+
+#: By hand: bigrams of two words, probabilities as logarithms of tenths.
+SMALL = r"""
+some words before the data are allowed
+
+\data\
+ngram 1=5
+ngram 2=4
+
+\1-grams:
+-1	<unk>	0
+-99	<s>	-0.30103
+-0.39794	</s>
+-0.69897	a	-0.1
+-0.52288	b	-0.2
+
+\2-grams:
+-0.30103	<s> a
+-0.1	a b
+-0.2	b </s>
+-0.4	b b
+
+\end\
+"""
+
+
+def written(tmp_path, text, name="model.arpa"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model():
+    return KneserNey(order=4).fit(TEXT)
+
+
+def test_a_file_is_scored_as_it_says(tmp_path):
+    model = KneserNey.from_arpa(written(tmp_path, SMALL))
+    assert model.order == 2
+    assert model.vocabulary.words == ("<unk>", "</s>", "a", "b")
+    assert model.score("a b") == pytest.approx(-0.30103 - 0.1 - 0.2, abs=1e-6)
+    assert model.score("b") == pytest.approx(-0.30103 - 0.52288 - 0.2, abs=1e-6)
+    assert model.score("a a", eos=False) == pytest.approx(-0.30103 - 0.1 - 0.69897, abs=1e-6)
+    assert model.score("x", bos=False, eos=False) == pytest.approx(-1, abs=1e-6)
+    found = [tuple(row) for row in model.full_scores("a x")]
+    assert [(length, oov) for _, length, oov in found] == [(2, False), (1, True), (1, False)]
+
+
+def test_a_model_comes_back_from_its_file(model, tmp_path):
+    for name in ("model.arpa", "model.arpa.gz"):
+        model.to_arpa(tmp_path / name)
+        again = KneserNey.from_arpa(tmp_path / name)
+        assert again.table.sizes == model.table.sizes
+        assert again.fitted_on["arpa"] == name
+        np.testing.assert_allclose(again.score_batch(PROBES), model.score_batch(PROBES), atol=1e-5)
+        assert again.check_normalized(TEXT) < 1e-5
+        again.to_arpa(tmp_path / "twice.arpa")
+        assert KneserNey.from_arpa(tmp_path / "twice.arpa").score(TEXT[0]) == pytest.approx(
+            again.score(TEXT[0]), abs=1e-6
+        )
+    unpacked = gzip.decompress((tmp_path / "model.arpa.gz").read_bytes())
+    assert unpacked == (tmp_path / "model.arpa").read_bytes()
+
+
+def test_the_compression_does_not_matter(tmp_path):
+    (tmp_path / "model.arpa.bz2").write_bytes(bz2.compress(SMALL.encode()))
+    assert KneserNey.from_arpa(tmp_path / "model.arpa.bz2").order == 2
+
+
+def test_spaces_for_tabs_and_missing_back_offs_are_read(model, tmp_path):
+    model.to_arpa(tmp_path / "model.arpa")
+    lines = (tmp_path / "model.arpa").read_text().replace("\t0\n", "\n").replace("\t", " ")
+    assert "\t" not in lines
+    again = KneserNey.from_arpa(written(tmp_path, lines.replace("\n", "\r\n"), "other.arpa"))
+    np.testing.assert_allclose(again.score_batch(PROBES), model.score_batch(PROBES), atol=1e-5)
+
+
+def test_a_file_without_the_unknown_word_gives_it_next_to_nothing(tmp_path):
+    text = SMALL.replace("-1	<unk>	0\n", "").replace("1=5", "1=4")
+    model = KneserNey.from_arpa(written(tmp_path, text))
+    assert "unknown" in model.fitted_on
+    assert model.score("x", bos=False, eos=False) == pytest.approx(-100)
+    assert model.perplexity("a x b").n_oov == 1
+
+
+def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(tmp_path):
+    """A trigram whose last two words are not listed as a bigram, and one whose first two are not."""
+    text = SMALL.replace("ngram 2=4\n", "ngram 2=4\nngram 3=2\n").replace(
+        "\\end\\", "\\3-grams:\n-0.05\ta b a\n-0.06\tb a b\n\n\\end\\"
+    )
+    model = KneserNey.from_arpa(written(tmp_path, text))
+    assert model.fitted_on["n_grams_implied"] == 1  # "b a", needed by both
+    assert model.score("a b a", eos=False) == pytest.approx(-0.30103 - 0.1 - 0.05, abs=1e-6)
+    assert model.score("b a b", bos=False, eos=False) == pytest.approx(
+        -0.52288 + (-0.2 - 0.69897) - 0.06, abs=1e-6
+    )
+    assert model.score("b b a", bos=False, eos=False) == pytest.approx(
+        -0.52288 - 0.4 + (-0.2 - 0.69897), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "message"),
+    [
+        (("\\end\\\n", ""), 20, "cut short"),
+        (("b </s>\n-0.4\tb b\n\n\\end\\\n", ""), 18, "'-0.2'"),
+        (("ngram 2=4", "ngram 2=5"), 20, "ends after 4 n-grams of 5"),
+        (("ngram 2=4", "ngram 2=3"), 19, "counts at the top are wrong"),
+        (("ngram 1=5", "ngram 1=6"), 14, "ends after 5 n-grams of 6"),
+        (("ngram 1=5", "ngram 1=50000"), 14, "ends after 5 n-grams of 50000"),
+        (("ngram 1=5", "ngram 1=4"), 13, "counts at the top are wrong"),
+        (("ngram 2=4", "ngram 3=4"), 6, "ngram 2=COUNT"),
+        (("ngram 2=4", "ngram 2=many"), 6, "ngram 2=COUNT"),
+        (("-0.1	a b", "0.1	a b"), 17, "above zero"),
+        (("-0.1	a b", "nan	a b"), 17, "above zero"),
+        (("-0.1	a b", "x	a b"), 17, "not a number"),
+        (("-0.1	a b", "-0.1	a c"), 17, "'c' is no unigram"),
+        (("-0.1	a b", "-0.1	a b b b"), 17, "2 words"),
+        (("-0.1	a b", "-0.1	a b	inf"), 17, "not finite"),
+        (("-0.1	a b", "-0.1	<s> a"), None, "listed twice"),
+        (("-0.1	a b", "-0.1	a <s>"), None, "sentences"),
+        (("-0.69897	a	-0.1", "-0.69897	b	-0.1"), None, "listed twice"),
+        (("-0.39794	</s>\n", "-0.39794	x\n"), None, "no unigram </s>"),
+        (("\\data\\", "\\nothing\\"), 4, "no ARPA file"),
+        (("\\2-grams:", "\\3-grams:"), 15, "expected"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(tmp_path, damage, line, message):
+    assert damage[0] in SMALL
+    path = written(tmp_path, SMALL.replace(*damage))
+    with pytest.raises(DataError) as caught:
+        KneserNey.from_arpa(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    if line is not None:
+        assert f"line {line}:" in str(caught.value)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cut=st.integers(0, len(SMALL) - 8))
+def test_a_file_cut_anywhere_is_refused(tmp_path_factory, cut):
+    path = written(tmp_path_factory.mktemp("arpa"), SMALL[:cut])
+    with pytest.raises(DataError):
+        KneserNey.from_arpa(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\\data\\\n", b"\xff\xfe\x00", b"\x1f\x8b damaged"])
+def test_what_is_no_arpa_file_is_refused(tmp_path, content):
+    (tmp_path / "m.arpa").write_bytes(content)
+    with pytest.raises(DataError, match=r"m\.arpa"):
+        KneserNey.from_arpa(tmp_path / "m.arpa")
+    with pytest.raises(DataError, match="there is no file"):
+        KneserNey.from_arpa(tmp_path / "none.arpa")
+
+
+@pytest.mark.parametrize("word", ["two words", "<s>", "", "a\tb"])
+def test_a_word_that_no_file_can_hold_is_refused(tmp_path, word):
+    model = KneserNey(order=2).fit([["a", word], ["b"]])
+    with pytest.raises(DataError, match="cannot stand in an ARPA file"):
+        model.to_arpa(tmp_path / "m.arpa")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
+    with pytest.raises(DataError, match="nowhere"):
+        model.to_arpa(tmp_path / "nowhere" / "m.arpa")
+
+
+# -- beside the kenlm module ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kenlm():
+    return pytest.importorskip("kenlm", reason="the kenlm module is not installed")
+
+
+@pytest.mark.parametrize("smoothing", ["interpolated", "backoff", "good_turing"])
+@pytest.mark.parametrize("order", [2, 3, 5])
+def test_kenlm_scores_our_files_as_we_do(kenlm, tmp_path, order, smoothing):
+    model = KneserNey(order=order, smoothing=smoothing).fit(TEXT)
+    model.to_arpa(tmp_path / "m.arpa")
+    theirs = kenlm.Model(str(tmp_path / "m.arpa"))
+    assert theirs.order == model.order
+    for sentence in PROBES:
+        for bos in (True, False):
+            for eos in (True, False):
+                expected = list(theirs.full_scores(sentence, bos=bos, eos=eos))
+                found = list(model.full_scores(sentence, bos=bos, eos=eos))
+                assert [row[1] for row in found] == [row[1] for row in expected]
+                np.testing.assert_allclose(
+                    [row[0] for row in found], [row[0] for row in expected], atol=2e-5
+                )
+                total = theirs.score(sentence, bos=bos, eos=eos)
+                assert model.score(sentence, bos=bos, eos=eos) == pytest.approx(total, abs=1e-4)
+        if sentence:
+            assert model.perplexity(sentence) == pytest.approx(theirs.perplexity(sentence), 1e-4)
+
+
+def test_scoring_word_by_word_is_that_of_kenlm(kenlm, model, tmp_path):
+    from tacenda_lm import State
+
+    model.to_arpa(tmp_path / "m.arpa")
+    theirs = kenlm.Model(str(tmp_path / "m.arpa"))
+    a, b = kenlm.State(), kenlm.State()
+    ours, next_ = State(), State()
+    theirs.BeginSentenceWrite(a)
+    model.BeginSentenceWrite(ours)
+    for word in ["the", "cat", "never", "sat", "on", "<unk>", "mat", "</s>"]:
+        expected = theirs.BaseFullScore(a, word, b)
+        found = model.BaseFullScore(ours, word, next_)
+        assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
+        assert found.ngram_length == expected.ngram_length
+        assert found.oov == (word == "never")  # a written <unk> is a word to us
+        a, b, ours, next_ = b, a, next_, ours
+
+
+def test_log_probabilities_are_never_above_zero_in_a_file(tmp_path):
+    """Rounding to float32 must not make a certain word more than certain."""
+    model = KneserNey(order=3).fit([["a"]] * 3)
+    model.to_arpa(tmp_path / "m.arpa")
+    lines = (tmp_path / "m.arpa").read_text().splitlines()
+    probs = [float(line.split()[0]) for line in lines if line[:1] in "-0123456789" and line]
+    assert len(probs) == sum(model.table.sizes) + 1
+    assert max(probs) <= 0
+    assert math.isclose(
+        KneserNey.from_arpa(tmp_path / "m.arpa").score("a"), model.score("a"), abs_tol=1e-5
+    )

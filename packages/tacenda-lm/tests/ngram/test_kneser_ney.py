@@ -1,0 +1,219 @@
+"""The n-gram models against loops over dictionaries, and against published figures."""
+
+import math
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacenda import Corpus, datasets
+from tacenda.errors import ConfigurationError, DataError
+from tacenda_lm import KneserNey, State
+from tacenda_lm.ngram.discounts import FALLBACK, good_turing_ratios, kneser_ney_discounts
+
+TEXTS = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "d", "<unk>"]), min_size=1, max_size=7),
+    min_size=1,
+    max_size=12,
+)
+
+
+def varied(n=400, seed=0):
+    """Sentences whose counts of counts give all discounts."""
+    rng = np.random.default_rng(seed)
+    return [
+        [f"w{w}" for w in np.minimum(rng.zipf(1.4, rng.integers(1, 9)) - 1, 200)] for _ in range(n)
+    ]
+
+
+@pytest.mark.parametrize("smoothing", ["interpolated", "backoff"])
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_every_probability_is_that_of_the_equations(oracles, order, smoothing):
+    text = varied()
+    model = KneserNey(order=order, smoothing=smoothing).fit(text)
+    assert all(model.fitted_on["discounts_from_text"][:4]), "the text is too small for this test"
+    oracle = oracles.KneserNeyOracle(
+        text, order, model.vocabulary.words, smoothing == "interpolated"
+    )
+    for sentence in [*text[:40], [], ["nothing", "w1", "w0"], ["w0"] * 9]:
+        known = [word if word in model.vocabulary else "<unk>" for word in sentence]
+        np.testing.assert_allclose(
+            model.token_log_probs([sentence])[0], oracle.log_probs(known), rtol=0, atol=2e-5
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS, order=st.integers(1, 4))
+def test_small_texts_take_the_fallback_and_agree_too(oracles, text, order):
+    model = KneserNey(order=order).fit(text)
+    oracle = oracles.KneserNeyOracle(text, order, model.vocabulary.words)
+    for sentence in (text[0], [], ["a", "b", "c", "d"], ["d", "<unk>"]):
+        known = [word if word in model.vocabulary else "<unk>" for word in sentence]
+        np.testing.assert_allclose(
+            model.token_log_probs([sentence])[0], oracle.log_probs(known), rtol=0, atol=2e-5
+        )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    text=TEXTS,
+    order=st.integers(1, 5),
+    smoothing=st.sampled_from(["interpolated", "backoff", "good_turing"]),
+    min_count=st.integers(1, 3),
+)
+def test_every_distribution_sums_to_one(text, order, smoothing, min_count):
+    model = KneserNey(order=order, smoothing=smoothing, min_count=min_count).fit(text)
+    assert model.check_normalized([*text, ["d", "c", "b"]]) < 1e-5
+
+
+def test_discounts_are_those_of_the_counts_of_counts():
+    counts = np.repeat([0, 1, 2, 3, 4, 9], [5, 100, 40, 20, 10, 3])
+    found, from_text = kneser_ney_discounts(counts)
+    y = 100 / (100 + 2 * 40)
+    expected = [0, 1 - 2 * y * 40 / 100, 2 - 3 * y * 20 / 40, 3 - 4 * y * 10 / 20]
+    assert from_text
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("counts", [[], [0, 0], [1, 1, 1], [1, 2, 3, 4, 4, 4, 4, 4]])
+def test_odd_counts_of_counts_take_the_fallback(counts):
+    found, from_text = kneser_ney_discounts(np.array(counts, np.int64))
+    assert (found.tolist(), from_text) == ([0.0, *FALLBACK], False)
+
+
+def test_good_turing_ratios_conserve_the_mass_of_the_unseen():
+    """Katz: what the counts up to k lose is n_1, the Good-Turing mass of what was not seen."""
+    n = {1: 1000, 2: 300, 3: 140, 4: 80, 5: 50, 6: 36, 7: 27, 8: 20}
+    counts = np.repeat(list(n), list(n.values()))
+    ratios, from_text = good_turing_ratios(counts, 7)
+    assert from_text
+    lost = sum(n[r] * r * (1 - ratios[r]) for r in range(1, 8))
+    assert lost == pytest.approx(n[1], rel=1e-12)
+
+
+def test_katz_discounts_seen_words_and_backs_off_for_the_others():
+    text = varied()
+    model = KneserNey(order=2, smoothing="good_turing").fit(text)
+    pairs = Counter(p for s in text for p in zip(["<s>", *s], [*s, "</s>"], strict=True))
+    firsts = Counter(word for s in text for word in ["<s>", *s])
+    ratios = model.fitted_on["discounts"][1]
+    for (first, second), count in list(pairs.items())[:50]:
+        if first != "<s>":
+            kept = count if count > 7 else count * ratios[count]
+            state = model.state_after([first], bos=False)
+            found = model.log_prob([state], [model.vocabulary.id_of(second)])[0]
+            assert found == pytest.approx(math.log(kept / firsts[first]), abs=1e-5)
+
+
+def test_rare_n_grams_are_not_listed_but_their_mass_is_kept():
+    text = varied()
+    small = KneserNey(order=4, min_count=3).fit(text)
+    counts = Counter(
+        tuple(m[i : i + 3]) for m in (["<s>", *s, "</s>"] for s in text) for i in range(len(m) - 2)
+    )
+    assert small.table.sizes[2] == sum(count >= 3 for count in counts.values())
+    assert small.check_normalized(text[:20]) < 1e-5
+    # asked for an unlisted n-gram it answers with its last words, and keeps the context that counts
+    assert {len(state.value) for state in map(small.state_after, text)} <= {1, 2, 3}
+
+
+def test_a_written_unknown_word_is_a_word():
+    model = KneserNey(order=2).fit([["a", "<unk>", "b"], ["<unk>", "a"]] * 3)
+    assert model.perplexity([["<unk>"]]).n_oov == 0
+    assert model.perplexity([["never"]]).n_oov == 1
+    assert model.score("<unk>") == model.score("never")
+    assert (
+        model.next_word("a")[model.vocabulary.unknown_id]
+        > model.next_word("b")[model.vocabulary.unknown_id]
+    )
+
+
+def test_a_written_end_ends_the_sentence():
+    cut = KneserNey(order=3).fit([["a", "b", "</s>", "c", "a"], ["</s>", "b", "</s>"]])
+    apart = KneserNey(order=3).fit([["a", "b"], ["c", "a"], ["b"]])
+    assert cut.table.sizes == apart.table.sizes
+    for word in apart.vocabulary.words:
+        assert cut.score(word) == pytest.approx(apart.score(word), abs=1e-6)
+
+
+def test_a_text_of_ends_only_teaches_nothing_and_breaks_nothing():
+    model = KneserNey(order=3).fit([["</s>"], ["</s>", "</s>"]])
+    assert model.check_normalized() < 1e-6
+    assert model.next_word().tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_the_state_of_another_model_reads_no_foreign_memory():
+    long = KneserNey(order=5).fit([["a", "b", "c", "d", "e"]] * 2).state_after("a b c d")
+    short = KneserNey(order=2).fit([["a"], ["b", "a"]])
+    for state in (long, State((10**9, 5 * 10**8)), State((-5,))):
+        assert np.exp(short.log_probs([state])).sum() == pytest.approx(1, abs=1e-6)
+        assert short.log_prob([state], [0])[0] <= 0
+        assert len(short.advance(state, 0).value) <= 1
+
+
+def test_states_forget_what_no_longer_matters():
+    model = KneserNey(order=4).fit([["a", "b", "c"], ["b", "c", "a"]])
+    assert model.state_after("c b") == model.state_after("b", bos=False)
+    assert model.state_after("a b") != model.state_after("b", bos=False)
+    assert model.advance(model.state_after("a b"), model.vocabulary.boundary_id) == model.start()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"order": 0}, {"order": 2.0}, {"order": 99}, {"smoothing": "laplace"}, {"min_count": 0},
+     {"cutoff": 0}, {"n": 3}, {"order": True}],
+)  # fmt: skip
+def test_a_setting_out_of_range_is_named(settings):
+    with pytest.raises(ConfigurationError, match=next(iter(settings))):
+        KneserNey(**settings)
+
+
+# -- published figures ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ptb():
+    if not os.environ.get("TACENDA_DATA"):
+        pytest.skip("TACENDA_DATA is not set")
+    try:
+        return datasets.locate("ptb")
+    except DataError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def ptb_train(ptb):
+    return Corpus.from_text(ptb["train"])
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("order", "valid", "test"),
+    [
+        (2, 199.0, 185.7),
+        (3, 157.8, 148.3),
+        (4, 149.9, 142.7),
+        (5, 148.0, 141.19),
+        (6, 147.4, 140.8),
+    ],
+)
+def test_kneser_ney_has_the_perplexity_of_lmplz(ptb, ptb_train, order, valid, test):
+    model = KneserNey(order=order).fit(ptb_train)
+    found = model.perplexity(ptb["test"])
+    assert found == pytest.approx(test, abs=0.05)
+    assert (found.n_tokens, found.n_oov) == (82_430, 0)
+    assert model.perplexity(ptb["dev"]) == pytest.approx(valid, abs=0.05)
+    assert model.check_normalized(["the company said it expects the <unk>"]) < 1e-6
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.parametrize(("order", "test"), [(3, 165.2), (5, 162.3)])
+def test_good_turing_has_the_perplexity_of_srilm(ptb, ptb_train, order, test):
+    """As published with the recurrent network language model toolkit; SRILM drops rare n-grams."""
+    model = KneserNey(order=order, smoothing="good_turing", min_count=2).fit(ptb_train)
+    assert model.perplexity(ptb["test"]) == pytest.approx(test, abs=0.15)

@@ -1,0 +1,128 @@
+"""What a token's probability depends on: its sentence, its document, or all documents so far."""
+
+import multiprocessing
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from spacy.tokens import Doc
+
+from tacenda.errors import ConfigurationError
+from tacenda_lm import LanguageModel
+from tacenda_lm.state import State
+
+FIRST, SECOND = "the cat saw a dog .", "a red mouse ate the bird ."
+
+
+class Remembers(LanguageModel):
+    """Predicts only words that it has seen, from the first word on; nothing makes it forget."""
+
+    name, distribution = "remembers", "nobody"
+
+    def __init__(self, vocabulary):
+        self._vocabulary = vocabulary
+
+    @property
+    def vocabulary(self):
+        return self._vocabulary
+
+    def start(self):
+        return State(())
+
+    def advance(self, state, word):
+        return State((*state.value, word))
+
+    def log_probs(self, states):
+        counts = np.array(
+            [np.bincount(np.array(s.value, int), minlength=len(self.vocabulary)) for s in states]
+        )
+        return np.log((counts + 1.0) / (counts + 1.0).sum(axis=1, keepdims=True))
+
+
+@pytest.fixture
+def memory(model):
+    return Remembers(model.vocabulary)
+
+
+def logprobs(*docs):
+    return [token._.lm_logprob for doc in docs for token in doc]
+
+
+def in_a_row(model, *sentences):
+    """Log-probabilities of the words of sentences in one sequence, </s> after each."""
+    boundary, encode = model.vocabulary.boundary_id, model.vocabulary.encode
+    ids = np.concatenate([[*encode(sentence.split()), boundary] for sentence in sentences])
+    return model.score_corpus(ids, np.array([0, len(ids)]))[ids != boundary].tolist()
+
+
+def test_sentence_context_starts_anew_and_document_context_goes_on(pipeline, memory):
+    text = f"{FIRST} {SECOND}"
+    apart = pipeline(sentences=True, artifact=memory, context="sentence")(text)
+    assert logprobs(apart) == in_a_row(memory, FIRST) + in_a_row(memory, SECOND)
+    whole = pipeline(sentences=True, artifact=memory, context="doc")(text)
+    assert logprobs(whole) == in_a_row(memory, FIRST, SECOND)
+    assert logprobs(whole) != logprobs(apart)
+
+
+def test_document_without_boundaries_ends_once(pipeline, memory):
+    nlp = pipeline(artifact=memory)
+    doc = nlp.get_pipe("lm_scorer")(Doc(nlp.vocab, words=[*FIRST.split(), *SECOND.split()]))
+    assert logprobs(doc) == in_a_row(memory, f"{FIRST} {SECOND}")
+
+
+def test_sentence_context_without_boundaries_warns_once_and_uses_the_document(pipeline, memory):
+    nlp = pipeline(artifact=memory, context="sentence")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        docs = list(nlp.pipe([f"{FIRST} {SECOND}", SECOND]))
+        nlp(FIRST)
+    assert len([each for each in warned if "no sentence boundaries" in str(each.message)]) == 1
+    assert logprobs(docs[0]) == in_a_row(memory, f"{FIRST} {SECOND}")
+
+
+def test_stream_carries_what_was_read_from_document_to_document(pipeline, memory):
+    nlp = pipeline(artifact=memory, context="stream", batch_tokens=7)
+    docs = list(nlp.pipe([FIRST, "", SECOND]))
+    assert logprobs(*docs) == pytest.approx(in_a_row(memory, FIRST, SECOND))
+    last = nlp(FIRST)
+    expected = in_a_row(memory, FIRST, SECOND, FIRST)[-len(last) :]
+    assert logprobs(last) == pytest.approx(expected)
+    nlp.get_pipe("lm_scorer").restart_stream()
+    assert logprobs(nlp(FIRST)) == pytest.approx(in_a_row(memory, FIRST))
+
+
+def test_stream_has_ranks_and_entropies_too(pipeline, memory):
+    nlp = pipeline(artifact=memory, context="stream", rank=True, entropy=True)
+    nlp(FIRST)
+    whole = pipeline(artifact=memory, sentences=True, rank=True, entropy=True)
+    expected = list(whole(f"{FIRST} {SECOND}"))[-7:]
+    found = list(nlp(SECOND))
+    assert [t._.lm_rank for t in found] == [t._.lm_rank for t in expected]
+    assert [t._.lm_entropy for t in found] == pytest.approx([t._.lm_entropy for t in expected])
+
+
+def _score_elsewhere(data, queue):
+    component = pickle.loads(data)  # noqa: S301 - what spaCy does to spawn a process
+    try:
+        component(Doc(component.vocab, words=["the", "cat"]))
+    except ConfigurationError as error:
+        queue.put(str(error))
+    else:
+        queue.put("it was scored")
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_stream_is_refused_in_another_process(pipeline):
+    """As in those of ``nlp.pipe(n_process=2)``, each of which would see every second document."""
+    data = pickle.dumps(pipeline(context="stream").get_pipe("lm_scorer"))
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("this platform does not fork")
+    processes = multiprocessing.get_context("fork")
+    queue = processes.Queue()
+    process = processes.Process(target=_score_elsewhere, args=(data, queue))
+    process.start()
+    assert "n_process = 1" in queue.get(timeout=60)
+    process.join(timeout=60)
+    copy = pickle.loads(data)  # noqa: S301
+    assert copy(Doc(copy.vocab, words=["the", "cat"]))[0]._.surprisal > 0

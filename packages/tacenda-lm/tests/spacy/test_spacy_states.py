@@ -1,0 +1,58 @@
+"""``token._.lm_state``: the hidden state behind each token."""
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc, Token
+
+from tacenda.errors import ConfigurationError
+from tacenda_lm import VLHMM
+
+TEXT = "the cat saw the red bird . a mouse chased a dog ."
+
+
+@pytest.fixture(scope="module")
+def hmm():
+    lines = ["the cat saw a dog .", "the bird ate a red mouse .", "a dog chased the cat ."] * 9
+    settings = {"n_classes": 4, "states_per_class": 3, "width": 4, "batch": 40, "epochs": 3}
+    return VLHMM(**settings).fit([line.split() for line in lines])
+
+
+def test_tokens_have_the_states_of_the_best_path(pipeline, hmm):
+    doc = pipeline(artifact=hmm, sentences=True, state=True, prefix="s_")(TEXT)
+    words = TEXT.split()
+    expected = np.concatenate([hmm.viterbi(words[:7])[:-1], hmm.viterbi(words[7:])[:-1]])
+    assert [token._.s_lm_state for token in doc] == expected.tolist()
+    assert [s // hmm.tables.k for s in expected] == [hmm.class_of(word) for word in words]
+
+
+def test_a_document_without_boundaries_is_one_sentence(pipeline, hmm):
+    doc = pipeline(artifact=hmm, state=True)(TEXT)
+    assert [token._.lm_state for token in doc] == hmm.viterbi(TEXT.split())[:-1].tolist()
+
+
+def test_whitespace_has_none_and_a_saved_document_keeps_its_states(pipeline, hmm):
+    nlp = pipeline(artifact=hmm, state=True)
+    doc = nlp("the  cat")
+    assert [token._.lm_state is None for token in doc] == [False, True, False]
+    again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    assert [t._.lm_state for t in again] == [t._.lm_state for t in doc]
+
+
+def test_a_pipeline_on_disk_keeps_the_setting(pipeline, hmm, tmp_path):
+    nlp = pipeline(artifact=hmm, state=True)
+    nlp.to_disk(tmp_path)
+    again = spacy.load(tmp_path)
+    assert [t._.lm_state for t in again(TEXT)] == [t._.lm_state for t in nlp(TEXT)]
+
+
+def test_it_is_an_attribute_only_where_asked_for(pipeline, hmm):
+    pipeline(artifact=hmm, prefix="unasked_")
+    assert not Token.has_extension("unasked_lm_state")
+
+
+def test_models_without_states_and_streams_are_refused(pipeline, hmm):
+    with pytest.raises(ConfigurationError, match="KneserNey has no states"):
+        pipeline(state=True)
+    with pytest.raises(ConfigurationError, match="stream"):
+        pipeline(artifact=hmm, state=True, context="stream")

@@ -1,0 +1,173 @@
+"""Mixtures against sums written out, and weights against a search."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacenda
+from tacenda import artifact
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
+from tacenda.testing.embedder_cases import sample_sentences
+from tacenda_lm import KneserNey, Mixture
+from tacenda_lm.mixture_weights import fit_weights
+
+TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {f"order-{n}": KneserNey(order=n).fit(TEXT) for n in (1, 2, 4)}
+
+
+def test_probabilities_are_weighted_sums(models):
+    mixture = Mixture(models, {"order-4": 2, "order-1": 1, "order-2": 1})
+    assert mixture.weights == {"order-1": 0.25, "order-2": 0.25, "order-4": 0.5}
+    for context in ("", "a0 b1", "never c2"):
+        expected = sum(
+            weight * models[name].next_word(context) for name, weight in mixture.weights.items()
+        )
+        np.testing.assert_allclose(mixture.next_word(context), expected, rtol=1e-9)
+    scores = mixture.component_scores(["a0 b1 never", ""])
+    assert [len(each["order-2"]) for each in scores] == [4, 1]
+    total = np.log(sum(w * np.exp(scores[0][name]) for name, w in mixture.weights.items()))
+    np.testing.assert_allclose(mixture.token_log_probs(["a0 b1 never"])[0], total)
+
+
+def test_a_weight_of_zero_takes_a_component_out(models):
+    mixture = Mixture(models, [0, 1, 0])
+    assert mixture.score("a0 b1") == pytest.approx(models["order-2"].score("a0 b1"))
+    assert mixture.check_normalized() < 1e-5
+
+
+def test_fitted_weights_are_the_best(models):
+    """No mixture on a fine grid gives the held-out text a lower perplexity."""
+    mixture = Mixture(models).fit_weights(VALID)
+    found = mixture.perplexity(VALID)
+    assert sum(mixture.weights.values()) == pytest.approx(1)
+    grid = np.linspace(0, 1, 21)
+    others = [
+        Mixture(models, [x, y, max(0, 1 - x - y)]).perplexity(VALID)
+        for x, y in itertools.product(grid, grid)
+        if x + y <= 1
+    ]
+    assert found <= min(others) + 1e-9
+    assert mixture.fitted_on["weights_n_tokens"] == found.n_tokens
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(-20, 0), st.floats(-20, 0), st.floats(-20, 0)), min_size=1, max_size=30
+    )
+)
+def test_em_ends_where_no_weight_wants_to_change(rows):
+    """At the optimum sum_t p_k / p is n for every component with weight, and at most n without."""
+    scores = np.array(rows).T
+    weights = fit_weights(scores)
+    assert weights.sum() == pytest.approx(1)
+    ratios = (np.exp(scores) / (weights @ np.exp(scores))).mean(axis=1)
+    assert ratios.max() < 1 + 0.02
+    np.testing.assert_allclose(ratios[weights > 0.05], 1, atol=0.02)
+
+
+def test_the_same_words_in_another_order_are_the_same_words(models):
+    """Word ids follow counts, so models of two texts number the same words differently."""
+    other = KneserNey(order=2).fit([*TEXT[100:], *TEXT[:100], *TEXT[:30] * 3])
+    first = models["order-2"]
+    assert other.vocabulary.words != first.vocabulary.words
+    mixture = Mixture([first, other], [1, 3])
+    for sentence in ("a0 b1 c2", "never a0"):
+        both = [np.exp(m.token_log_probs([sentence])[0]) for m in (first, other)]
+        expected = np.log(0.25 * both[0] + 0.75 * both[1])
+        np.testing.assert_allclose(mixture.token_log_probs([sentence])[0], expected, rtol=1e-9)
+        one_by_one = mixture.full_scores(sentence, bos=False)
+        assert len(list(one_by_one)) == len(sentence.split()) + 1
+    words = first.vocabulary.words
+    swap = [other.vocabulary.id_of(word) for word in words]
+    expected = 0.25 * first.next_word("a0") + 0.75 * other.next_word("a0")[swap]
+    np.testing.assert_allclose(mixture.next_word("a0"), expected)
+
+
+def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
+    from tacenda_lm import components, contract
+
+    ids, offsets = models["order-1"]._encoded(VALID[:10], True)
+    whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
+    mixed = Mixture(models, [1, 2, 3])
+    expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
+    monkeypatch.setattr(contract, "_CELLS", 7 * len(models["order-1"].vocabulary))
+    for size in (1, 3, 7, 1000):
+        monkeypatch.setattr(components, "rows_of_block", lambda n_types, size=size: size)
+        blocks = list(mixed.distributions(ids, offsets))
+        assert {len(block) for block in blocks[:-1]} <= {size}
+        np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-9)
+
+
+def test_other_words_are_refused(models):
+    other = KneserNey(order=2).fit([["x", "y"]])
+    with pytest.raises(CorpusError, match="'second' does not have the words"):
+        Mixture({"first": models["order-1"], "second": other}).score("x")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [([1], "as many weights"), ([1, -1, 1], "not negative"), ([0, 0, 0], "all zero"),
+     ([1, float("nan"), 1], "not negative"), ({"order-1": 1}, "the weights are for")],
+)  # fmt: skip
+def test_weights_that_do_not_fit_are_refused(models, weights, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Mixture(models, weights)
+
+
+def test_a_mixture_of_nothing_or_of_other_things_is_refused():
+    with pytest.raises(ConfigurationError, match="needs models"):
+        Mixture()
+    with pytest.raises(ConfigurationError, match="language models"):
+        Mixture([object()])
+    with pytest.raises(NotFittedError):
+        Mixture([KneserNey()]).fit_weights([["a"]])
+
+
+def test_weights_cannot_be_fitted_to_nothing(models):
+    with pytest.raises(CorpusError, match="no tokens"):
+        Mixture(models).fit_weights([[]])
+
+
+def test_it_is_saved_with_its_components(models, tmp_path):
+    mixture = Mixture(models).fit_weights(VALID)
+    mixture.record(VALID, "held out")
+    mixture.save(tmp_path / "mixture")
+    saved = artifact.read(tmp_path / "mixture")
+    assert set(saved.nested) == set(models)
+    again = tacenda.load(tmp_path / "mixture")
+    assert list(again.components) == list(models)
+    assert again.weights == mixture.weights
+    assert again.figures == mixture.figures
+    np.testing.assert_array_equal(again.score_batch(VALID), mixture.score_batch(VALID))
+
+
+def test_a_mixture_whose_parts_do_not_fit_is_refused(models, tmp_path):
+    found = Mixture(models).to_artifact()
+    for change in (
+        {"arrays": {"weights": np.array([0.5, 0.6, 0.1])}},
+        {"arrays": {"weights": np.array([1.5, -0.5, 0.0])}},
+        {"config": {"components": ["order-1", "order-2", "other"]}},
+        {"nested": {}},
+        {"nested": {**found.nested, "order-1": KneserNey(order=1).fit([["x"]]).to_artifact()}},
+    ):
+        import dataclasses
+
+        with pytest.raises(ArtifactError):
+            Mixture.from_artifact(dataclasses.replace(found, **change))
+    assert json.dumps(found.config)
+
+
+def test_weights_are_not_fitted_in_a_context_there_is_not(models):
+    mixture = Mixture(models)
+    with pytest.raises(ConfigurationError, match="paragraph"):
+        mixture.fit_weights(VALID, context="paragraph")
+    assert set(mixture.weights.values()) == {1 / 3}

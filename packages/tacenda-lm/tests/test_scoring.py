@@ -1,0 +1,332 @@
+"""What follows from the contract, on a model whose numbers can be written down."""
+
+import copy
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus, Vocabulary
+from tacenda.errors import ConfigurationError, CorpusError, DataError
+from tacenda_lm import FullScore, KneserNey, LanguageModel, Perplexity, State
+
+WORDS = ["</s>", "<unk>", "a", "b", "c"]
+#: p(next | word before); rows and columns in the order of WORDS, the row of </s> being the start.
+TABLE = np.array(
+    [
+        [0.1, 0.1, 0.4, 0.3, 0.1],
+        [0.2, 0.2, 0.2, 0.2, 0.2],
+        [0.3, 0.05, 0.05, 0.4, 0.2],
+        [0.6, 0.05, 0.1, 0.05, 0.2],
+        [0.5, 0.1, 0.3, 0.05, 0.05],
+    ]
+)
+
+
+class Tiny(LanguageModel):
+    """A bigram model with the least that the contract asks for."""
+
+    name = "tiny"
+
+    def __init__(self, table=TABLE):
+        self.table = np.log(table)
+        self._vocabulary = Vocabulary(WORDS, [3, 0, 5, 4, 3])
+
+    vocabulary = property(lambda self: self._vocabulary)
+
+    def _fit(self, corpus, valid):
+        self.held_out = valid
+
+    def start(self):
+        return State((0,))
+
+    def advance(self, state, word):
+        return State((int(word),))
+
+    def log_probs(self, states):
+        return self.table[[state.value[0] for state in states]]
+
+    def config_dict(self):
+        return {}
+
+
+@pytest.fixture
+def model():
+    return Tiny()
+
+
+def p(*words):
+    """Probability of words one after another, from the start."""
+    ids = [0, *(WORDS.index(word) for word in words)]
+    return math.prod(TABLE[i, j] for i, j in itertools.pairwise(ids))
+
+
+def test_score_is_the_base_10_logarithm_with_the_end(model):
+    assert model.score("a b") == pytest.approx(math.log10(p("a", "b", "</s>")))
+    assert model.score(["a", "b"], eos=False) == pytest.approx(math.log10(p("a", "b")))
+    assert model.score("") == pytest.approx(math.log10(p("</s>")))
+    assert model.score("zebra") == model.score("<unk>")
+
+
+def test_full_scores_say_what_is_unknown(model):
+    rows = list(model.full_scores("a zebra <unk>"))
+    assert all(isinstance(row, FullScore) for row in rows)
+    assert [row.oov for row in rows] == [False, True, False, False]
+    assert sum(row.log_prob for row in rows) == pytest.approx(model.score("a zebra <unk>"))
+    assert len(list(model.full_scores("", eos=False))) == 0
+
+
+def test_many_sentences_are_scored_as_one_by_one(model):
+    sentences = ["a b", "", ["c"], "zebra a", "b b b b"]
+    expected = [model.score(sentence) for sentence in sentences]
+    np.testing.assert_allclose(model.score_batch(sentences), expected)
+    assert model.score_batch([]).shape == (0,)
+
+
+def test_states_can_be_written_into_as_with_kenlm(model):
+    first, second = State(), State()
+    model.BeginSentenceWrite(first)
+    total = 0.0
+    for word in ("a", "b", "</s>"):
+        total += model.BaseScore(first, word, second)
+        first, second = second, first
+    assert total == pytest.approx(model.score("a b"))
+    model.BaseScore(first, "a", first)  # in place
+    assert first == model.state_after("a")
+    model.NullContextWrite(first)
+    assert first == model.null()
+    for each in (model, KneserNey(order=2).fit(["a b"])):
+        with pytest.raises(DataError, match="BeginSentenceWrite"):
+            each.BaseScore(State(), "a", State())
+
+
+def test_states_are_values():
+    state = State((1, 2))
+    assert {state: 5}[copy.deepcopy(state)] == 5
+    assert pickle.loads(pickle.dumps(state)) == state  # noqa: S301
+    assert state != State((2, 1))
+    assert state != (1, 2)
+
+
+def test_surprisal_is_in_bits(model):
+    np.testing.assert_allclose(model.surprisal(["a", "b"]), [-math.log2(0.4), -math.log2(0.4)])
+    assert model.surprisal("a b", eos=True)[-1] == pytest.approx(-math.log2(0.6))
+    many = model.surprisals(["a b", "", "c"])
+    assert [len(bits) for bits in many] == [2, 0, 1]
+    np.testing.assert_allclose(many[0], model.surprisal("a b"))
+
+
+def test_entropy_is_that_of_the_distribution_before_each_word(model):
+    def bits(row):
+        return -sum(x * math.log2(x) for x in row)
+
+    np.testing.assert_allclose(model.entropy("a b"), [bits(TABLE[0]), bits(TABLE[2])])
+    np.testing.assert_allclose(model.entropy("a", eos=True), [bits(TABLE[0]), bits(TABLE[2])])
+    assert model.entropy("").shape == (0,)
+
+
+def test_entropy_of_what_is_impossible_counts_nothing():
+    certain = TABLE.copy()
+    certain[0] = [0, 0, 1, 0, 0]
+    with np.errstate(divide="ignore"):
+        assert Tiny(certain).entropy("a")[0] == 0
+
+
+def test_ranks_count_the_better_guesses(model):
+    assert model.ranks("a b").tolist() == [0, 0]
+    assert model.ranks("b c", eos=True).tolist() == [1, 1, 0]
+
+
+# -- perplexity ----------------------------------------------------------------------------------------
+
+
+def test_perplexity_carries_its_protocol(model):
+    text = [["a", "b"], ["c", "zebra"], []]
+    found = model.perplexity(text)
+    parts = p("a", "b", "</s>"), p("c", "<unk>", "</s>")
+    assert isinstance(found, float)
+    assert (found.n_sentences, found.n_words, found.n_tokens, found.n_oov) == (2, 4, 6, 1)
+    assert found == found.value == pytest.approx(math.prod(parts) ** (-1 / 6))
+    assert found.without_oov == pytest.approx((math.prod(parts) / TABLE[4, 1]) ** (-1 / 5))
+    words = p("a", "b") * p("c", "<unk>")
+    assert found.without_eos == pytest.approx(words ** (-1 / 4))
+    assert found.without_oov_and_eos == pytest.approx((words / TABLE[4, 1]) ** (-1 / 3))
+    assert found.ppl1 == pytest.approx((math.prod(parts) / TABLE[4, 1]) ** (-1 / 3))
+    assert found.oov_rate == 0.25
+    assert found.n_characters == len("a b\nc zebra\n")
+    bits = -math.log2(math.prod(parts))
+    assert found.bits_per_character == pytest.approx(bits / found.n_characters)
+    assert found.bits_per_token == pytest.approx(math.log2(found))
+    assert found.to_dict()["protocol"] == found.protocol
+    again = pickle.loads(pickle.dumps(found))  # noqa: S301
+    assert (again, again.to_dict()) == (found, found.to_dict())
+
+
+def test_perplexity_takes_text_in_any_form(model, tmp_path):
+    lines = ["a b", "c b a", "b"]
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join([*lines, "", " "]), encoding="utf8")
+    corpus = Corpus.from_text(path, vocabulary=model.vocabulary)
+    expected = model.perplexity([line.split() for line in lines]).to_dict()
+    for text in (path, corpus, lines, (line for line in lines)):
+        assert model.perplexity(text).to_dict() == pytest.approx(expected)
+
+
+def test_a_string_is_one_sentence_as_with_kenlm(model):
+    assert model.perplexity("a b c") == pytest.approx(10 ** (-model.score("a b c") / 4))
+
+
+def test_a_corpus_counts_every_unknown_word(model):
+    """It does not remember which were written <unk>, and of those it has no letters."""
+    text = [["a", "<unk>"], ["zebra"]]
+    corpus = Corpus.from_sentences(text, vocabulary=model.vocabulary)
+    assert model.perplexity(text).n_oov == 1
+    found = model.perplexity(corpus)
+    assert (found.n_oov, found.bits_per_character) == (2, None)
+    assert found == pytest.approx(model.perplexity(text))
+
+
+def test_the_perplexity_of_nothing_is_not_a_number(model):
+    found = model.perplexity([[]])
+    assert math.isnan(found)
+    assert found.to_dict()["value"] is None
+    assert found.n_tokens == 0
+
+
+def test_an_impossible_text_has_infinite_perplexity():
+    parts = {"log_prob_eos": 0.0, "log_prob_oov": 0.0, "n_oov": 0, "n_characters": None}
+    assert Perplexity(log_prob=-math.inf, n_sentences=1, n_words=1, **parts) == math.inf
+    assert Perplexity(log_prob=-1e9, n_sentences=1, n_words=0, **parts) == math.inf
+
+
+def test_another_vocabulary_is_refused(model):
+    with pytest.raises(CorpusError, match="vocabulary"):
+        model.perplexity(Corpus.from_sentences([["b", "a"]]))
+
+
+@pytest.mark.parametrize("sentence", [[1, 2], ["a", None], [["a"]]])
+def test_what_is_no_sentence_is_refused(model, sentence):
+    for act in (model.score, model.surprisal, lambda s: model.perplexity([s])):
+        with pytest.raises(CorpusError, match="string"):
+            act(sentence)
+
+
+# -- normalisation -------------------------------------------------------------------------------------
+
+
+def test_the_normalisation_check_finds_the_context(model):
+    assert model.check_normalized() < 1e-12
+    bad = TABLE.copy()
+    bad[3, 0] += 1e-3
+    with pytest.raises(DataError, match=r"after '<s> a b' sum to 1\.001"):
+        Tiny(bad).check_normalized(["a b"])
+    assert Tiny(bad).check_normalized(["a a"]) < 1e-12, "it was asked about other contexts"
+    bad[3, 0] = math.nan
+    with pytest.raises(DataError, match="nan"):
+        Tiny(bad).check_normalized()
+
+
+# -- what comes next -----------------------------------------------------------------------------------
+
+
+def test_next_words_by_their_probability(model):
+    np.testing.assert_allclose(model.next_word("a"), TABLE[2])
+    assert [word for word, _ in model.top_k("a", 3)] == ["b", "</s>", "c"]
+    assert model.top_k("b", 100)[0] == ("</s>", pytest.approx(0.6))
+    assert len(model.top_k("b", 100)) == len(WORDS)
+
+
+def test_samples_are_drawn_with_the_models_probabilities(model):
+    rng = np.random.default_rng(0)
+    drawn = [model.sample(max_words=1, seed=rng, unknown=True) for _ in range(4000)]
+    for i, word in enumerate(WORDS):
+        rate = np.mean([(each.words or ["</s>"]) == [word] for each in drawn])
+        assert rate == pytest.approx(TABLE[0, i], abs=5 * math.sqrt(TABLE[0, i] / 4000))
+    for each in drawn[:20]:
+        scored = [*each.words, "</s>"] if each.ended else each.words
+        assert each.log_prob == pytest.approx(math.log(p(*scored)))
+
+
+def test_samples_repeat_with_their_seed_and_hold_no_unknown_word(model):
+    first = [model.sample("a", seed=i).words for i in range(50)]
+    assert first == [model.sample("a", seed=i).words for i in range(50)]
+    assert len(set(map(tuple, first))) > 5
+    assert not any("<unk>" in words for words in first)
+    assert all(model.sample(seed=i, k=1).words == ["a", "b"] for i in range(5))
+    cold = [model.sample(seed=i, temperature=0.01).words for i in range(20)]
+    assert cold == [["a", "b"]] * 20
+
+
+def test_greedy_takes_the_best_word_at_every_step(model):
+    found = model.greedy()
+    assert (found.words, found.ended) == (["a", "b"], True)
+    assert found.log_prob == pytest.approx(math.log(p("a", "b", "</s>")))
+    assert model.greedy(max_words=1) == (["a"], pytest.approx(math.log(0.4)), False)
+
+
+def test_a_wide_beam_finds_the_best_sentences(model):
+    words = ["a", "b", "c"]
+    sentences = [list(s) for n in range(5) for s in itertools.product(words, repeat=n)]
+    best = sorted(sentences, key=lambda s: -p(*s, "</s>"))[:6]
+    found = model.beam(width=60, n=6, max_words=5)
+    assert [each.words for each in found] == best
+    for each in found:
+        assert each.ended
+        assert each.log_prob == pytest.approx(math.log(p(*each.words, "</s>")))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda m: m.top_k("a", 0),
+        lambda m: m.sample(temperature=0),
+        lambda m: m.sample(k=0),
+        lambda m: m.sample(max_words=0),
+        lambda m: m.beam(width=0),
+        lambda m: m.beam(n=0),
+    ],
+)
+def test_settings_of_generation_out_of_range_are_refused(model, act):
+    with pytest.raises(ConfigurationError):
+        act(model)
+
+
+def test_rescoring_adds_the_model_to_the_own_scores(model):
+    hypotheses = [("a b", -1.0), (["c", "c"], -0.5), ("a b", -1.0)]
+    found = model.rescore(hypotheses, weight=0.5, word_bonus=0.1)
+    for each in found:
+        words = each.sentence.split() if isinstance(each.sentence, str) else each.sentence
+        lm = math.log(p(*words, "</s>"))
+        assert each.log_prob == pytest.approx(lm)
+        assert each.total == pytest.approx(each.score + 0.5 * lm + 0.2)
+    assert [each.sentence for each in found] == ["a b", "a b", ["c", "c"]]
+    flipped = model.rescore(hypotheses, weight=0.0)
+    assert flipped[0].sentence == ["c", "c"]
+    assert model.rescore([]) == []
+
+
+# -- fitting and the card ------------------------------------------------------------------------------
+
+
+def test_held_out_words_are_counted_as_they_were_written(tmp_path):
+    """Even from an iterator, which can be read only once."""
+    corpus = Corpus.from_sentences(
+        [["a", "b"], ["c"]], vocabulary=Vocabulary(WORDS, [3, 0, 5, 4, 3])
+    )
+    model = Tiny()
+    model.fit(corpus, valid=iter([["a", "zebra"], ["<unk>"]]))
+    [figure] = model.figures
+    assert (figure["text"], figure["n_oov"], figure["n_words"]) == ("validation text", 1, 3)
+    assert model.held_out.n_tokens == 3
+    assert model.fitted_on["n_tokens"] == 3
+
+
+def test_the_card_states_bases_and_policies(model):
+    model.fitted_on, model.figures = {}, []
+    model.record([["a"]], "one word")
+    card = model.card
+    assert {"log_base", "end_of_sentence", "out_of_vocabulary"} <= card.keys()
+    assert card["figures"][0]["text"] == "one word"
+    assert card["figures"][0]["value"] == model.perplexity([["a"]])

@@ -1,0 +1,227 @@
+"""Bayesian matrix factorization as a model: predictions averaged over samples of the parameters.
+
+    E[r_ui] = mean + (1/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
+
+which `averaging` brings to one scalar product. The spread over samples is what is not known of the parameters;
+together with the noise it is the predictive deviation (Salakhutdinov and Mnih 2008).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.artifact import require
+from tacenda.errors import ArtifactError
+from tacenda.fitting import Callback, FitSettings, Sweeps
+from tacenda.fitting import fit as run
+from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.kernels.ratings.sgd import Tables
+from tacenda.ratings import Ratings
+from tacenda_surprise.models.base import Floats, Numbers, check_rated
+from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.factorization import samples as sampled
+from tacenda_surprise.models.factorization.averaging import average
+from tacenda_surprise.models.factorization.config import BayesianConfig
+from tacenda_surprise.models.factorization.defaults import bayesian_width
+from tacenda_surprise.models.factorization.gibbs import KEPT, Gibbs, Start
+from tacenda_surprise.models.factorization.growing import grown, lengthened
+from tacenda_surprise.models.factorization.samples import FoldedSamples, Samples
+from tacenda_surprise.models.factorization.scoring import Factorization
+from tacenda_surprise.models.identities import Identities
+
+_BLOCK = 4096  # pairs whose samples are looked at together
+_AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
+
+
+class BayesianPMFModel(Factorization[BayesianConfig]):
+    """Probabilistic matrix factorization by Gibbs sampling.
+
+    Args:
+        config: settings; keyword arguments replace single ones.
+        settings: any field of `BayesianConfig`.
+    """
+
+    name: ClassVar[str] = "bayesian_pmf"
+    settings = BayesianConfig
+    _samples: Samples | None = None
+    _tables: Tables | None = None
+    _chains = 0
+
+    def fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoints: str | os.PathLike[str] | None = None,
+        progress: str = "",
+    ) -> Self:
+        """See `RatingModel.fit`."""
+        width = bayesian_width(self.config, ratings)
+        catalogue = Catalogue.of(ratings)
+        known = self._known(ratings, identities)
+        chain = Gibbs(self.config, width, ratings, catalogue.mean, known)
+        return self._run(chain, self.config, ratings, catalogue, callbacks, checkpoints, progress)
+
+    def partial_fit(
+        self,
+        ratings: Ratings,
+        *,
+        identities: Identities | None = None,
+        n_epochs: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: str = "",
+    ) -> Self:
+        """Goes on with the chain where it ended, users and items it does not know included.
+
+        Args:
+            ratings: all ratings, old and new: of a user without any nothing is known from then on. Known users
+                and items are found by their raw ids and keep their numbers; new ones follow.
+            identities: as in ``fit``, in the numbers of ``ratings``.
+            n_epochs: sweeps to take samples of, after a quarter of ``burn_in``; None: ``n_samples``.
+            callbacks: called by the fitting loop.
+            progress: what the progress bar says; "" for the model's name.
+
+        Raises:
+            NotFittedError: the model was neither fitted nor loaded.
+        """
+        old = self._fitted()
+        n = self.config.n_samples if n_epochs is None else n_epochs
+        config = replace(self.config, n_samples=n, burn_in=self.config.burn_in // 4)
+        catalogue, ratings, identities = grown(self.catalogue, ratings, identities)
+        users = lengthened(old.users[-1], ratings.n_users)
+        users[old.users.shape[1] :] = old.mean[-1]
+        links = lengthened(old.links[-1], ratings.n_items if self.conditional else 0)
+        start = Start(
+            users, lengthened(old.items[-1], ratings.n_items), links, float(old.alpha[-1])
+        )
+        self._chains += 1
+        known = self._known(ratings, identities)
+        width = users.shape[1] - 1
+        chain = Gibbs(config, width, ratings, catalogue.mean, known, start, self._chains)
+        return self._run(chain, config, ratings, catalogue, callbacks, None, progress)
+
+    def _known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
+        return Identities.of(ratings, more) if self.conditional else None
+
+    def _run(
+        self,
+        chain: Gibbs,
+        config: BayesianConfig,
+        ratings: Ratings,
+        catalogue: Catalogue,
+        callbacks: Sequence[Callback],
+        checkpoints: str | os.PathLike[str] | None,
+        progress: str,
+    ) -> Self:
+        data = ""
+        if checkpoints is not None:
+            known = chain.identities
+            arrays = () if known is None else (known.offsets, known.item_ids)
+            data = fingerprint_arrays(arrays, ratings.fingerprint)
+        history = run(
+            chain,
+            Sweeps(data),
+            FitSettings(
+                epochs=config.burn_in + config.n_samples,
+                learning_rate=1.0,
+                evaluate_every=0,
+                restore_best=False,
+            ),
+            configuration={"model": self.name, **config.to_dict()},
+            callbacks=callbacks,
+            checkpoints=checkpoints,
+            description=progress or self.name,
+        )
+        taken = Samples(**chain.samples)
+        x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], config.rank, config.seed)
+        b, c = (part[:, :, -1].mean(axis=0) for part in (taken.users, taken.items))
+        self._tables = Tables(x, q, b, c, np.zeros((0, x.shape[1]), np.float32))
+        self._samples, self._catalogue = taken.thinned(config.n_kept), catalogue
+        self.history = history
+        self._note(ratings, history, "squared error of a draw")
+        return self
+
+    def _fitted(self) -> Samples:
+        return self._learned(self._samples)
+
+    @property
+    def tables(self) -> Tables:
+        """Biases, and factors whose scalar product is the average over samples, (users or items, rank)."""
+        return self._learned(self._tables)
+
+    # -- predicting --------------------------------------------------------------------------------
+
+    def deviations(self, users: Numbers, items: Numbers) -> Floats:
+        """Spread over the samples and noise together, (pairs,)."""
+        samples, users, items = self._fitted(), np.asarray(users), np.asarray(items)
+        variances = np.empty(len(users), np.float32)
+        for start in range(0, len(users), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            x = samples.users[:, users[part]] * (users[part] >= 0)[None, :, None]
+            q = samples.items[:, items[part]] * (items[part] >= 0)[None, :, None]
+            scores = np.einsum("snd,snd->sn", x[:, :, :-1], q[:, :, :-1])
+            variances[part] = (scores + x[:, :, -1] + q[:, :, -1]).var(axis=0)
+        return np.asarray(np.sqrt(variances + np.float32(samples.noise**2)))
+
+    def fold_in(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> FoldedSamples:
+        """See `RatingModel.fold_in`: the expected factors of the user under every sample."""
+        samples = self._fitted()
+        items = np.asarray(items, np.int64)
+        rated = check_rated(items, values, len(self.catalogue.items))
+        known = np.union1d(items, np.asarray([] if identities is None else identities, np.int64))
+        return sampled.fold(samples, self.catalogue.mean, items, rated, known)
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The fitted state. Raises NotFittedError."""
+        kept = {f"samples.{n}": a for n, a in self._fitted()._asdict().items()}
+        averages = {f"average.{n}": getattr(self.tables, n) for n in _AVERAGES}
+        return {**kept, **averages, **self.catalogue.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls(BayesianConfig.from_dict(dict(config["settings"])))
+        model._catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
+        n_users, n_items = len(model._catalogue.users), len(model._catalogue.items)
+        dims = {"users": n_users, "items": n_items, "links": n_items if cls.conditional else 0}
+        shapes: dict[str, tuple[str, ...]] = {
+            "samples.users": ("samples", "users", "width"),
+            "samples.items": ("samples", "items", "width"),
+            "samples.links": ("samples", "links", "width"),
+            "samples.mean": ("samples", "width"),
+            "samples.precision": ("samples", "width", "width"),
+            "samples.alpha": ("samples",),
+            "average.user_factors": ("users", "rank"),
+            "average.item_factors": ("items", "rank"),
+            "average.user_biases": ("users",),
+            "average.item_biases": ("items",),
+        }
+        found = {
+            name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=dims)
+            for name, shape in shapes.items()
+        }
+        if not (dims["samples"] and dims["width"] and (found["samples.alpha"] > 0).all()):
+            raise ArtifactError("the array 'samples.alpha' is not positive: the file is damaged")
+        model._samples = Samples(*(found[f"samples.{name}"] for name in KEPT))
+        none = np.zeros((0, dims["rank"]), np.float32)
+        averages = {name: found[f"average.{name}"] for name in _AVERAGES}
+        model._tables = Tables(**averages, side_factors=none)
+        return model
+
+
+class ConditionalBayesianPMFModel(BayesianPMFModel):
+    """Bayesian matrix factorization that conditions on the identities of rated items."""
+
+    name: ClassVar[str] = "conditional_bayesian_pmf"
+    conditional: ClassVar[bool] = True

@@ -1,0 +1,82 @@
+"""Which items each user has rated, without the ratings: what conditional models condition on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import DataError
+from tacenda.kernels.shared import sparse_product
+from tacenda.ratings import Ratings
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Identities:
+    """The sets N(u), as CSR.
+
+    Attributes:
+        offsets: (users + 1,) int64.
+        item_ids: (identities,) int32, ascending within a user, without duplicates.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    item_ids: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, ratings: Ratings, more: Identities | None = None) -> Identities:
+        """Those of the rated pairs themselves, which share memory; with ``more`` those too."""
+        known = cls(ratings.user_offsets, ratings.item_ids)
+        return known if more is None else known.union(more, ratings.n_items)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        users: npt.NDArray[np.integer[Any]],
+        items: npt.NDArray[np.integer[Any]],
+        n_users: int,
+        n_items: int,
+    ) -> Identities:
+        """Of (pairs,) numbers in any order, duplicates merged. Raises DataError off range."""
+        for what, ids, n in (("user", users, n_users), ("item", items, n_items)):
+            if len(ids) and (ids.min() < 0 or ids.max() >= n):
+                raise DataError(f"a {what} number is not in 0 to {n - 1}; number them anew")
+        cells = np.unique(users.astype(np.int64) * max(n_items, 1) + items)
+        offsets = np.searchsorted(cells, np.arange(n_users + 1) * max(n_items, 1))
+        return cls(offsets.astype(np.int64), (cells % max(n_items, 1)).astype(np.int32))
+
+    @property
+    def n_users(self) -> int:
+        """Users, those without identities included."""
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """|N(u)| (users,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def user_ids(self) -> npt.NDArray[np.int64]:
+        """The user of every identity, (identities,)."""
+        return np.repeat(np.arange(self.n_users), self.sizes)
+
+    def of_user(self, user: int) -> npt.NDArray[np.int32]:
+        """N(u), (|N(u)|,)."""
+        return self.item_ids[self.offsets[user] : self.offsets[user + 1]]
+
+    def union(self, other: Identities, n_items: int) -> Identities:
+        """Identities of both, for as many users as the longer one has."""
+        users = np.concatenate([self.user_ids, other.user_ids])
+        items = np.concatenate([self.item_ids, other.item_ids])
+        n_users = max(self.n_users, other.n_users)
+        return Identities.from_pairs(users, items, n_users, n_items)
+
+    def means(self, table: Floats) -> Floats:
+        """The mean row of ``table`` (items, width) over every N(u), (users, width); zeros if empty."""
+        ones = np.ones(len(self.item_ids), np.float32)
+        scale = (1.0 / np.maximum(self.sizes, 1)).astype(np.float32)
+        return sparse_product.multiply(self.offsets, self.item_ids, ones, table, row_scale=scale)

@@ -1,0 +1,150 @@
+"""What Surprise's own suite checks of every prediction algorithm."""
+
+# ruff: noqa: S301 - pickles of our own
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from surprise import AlgoBase, PredictionImpossible, Trainset, accuracy, dump
+from surprise.model_selection import cross_validate
+
+from tacenda_surprise.algorithm import TacendaAlgorithm
+from tacenda_surprise.testing import data
+from tacenda_surprise.testing.data import Testset
+
+
+class SurpriseTests:
+    """Inherit, and define ``make_algorithm``.
+
+    Attributes:
+        random: whether another seed gives another result.
+        epochs: least number of lines that ``verbose=True`` prints.
+    """
+
+    random: bool = True
+    epochs: int = 1
+    _made: Any
+
+    def make_algorithm(self, **settings: Any) -> TacendaAlgorithm:
+        """A new unfitted algorithm, small enough to fit in a second; ``random_state`` is 0 if not given."""
+        raise NotImplementedError("define make_algorithm(**settings) in your test class")
+
+    @pytest.fixture
+    def parts(self) -> tuple[Trainset, Testset]:
+        """Four fifths to train, the rest to test."""
+        return data.parts()
+
+    @pytest.fixture
+    def trainset(self, parts: Any) -> Trainset:
+        """To fit to."""
+        return parts[0]
+
+    @pytest.fixture
+    def testset(self, parts: Any) -> Testset:
+        """With an unknown user, an unknown item, and both."""
+        (user, item, _), *_ = parts[1]
+        more = [("nobody", item, 3.0), (user, "nothing", 3.0), ("nobody", "nothing", 2.0)]
+        return [*parts[1], *more]
+
+    @pytest.fixture
+    def algo(self, trainset: Trainset) -> Any:
+        """The fitted algorithm that all tests of a class share; predicting must not change it."""
+        cls = type(self)
+        if "_made" not in vars(cls):
+            cls._made = self.make_algorithm().fit(trainset)
+        return cls._made
+
+    # -- what Surprise's own tests check -----------------------------------------------------------
+
+    def test_fit_returns_the_algorithm_and_sets_its_trainset(self, trainset: Trainset) -> None:
+        algo = self.make_algorithm()
+        assert isinstance(algo, AlgoBase)
+        assert algo.fit(trainset) is algo
+        assert algo.trainset is trainset
+
+    def test_predictions_are_in_range_and_better_than_the_mean(self, algo: Any, parts: Any) -> None:
+        predictions = algo.test(parts[1])
+        assert all(1 <= p.est <= 5 for p in predictions)
+        mean = [p._replace(est=algo.trainset.global_mean) for p in predictions]
+        assert accuracy.rmse(predictions, verbose=False) < accuracy.rmse(mean, verbose=False)
+
+    def test_unknown_users_and_items(self, algo: Any, testset: Testset) -> None:
+        known = testset[0]
+        for uid, iid in ((known[0], "nothing"), ("nobody", known[1]), ("nobody", "nothing")):
+            prediction = algo.predict(uid, iid)
+            assert 1 <= prediction.est <= 5
+            assert prediction.details["was_impossible"] is not algo.predicts_unknown
+            if not algo.predicts_unknown:
+                assert "unknown" in prediction.details["reason"]
+                assert prediction.est == pytest.approx(algo.trainset.global_mean)
+
+    def test_estimate_takes_inner_ids_and_marks_of_unknown_ones(self, algo: Any) -> None:
+        assert np.isfinite(float(algo.estimate(0, 0)))
+        try:
+            assert np.isfinite(float(algo.estimate("UKN__nobody", 0)))
+        except PredictionImpossible:
+            assert not algo.predicts_unknown
+
+    def test_clipping_can_be_left_out(self, algo: Any, trainset: Trainset) -> None:
+        pairs = [
+            (trainset.to_raw_uid(u), trainset.to_raw_iid(i)) for u in range(9) for i in range(9)
+        ]
+        free = [algo.predict(*pair, clip=False).est for pair in pairs]
+        clipped = algo.predict_many(*zip(*pairs, strict=True))
+        np.testing.assert_allclose(np.clip(free, 1, 5), clipped)
+
+    def test_is_cross_validated_in_processes(self) -> None:
+        result = cross_validate(self.make_algorithm(), data.small_dataset(), cv=2, n_jobs=2)
+        assert (result["test_rmse"] < 1.5).all()
+
+    def test_pickles_before_and_after_fitting(self, trainset: Trainset, testset: Testset) -> None:
+        before = pickle.loads(pickle.dumps(self.make_algorithm()))
+        after = pickle.loads(pickle.dumps(before.fit(trainset)))
+        assert after.test(testset) == before.test(testset)
+
+    def test_dump(self, algo: Any, testset: Testset, tmp_path: Path) -> None:
+        predictions = algo.test(testset)
+        dump.dump(str(tmp_path / "file"), predictions, algo)
+        found, loaded = dump.load(str(tmp_path / "file"))
+        assert found == predictions
+        assert loaded.test(testset) == predictions
+
+    def test_one_seed_gives_one_result(self, trainset: Trainset, testset: Testset) -> None:
+        one, same, other = (
+            self.make_algorithm(random_state=s).fit(trainset).test(testset) for s in (1, 1, 2)
+        )
+        assert one == same
+        assert (one != other) is self.random
+
+    def test_biases_and_factors_are_float64_arrays(self, algo: Any, trainset: Trainset) -> None:
+        if algo.bu is None:
+            assert algo.bi is None
+            return
+        assert algo.bu.shape == (trainset.n_users,)
+        assert algo.bi.shape == (trainset.n_items,)
+        assert algo.pu.shape == (trainset.n_users, algo.qi.shape[1])
+        assert len(algo.qi) == trainset.n_items
+        assert {a.dtype for a in (algo.bu, algo.bi, algo.pu, algo.qi)} == {np.dtype(float)}
+        by_hand = trainset.global_mean + algo.bu[3] + algo.bi[4] + algo.pu[3] @ algo.qi[4]
+        assert algo.estimate(3, 4) == pytest.approx(by_hand, abs=1e-4)
+
+    def test_fitting_again_forgets_the_first_trainset(
+        self, trainset: Trainset, testset: Testset
+    ) -> None:
+        other = data.dataset(
+            [("a", "x", 1.0), ("a", "y", 4.0), ("b", "x", 2.0)]
+        ).build_full_trainset()
+        again = self.make_algorithm().fit(other).fit(trainset)
+        assert again.test(testset) == self.make_algorithm().fit(trainset).test(testset)
+
+    def test_verbose_prints_a_line_for_every_epoch(self, trainset: Trainset, capsys: Any) -> None:
+        self.make_algorithm(verbose=True).fit(trainset)
+        lines = [
+            line for line in capsys.readouterr().out.splitlines() if "Processing epoch" in line
+        ]
+        assert len(lines) >= self.epochs

@@ -1,0 +1,108 @@
+"""A Surprise Trainset as compact arrays, converted once."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, pairwise, repeat
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from surprise import Trainset
+
+from tacenda.errors import DataError
+from tacenda.ratings import IdIndex, Ratings
+
+_CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
+
+
+def ratings_of(trainset: Trainset) -> Ratings:
+    """The ratings of ``trainset``, users and items numbered by its inner ids.
+
+    Kept for as long as the trainset lives, so that the algorithms of a grid search convert it once. Where a
+    user rated an item twice the later rating counts, and a warning says how often that was.
+
+    Raises DataError for a rating that is not finite or off the scale, or if there are none.
+    """
+    found = _CONVERTED.get(trainset)
+    if found is None:
+        found = _CONVERTED[trainset] = _convert(trainset)
+    return found
+
+
+def _convert(trainset: Trainset) -> Ratings:
+    n = trainset.n_ratings
+    rows = [trainset.ur[u] for u in range(trainset.n_users)]
+    flat = np.fromiter(chain.from_iterable(chain.from_iterable(rows)), np.float64, 2 * n)
+    users = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
+    if not n:
+        raise DataError("the trainset holds no ratings; give at least one")
+    found = Ratings(
+        users,
+        flat[::2].astype(np.int64),
+        flat[1::2],
+        raw_index(trainset._raw2inner_id_users, "user"),
+        raw_index(trainset._raw2inner_id_items, "item"),
+        scale=trainset.rating_scale,
+        duplicates="last",
+    )
+    if len(found) < n:
+        warnings.warn(
+            f"{n - len(found)} ratings repeat a user and an item; the last of each counts",
+            stacklevel=4,
+        )
+    return found
+
+
+def trainset_of(
+    ratings: Ratings, users: Sequence[Hashable], items: Sequence[Hashable], mean: float
+) -> Trainset:
+    """A Trainset of ``ratings``, whose numbers are the inner ids; every list in the order of those.
+
+    Args:
+        ratings: all users and items have some.
+        users: raw ids of the users.
+        items: raw ids of the items.
+        mean: mean of all ratings.
+    """
+    rows = [_lists(part) for part in (ratings, ratings.by_item)]
+    numbered = [{raw: number for number, raw in enumerate(ids)} for ids in (users, items)]
+    found = Trainset(*rows, len(users), len(items), len(ratings), ratings.scale, *numbered)
+    found._global_mean = mean
+    _CONVERTED[found] = ratings
+    return found
+
+
+def _lists(ratings: Ratings) -> defaultdict[int, list[tuple[int, float]]]:
+    pairs = list(zip(ratings.item_ids.tolist(), ratings.values.tolist(), strict=True))
+    ends = ratings.user_offsets.tolist()
+    return defaultdict(list, {u: pairs[i:j] for u, (i, j) in enumerate(pairwise(ends)) if j > i})
+
+
+def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
+    """Raw ids in this order; where 7 and "7" are two, as Python writes them."""
+    ids = list(raw)
+    texts = [str(one) for one in ids]
+    return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
+
+
+def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
+    """``index`` with raw ids at its end, each as text that is not there already."""
+    if not new:
+        return index
+    texts = dict.fromkeys(index.raw.tolist())
+    for raw in new:
+        texts[str(raw) if str(raw) not in texts else repr(raw)] = None
+    if len(texts) < len(index) + len(new):
+        raise DataError(
+            f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"
+        )
+    return IdIndex(texts, index.what)
+
+
+def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The number of every raw id, -1 for those that are unknown."""
+    wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)
+    return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))

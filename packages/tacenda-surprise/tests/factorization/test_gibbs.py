@@ -1,0 +1,228 @@
+"""The draws a chain is made of, against the posteriors they are from; and what is made of its samples."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from tacenda.datasets import synthetic_ratings
+from tacenda.ratings import split
+from tacenda_surprise.models import (
+    BayesianConfig,
+    BayesianPMFModel,
+    ConditionalBayesianPMFModel,
+    Identities,
+    PMFModel,
+)
+from tacenda_surprise.models.factorization import hyperpriors
+from tacenda_surprise.models.factorization.averaging import average, side_by_side
+from tacenda_surprise.models.factorization.gibbs import Gibbs
+from tacenda_surprise.models.factorization.link import Link, draw_tau
+from tacenda_surprise.models.factorization.samples import Samples
+
+
+def test_wishart_draws_have_its_moments():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((3, 3))
+    scale, degrees = root @ root.T / 3, 7.0
+    draws = np.stack([hyperpriors.wishart(rng, degrees, scale) for _ in range(8000)])
+    np.testing.assert_allclose(draws.mean(axis=0), degrees * scale, atol=0.08 * degrees)
+    variance = degrees * (scale**2 + np.outer(np.diag(scale), np.diag(scale)))
+    np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.12)
+
+
+def test_hyperparameters_are_drawn_from_their_posterior():
+    """Mean of Lambda: (nu_0 + n) W; of mu: n x / (beta_0 + n); and the spread of mu."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((20, 2)) * [0.5, 2.0] + [1.0, -1.0]
+    mean, n = rows.mean(axis=0), 20
+    inverse = np.eye(2) + (rows - mean).T @ (rows - mean) + 2 * n / (2 + n) * np.outer(mean, mean)
+    W = np.linalg.inv(inverse)
+    draws = [hyperpriors.draw(rng, rows) for _ in range(6000)]
+    np.testing.assert_allclose(
+        np.mean([d.precision for d in draws], axis=0), (2 + n) * W, rtol=0.05, atol=0.02
+    )
+    found = np.stack([d.mean for d in draws])
+    np.testing.assert_allclose(found.mean(axis=0), n * mean / (2 + n), atol=0.03)
+    # mu is Student t with nu - width + 1 degrees of freedom
+    free = 2 + n - 2 + 1
+    covariance = inverse / ((2 + n) * free) * free / (free - 2)
+    np.testing.assert_allclose(np.cov(found.T), covariance, rtol=0.15, atol=0.005)
+
+
+@pytest.fixture
+def linked():
+    rng = np.random.default_rng(2)
+    rated = rng.random((12, 6)) < 0.4
+    users, items = np.nonzero(rated)
+    identities = Identities.from_pairs(users, items, 12, 6)
+    sizes = np.maximum(identities.sizes, 1)
+    F = csr_array((1 / np.sqrt(sizes[users]), (users, items)), shape=(12, 6)).toarray()
+    root = rng.standard_normal((2, 2))
+    hyper = hyperpriors.Hyper(np.array([0.3, -0.2]), root @ root.T + np.eye(2))
+    X = rng.standard_normal((12, 2)).astype(np.float32)
+    return identities, F, hyper, X
+
+
+def test_the_expected_factors_are_those_of_the_link(linked):
+    identities, F, _, _ = linked
+    W = np.random.default_rng(0).standard_normal((6, 2)).astype(np.float32)
+    np.testing.assert_allclose(Link(identities, 6).expected(W), F @ W, atol=1e-5)
+
+
+def test_links_are_drawn_from_their_posterior(linked):
+    identities, F, hyper, X = linked
+    link, tau, rng = Link(identities, 6), 1.3, np.random.default_rng(3)
+    W = np.zeros((6, 2), np.float32)
+    draws = np.stack([link.draw(rng, X, hyper, tau, W) for _ in range(1200)]).astype(np.float64)
+    A = np.linalg.inv(F.T @ F + tau * np.eye(6))
+    np.testing.assert_allclose(draws.mean(axis=0), A @ F.T @ (X - hyper.mean), atol=0.08)
+    covariance = np.kron(A, np.linalg.inv(hyper.precision))
+    np.testing.assert_allclose(np.cov(draws.reshape(-1, 12).T), covariance, atol=0.1)
+
+
+def test_tau_is_drawn_from_its_posterior(linked):
+    hyper, W = linked[2], np.random.default_rng(4).standard_normal((6, 2)).astype(np.float32)
+    rng = np.random.default_rng(5)
+    draws = [draw_tau(rng, W, hyper) for _ in range(20_000)]
+    rate = 1 + 0.5 * np.einsum("jk,kl,jl->", W, hyper.precision, W)
+    assert np.mean(draws) == pytest.approx((1 + 0.5 * 12) / rate, rel=0.02)
+    assert np.var(draws) == pytest.approx((1 + 0.5 * 12) / rate**2, rel=0.06)
+
+
+def test_a_chain_forgets_where_it_began():
+    """Two chains of other seeds: their averages differ by less than either's draws do."""
+    ratings = synthetic_ratings.generate(60, 40, 760, rank=2, noise=0.5, seed=1).ratings
+    chains = []
+    for seed in (0, 1):
+        chain = Gibbs(
+            BayesianConfig(n_factors=2, burn_in=60, n_samples=200, seed=seed),
+            2, ratings, ratings.mean, None,
+        )  # fmt: skip
+        for sweep in range(260):
+            chain.step(sweep, 1.0)
+        users, items = chain.samples["users"], chain.samples["items"]
+        scores = np.einsum("sud,sid->sui", users[:, :, :-1], items[:, :, :-1])
+        chains.append(scores + users[:, :, None, -1] + items[:, None, :, -1])
+    apart = np.sqrt(np.mean((chains[0].mean(axis=0) - chains[1].mean(axis=0)) ** 2))
+    spread = np.sqrt(chains[0].var(axis=0).mean())
+    assert apart < 0.25 * spread
+    assert np.corrcoef(chains[0].var(axis=0).ravel(), chains[1].var(axis=0).ravel())[0, 1] > 0.8
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return split(
+        synthetic_ratings.generate(
+            400, 120, 12_000, rank=3, noise=0.6, integer=False, seed=4
+        ).ratings,
+        0.15,
+    )
+
+
+@pytest.mark.parametrize("model_class", [BayesianPMFModel, ConditionalBayesianPMFModel])
+def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model_class):
+    train, test = parts
+
+    def rmse(model):
+        scores = model.score_pairs(test.user_ids, test.item_ids)
+        return float(np.sqrt(np.mean((scores - test.values) ** 2)))
+
+    model = model_class(n_factors=4, burn_in=20, n_samples=60).fit(train)
+    assert rmse(model) < rmse(PMFModel(n_factors=8).fit(train))
+    assert rmse(model) < 1.12 * 0.6
+    deviations = model.deviations(test.user_ids, test.item_ids)
+    z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / deviations
+    assert z.std() == pytest.approx(1.0, abs=0.06)
+    assert np.sqrt(np.mean(1 / model._samples.alpha)) == pytest.approx(0.6, rel=0.05)
+    sizes = np.diff(train.user_offsets)[test.user_ids]
+    few, many = np.quantile(sizes, [0.2, 0.8])
+    assert deviations[sizes < few].mean() > deviations[sizes > many].mean() + 0.02
+
+
+def test_a_folded_user_is_near_the_same_user_fitted(parts):
+    train, test = parts
+    users = np.argsort(np.diff(train.user_offsets))[-15:]
+    settings = {"n_factors": 3, "burn_in": 20, "n_samples": 60, "n_kept": 60}
+    fitted = BayesianPMFModel(**settings).fit(train)
+    without = BayesianPMFModel(**settings).fit(train.select(~np.isin(train.user_ids, users)))
+    errors = []
+    for user in users:
+        items, values = train.of_user(int(user))
+        tested, truth = test.of_user(int(user))
+        folded = without.fold_in(items, values).score(tested)
+        refitted = fitted.score_pairs(np.full(len(tested), user), tested)
+        errors.append([np.mean((s - truth) ** 2) for s in (folded, refitted)])
+    folded, refitted = np.sqrt(np.mean(errors, axis=0))
+    assert folded < 1.06 * refitted
+
+
+def test_identities_alone_tell_something_of_a_user():
+    data = synthetic_ratings.generate(600, 120, 14_000, rank=3, noise=0.5, informative=2.0, seed=1)
+    quiet = data.ratings.user_ids >= 500
+    train, test = data.ratings.select(~quiet), data.ratings.select(quiet)
+    found = []
+    for identities in (Identities.of(test), None):
+        model = ConditionalBayesianPMFModel(n_factors=5, burn_in=20, n_samples=40)
+        scores = model.fit(train, identities=identities).score_pairs(test.user_ids, test.item_ids)
+        found.append(float(np.sqrt(np.mean((scores - test.values) ** 2))))
+    assert found[0] < found[1] - 0.01
+
+
+# -- averages --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def some_samples():
+    """Of one truth, with noise on every sample."""
+    rng = np.random.default_rng(0)
+    truth = [rng.standard_normal((n, 4)) for n in (80, 50)]
+    return [(t + 0.3 * rng.standard_normal((30, *t.shape))).astype(np.float32) for t in truth]
+
+
+def test_an_average_that_is_narrow_enough_is_exact(some_samples):
+    users, items = some_samples
+    expected = np.einsum("sud,sid->ui", users, items) / 30
+    for rank in (120, 500):
+        x, q = average(users, items, rank, 0)
+        assert x.shape[1] == q.shape[1] == 120
+        np.testing.assert_allclose(x @ q.T, expected, atol=1e-4)
+    x, q = average(users, items, 50, 0)
+    np.testing.assert_allclose(x @ q.T, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("rank", [1, 4, 12])
+def test_an_average_of_a_given_rank_is_nearly_the_best_one(some_samples, rank):
+    users, items = some_samples
+    expected = (np.einsum("sud,sid->ui", users, items) / 30).astype(np.float64)
+    x, q = average(users, items, rank, 0)
+    assert x.shape == (80, rank)
+    assert q.shape == (50, rank)
+    assert x.dtype == q.dtype == np.float32
+    best = np.sqrt((np.linalg.svd(expected, compute_uv=False)[rank:] ** 2).sum())
+    assert np.linalg.norm(expected - x @ q.T) < 1.05 * best
+
+
+def test_samples_side_by_side_keep_their_rows():
+    samples = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    np.testing.assert_array_equal(side_by_side(samples)[1], [4, 5, 6, 7, 16, 17, 18, 19])
+
+
+@pytest.mark.parametrize(
+    ("total", "n", "chosen"),
+    [(6, 2, [2, 5]), (6, 3, [1, 3, 5]), (5, 9, [0, 1, 2, 3, 4]), (7, 1, [6])],
+)
+def test_kept_samples_are_evenly_spaced(total, n, chosen):
+    numbers = np.arange(total, dtype=np.float32)
+    found = Samples(*(numbers,) * 6).thinned(n)
+    assert found.alpha.tolist() == chosen
+
+
+def test_the_width_follows_from_the_ratings(parts):
+    train, _ = parts
+    few = train.select(np.arange(len(train)) < 60)
+    widths = []
+    for ratings in (few, train):
+        model = BayesianPMFModel(burn_in=1, n_samples=2).fit(ratings)
+        widths.append(model._samples.users.shape[2] - 1)
+    assert widths[0] == 8
+    assert 8 <= widths[1] <= 32

@@ -1,0 +1,209 @@
+"""Fits that go on: after an interruption, or with ratings that came later."""
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda.datasets import synthetic_ratings
+from tacenda.errors import DataError, FittingError, NotFittedError
+from tacenda.fitting import Callback
+from tacenda.ratings import IdIndex, Ratings, split
+from tacenda_surprise.models import (
+    BayesianPMFModel,
+    ConditionalBayesianPMFModel,
+    ConditionalPMFModel,
+    Identities,
+    PMFModel,
+)
+
+MAKERS = {
+    "sgd": lambda **more: PMFModel(**{"n_factors": 5, "n_epochs": 12, **more}),
+    "conditional": lambda **more: ConditionalPMFModel(**{"n_factors": 5, "n_epochs": 12, **more}),
+    "stopped early": lambda **more: ConditionalPMFModel(
+        **{"n_factors": 5, "n_epochs": 12, "validation": 0.1, **more}
+    ),
+    "als": lambda **more: PMFModel(**{"n_factors": 3, "n_epochs": 8, "solver": "als", **more}),
+    "gibbs": lambda **more: BayesianPMFModel(n_factors=3, burn_in=4, n_samples=8, **more),
+    "conditional gibbs": lambda **more: ConditionalBayesianPMFModel(
+        n_factors=3, burn_in=4, n_samples=8, **more
+    ),
+}
+
+
+class Stop(Callback):
+    """Pulls the plug after so many epochs."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == self.after:
+            raise ConnectionError("no more power")
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3).ratings
+
+
+def rmse(model, test):
+    scores = model.score_pairs(test.user_ids, test.item_ids)
+    return float(np.sqrt(np.mean((scores - test.values) ** 2)))
+
+
+def assert_same(one, other):
+    for name, array in one.arrays().items():
+        np.testing.assert_array_equal(array, other.arrays()[name], name)
+
+
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [1, 5])
+def test_a_fit_that_goes_on_from_a_checkpoint_gives_the_same_bits(make, ratings, tmp_path, after):
+    with pytest.raises(ConnectionError):
+        make().fit(ratings, checkpoints=tmp_path / "c", callbacks=[Stop(after)])
+    resumed = make().fit(ratings, checkpoints=tmp_path / "c")
+    assert_same(resumed, make().fit(ratings))
+    assert resumed.history.epochs == len(resumed.history.epoch_losses)
+
+
+def test_a_checkpoint_of_other_ratings_is_refused(make, ratings, tmp_path):
+    make().fit(ratings, checkpoints=tmp_path / "c")
+    other = Ratings(
+        ratings.user_ids, ratings.item_ids, 6 - ratings.values, ratings.users, ratings.items,
+        scale=ratings.scale,
+    )  # fmt: skip
+    with pytest.raises(FittingError, match="other"):
+        make().fit(other, checkpoints=tmp_path / "c")
+
+
+def test_more_epochs_may_follow(ratings, tmp_path):
+    PMFModel(n_factors=4, n_epochs=5).fit(ratings, checkpoints=tmp_path / "c")
+    longer = PMFModel(n_factors=4, n_epochs=9).fit(ratings, checkpoints=tmp_path / "c")
+    assert_same(longer, PMFModel(n_factors=4, n_epochs=9).fit(ratings))
+
+
+# -- ratings that came later -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def later():
+    """All ratings, those of the first 300 users and 90 items, and a part to test on."""
+    everything = synthetic_ratings.generate(400, 100, 13_000, rank=3, noise=0.5, seed=6).ratings
+    train, test = split(everything, 0.15, seed=0)
+    early = train.select((train.user_ids < 300) & (train.item_ids < 90))
+    return train, _compact(early, 300, 90), test
+
+
+def _compact(ratings, n_users, n_items):
+    return Ratings(
+        ratings.user_ids, ratings.item_ids, ratings.values,
+        IdIndex(ratings.users.raw[:n_users], "user"), IdIndex(ratings.items.raw[:n_items], "item"),
+        scale=ratings.scale,
+    )  # fmt: skip
+
+
+GROWING = {
+    "sgd": lambda: PMFModel(n_factors=8, n_epochs=40),
+    "conditional": lambda: ConditionalPMFModel(n_factors=8, n_epochs=40),
+    "als": lambda: PMFModel(n_factors=3, n_epochs=12, solver="als"),
+    "gibbs": lambda: BayesianPMFModel(n_factors=4, burn_in=20, n_samples=30),
+    "conditional gibbs": lambda: ConditionalBayesianPMFModel(n_factors=4, burn_in=20, n_samples=30),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_new_users_and_items_are_learned_without_a_new_fit(later, name):
+    train, early, test = later
+    model = GROWING[name]().fit(early)
+    assert model.partial_fit(train) is model
+    assert model.catalogue.users.raw.tolist() == train.users.raw.tolist()
+    assert model.catalogue.items.raw.tolist() == train.items.raw.tolist()
+    assert model.fitted_on["n_ratings"] == len(train)
+    assert rmse(model, test) < 1.02 * rmse(GROWING[name]().fit(train), test)
+    strangers = test.select((test.user_ids >= 300) | (test.item_ids >= 90))
+    biases = PMFModel(n_factors=0, n_epochs=30).fit(train)
+    assert rmse(model, strangers) < 0.97 * rmse(biases, strangers)
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_users_are_known_by_their_raw_ids(later, name):
+    """However the new ratings number them."""
+    train, early, _ = later
+    rng = np.random.default_rng(0)
+    users, items = rng.permutation(train.n_users), rng.permutation(train.n_items)
+    places, shelves = np.argsort(users), np.argsort(items)
+    shuffled = Ratings(
+        places[train.user_ids], shelves[train.item_ids], train.values,
+        IdIndex(train.users.raw[users], "user"), IdIndex(train.items.raw[items], "item"),
+        scale=train.scale,
+    )  # fmt: skip
+    model = GROWING[name]().fit(early).partial_fit(shuffled, n_epochs=2)
+    assert model.catalogue.users.raw[:300].tolist() == early.users.raw.tolist()
+    assert set(model.catalogue.users.raw) == set(train.users.raw)
+    scores = model.score_pairs(
+        np.array([model.catalogue.users.number(raw) for raw in train.users.raw])[train.user_ids],
+        np.array([model.catalogue.items.number(raw) for raw in train.items.raw])[train.item_ids],
+    )
+    assert np.corrcoef(scores, train.values)[0, 1] > 0.6
+
+
+@pytest.mark.parametrize("model_class", [PMFModel, ConditionalPMFModel])
+def test_users_of_whom_nothing_comes_stay_as_they_are(later, model_class):
+    train, early, _ = later
+    model = model_class(n_factors=6, n_epochs=15).fit(early)
+    before = model.tables
+    some = train.select((train.user_ids > 50) & (train.user_ids < 310))
+    model.partial_fit(some, n_epochs=2)
+    np.testing.assert_allclose(
+        model.tables.user_factors[:51], before.user_factors[:51], rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_array_equal(model.tables.user_biases[:51], before.user_biases[:51])
+    assert np.abs(model.tables.user_factors[60] - before.user_factors[60]).max() > 1e-4
+    assert model.catalogue.mean == pytest.approx(early.mean)
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_training_on_is_the_same_after_a_way_to_disk(later, name, tmp_path):
+    train, early, _ = later
+    model = GROWING[name]().fit(early)
+    model.save(tmp_path / "model")
+    again = tacenda.load(tmp_path / "model").partial_fit(train, n_epochs=2)
+    assert_same(again, model.partial_fit(train, n_epochs=2))
+
+
+def test_identities_count_in_what_follows_too(later):
+    train, early, _ = later
+    pairs = (np.full(6, train.n_users - 1), np.arange(6))
+    identities = Identities.from_pairs(*pairs, train.n_users, train.n_items)
+    few = train.select(train.user_ids < train.n_users - 1)
+    model = ConditionalPMFModel(n_factors=6, n_epochs=20).fit(early)
+    model.partial_fit(few, identities=identities, n_epochs=3)
+    expected = model.tables.side_factors[:6].mean(axis=0)
+    np.testing.assert_allclose(model.tables.user_factors[-1], expected, atol=1e-6)
+
+
+def test_what_was_never_fitted_cannot_go_on(ratings):
+    for model in (PMFModel(), BayesianPMFModel()):
+        with pytest.raises(NotFittedError, match="call fit"):
+            model.partial_fit(ratings)
+
+
+def test_a_wider_scale_and_new_levels_are_taken_over(ratings):
+    model = PMFModel(n_factors=2, n_epochs=3).fit(ratings)
+    wider = Ratings(
+        ratings.user_ids, ratings.item_ids, ratings.values + 0.5, ratings.users, ratings.items,
+        scale=(0.5, 5.5),
+    )  # fmt: skip
+    model.partial_fit(wider, n_epochs=1)
+    assert model.catalogue.scale == (0.5, 5.5)
+    np.testing.assert_array_equal(model.catalogue.levels, np.arange(0.5, 6, 0.5))
+    with pytest.raises(DataError):
+        Ratings(ratings.user_ids[:1], ratings.item_ids[:1], [9.0], ratings.users, ratings.items,
+                scale=(1, 5))  # fmt: skip

@@ -1,0 +1,237 @@
+"""What maximum a posteriori finds: the truth, no slope, the same in other units; and how it stops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacenda.datasets import synthetic_ratings
+from tacenda.errors import ConfigurationError
+from tacenda.fitting import Callback
+from tacenda.kernels.ratings.sgd import Tables
+from tacenda.ratings import Ratings, split
+from tacenda_surprise.models import ConditionalPMFModel, FactorizationConfig, Identities, PMFModel
+from tacenda_surprise.models.factorization.als import ALS
+from tacenda_surprise.models.factorization.defaults import noisiness, resolved
+from tacenda_surprise.models.factorization.training import initial_tables
+
+SMALL = {"n_factors": 8, "n_epochs": 40}
+
+
+def rmse(scores, values):
+    return float(np.sqrt(np.mean((scores - values) ** 2, dtype=np.float64)))
+
+
+def error(model, test):
+    return rmse(model.score_pairs(test.user_ids, test.item_ids), test.values)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return synthetic_ratings.generate(500, 150, 24_000, rank=3, noise=0.6, integer=False, seed=4)
+
+
+@pytest.fixture(scope="module")
+def parts(found):
+    return split(found.ratings, 0.1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "within"),
+    [
+        (lambda: PMFModel(**SMALL), 1.13),
+        (lambda: ConditionalPMFModel(**SMALL), 1.14),
+        (lambda: PMFModel(n_factors=3, n_epochs=12, solver="als"), 1.15),
+    ],
+    ids=["sgd", "conditional", "als"],
+)
+def test_comes_near_to_whoever_knows_the_truth(found, parts, make, within):
+    train, test = parts
+    _, variance = found.truth.moments(test.user_ids, test.item_ids)
+    best = float(np.sqrt(variance.mean()))
+    biases = PMFModel(n_factors=0, n_epochs=30).fit(train)
+    model = make().fit(train)
+    assert error(model, test) < within * best < 0.97 * error(biases, test)
+    z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / model.deviations(
+        test.user_ids, test.item_ids
+    )
+    assert z.std() == pytest.approx(1.0, abs=0.12)
+
+
+def test_after_a_sweep_the_loss_has_no_slope_in_the_items(parts):
+    ratings = parts[0]
+    config = FactorizationConfig(n_factors=4, solver="als", reg_factors=0.05, reg_biases=0.02)
+    tables = initial_tables(config, ratings.n_users, ratings.n_items, conditional=False)
+    als = ALS(config, ratings, tables, ratings.mean)
+    losses = [float(als.step(0, 0.0).loss) for _ in range(3)]
+    p, q, b, c, _ = (t.astype(np.float64) for t in tables)
+    e = ratings.values - ratings.mean - b[ratings.user_ids] - c[ratings.item_ids]
+    e -= np.einsum("nd,nd->n", p[ratings.user_ids], q[ratings.item_ids])
+    assert losses[-1] == pytest.approx(e @ e, rel=1e-4)
+    counts = np.bincount(ratings.item_ids, minlength=ratings.n_items)
+    slope = np.zeros_like(q)
+    np.add.at(slope, ratings.item_ids, -e[:, None] * p[ratings.user_ids])
+    slope += 0.05 * counts[:, None] * q
+    of_biases = 0.02 * counts * c - np.bincount(ratings.item_ids, e, ratings.n_items)
+    np.testing.assert_allclose(slope / np.maximum(counts, 1)[:, None], 0, atol=1e-4)
+    np.testing.assert_allclose(of_biases / np.maximum(counts, 1), 0, atol=1e-4)
+
+
+def test_sweeps_never_raise_the_penalized_loss(parts):
+    ratings = parts[0]
+    config = FactorizationConfig(n_factors=3, solver="als", reg_factors=0.1, reg_biases=0.05)
+    tables = initial_tables(config, ratings.n_users, ratings.n_items, conditional=False)
+    als, losses = ALS(config, ratings, tables, ratings.mean), []
+    n_u, n_i = np.diff(ratings.user_offsets), np.bincount(ratings.item_ids, minlength=150)
+    for _ in range(6):
+        loss = float(als.step(0, 0.0).loss)
+        p, q, b, c, _ = (t.astype(np.float64) for t in tables)
+        loss += 0.1 * (n_u @ (p**2).sum(1) + n_i @ (q**2).sum(1)) + 0.05 * (n_u @ b**2 + n_i @ c**2)
+        losses.append(loss)
+    assert (np.diff(losses) < 1e-3).all()
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize("model_class", [PMFModel, ConditionalPMFModel])
+@pytest.mark.parametrize("factor", [20.0, 0.01])
+def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
+    train, test = parts
+    low, high = train.scale
+    scaled = Ratings(
+        train.user_ids, train.item_ids, train.values * factor, train.users, train.items,
+        scale=(low * factor - 1e-3, high * factor + 1e-3),
+    )  # fmt: skip
+    model = model_class(n_factors=8, n_epochs=30).fit(train)
+    other = model_class(n_factors=8, n_epochs=30, init_std=0.1 * factor**0.5).fit(scaled)
+    expected = model.score_pairs(test.user_ids, test.item_ids) * factor
+    np.testing.assert_allclose(
+        other.score_pairs(test.user_ids, test.item_ids), expected, atol=0.02 * factor
+    )
+    assert other.deviations(np.array([0]), np.array([0]))[0] == pytest.approx(
+        factor * model.deviations(np.array([0]), np.array([0]))[0], rel=0.02
+    )
+
+
+def test_penalties_fall_as_rows_and_columns_fill(parts):
+    full, few = parts
+    assert 0 < noisiness(full) < noisiness(few) <= 2
+    one = Ratings.from_triples([("u", "i", 3.0)], scale=(1, 5))
+    assert noisiness(one) == 2.0
+    found = [
+        resolved(FactorizationConfig(), ratings, conditional=True).reg_factors
+        for ratings in (full, few)
+    ]
+    assert found[0] < found[1]
+    given = FactorizationConfig(reg_factors=0.5, n_epochs=7)
+    assert resolved(given, full, conditional=False).reg_factors == 0.5
+    assert resolved(given, full, conditional=False).n_epochs == 7
+    assert None not in resolved(FactorizationConfig(), one, conditional=True).to_dict().values()
+
+
+def test_the_best_epoch_is_restored(parts):
+    """A rate so high that it overfits: what is kept is the epoch with the lowest error held out."""
+    settings = {
+        "n_factors": 12, "n_epochs": 40, "lr_factors": 0.05, "lr_decay": 1.0, "reg_factors": 0.0,
+        "validation": 0.2, "patience": 5, "refit": False,
+    }  # fmt: skip
+    train = parts[0]
+    model = PMFModel(**settings).fit(train)
+    errors = [e.value for e in model.history.evaluations]
+    best = int(np.argmin(errors))
+    assert model.history.stopped == "patience"
+    assert len(errors) == best + 1 + 5
+    held_out = split(train, 0.2, seed=0)[1]
+    scores = np.clip(model.score_pairs(held_out.user_ids, held_out.item_ids), *train.scale)
+    assert rmse(scores, held_out.values) == pytest.approx(min(errors), rel=1e-5)
+    again = PMFModel(**{**settings, "refit": True}).fit(train)
+    assert again.history.epochs == best + 1
+    assert again.figures[0]["best"] == pytest.approx(min(errors))
+    assert error(again, parts[1]) < error(
+        PMFModel(**{**settings, "validation": 0.0}).fit(train), parts[1]
+    )
+
+
+def test_conditioning_pays_where_taste_decides_what_is_rated():
+    data = synthetic_ratings.generate(
+        800, 150, 9_000, rank=3, noise=0.5, informative=2.5, seed=1
+    ).ratings
+    train, test = split(data, 0.2, seed=1)
+    conditional = error(ConditionalPMFModel(**SMALL).fit(train), test)
+    assert conditional < error(PMFModel(**SMALL).fit(train), test) - 0.002
+    transductive = ConditionalPMFModel(**SMALL).fit(train, identities=Identities.of(test))
+    assert error(transductive, test) < conditional
+
+
+@pytest.mark.parametrize("model_class", [PMFModel, ConditionalPMFModel])
+def test_a_folded_user_is_near_the_same_user_fitted(parts, model_class):
+    train, test = parts
+    users = np.argsort(np.diff(train.user_offsets))[-20:]
+    fitted = model_class(**SMALL).fit(train)
+    without = model_class(**SMALL).fit(train.select(~np.isin(train.user_ids, users)))
+    folded, retrained, biased = [], [], []
+    for user in users:
+        items, values = train.of_user(int(user))
+        tested, truth = test.of_user(int(user))
+        folded.append(without.fold_in(items, values).score(tested) - truth)
+        retrained.append(fitted.score_pairs(np.full(len(tested), user), tested) - truth)
+        biased.append(values.mean() - truth)
+    errors = [rmse(np.concatenate(e), 0.0) for e in (folded, retrained, biased)]
+    assert errors[0] < 1.06 * errors[1] < 0.9 * errors[2]
+
+
+def test_the_settings_of_the_thesis_go_by_name():
+    thesis = FactorizationConfig.thesis(n_factors=30)
+    assert (thesis.lr_factors, thesis.lr_biases, thesis.lr_decay) == (0.01, 0.001, 1.0)
+    assert (thesis.reg_factors, thesis.reg_biases, thesis.n_factors) == (0.01, 0.1, 30)
+    svd = FactorizationConfig.online_svd()
+    assert (svd.reg_factors, svd.reg_side, svd.biased) == (0.0, 0.0, False)
+    assert FactorizationConfig.online_svd(biased=True).reg_biases == 0.0
+
+
+def test_online_svd_needs_its_early_stopping(parts):
+    train, test = parts
+    quick = {"n_factors": 10, "lr_factors": 0.03, "lr_biases": 0.03, "n_epochs": 60}
+    stopped = PMFModel(FactorizationConfig.online_svd(biased=True, **quick)).fit(train)
+    config = replace(stopped.config, validation=0.0)
+    assert error(stopped, test) < error(PMFModel(config).fit(train), test) - 0.01
+
+
+def test_conditioning_is_not_for_alternating_least_squares():
+    with pytest.raises(ConfigurationError, match="'als' does not condition"):
+        ConditionalPMFModel(solver="als")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"lr_factors": -0.1}, "lr_factors must be at least 0"),
+        ({"reg_factors": "much"}, "reg_factors must be at least 0"),
+        ({"n_epochs": 1.5}, "n_epochs must be a whole number"),
+        ({"lr_decay": 1.1}, "lr_decay must be at most 1"),
+        ({"validation": 1.0}, "validation must be less than 1"),
+        ({"solver": "magic"}, "solver must be 'sgd' or 'als'"),
+        ({"n_factor": 3}, "there is no setting 'n_factor'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(setting, message):
+    with pytest.raises(ConfigurationError, match=message):
+        PMFModel(**setting)
+
+
+class Spy(Callback):
+    def __init__(self):
+        self.tables: list[Tables] = []
+
+    def on_epoch_end(self, fit):
+        self.tables.append(Tables(*(t.copy() for t in fit.model.tables)))
+
+
+def test_what_has_no_ratings_stays_where_it_began(parts):
+    """Users and items alike, to the last bit."""
+    train = parts[0]
+    some = train.select((train.user_ids > 5) & (train.item_ids > 5))
+    spy = Spy()
+    PMFModel(n_factors=4, n_epochs=3).fit(some, callbacks=[spy])
+    for table in (0, 1):
+        np.testing.assert_array_equal(spy.tables[0][table][:6], spy.tables[-1][table][:6])
+        assert np.abs(spy.tables[0][table][6:] - spy.tables[-1][table][6:]).max() > 0

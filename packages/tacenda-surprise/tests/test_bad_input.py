@@ -1,0 +1,191 @@
+"""Data that is wrong or hardly there: a clear error, or what the documentation says."""
+
+import numpy as np
+import pytest
+
+from tacenda.errors import ConfigurationError, DataError
+from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF, ConditionalRBM
+from tacenda_surprise.trainsets import ratings_of
+
+SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
+MACHINE = {"n_hidden": 3, "n_epochs": 5, "random_state": 0}
+MAKERS = {
+    "BiasOnly": BiasOnly,
+    "PMF": lambda: PMF(**SMALL),
+    "ALS": lambda: PMF(solver="als", **SMALL),
+    "ConditionalPMF": lambda: ConditionalPMF(**SMALL),
+    "stopped early": lambda: ConditionalPMF(early_stopping=True, **SMALL),
+    "Bayesian": lambda: ConditionalPMF(inference="gibbs", burn_in=2, **SMALL),
+    "RBM": lambda: RBM(**MACHINE),
+    "RBM of the thesis": lambda: RBM.thesis(**MACHINE),
+    "ConditionalRBM": lambda: ConditionalRBM(**MACHINE),
+}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request):
+    return request.param
+
+
+@pytest.fixture
+def fitted(make_dataset):
+    def fit(make, triples, scale=(1, 5)):
+        return make().fit(make_dataset(triples, scale).build_full_trainset())
+
+    return fit
+
+
+class Interrupts:
+    """A callback that is Ctrl-C."""
+
+    def on_step(self, run):
+        raise KeyboardInterrupt
+
+    def on_evaluation(self, run, evaluation):
+        pass
+
+    def on_epoch_end(self, run):
+        pass
+
+
+def test_of_a_pair_rated_twice_the_last_rating_counts(make, fitted):
+    triples = [("a", "x", 1.0), ("b", "x", 3.0), ("a", "y", 2.0), ("a", "x", 5.0)]
+    with pytest.warns(UserWarning, match="1 ratings repeat a user and an item; the last"):
+        twice = fitted(make, triples)
+    assert ratings_of(twice.trainset).of_user(0)[1].tolist() == [5.0, 2.0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_ratings_must_be_finite(make, value, fitted):
+    with pytest.raises(DataError, match=r"rating of user 'b' for item 'x' is .*must be finite"):
+        fitted(make, [("a", "x", 1.0), ("b", "x", value)])
+
+
+def test_ratings_off_the_scale(make, fitted):
+    with pytest.raises(DataError, match="user 'b' for item 'x' is 7, off the scale 1 to 5"):
+        fitted(make, [("a", "x", 1.0), ("b", "x", 7.0)])
+
+
+@pytest.mark.parametrize("triples", [
+    [("a", "x", 4.0)],
+    [("a", "x", 4.0), ("a", "y", 2.0)],
+    [("a", "x", 4.0), ("b", "x", 2.0)],
+])  # fmt: skip
+def test_one_user_one_item_or_one_rating(make, triples, fitted):
+    algo = fitted(make, triples)
+    assert 1 <= algo.predict("a", "x").est <= 5
+    seen = {item for user, item, _ in triples if user == "a"}
+    assert not seen & {item for item, _ in algo.top_n(3, ["a"])["a"]}
+
+
+def test_the_integer_7_and_the_string_are_two_users(make, fitted):
+    algo = fitted(make, [(7, "x", 1.0), ("7", "x", 5.0), (7, "y", 1.0), ("7", "y", 5.0)])
+    assert algo.predict(7, "x").est < algo.predict("7", "x").est
+    assert algo.test([(7, "x", 1.0)])[0].est == algo.predict(7, "x").est
+
+
+def test_a_trainset_is_converted_once(trainset):
+    assert ratings_of(trainset) is ratings_of(trainset)
+
+
+def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(make, trainset, testset, make_dataset):
+    algo = make().fit(trainset)
+    algo.fold_in({"item 3": 5.0}, uid="newcomer")
+    before = algo.test(testset)
+    algo.callbacks = (Interrupts(),)
+    other = make_dataset([("a", "x", 4.0), ("b", "y", 2.0)]).build_full_trainset()
+    with pytest.raises(KeyboardInterrupt):
+        algo.fit(other)
+    assert algo.trainset is trainset
+    assert algo.test(testset) == before
+    with pytest.raises((KeyboardInterrupt, ConfigurationError)):
+        algo.partial_fit(other)
+    assert algo.trainset is trainset
+    assert algo.test(testset) == before
+    assert len(algo.top_n(3, ["newcomer"])["newcomer"]) == 3
+
+
+def test_an_interrupted_fit_goes_on_from_its_checkpoint(trainset, testset, tmp_path):
+    class StopsLate(Interrupts):
+        steps = 0
+
+        def on_step(self, run):
+            self.steps += 1
+            if self.steps == 4:
+                raise KeyboardInterrupt
+
+    settings = {**SMALL, "checkpoints": tmp_path / "there"}
+    with pytest.raises(KeyboardInterrupt):
+        PMF(callbacks=[StopsLate()], **settings).fit(trainset)
+    assert PMF(**settings).fit(trainset).test(testset) == PMF(**SMALL).fit(trainset).test(testset)
+
+
+def test_half_stars_are_levels(fitted):
+    algo = fitted(MAKERS["PMF"], [("a", "x", 0.5), ("b", "x", 4.0), ("b", "y", 3.5)], (0.5, 5))
+    assert algo.levels.tolist() == [0.5 * k for k in range(1, 11)]
+
+
+def test_zero_and_negative_ratings(make, fitted):
+    triples = [(u, i, float((u * i) % 21 - 10)) for u in range(12) for i in range(9)]
+    algo = fitted(make, triples, (-10, 10))
+    assert -10 <= algo.predict(1, 1).est <= 10
+    assert len(algo.levels) == 21
+
+
+@pytest.mark.parametrize("machine", ["RBM", "RBM of the thesis", "ConditionalRBM"])
+def test_machines_refuse_continuous_ratings(machine, fitted):
+    rng = np.random.default_rng(0)
+    triples = [(u, i, float(rng.uniform(1, 5))) for u in range(20) for i in range(20)]
+    with pytest.raises(ConfigurationError, match="these are continuous"):
+        fitted(MAKERS[machine], triples)
+    algo = fitted(MAKERS["PMF"], triples)
+    assert 1 <= algo.predict(1, 1).est <= 5
+    with pytest.raises(ConfigurationError, match="these are continuous"):
+        algo.predict_proba([1], [1])
+
+
+def test_users_of_whom_only_the_type_of_the_id_differs(make, trainset):
+    """Surprise asks for an unknown user by the text of the id alone."""
+    algo = make().fit(trainset)
+    algo.fold_in({"item 3": 5.0}, uid=7)
+    with pytest.raises(ConfigurationError, match="cannot tell '7' from that"):
+        algo.fold_in({"item 3": 1.0}, uid="7")
+    again = algo.fold_in({"item 3": 1.0}, uid=7)
+    assert algo.predict(7, "item 4").est == again.predict("item 4")
+    if algo.conditional:
+        algo.rated = [(7, "item 1"), ("7", "item 2")]
+        with pytest.raises(DataError, match="ids of the same text"):
+            algo.fit(trainset)
+
+
+def test_what_is_new_must_have_the_same_scale(trainset, make_dataset):
+    algo = PMF(**SMALL).fit(trainset)
+    other = make_dataset([("a", "x", 4.0)], (0, 10)).build_full_trainset()
+    with pytest.raises(ConfigurationError, match="the scale"):
+        algo.partial_fit(other)
+
+
+def test_of_a_pair_rated_before_the_new_rating_counts(trainset, make_dataset):
+    algo = PMF(**SMALL).fit(trainset)
+    user, item, old = next(iter(trainset.all_ratings()))
+    raw = trainset.to_raw_uid(user), trainset.to_raw_iid(item)
+    new = 1.0 if old > 3 else 5.0
+    before = algo.predict(*raw).est
+    algo.partial_fit(make_dataset([(*raw, new)]).build_full_trainset(), n_epochs=20)
+    assert dict(algo.trainset.ur[user])[item] == new
+    assert abs(algo.predict(*raw).est - new) < abs(before - new)
+    assert algo.trainset.n_ratings == trainset.n_ratings
+
+
+def test_identities_may_come_from_an_iterator(trainset, testset):
+    pairs = [("quiet", "item 1"), ("quiet", "item 2")]
+    algo = ConditionalPMF(rated=iter(pairs), **SMALL)
+    assert "quiet" in algo.fit(trainset).top_n(1)
+    assert "quiet" in algo.fit(trainset).top_n(1)
+
+
+def test_a_blend_of_what_hardly_is(make, make_dataset):
+    data = make_dataset([("a", "x", 4.0), ("b", "y", 2.0), ("a", "y", 3.0)])
+    blend = Blend([make(), BiasOnly()], random_state=0).fit(data.build_full_trainset())
+    assert 1 <= blend.predict("a", "x").est <= 5
+    assert 1 <= blend.predict("nobody", "nothing").est <= 5

@@ -1,0 +1,105 @@
+"""A blend is as good as its parts and better than most."""
+
+import numpy as np
+import pytest
+from surprise import SVD, AlgoBase, accuracy
+from surprise.model_selection import cross_validate
+
+from tacenda.errors import ConfigurationError, DataError, NotFittedError
+from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF
+from tacenda_surprise.models.blending import fit_weights
+from tacenda_surprise.testing import SurpriseTests
+
+PARTS = [
+    ConditionalPMF(n_factors=4, n_epochs=15, random_state=0),
+    RBM(n_hidden=6, n_epochs=15, random_state=0),
+    SVD(n_factors=4, random_state=0),
+]
+
+
+class TestBlend(SurpriseTests):
+    epochs = 15
+
+    def make_algorithm(self, random_state=0, verbose=False, **settings):
+        parts = [
+            ConditionalPMF(n_factors=3, n_epochs=8, random_state=0, verbose=verbose),
+            BiasOnly(verbose=verbose),
+        ]
+        return Blend(parts, random_state=random_state, **settings)
+
+
+@pytest.fixture(scope="module")
+def blend(trainset):
+    return Blend(PARTS, random_state=0).fit(trainset)
+
+
+def test_a_blend_is_hardly_worse_than_its_best_part(blend, trainset, parts):
+    found = accuracy.rmse(blend.test(parts[1]), verbose=False)
+    alone = [accuracy.rmse(a.fit(trainset).test(parts[1]), verbose=False) for a in PARTS]
+    assert found < min(alone) + 0.02
+    assert found < max(alone)
+    assert blend.weights.shape == (3,)
+    assert (blend.weights >= 0).all()
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_test_gives_what_predicting_one_by_one_gives(refit, trainset, testset):
+    blend = Blend(PARTS, refit=refit, random_state=0).fit(trainset)
+    for one, other in zip(blend.test(testset), AlgoBase.test(blend, testset), strict=True):
+        assert one[:3] == other[:3]
+        assert one.est == pytest.approx(other.est, abs=1e-5)
+    assert blend.test([]) == []
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_top_n_is_the_best_of_what_is_not_rated(refit, trainset):
+    blend = Blend(PARTS, refit=refit, random_state=0).fit(trainset)
+    users = [trainset.to_raw_uid(u) for u in (0, 7)]
+    best = blend.top_n(5, users)
+    assert list(best) == users
+    for uid in users:
+        seen = {trainset.to_raw_iid(i) for i, _ in trainset.ur[trainset.to_inner_uid(uid)]}
+        items = [trainset.to_raw_iid(i) for i in trainset.all_items()]
+        left = [iid for iid in items if iid not in seen]
+        expected = sorted((blend.predict(uid, iid).est for iid in left), reverse=True)[:5]
+        assert not seen & {iid for iid, _ in best[uid]}
+        np.testing.assert_allclose([est for _, est in best[uid]], expected, atol=1e-4)
+    assert len(blend.top_n(1)) == trainset.n_users
+    assert len(blend.top_n(10**6, users, exclude_seen=False)[users[0]]) == trainset.n_items
+    with pytest.raises(DataError, match="'nobody' is not in the trainset"):
+        blend.top_n(3, ["nobody"])
+    with pytest.raises(ConfigurationError, match="2 users and 1 items"):
+        blend.predict_many(["a", "b"], ["c"])
+
+
+def test_what_is_blended_is_left_alone(blend):
+    assert PARTS[0].model is None or PARTS[0].model is not blend.fitted[0].model
+
+
+def test_cross_validation_with_processes(data):
+    found = cross_validate(Blend([PMF(n_factors=2, n_epochs=3)], refit=False), data, cv=2, n_jobs=2)
+    assert np.isfinite(found["test_rmse"]).all()
+
+
+def test_weights_are_the_least_squares_ones():
+    rng = np.random.default_rng(0)
+    predictions = rng.normal(3.5, 1, (5000, 3))
+    center = predictions.mean()
+    truth = center + (predictions - center) @ [0.6, 0.3, 0.0] + rng.normal(0, 0.1, 5000)
+    found = fit_weights(predictions, truth, ridge=0.0)
+    np.testing.assert_allclose(found.weights, [0.6, 0.3, 0.0], atol=0.01)
+    np.testing.assert_allclose(found.combine(predictions), truth, atol=0.6)
+    assert fit_weights(predictions, truth, ridge=1e6).weights == pytest.approx(
+        [1 / 3] * 3, abs=1e-3
+    )
+
+
+def test_nothing_to_blend(trainset, make_dataset):
+    with pytest.raises(ConfigurationError, match="needs algorithms"):
+        Blend().fit(trainset)
+    with pytest.raises(ConfigurationError, match="holdout must lie"):
+        Blend(PARTS, holdout=1.0)
+    with pytest.raises(NotFittedError):
+        Blend(PARTS).test([("a", "b", 3.0)])
+    with pytest.raises(DataError, match="fewer than two ratings"):
+        Blend(PARTS).fit(make_dataset([("a", "x", 3.0)]).build_full_trainset())

@@ -1,0 +1,307 @@
+"""Boltzmann machines: exact predictions, resuming, going on with more ratings, users folded in."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda.datasets import synthetic_ratings
+from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
+from tacenda.fitting import Callback
+from tacenda.ratings import Ratings, split
+from tacenda_surprise.models import (
+    BoltzmannConfig,
+    ConditionalRBMModel,
+    PMFModel,
+    RBMModel,
+)
+from tacenda_surprise.models.boltzmann.machine import squash
+from tacenda_surprise.models.identities import Identities
+
+VARIANTS = [(o, t) for o in ("item", "user") for t in (True, False)]
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3).ratings
+
+
+def rmse(model, held_out):
+    scores = model.score_pairs(held_out.user_ids, held_out.item_ids)
+    return float(np.sqrt(np.mean((scores - held_out.values) ** 2)))
+
+
+def everybody(ratings):
+    grid = np.indices((ratings.n_users, ratings.n_items)).reshape(2, -1)
+    return grid[0], grid[1]
+
+
+# -- predictions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+def test_hidden_units_far_from_zero_are_on_or_off_without_a_word():
+    assert squash(np.float32([-1000, 0, 1000])).tolist() == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(("orientation", "ordinal"), VARIANTS)
+def test_exact_predictions_are_those_of_all_hidden_states(ratings, orientation, ordinal):
+    """Eq 5.9 by brute force: P(r_q | r) ~ sum over h of exp(-E(r_q, r, h))."""
+    model = ConditionalRBMModel(
+        n_hidden=5, n_epochs=12, orientation=orientation, ordinal=ordinal, prediction="exact"
+    ).fit(ratings)
+    arrays, levels = model.arrays(), model.catalogue.levels
+    s = (levels - ratings.mean).astype(float)
+    W = arrays["weights"].astype(float)
+    W = W[:, None, :] * s[None, :, None] if ordinal else W
+    by_case = ratings.by_item if orientation == "item" else ratings
+    for c, q in ((0, 3), (7, 11), (20, 5)):
+        rated, values = by_case.of_user(c)
+        chances = np.zeros(len(levels))
+        for h in product((0, 1), repeat=5):
+            e = (arrays["hidden_biases"] + arrays["side_weights"][rated].sum(axis=0)) @ h
+            for m, value in zip(rated, values, strict=True):
+                e += W[m, np.flatnonzero(levels == value)[0]] @ h
+            for k in range(len(levels)):
+                bias = arrays["visible_biases"][q, k] + s[k] * arrays["slopes"][c]
+                chances[k] += np.exp(e + bias + W[q, k] @ h)
+        chances /= chances.sum()
+        user, item = (q, c) if orientation == "item" else (c, q)
+        found = model.probabilities(np.array([user]), np.array([item]))[0]
+        np.testing.assert_allclose(found, chances, atol=1e-4)
+
+
+def test_mean_field_and_exact_predictions_hardly_differ(ratings):
+    settings = {"n_hidden": 8, "n_epochs": 20}
+    mean_field = RBMModel(**settings).fit(ratings).score_pairs(*everybody(ratings))
+    exact = RBMModel(**settings, prediction="exact").fit(ratings).score_pairs(*everybody(ratings))
+    assert np.sqrt(np.mean((mean_field - exact) ** 2)) < 0.05
+    assert np.abs(mean_field - exact).max() > 1e-6
+
+
+@pytest.mark.parametrize("model_class", [RBMModel, ConditionalRBMModel])
+@pytest.mark.parametrize("orientation", ["item", "user"])
+def test_structure_is_found_that_biases_cannot_express(model_class, orientation):
+    data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
+    train, held_out = split(data, 0.1, seed=0)
+    biases = PMFModel(n_factors=0, n_epochs=25).fit(train)
+    model = model_class(n_hidden=30, orientation=orientation).fit(train)
+    assert rmse(model, held_out) < rmse(biases, held_out) - 0.02
+
+
+def test_half_stars_are_ten_levels(ratings):
+    rng = np.random.default_rng(0)
+    halves = np.clip(ratings.values - rng.integers(0, 2, len(ratings)) / 2, 0.5, 5)
+    data = Ratings(
+        ratings.user_ids, ratings.item_ids, halves, ratings.users, ratings.items, scale=(0.5, 5)
+    )
+    model = RBMModel(n_hidden=8, n_epochs=20).fit(data)
+    assert len(model.catalogue.levels) == 10
+    p = model.probabilities(np.array([0, -1]), np.array([0, -1]))
+    assert p.shape == (2, 10)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+
+
+def test_continuous_ratings_are_refused_with_the_number_of_levels_allowed(ratings):
+    values = np.random.default_rng(0).uniform(1, 5, len(ratings)).astype(np.float32)
+    data = Ratings(
+        ratings.user_ids, ratings.item_ids, values, ratings.users, ratings.items, scale=(1, 5)
+    )
+    with pytest.raises(ConfigurationError, match="at most 50 levels"):
+        RBMModel(n_hidden=4).fit(data)
+
+
+def test_identities_alone_tell_users_apart(ratings):
+    """Users without ratings: told what they rated, a user-side machine predicts each for himself."""
+    train = ratings.select(ratings.user_ids >= 10)
+    model = ConditionalRBMModel(n_hidden=10, orientation="user", n_epochs=25)
+    nothing = model.fit(train).score_users(np.array([0, 1]))
+    np.testing.assert_allclose(nothing[0], nothing[1], atol=1e-6)
+    known = model.fit(train, identities=Identities.of(ratings)).score_users(np.array([0, 1]))
+    assert np.abs(known[0] - known[1]).max() > 1e-3
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_the_thesis_machine_is_named():
+    config = BoltzmannConfig.thesis(n_hidden=50)
+    assert (config.orientation, config.ordinal, config.offset) == ("user", False, False)
+    assert config.n_hidden == 50
+    assert RBMModel(config).config == config
+
+
+def test_persistent_chains_and_early_stopping_exclude_each_other():
+    with pytest.raises(ConfigurationError, match="persistent chains predict badly at first"):
+        BoltzmannConfig(persistent=True, validation=0.1)
+
+
+def test_the_weights_of_identities_have_a_penalty_of_their_own(ratings):
+    sizes = []
+    for penalty in (0.0, 1.0):
+        model = ConditionalRBMModel(n_hidden=6, n_epochs=15, reg_side=penalty).fit(ratings)
+        sizes.append(float(np.abs(model.arrays()["side_weights"]).mean()))
+    assert sizes[1] < sizes[0] / 5
+
+
+# -- interruption ----------------------------------------------------------------------------------
+
+
+class Interrupt(Callback):
+    def on_epoch_end(self, run):
+        if run.epoch == 4:
+            raise KeyboardInterrupt
+
+
+def interrupted(model, ratings, folder, **more):
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ratings, callbacks=[Interrupt()], checkpoints=folder, **more)
+
+
+@pytest.mark.parametrize("settings", [{}, {"persistent": True}, {"validation": 0.1}], ids=str)
+def test_an_interrupted_fit_is_resumed_bit_for_bit(ratings, tmp_path, settings):
+    def make():
+        return ConditionalRBMModel(n_hidden=6, n_epochs=9, seed=2, **settings)
+
+    interrupted(make(), ratings, tmp_path)
+    resumed = make().fit(ratings, checkpoints=tmp_path)
+    whole = make().fit(ratings)
+    assert resumed.history == whole.history
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(resumed.arrays()[name], array)
+
+
+def test_a_checkpoint_of_other_ratings_is_refused(ratings, tmp_path):
+    """The same pairs, other ratings: the batches are the same, the data are not."""
+    interrupted(RBMModel(n_hidden=4, n_epochs=9), ratings, tmp_path)
+    other = Ratings(
+        ratings.user_ids, ratings.item_ids, 6 - ratings.values, ratings.users, ratings.items,
+        scale=ratings.scale,
+    )  # fmt: skip
+    with pytest.raises(FittingError, match="of another run"):
+        RBMModel(n_hidden=4, n_epochs=9).fit(other, checkpoints=tmp_path)
+
+
+def test_a_checkpoint_of_other_identities_is_refused(ratings, tmp_path):
+    interrupted(ConditionalRBMModel(n_hidden=4, n_epochs=9), ratings, tmp_path)
+    unrated = np.setdiff1d(np.arange(ratings.n_items), ratings.of_user(0)[0])[:1]
+    more = Identities.from_pairs(np.array([0]), unrated, ratings.n_users, ratings.n_items)
+    with pytest.raises(FittingError, match="of another run"):
+        ConditionalRBMModel(n_hidden=4, n_epochs=9).fit(
+            ratings, identities=more, checkpoints=tmp_path
+        )
+
+
+# -- more ratings ----------------------------------------------------------------------------------
+
+
+def grown(ratings, n_users):
+    """The ratings of the first users only, and those of all: what a service has now, and later."""
+    keep = ratings.user_ids < n_users
+    first = Ratings.from_triples(triples(ratings.select(keep)), scale=ratings.scale)
+    # numbers in the order of the first set, what is new behind
+    rows = [*triples(ratings.select(keep)), *triples(ratings.select(~keep))]
+    return first, _numbered_like(first, rows)
+
+
+def triples(ratings):
+    users, items = ratings.users.raw[ratings.user_ids], ratings.items.raw[ratings.item_ids]
+    return list(zip(users.tolist(), items.tolist(), ratings.values.tolist(), strict=True))
+
+
+def _numbered_like(first, rows):
+    indices = []
+    for position, index in enumerate((first.users, first.items)):
+        known = index.raw.tolist()
+        new = sorted({row[position] for row in rows} - set(known))
+        indices.append(type(index)([*known, *new], "user" if position == 0 else "item"))
+    u, i = ([index.number(row[p]) for row in rows] for p, index in enumerate(indices))
+    return Ratings(
+        np.array(u), np.array(i), np.array([row[2] for row in rows], np.float32), *indices,
+        scale=first.scale,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("orientation", ["item", "user"])
+def test_no_epochs_on_the_same_ratings_change_nothing(ratings, orientation):
+    model = ConditionalRBMModel(n_hidden=6, n_epochs=12, orientation=orientation).fit(ratings)
+    before = model.score_pairs(*everybody(ratings))
+    assert model.partial_fit(ratings, n_epochs=0) is model
+    np.testing.assert_array_equal(model.score_pairs(*everybody(ratings)), before)
+
+
+@pytest.mark.parametrize("orientation", ["item", "user"])
+def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(orientation):
+    data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
+    train, held_out = split(data, 0.15, seed=0)
+    first, now = grown(train, 350)
+    settings = {"n_hidden": 20, "orientation": orientation}
+    later = RBMModel(**settings).fit(first).partial_fit(now)
+    again = RBMModel(**settings).fit(now)
+    biases = PMFModel(n_factors=0, n_epochs=25).fit(now)
+    new = held_out.select(held_out.user_ids >= 350)
+    rows = [row for row in triples(new) if row[1] in now.items]
+    users = np.array([now.users.number(row[0]) for row in rows])
+    items = np.array([now.items.number(row[1]) for row in rows])
+    values = np.array([row[2] for row in rows])
+
+    def error(model):
+        return float(np.sqrt(np.mean((model.score_pairs(users, items) - values) ** 2)))
+
+    assert error(later) < error(again) + 0.02
+    assert error(later) < error(biases)
+
+
+def test_going_on_after_loading_is_going_on(ratings, tmp_path):
+    first, now = grown(ratings, 100)
+    model = RBMModel(n_hidden=6, n_epochs=12).fit(first)
+    model.save(tmp_path / "model")
+    one, other = model.partial_fit(now), tacenda.load(tmp_path / "model").partial_fit(now)
+    one.save(tmp_path / "again")
+    expected = one.score_pairs(*everybody(now))
+    np.testing.assert_array_equal(other.score_pairs(*everybody(now)), expected)
+    np.testing.assert_array_equal(
+        tacenda.load(tmp_path / "again").score_pairs(*everybody(now)), expected
+    )
+
+
+def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
+    first, now = grown(ratings, 100)
+    model = RBMModel(n_hidden=4, n_epochs=4)
+    with pytest.raises(NotFittedError):
+        model.partial_fit(first)
+    before = model.fit(now).arrays()
+    with pytest.raises(DataError, match="users fitted do not come first"):
+        model.partial_fit(first)
+    wider = Ratings(now.user_ids, now.item_ids, now.values, now.users, now.items, scale=(0, 5))
+    with pytest.raises(DataError, match="another scale"):
+        model.partial_fit(wider)
+    with pytest.raises(ConfigurationError, match="n_epochs must be at least 0"):
+        model.partial_fit(now, n_epochs=-1)
+    for name, array in before.items():
+        np.testing.assert_array_equal(model.arrays()[name], array)
+
+
+# -- users folded in -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("orientation", "ordinal"), VARIANTS)
+def test_users_folded_in_are_predicted_as_well_as_users_fitted(orientation, ordinal):
+    """By the error on ratings that neither machine has seen."""
+    data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
+    train, held_out = split(data, 0.3, seed=0)
+    new = np.arange(0, 400, 8)
+    held_out = held_out.select(np.isin(held_out.user_ids, new))
+    settings = {"n_hidden": 15, "orientation": orientation, "ordinal": ordinal}
+    settings["reg"] = 0.02 if ordinal else 0.005
+    fitted = RBMModel(**settings).fit(train)
+    without = RBMModel(**settings).fit(train.select(~np.isin(train.user_ids, new)))
+    squares = []
+    for user in new:
+        items, values = held_out.of_user(user)
+        squares.extend((without.fold_in(*train.of_user(user)).score(items) - values) ** 2)
+    strangers = without.score_pairs(np.full(len(held_out), -1), held_out.item_ids)
+    folded = np.sqrt(np.mean(squares))
+    assert folded < rmse(fitted, held_out) + 0.03
+    assert folded < np.sqrt(np.mean((strangers - held_out.values) ** 2)) - 0.04

@@ -1,0 +1,116 @@
+"""Going on with more ratings: numbers, ids, identities, and what a model makes of it."""
+
+import numpy as np
+import pytest
+from surprise import accuracy
+from surprise.model_selection import train_test_split
+
+from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM
+from tacenda_surprise.testing import dataset, small_dataset
+
+SMALL = {"n_factors": 4, "n_epochs": 12, "random_state": 0}
+MACHINE = {"n_hidden": 6, "n_epochs": 20, "random_state": 0}
+MAKERS = {
+    "BiasOnly": BiasOnly,
+    "PMF": lambda: PMF(**SMALL),
+    "ConditionalPMF": lambda: ConditionalPMF(**SMALL),
+    "Bayesian": lambda: ConditionalPMF(inference="gibbs", burn_in=8, **SMALL),
+    "RBM": lambda: RBM(**MACHINE),
+    "ConditionalRBM": lambda: ConditionalRBM(**MACHINE),
+}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request):
+    return request.param
+
+
+def trainset_of(*triples):
+    return dataset(triples).build_full_trainset()
+
+
+def test_it_predicts_better_than_before_and_nearly_as_well_as_fitted_anew(make):
+    trainset, testset = train_test_split(small_dataset(), test_size=0.2, random_state=0)
+    rows = [
+        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
+    ]
+    late = [row for k, row in enumerate(rows) if k % 3 == 0 or row[0] in ("user 5", "user 6")]
+    early = [row for row in rows if row not in late]
+
+    def rmse(algo):
+        return accuracy.rmse(algo.test(testset), verbose=False)
+
+    algo = make().fit(trainset_of(*early))
+    before = rmse(algo)
+    algo.partial_fit(trainset_of(*late))
+    assert algo.trainset.n_ratings == trainset.n_ratings
+    assert rmse(algo) < before
+    assert rmse(algo) < rmse(make().fit(trainset)) + 0.1
+
+
+def test_twice_is_the_same_twice(make, trainset, testset):
+    more = trainset_of(("newcomer", "item 1", 5.0), ("user 1", "new item", 1.0))
+    one, other = (make().fit(trainset).partial_fit(more).test(testset) for _ in range(2))
+    assert one == other
+
+
+def test_inner_ids_stay_and_new_ones_follow(trainset):
+    algo = PMF(**SMALL).fit(trainset)
+    users, items = dict(trainset._raw2inner_id_users), dict(trainset._raw2inner_id_items)
+    algo.partial_fit(trainset_of(("b", "y", 5.0), ("user 1", "x", 1.0), ("b", "item 2", 2.0)))
+    found = algo.trainset
+    assert {raw: found.to_inner_uid(raw) for raw in users} == users
+    assert {raw: found.to_inner_iid(raw) for raw in items} == items
+    assert [found.to_inner_uid("b"), found.n_users] == [len(users), len(users) + 1]
+    assert [found.to_inner_iid("y"), found.to_inner_iid("x")] == [len(items), len(items) + 1]
+    assert algo.pu.shape[0] == found.n_users
+    assert algo.qi.shape[0] == found.n_items
+    assert trainset.n_users == len(users), "the first trainset was changed"
+
+
+def test_ids_that_differ_by_their_type_only(make):
+    old = [(7, "x", 1.0), (8, "x", 2.0), (7, 1, 1.0), (8, 1, 3.0)]
+    algo = make().fit(trainset_of(*old))
+    algo.partial_fit(trainset_of(("7", "x", 5.0), ("7", 1, 5.0), (8, "1", 4.0)), n_epochs=3)
+    assert [algo.trainset.to_inner_uid(raw) for raw in (7, 8, "7")] == [0, 1, 2]
+    assert [algo.trainset.to_inner_iid(raw) for raw in ("x", 1, "1")] == [0, 1, 2]
+    assert algo.predict("7", "x").est > algo.predict(7, "x").est
+
+
+def test_a_user_without_ratings_gets_some(trainset):
+    algo = ConditionalPMF(rated=[("quiet", "item 1"), ("silent", "item 2")], **SMALL).fit(trainset)
+    number = algo._users["quiet"]
+    algo.partial_fit(trainset_of(("quiet", "item 7", 5.0), ("newcomer", "item 1", 2.0)))
+    assert algo.trainset.to_inner_uid("quiet") == algo._users["quiet"] == number
+    assert algo.trainset.ur[number] == [(algo.trainset.to_inner_iid("item 7"), 5.0)]
+    best = algo.top_n(60, ["quiet", "silent", "newcomer"])
+    assert not {"item 1", "item 7"} & {iid for iid, _ in best["quiet"]}
+    assert "item 2" not in {iid for iid, _ in best["silent"]}
+    assert np.isfinite(algo.predict("silent", "item 7").est)
+
+
+def test_more_identities_than_before(trainset):
+    algo = ConditionalPMF(rated=[("quiet", "item 1")], **SMALL).fit(trainset)
+    algo.rated = [("quiet", "item 1"), ("quiet", "item 3"), ("later", "item 4")]
+    algo.partial_fit(trainset_of(("newcomer", "item 1", 2.0)))
+    assert set(algo.top_n(1, ["quiet", "later", "newcomer"])) == {"quiet", "later", "newcomer"}
+    assert "item 3" not in {iid for iid, _ in algo.top_n(60, ["quiet"])["quiet"]}
+
+
+def test_who_was_folded_in_stays_until_there_are_ratings(trainset):
+    algo = PMF(**SMALL).fit(trainset)
+    algo.fold_in({"item 3": 5.0, "item 4": 4.0}, uid="here")
+    algo.fold_in({"item 3": 1.0}, uid="gone")
+    algo.partial_fit(trainset_of(("gone", "item 3", 5.0)))
+    assert list(algo._folded) == ["here"]
+    assert len(algo.top_n(2, ["here", "gone"])) == 2
+
+
+def test_it_goes_on_after_loading(make, trainset, testset, tmp_path):
+    algo = make().fit(trainset)
+    algo.save(tmp_path / "algo")
+    again = type(algo).load(tmp_path / "algo")
+    more = trainset_of(("newcomer", "item 1", 5.0), ("newcomer", "item 2", 1.0))
+    assert again.partial_fit(more).test(testset) == algo.partial_fit(more).test(testset)
+    again.save(tmp_path / "algo")
+    assert type(algo).load(tmp_path / "algo").test(testset) == again.test(testset)

@@ -1,0 +1,143 @@
+"""``tacenda ratings``: evaluate, fit, recommend, and what a mistake looks like."""
+
+import json
+
+import pytest
+
+import tacenda
+from tacenda.cli.main import main
+from tacenda_surprise import PMF
+
+FAST = ["--set", "n_factors=3", "--set", "n_epochs=4"]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["tacenda", "ratings", *map(str, arguments)])
+        status = 0
+        try:
+            status = main() or 0
+        except SystemExit as stop:
+            status = stop.code or 0
+        found = capsys.readouterr()
+        return status, found.out, found.err
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path, triples):
+    path = tmp_path / "ratings.csv"
+    path.write_text("".join(f"{u},{i},{r}\n" for u, i, r in triples), encoding="utf8")
+    return path
+
+
+@pytest.fixture
+def saved(run, file, tmp_path):
+    assert run("fit", file, "--output", tmp_path / "model", *FAST)[0] == 0
+    return tmp_path / "model"
+
+
+def test_evaluate_compares_models(run, file):
+    status, out, _ = run(
+        "evaluate", file, "--model", "pmf", "--model", "conditional_pmf", "--folds", 2, *FAST
+    )
+    assert status == 0
+    assert "1,150 ratings" in out or "ratings, 2 random folds, seed 0" in out
+    assert [line.split()[0] for line in out.splitlines()[2:]].count("pmf") == 1
+    status, out, _ = run("evaluate", file, "--model", "pmf", "--folds", 2, "--json", *FAST)
+    [row] = json.loads(out)["models"]
+    assert 0.4 < row["rmse"] < 1.5
+
+
+def test_fit_saves_a_model(saved):
+    model = tacenda.load(saved)
+    assert model.name == "conditional_pmf"
+    assert model.config.n_factors == 3
+
+
+def test_recommend_to_users_and_to_somebody_new(run, saved, file, triples):
+    status, out, _ = run(
+        "recommend",
+        saved,
+        "--user",
+        "user 1",
+        "--rate",
+        "item 3=5",
+        "-n",
+        4,
+        "--seen",
+        file,
+        "--json",
+    )
+    assert status == 0
+    found = json.loads(out)
+    assert list(found) == ["user 1", "new user"]
+    assert len(found["user 1"]) == 4
+    rated = {item for user, item, _ in triples if user == "user 1"}
+    assert not rated & {item for item, _ in found["user 1"]}
+    assert "item 3" not in {item for item, _ in found["new user"]}
+    status, out, _ = run("recommend", saved, "--user", "user 1", "-n", 2)
+    assert out.startswith("user 1:\n")
+    assert len(out.splitlines()) == 3
+
+
+def test_evaluate_compares_all_models_if_none_is_named(run, tmp_path):
+    path = tmp_path / "ratings.txt"
+    path.write_text("".join(f"{u} {i} {(u * i) % 5 + 1}\n" for u in range(8) for i in range(8)))
+    status, out, _ = run("evaluate", path, "--folds", 2, "--json")
+    assert status == 0
+    found = {row["model"]: row["rmse"] for row in json.loads(out)["models"]}
+    assert {"bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm"} <= set(found)
+    assert all(0 < rmse < 3 for rmse in found.values())
+
+
+def test_a_file_that_is_not_utf8(run, tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_bytes("\n".join(f"ann,caf\xe9 {k},{k % 5 + 1}" for k in range(9)).encode("latin-1"))
+    status, _, err = run("evaluate", path, "--model", "bias")
+    assert status == 1
+    assert str(path) in err
+    assert "Traceback" not in err
+    latin = ("--encoding", "latin-1")
+    assert run("fit", path, "-o", tmp_path / "model", "--model", "bias", *latin)[0] == 0
+    status, out, _ = run(
+        "recommend", tmp_path / "model", "--user", "ann", "--seen", path, *latin, "--json"
+    )
+    assert (status, json.loads(out)) == (0, {"ann": []})
+    _, out, _ = run("recommend", tmp_path / "model", "--user", "ann", "-n", 1)
+    assert "caf\xe9" in out
+
+
+def test_recommends_with_an_algorithm_that_was_saved(run, trainset, tmp_path):
+    algo = PMF(n_factors=2, n_epochs=3, random_state=0).fit(trainset)
+    algo.save(tmp_path / "algo")
+    status, out, _ = run("recommend", tmp_path / "algo", "--user", "user 1", "-n", 3, "--json")
+    assert status == 0
+    best = algo.top_n(3, ["user 1"], exclude_seen=False)["user 1"]
+    assert [item for item, _ in json.loads(out)["user 1"]] == [item for item, _ in best]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["evaluate", "nowhere.csv"], 1, "nowhere.csv"),
+        (["evaluate", "FILE", "--model", "nobody"], 1, "nobody"),
+        (["evaluate", "FILE", "--set", "n_factor=3", "--model", "pmf"], 1, "n_factor"),
+        (["evaluate", "FILE", "--scale", "1;5"], 2, "scale"),
+        (["evaluate", "FILE", "--encoding", "utf-16"], 1, "FILE"),
+        (["recommend", "MODEL"], 2, "--user"),
+        (["recommend", "MODEL", "--user", "nobody"], 1, "nobody"),
+        (["recommend", "MODEL", "--rate", "item 3=great"], 1, "ITEM=RATING"),
+        (["recommend", "MODEL", "--rate", "item 3=9"], 1, "off the scale"),
+        (["recommend", "FILE"], 2, "--user"),
+        (["fit", "FILE", "--output", "FILE"], 1, "not a folder"),
+    ],
+)
+def test_a_mistake_is_one_sentence(run, saved, file, arguments, status, message):
+    places = {"FILE": str(file), "MODEL": str(saved)}
+    found, _, err = run(*(places.get(word, word) for word in arguments))
+    assert found == status
+    assert places.get(message, message) in err
+    assert "Traceback" not in err

@@ -1,0 +1,104 @@
+"""Models of others as Surprise algorithms, found by their names."""
+
+import numpy as np
+import pytest
+from surprise import accuracy
+from surprise.model_selection import GridSearchCV
+
+from tacenda import plugins
+from tacenda.cli.main import main
+from tacenda.errors import ConfigurationError, PluginError
+from tacenda_surprise import ConditionalPMF, Recommender
+from tacenda_surprise.models import BiasModel
+from tacenda_surprise.testing import AlgorithmTests
+
+
+class Halfway(BiasModel):
+    """Somebody else's model: no seed, no settings of ours."""
+
+    name = "halfway"
+    distribution = "elsewhere"
+
+    def __init__(self, part=0.5):
+        super().__init__()
+        self.part = part
+
+    def score_pairs(self, users, items):
+        mean = np.float32(self.catalogue.mean)
+        return mean + np.float32(self.part) * (super().score_pairs(users, items) - mean)
+
+    def score_users(self, users):
+        mean = np.float32(self.catalogue.mean)
+        return mean + np.float32(self.part) * (super().score_users(users) - mean)
+
+    @property
+    def tables(self):
+        return None
+
+    def config_dict(self):
+        return {**super().config_dict(), "part": self.part}
+
+    @classmethod
+    def from_arrays(cls, config, arrays):
+        inner = BiasModel.from_arrays(config, arrays)
+        found = cls(config["part"])
+        found._catalogue, found._biases = inner._catalogue, inner._biases
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere():
+    plugins.register("recommenders", "halfway", Halfway, distribution="elsewhere")
+    yield
+    plugins.unregister("recommenders", "halfway", distribution="elsewhere")
+
+
+class TestHalfway(AlgorithmTests):
+    random = False
+
+    def make_algorithm(self, **settings):
+        return Recommender("halfway", **{"random_state": 0, "part": 0.7, **settings})
+
+    def test_is_cross_validated_in_processes(self):
+        """What is registered by hand is not in another process."""
+        assert self.make_algorithm().settings == {"part": 0.7}
+
+
+def test_hosts_what_our_own_classes_host(trainset, testset):
+    settings = {"n_factors": 4, "n_epochs": 6, "random_state": 2}
+    own = ConditionalPMF(**settings).fit(trainset).test(testset)
+    assert Recommender("conditional_pmf", **settings).fit(trainset).test(testset) == own
+
+
+def test_identities_go_to_models_that_condition(trainset):
+    algo = Recommender("conditional_pmf", n_epochs=3, n_factors=2, rated=[("quiet", "item 1")])
+    assert "quiet" in algo.fit(trainset).top_n(1)
+    with pytest.raises(ConfigurationError, match="does not condition"):
+        Recommender("halfway", rated=[("quiet", "item 1")])
+
+
+def test_a_search_over_models(data):
+    search = GridSearchCV(Recommender, {"name": ["halfway", "bias"], "random_state": [0]}, cv=2)
+    search.fit(data)
+    assert search.best_params["rmse"]["name"] == "bias"
+    assert np.isfinite(accuracy.rmse(search.best_estimator["rmse"].fit(
+        data.build_full_trainset()).test([("a", "b", 3.0)]), verbose=False))  # fmt: skip
+
+
+def test_on_the_command_line(triples, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "ratings.csv"
+    path.write_text("".join(f"{u},{i},{r}\n" for u, i, r in triples), encoding="utf8")
+    arguments = ["evaluate", path, "--model", "halfway", "--folds", 2, "--set", "part=0.9"]
+    monkeypatch.setattr("sys.argv", ["tacenda", "ratings", *map(str, arguments)])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert "halfway" in capsys.readouterr().out
+
+
+def test_what_there_is_not(trainset):
+    with pytest.raises(PluginError, match="did you mean 'halfway'"):
+        Recommender("halfwy")
+    with pytest.raises(ConfigurationError, match="halfway cannot be made with these settings"):
+        Recommender("halfway", n_factors=3).fit(trainset)
+    with pytest.raises(ConfigurationError, match="random_state"):
+        Recommender("pmf", seed=3)

@@ -1,0 +1,154 @@
+"""Algorithms on disk: what comes back, what does not, and files that are not what they should be."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda import artifact
+from tacenda.errors import ArtifactError, NotFittedError
+from tacenda_surprise import PMF, RBM, ConditionalPMF, Recommender
+from tacenda_surprise.algorithm import TacendaAlgorithm
+from tacenda_surprise.raw_ids import pack, unpack
+
+SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
+MIXED = [(7, "x", 1.0), ("7", "x", 5.0), (7, 8, 2.0), ("7", 8, 5.0), ("é\n", 2.5, 3.0)]
+
+
+class Derived(PMF):
+    """Of somebody else, with a setting of its own."""
+
+    def __init__(self, extra=3, **more):
+        super().__init__(**more)
+        self.extra = extra
+
+
+@pytest.fixture
+def saved(trainset, tmp_path):
+    PMF(**SMALL).fit(trainset).save(tmp_path / "algo")
+    return tmp_path / "algo"
+
+
+def altered(folder, **changes):
+    """Saves the artefact again with other arrays or another part of its configuration."""
+    found = artifact.read(folder)
+    arrays = {**found.arrays, **{f"surprise.{n}": a for n, a in changes.items() if n[0] != "_"}}
+    config = dict(found.config)
+    if "_config" in changes:
+        config["surprise"] = {**config["surprise"], **changes["_config"]}
+    artifact.write(folder, artifact.Artifact(
+        found.kind, found.name, found.distribution, found.version, config, arrays
+    ))  # fmt: skip
+
+
+def test_ids_keep_their_types(make_dataset, tmp_path):
+    algo = ConditionalPMF(**SMALL).fit(make_dataset(MIXED).build_full_trainset())
+    algo.save(tmp_path / "algo")
+    again = ConditionalPMF.load(tmp_path / "algo")
+    assert list(again.trainset._raw2inner_id_users) == [7, "7", "é\n"]
+    assert list(again.trainset._raw2inner_id_items) == ["x", 8, 2.5]
+    assert again.predict(7, 8).est == algo.predict(7, 8).est
+    assert again.predict("7", 8).est == algo.predict("7", 8).est != again.predict(7, 8).est
+    assert set(again.top_n(1)) == {7, "7", "é\n"}
+
+
+def test_users_known_by_identities_alone_come_back(trainset, tmp_path):
+    items = [trainset.to_raw_iid(i) for i in range(9)]
+    algo = ConditionalPMF(rated=[("quiet", iid) for iid in items], **SMALL).fit(trainset)
+    algo.save(tmp_path / "algo")
+    again = ConditionalPMF.load(tmp_path / "algo")
+    assert again.top_n(5, ["quiet"]) == algo.top_n(5, ["quiet"])
+    assert again.predict("quiet", items[0]) == algo.predict("quiet", items[0])
+    assert again.bu.shape == algo.bu.shape
+    assert set(again.rated.pairs) == set(algo.rated.pairs)
+
+
+def test_a_trainset_comes_back_as_surprise_made_it(trainset, saved):
+    found = PMF.load(saved).trainset
+    assert found.rating_scale == trainset.rating_scale
+    assert found.global_mean == trainset.global_mean
+    assert {u: sorted(pairs) for u, pairs in trainset.ur.items()} == dict(found.ur)
+    assert {i: sorted(pairs) for i, pairs in trainset.ir.items()} == dict(found.ir)
+    assert found.to_inner_uid("user 3") == trainset.to_inner_uid("user 3")
+    assert found.build_testset()[0][0].startswith("user")
+
+
+def test_classes_of_others(trainset, testset, tmp_path):
+    algo = Derived(extra=np.int64(4), **{**SMALL, "random_state": np.random.RandomState(3)})
+    algo.fit(trainset).save(tmp_path / "algo")
+    again = TacendaAlgorithm.load(tmp_path / "algo")
+    assert type(again) is Derived
+    assert again.extra == 4
+    assert again.random_state is None
+    assert again.test(testset) == algo.test(testset)
+    with pytest.raises(ArtifactError, match="test_saving:Derived, which is no RBM known here"):
+        RBM.load(tmp_path / "algo")
+
+
+def test_a_saved_algorithm_is_a_saved_model_too(saved, trainset):
+    model = tacenda.load(saved)
+    assert model.name == "pmf"
+    score = model.score_pairs(np.array([0]), np.array([0]))[0]
+    assert score == pytest.approx(PMF.load(saved).estimate(0, 0))
+
+
+def test_what_cannot_be_saved(trainset, make_dataset, tmp_path):
+    with pytest.raises(NotFittedError):
+        PMF().save(tmp_path / "algo")
+    tuples = make_dataset([(("a", 1), "x", 1.0), (("a", 1), "y", 2.0)]).build_full_trainset()
+    with pytest.raises(ArtifactError, match="is a tuple; only text and numbers"):
+        PMF(**SMALL).fit(tuples).save(tmp_path / "algo")
+
+
+def test_what_cannot_be_loaded(saved, tmp_path):
+    with pytest.raises(ArtifactError, match="no such folder"):
+        PMF.load(tmp_path / "nowhere")
+    tacenda.load(saved).save(tmp_path / "model")
+    with pytest.raises(ArtifactError, match="a model without its Surprise algorithm"):
+        PMF.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"values": np.full(920, 9, np.float32)},
+        {"values": np.full(920, np.nan, np.float32)},
+        {"item_ids": np.full(920, 10**6, np.int32)},
+        {"offsets": np.zeros(61, np.int64)},
+        {"users.types": np.full(60, 7, np.uint8)},
+        {"users.offsets": np.zeros(61, np.int64)},
+        {"folded.rated": np.array([3])},
+        {"seen.item_ids": np.full(920, -1, np.int32)},
+        {"_config": {"n_users": 10**6}},
+        {"_config": {"class": "os:system"}},
+        {"_config": {"arguments": {"nonsense": 1}}},
+        {"_config": {"arguments": {"n_factors": "many"}, "scale": "wide"}},
+        {"_config": {"scale": [5, 1]}},
+    ],
+    ids=lambda changes: str(changes)[:40],
+)
+def test_damaged_and_hostile_files(changes, saved):
+    altered(saved, **changes)
+    with pytest.raises(ArtifactError, match="cannot load"):
+        TacendaAlgorithm.load(saved)
+
+
+def test_saving_again_replaces(saved, trainset, testset):
+    algo = PMF(**{**SMALL, "n_factors": 2}).fit(trainset)
+    algo.save(saved)
+    assert PMF.load(saved).test(testset) == algo.test(testset)
+
+
+def test_a_third_party_model_is_saved_by_its_name(trainset, tmp_path):
+    algo = Recommender("pmf", n_factors=2, n_epochs=3, random_state=1).fit(trainset)
+    algo.save(tmp_path / "algo")
+    again = TacendaAlgorithm.load(tmp_path / "algo")
+    assert (again.name, again.settings) == ("pmf", {"n_factors": 2, "n_epochs": 3})
+    assert json.loads((tmp_path / "algo" / "model.json").read_bytes())["name"] == "pmf"
+
+
+def test_ids_as_arrays():
+    ids = ["", "a", "a\0", -3, 2**70, 0.5, "\udcff", "0.5"]
+    assert unpack(pack(ids, "x"), "x") == ids
+    assert unpack(pack([], "x"), "x") == []

@@ -1,0 +1,154 @@
+"""Identities without ratings, and the proof that no rating comes along with them."""
+
+import warnings
+
+import numpy as np
+import pytest
+from surprise.model_selection import KFold, cross_validate
+
+from tacenda.datasets import synthetic_ratings
+from tacenda.errors import ConfigurationError, DataError
+from tacenda_surprise import (
+    PMF,
+    ConditionalPMF,
+    ConditionalRBM,
+    SideInfo,
+    cross_validate_conditional,
+)
+from tacenda_surprise.models import ConditionalPMFModel, Identities, PMFModel
+
+SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
+
+
+CONDITIONAL = {
+    "ConditionalPMF": lambda rated=None: ConditionalPMF(rated=rated, **SMALL),
+    "Bayesian": lambda rated=None: ConditionalPMF(
+        rated=rated, inference="gibbs", burn_in=3, **SMALL
+    ),
+    "ConditionalRBM": lambda rated=None: ConditionalRBM(
+        rated=rated, n_hidden=5, n_epochs=20, random_state=0
+    ),
+    "with users as cases": lambda rated=None: ConditionalRBM(
+        rated=rated, n_hidden=5, n_epochs=20, orientation="user", random_state=0
+    ),
+}
+
+
+@pytest.mark.parametrize("make", CONDITIONAL.values(), ids=CONDITIONAL)
+@pytest.mark.parametrize("ratings", ["random", "nan", "none"])
+def test_no_test_rating_leaks(data, ratings, make):
+    """Whatever stands in the place of the test ratings, predictions are the same to the last bit."""
+    rng = np.random.default_rng(0)
+    other = {"random": rng.integers(1, 6, 10**4), "nan": [np.nan] * 10**4, "none": [None] * 10**4}
+    trainset, testset = next(KFold(3, random_state=0).split(data))
+    found = []
+    for truths in ([t[2] for t in testset], other[ratings]):
+        changed = [(u, i, r) for (u, i, _), r in zip(testset, truths, strict=False)]
+        algo = make(SideInfo.from_testset(changed)).fit(trainset)
+        found.append([p.est for p in algo.test(changed)])
+    assert found[0] == found[1]
+    without = make().fit(trainset).test(testset)
+    assert found[0] != [p.est for p in without], "the identities are of no consequence"
+
+
+def test_pairs_merge_and_what_is_of_no_use_is_counted(trainset):
+    known = trainset.to_raw_iid(0)
+    side = SideInfo([("a", known), ("a", known, 5.0), ("a", "no such item"), ("b", known)])
+    assert len(side) == 3
+    found = side.numbered(trainset._raw2inner_id_users, trainset._raw2inner_id_items)
+    assert found.dropped == 1
+    assert found.new_users == ["a", "b"]
+    assert found.identities.sizes[-2:].tolist() == [1, 1]
+    with pytest.warns(UserWarning, match="1 identities are of items that nobody has rated"):
+        ConditionalPMF(rated=side, **SMALL).fit(trainset)
+
+
+def test_nearly_all_pairs_are_refused(trainset):
+    anti = trainset.build_anti_testset()
+    for pairs in (anti, anti + trainset.build_testset()):
+        with pytest.raises(DataError, match="not an anti-testset"):
+            ConditionalPMF(rated=SideInfo.from_testset(pairs), **SMALL).fit(trainset)
+
+
+def test_users_known_by_identities_alone(trainset):
+    items = [trainset.to_raw_iid(i) for i in range(12)]
+    algo = ConditionalPMF(rated=[("quiet", iid) for iid in items[:8]], **SMALL).fit(trainset)
+    quiet = [algo.predict("quiet", iid).est for iid in items]
+    nobody = [algo.predict("nobody", iid).est for iid in items]
+    assert quiet != nobody
+    assert [p.est for p in algo.test([("quiet", iid, None) for iid in items])] == quiet
+    assert not set(items[:8]) & {iid for iid, _ in algo.top_n(50, ["quiet"])["quiet"]}
+    assert algo.bu.shape == (trainset.n_users,)
+
+
+def test_a_testset_gives_nothing_but_pairs():
+    class Touchy:
+        """A rating that must not be looked at."""
+
+        def __float__(self):
+            raise AssertionError("a test rating was read")
+
+        __eq__ = __hash__ = __bool__ = __float__
+
+    side = SideInfo.from_testset([("a", "x", Touchy()), ("b", "y", Touchy())])
+    assert side.pairs == [("a", "x"), ("b", "y")]
+    assert vars(side) == {"pairs": side.pairs}
+
+
+def test_conditional_cross_validation_has_surprises_folds(data, capsys):
+    folds = KFold(3, random_state=0)
+    algo = ConditionalPMF(**SMALL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = cross_validate_conditional(algo, data, cv=folds)
+    assert found["protocol"].startswith("transductive")
+    together = cross_validate_conditional(
+        algo, data, ["RMSE"], folds, n_jobs=2, return_train_measures=True
+    )
+    np.testing.assert_array_equal(together["test_rmse"], found["test_rmse"])
+    assert (together["train_rmse"] < together["test_rmse"]).all()
+    plain = cross_validate(algo, data, cv=folds)
+    np.testing.assert_allclose(found["test_rmse"], plain["test_rmse"], atol=0.05)
+    assert (found["test_rmse"] != plain["test_rmse"]).all()
+    assert algo.rated is None
+    cross_validate_conditional(algo, data, ["rmse"], 2, verbose=True)
+    assert capsys.readouterr().out.count("(transductive)") == 2
+    with pytest.raises(ConfigurationError, match="PMF does not condition"):
+        cross_validate_conditional(PMF(), data)
+
+
+def test_conditioning_pays_where_taste_decides_what_is_rated():
+    """Of users without ratings it knows more than the items' biases do."""
+    found = synthetic_ratings.generate(600, 120, 14_000, rank=3, noise=0.5, informative=2.0, seed=1)
+    ratings = found.ratings
+    quiet = ratings.user_ids >= 500
+    train = ratings.select(~quiet)
+    test = ratings.select(quiet)
+    settings = {"n_factors": 8, "n_epochs": 40}
+    identities = Identities.of(test)
+
+    def rmse(model):
+        scores = model.score_pairs(test.user_ids, test.item_ids)
+        return float(np.sqrt(np.mean((scores - test.values) ** 2)))
+
+    with_identities = ConditionalPMFModel(**settings).fit(train, identities=identities)
+    assert rmse(with_identities) < rmse(PMFModel(**settings).fit(train)) - 0.005
+
+
+def test_identities_as_arrays():
+    found = Identities.from_pairs(np.array([1, 1, 0, 1]), np.array([2, 0, 1, 2]), 3, 4)
+    assert found.offsets.tolist() == [0, 1, 3, 3]
+    assert found.item_ids.tolist() == [1, 0, 2]
+    table = np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_allclose(found.means(table), [[2, 3], [2, 3], [0, 0]])
+    both = found.union(Identities.from_pairs(np.array([3]), np.array([0]), 4, 4), 4)
+    assert both.offsets.tolist() == [0, 1, 3, 3, 4]
+    with pytest.raises(DataError, match="item number"):
+        Identities.from_pairs(np.array([0]), np.array([4]), 3, 4)
+
+
+def test_integer_ids_are_found_as_integers(make_dataset):
+    data = make_dataset([(1, 10, 3.0), (1, 11, 4.0), (2, 10, 5.0)])
+    algo = ConditionalPMF(rated=[(3, 11)], **SMALL).fit(data.build_full_trainset())
+    assert not np.isnan(algo.predict(3, 10).est)
+    assert set(algo.top_n(1)) == {1, 2, 3}

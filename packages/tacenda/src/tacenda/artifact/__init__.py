@@ -1,0 +1,26 @@
+"""Saved models: folders of safetensors files and one ``model.json``, validated; never pickle.
+
+`read` and `write` handle an `Artifact`, which is tensors and metadata and needs no plugin; a model
+class inherits `Saveable`, or `Configured` if it is made from settings; `load` finds the class of a
+saved model through the registry; `require` is how a model checks the arrays it is given.
+"""
+
+from tacenda.artifact.checks import require
+from tacenda.artifact.configured import Configured
+from tacenda.artifact.folder import read, write
+from tacenda.artifact.manifest import FORMAT_VERSION
+from tacenda.artifact.model import Artifact
+from tacenda.artifact.saveable import Saveable, load
+from tacenda.artifact.settings import ModelSettings
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Artifact",
+    "Configured",
+    "ModelSettings",
+    "Saveable",
+    "load",
+    "read",
+    "require",
+    "write",
+]

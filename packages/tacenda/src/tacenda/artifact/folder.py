@@ -1,0 +1,219 @@
+"""The artefact as a folder: a kill at any moment leaves the old model or the new one.
+
+::
+
+    model.json                     the manifest, written last: the only commit point
+    tensors-<sha256>.safetensors   arrays, named by content: a new model never touches an old file
+    nested-<name>-<sha256>/        a nested model, a complete artefact, named by its own model.json
+
+Everything is written under a temporary name, brought to the disk (fsync) and renamed. What the
+manifest no longer names is removed afterwards; files of other names are never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from tacenda.artifact import files, tensors
+from tacenda.artifact import manifest as manifests
+from tacenda.artifact.manifest import Member
+from tacenda.artifact.model import Artifact, assemble, check_depth, manifest_of, merge
+from tacenda.errors import ArtifactError
+
+MANIFEST = "model.json"
+_TEMPORARY = re.compile(r"\.tacenda-[0-9a-f]{32}")
+_ABANDONED_SECONDS = 3600.0
+
+
+def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
+    """Save an artefact into the folder ``path``, creating it, or replacing the model that is there.
+
+    Raises `ArtifactError` if the artefact cannot be saved, if ``path`` is something other than a
+    folder that is empty or holds a model, or if writing fails; a model that was there is then still
+    whole. Of two writers at once, one waits for the other, and the last one wins.
+    """
+    folder = Path(path)
+    try:
+        created = _prepare(folder)
+        with files.locked(folder) as alone:
+            try:
+                _write_into(folder, artifact, depth=0)
+            except BaseException:
+                _sweep(folder, alone)
+                if created:
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+                raise
+            _sweep(folder, alone)
+    except ArtifactError as error:
+        raise ArtifactError(f"cannot save {folder}: {error}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ArtifactError(
+            f"cannot save {folder}: {reason}; a model that was there is unchanged"
+        ) from error
+
+
+def read(path: str | os.PathLike[str]) -> Artifact:
+    """Read and check the artefact in the folder ``path``; its plugin is not needed.
+
+    The arrays are in memory of their own, so the folder may be replaced or removed afterwards.
+    Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
+    format.
+    """
+    folder = Path(path)
+    for last in [False] * 20 + [True]:
+        head = _head_or_nothing(folder)
+        try:
+            return _read_parts(folder, head or _head(folder), depth=0)
+        except (ArtifactError, OSError) as error:
+            # A save may have replaced the model during the reading: then, and only then, try again.
+            if _head_or_nothing(folder) != head and not last:
+                continue
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ArtifactError(f"cannot read {folder}: {reason or error}") from error
+    raise AssertionError("unreachable")
+
+
+def _prepare(folder: Path) -> bool:
+    """Make sure that ``folder`` may be written to; True if it was created."""
+    if not os.path.lexists(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        return True
+    if not folder.is_dir():
+        raise ArtifactError("it is not a folder, and a model is saved as a folder")
+    if os.path.lexists(folder / MANIFEST):
+        head = _head(folder)
+        if not head.startswith(b"{") or manifests.FORMAT.encode() not in head[:200]:
+            raise ArtifactError("its model.json is not Tacenda's: choose another folder")
+    # a manifest that is there by now is another writer's, who has just finished
+    elif any(entry.name != MANIFEST and not _is_ours(entry.name) for entry in folder.iterdir()):
+        raise ArtifactError("it holds other files and no model: choose an empty or a new folder")
+    return False
+
+
+def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
+    """Write an artefact, its manifest last; returns the manifest's bytes."""
+    check_depth(depth)
+    arrays = tensors.checked(artifact.arrays)
+    manifest_of(artifact, {}, {}).encode()  # what cannot be saved fails before anything is written
+    written: dict[str, Member] = {}
+    nested: dict[str, Member] = {}
+    if arrays:
+        with files.temporary(folder) as temporary:
+            temporary.mkdir()  # safetensors writes to a name of its own first: it lies in here too
+            path = temporary / "tensors"
+            tensors.write(arrays, path)
+            files.sync(path)
+            member = files.measure(path)
+            name = manifests.tensor_file(member)
+            path.replace(folder / name)
+            written[name] = member
+    for name, part in sorted(artifact.nested.items()):
+        manifests.checked_name(name)
+        with files.temporary(folder) as temporary:
+            temporary.mkdir()
+            head = Member.of(_write_into(temporary, part, depth + 1))
+            nested[name] = manifests.in_folder(name, head)
+            target = folder / nested[name].folder
+            if not _is_whole(target, head):
+                files.remove(target)  # it is damaged, and so is a model that names it
+                temporary.replace(target)
+    head_bytes = manifest_of(artifact, written, nested).encode()
+    files.sync(folder)
+    with files.temporary(folder) as temporary:
+        temporary.write_bytes(head_bytes)
+        files.sync(temporary)
+        temporary.replace(folder / MANIFEST)
+    files.sync(folder)
+    return head_bytes
+
+
+def _read_parts(folder: Path, head: bytes, depth: int) -> Artifact:
+    check_depth(depth)
+    manifest = manifests.decode(head)
+    manifests.check_names(manifest)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, member in manifest.files.items():
+        files.verify(folder / name, member)
+        merge(arrays, tensors.read(folder / name))
+    nested: dict[str, Artifact] = {}
+    for name, member in manifest.nested.items():
+        part = folder / member.folder
+        if not part.is_dir() or part.is_symlink():
+            raise ArtifactError(f"the nested model {member.folder} is missing")
+        inner = _head(part)
+        if Member.of(inner, member.folder) != member:
+            raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
+        nested[name] = _read_parts(part, inner, depth + 1)
+    return assemble(manifest, arrays, nested)
+
+
+def _head(folder: Path) -> bytes:
+    """The bytes of a folder's manifest."""
+    path = folder / MANIFEST
+    if not os.path.lexists(folder):
+        raise ArtifactError("there is no such folder")
+    if not folder.is_dir():
+        raise ArtifactError("it is not a folder, and a model is a folder")
+    if not os.path.lexists(path):
+        raise ArtifactError(
+            "it holds no model.json, so it is not a model, or its saving was interrupted"
+        )
+    size = files.regular_size(path)
+    if size > manifests.MAX_BYTES:
+        raise ArtifactError(
+            f"model.json has {size} bytes; more than {manifests.MAX_BYTES} are not read"
+        )
+    return path.read_bytes()
+
+
+def _head_or_nothing(folder: Path) -> bytes:
+    try:
+        return _head(folder)
+    except (ArtifactError, OSError):
+        return b""
+
+
+def _is_whole(folder: Path, head: Member) -> bool:
+    """Whether a nested model of this content lies there already, undamaged."""
+    try:
+        data = _head(folder)
+        manifest = manifests.decode(data)
+        manifests.check_names(manifest)
+        for name, member in manifest.files.items():
+            files.verify(folder / name, member)
+    except (ArtifactError, OSError):
+        return False
+    parts = manifest.nested.values()
+    return Member.of(data) == head and all(
+        _is_whole(folder / part.folder, Member(part.size, part.sha256)) for part in parts
+    )
+
+
+def _sweep(folder: Path, alone: bool) -> None:
+    """Remove what earlier or interrupted saves left, by name; never a file that is not ours.
+
+    What cannot be removed stays: the model is whole with it or without it.
+    """
+    keep: set[str] = set()
+    with contextlib.suppress(ArtifactError, OSError):
+        if os.path.lexists(folder / MANIFEST):
+            manifest = manifests.decode(_head(folder))
+            keep = {*manifest.files, *(member.folder for member in manifest.nested.values())}
+        for path in folder.iterdir():
+            # Without a lock, what is young may belong to another writer.
+            removable = alone or time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS
+            if path.name not in keep and _is_ours(path.name) and removable:
+                files.remove(path)
+
+
+def _is_ours(name: str) -> bool:
+    return bool(_TEMPORARY.fullmatch(name)) or manifests.is_member_name(name)

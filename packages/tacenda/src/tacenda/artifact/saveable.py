@@ -1,0 +1,146 @@
+"""`Saveable`, which gives a model ``save`` and its way back, and `load`, which finds its class."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy.typing as npt
+
+from tacenda import plugins
+from tacenda.artifact.folder import read, write
+from tacenda.artifact.model import Artifact
+from tacenda.errors import ArtifactError, PluginError, PluginLoadError, TacendaError, describe
+
+__all__ = ["MODEL_KINDS", "Saveable", "load"]
+
+#: The kinds of plugins that can be saved and loaded.
+MODEL_KINDS = ("embedders", "language_models", "recommenders")
+
+
+class Saveable:
+    """A mixin for fitted models: they give settings and arrays, and get ``save`` and ``load``.
+
+    A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point and implements
+    `config_dict`, `arrays` and `from_arrays`. Attributes ``figures`` (a list of dictionaries) and
+    ``fitted_on`` (a dictionary) of an instance are saved and restored with it.
+
+    A model made of models overrides `nested` too, and its ``from_arrays`` takes them as the keyword
+    ``nested``, a dictionary of loaded models by the same names.
+    """
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    distribution: ClassVar[str] = plugins.RUNTIME
+
+    figures: list[dict[str, Any]]
+    fitted_on: dict[str, Any]
+
+    def config_dict(self) -> dict[str, Any]:
+        """The settings, in JSON values."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is configured")
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The fitted state as numpy arrays; raises `NotFittedError` where there is none."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what is fitted")
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """A fitted model from what the other two gave, checked by `tacenda.artifact.require`."""
+        raise NotImplementedError(f"{cls.__name__} does not say how it is rebuilt")
+
+    def nested(self) -> Mapping[str, Saveable]:
+        """The models this one is made of, by name; none unless overridden."""
+        return {}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model into the folder ``path``, replacing in one step a model that is there."""
+        write(path, self.to_artifact())
+
+    def to_artifact(self) -> Artifact:
+        """The model as tensors and metadata."""
+        return Artifact(
+            kind=self.kind,
+            name=self.name,
+            distribution=self.distribution,
+            version=_version(self.distribution),
+            config=self.config_dict(),
+            arrays=self.arrays(),
+            figures=list(getattr(self, "figures", [])),
+            fitted_on=dict(getattr(self, "fitted_on", {})),
+            nested={name: model.to_artifact() for name, model in self.nested().items()},
+        )
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """The model of an artefact; raises `ArtifactError` if it is of another class or unfit."""
+        if (artifact.kind, artifact.name) != (cls.kind, cls.name):
+            raise ArtifactError(
+                f"it holds a model {artifact.name!r} ({artifact.kind}), not {cls.name!r} "
+                f"({cls.kind}): tacenda.load finds the class"
+            )
+        more: dict[str, Any] = {}
+        if artifact.nested:
+            more["nested"] = {name: resolve(part) for name, part in artifact.nested.items()}
+        try:
+            model = cls.from_arrays(artifact.config, artifact.arrays, **more)
+        except TacendaError:
+            raise
+        except Exception as error:  # whatever a damaged artefact provokes in a model's own code
+            raise ArtifactError(
+                f"{cls.__name__} cannot be rebuilt from it: {describe(error)}"
+            ) from error
+        model.figures = list(artifact.figures)
+        model.fitted_on = dict(artifact.fitted_on)
+        return model
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """A saved model of this very class; `tacenda.load` loads any."""
+        artifact = read(path)
+        try:
+            return cls.from_artifact(artifact)
+        except ArtifactError as error:
+            raise ArtifactError(f"cannot load {os.fspath(path)}: {error}") from error
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a saved model with the plugin that saved it.
+
+    Raises `ArtifactError` if the folder is missing, damaged or does not fit its model, and
+    `PluginError` if its plugin is not installed or cannot be loaded.
+    """
+    artifact = read(path)
+    try:
+        return resolve(artifact)
+    except (ArtifactError, PluginError) as error:
+        raise type(error)(f"cannot load {os.fspath(path)}: {error}") from error
+
+
+def resolve(artifact: Artifact) -> Any:
+    """The model of an artefact in memory, through the registry."""
+    if artifact.kind not in MODEL_KINDS:
+        raise ArtifactError(
+            f"it is of the kind {artifact.kind!r}; models are {', '.join(MODEL_KINDS)}"
+        )
+    try:
+        found = plugins.get(artifact.kind, artifact.name, distribution=artifact.distribution)
+    except PluginError as error:
+        saved_by = f"it was saved by {artifact.distribution} {artifact.version}".rstrip()
+        if not isinstance(error, PluginLoadError):
+            saved_by += ", which is not installed here or has it no more"
+        raise type(error)(f"{saved_by}: {error}") from error
+    if not hasattr(found, "from_artifact"):
+        raise PluginError(
+            f"the plugin {artifact.name!r} of {artifact.distribution} loads no artefacts"
+        )
+    return found.from_artifact(artifact)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return ""

@@ -1,0 +1,38 @@
+"""What the commands of all plugins ask of their arguments."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tacenda.errors import ArtifactError
+
+
+def settings_of(pairs: list[str]) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` of a repeated option ``--set``; a value that is not JSON is a string."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--set takes NAME=VALUE, not {pair}")
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name.replace("-", "_")] = value
+    return found
+
+
+def check_output(folder: Path) -> None:
+    """Find out before the work what would make saving a model in ``folder`` fail after it."""
+    there = os.path.lexists(folder)
+    if there and not folder.is_dir():
+        raise ArtifactError(f"{folder} is not a folder, and a model is saved as a folder")
+    if there and not (folder / "model.json").exists() and any(folder.iterdir()):
+        raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not os.access(nearest, os.W_OK):
+        raise ArtifactError(f"{nearest} cannot be written to: choose another --output")

@@ -1,0 +1,204 @@
+"""A corpus in a folder: ``.npy`` arrays in a sub-folder, and ``corpus.json``, which names it.
+
+The manifest is written last, by ``os.replace``, and is the only commit point: a build that is
+killed leaves the corpus that was there before, and a sub-folder that nothing names and the next
+build removes.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.corpus.manifest import MANIFEST, PREFIX, Manifest, read_manifest
+from tacenda.corpus.storage import PASS_ITEMS, load_array, writing
+from tacenda.errors import ArtifactError, CorpusError
+from tacenda.vocabulary import Vocabulary
+
+_running: set[str] = set()  # the builds of this process
+
+
+class Stored(NamedTuple):
+    """An opened corpus."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    vocabulary: Vocabulary
+    manifest: Manifest
+
+
+class Build:
+    """A new corpus on its way into a folder; a context manager that leaves nothing behind unless
+    committed.
+
+    Raises CorpusError if the folder is a file, or holds something that is not ours.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._committed = False
+        if folder.exists() and not folder.is_dir():
+            raise CorpusError(f"the cache {folder} is a file; give a folder")
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        strange = sorted(p.name for p in folder.iterdir() if not _is_ours(p.name))
+        if strange:
+            raise CorpusError(
+                f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
+                "give a new or empty folder"
+            )
+        _remove_abandoned(folder)
+        self.data = folder / f"{PREFIX}{_host()}-{os.getpid()}-{secrets.token_hex(6)}"
+        _running.add(self.data.name)
+        with writing(self.data):
+            self.data.mkdir()
+
+    def __enter__(self) -> "Build":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        _running.discard(self.data.name)
+        if not self._committed:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def commit(
+        self,
+        n_tokens: int,
+        n_sentences: int,
+        vocabulary: Vocabulary,
+        origin: dict[str, Any],
+        fingerprint: str | None,
+    ) -> None:
+        """Write the vocabulary, then the manifest; remove what an earlier manifest named."""
+        arrays = vocabulary.arrays()
+        manifest = Manifest(
+            data=self.data.name,
+            n_tokens=n_tokens,
+            n_sentences=n_sentences,
+            n_types=len(vocabulary),
+            n_text_bytes=len(arrays["vocabulary.text"]),
+            vocabulary=vocabulary.config_dict(),
+            origin=origin,
+            fingerprint=fingerprint,
+        )
+        previous = _named(self._folder)
+        temporary = self.data / MANIFEST
+        with writing(self.data):
+            for name, array in arrays.items():
+                np.save(self.data / f"{name}.npy", array, allow_pickle=False)
+            temporary.write_text(json.dumps(vars(manifest), indent=1), encoding="utf-8")
+            for path in self.data.iterdir():
+                _sync(path)
+            temporary.replace(self._folder / MANIFEST)
+        self._committed = True
+        if previous is not None and previous != self.data.name:
+            shutil.rmtree(self._folder / previous, ignore_errors=True)
+
+
+def reusable(folder: Path, fingerprint: str | None) -> Stored | None:
+    """The corpus in a folder if it is whole and has this fingerprint, else None.
+
+    Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version:
+    what a release does not understand it does not overwrite.
+    """
+    if not (folder / MANIFEST).exists():
+        return None
+    found = read_manifest(folder).fingerprint
+    if fingerprint is None or found != fingerprint:
+        return None
+    try:
+        return open_folder(folder)
+    except CorpusError as error:
+        warnings.warn(f"{error}: building it again now", stacklevel=4)
+        return None
+
+
+def open_folder(folder: Path) -> Stored:
+    """The corpus in a folder, checked: sizes, offsets in order, every id in the vocabulary."""
+    manifest = read_manifest(folder)
+    data = folder / manifest.data
+    sizes: Mapping[str, tuple[type[np.generic], int]] = {
+        "ids": (np.int32, manifest.n_tokens),
+        "offsets": (np.int64, manifest.n_sentences + 1),
+        "vocabulary.text": (np.uint8, manifest.n_text_bytes),
+        "vocabulary.offsets": (np.int64, manifest.n_types + 1),
+        "vocabulary.counts": (np.int64, manifest.n_types),
+    }
+    arrays = {name: load_array(data / f"{name}.npy", *kind) for name, kind in sizes.items()}
+    try:
+        vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays)
+    except ArtifactError as error:
+        raise CorpusError(f"the corpus in {folder} is damaged ({error}); build it again") from error
+    ids, offsets = arrays["ids"], arrays["offsets"]
+    _check_offsets(offsets, len(ids), folder)
+    _check_ids(ids, len(vocabulary), folder)
+    return Stored(ids, offsets, vocabulary, manifest)
+
+
+def _check_offsets(offsets: NDArray[np.int64], n_tokens: int, folder: Path) -> None:
+    sound = offsets[0] == 0 and offsets[-1] == n_tokens
+    for start in range(0, len(offsets) - 1, PASS_ITEMS):
+        sound = sound and bool((np.diff(offsets[start : start + PASS_ITEMS + 1]) > 0).all())
+    if not sound:
+        raise CorpusError(f"the sentence offsets in {folder} are damaged; build the corpus again")
+
+
+def _check_ids(ids: NDArray[np.int32], n_types: int, folder: Path) -> None:
+    for start in range(0, len(ids), PASS_ITEMS):
+        block = ids[start : start + PASS_ITEMS]
+        if block.min() < 0 or block.max() >= n_types:
+            raise CorpusError(
+                f"the ids in {folder} are damaged (beyond the {n_types} types); "
+                "build the corpus again"
+            )
+
+
+def _is_ours(name: str) -> bool:
+    return name == MANIFEST or name.startswith((PREFIX, "."))
+
+
+def _host() -> str:
+    return "".join(c for c in socket.gethostname() if c.isalnum())[:32] or "host"
+
+
+def _named(folder: Path) -> str | None:
+    try:
+        return read_manifest(folder).data
+    except CorpusError:
+        return None
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what builds left that were killed: those of processes of this host that are gone."""
+    named = _named(folder)
+    for path in folder.glob(f"{PREFIX}{_host()}-*-*"):
+        process = path.name.split("-")[2]
+        if path.name == named or path.name in _running or not process.isdigit():
+            continue
+        if int(process) == os.getpid() or not _is_alive(int(process)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # signal 0 would end the process on Windows
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,165 @@
+"""Arrays that grow by appending: in memory while small, in a ``.npy`` file beyond."""
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.errors import CorpusError
+
+SPILL_BYTES = 128 << 20
+"""An array of this size moves from memory to a temporary file."""
+
+PASS_ITEMS = 1 << 22
+"""How many values a pass over a stored array holds in memory."""
+
+_HEADER_BYTES: Final = 128
+
+
+class Place:
+    """A folder for arrays: given, or temporary, made when needed and removed with its last user."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.permanent = folder is not None
+        self._folder = folder
+
+    @property
+    def folder(self) -> Path:
+        """The folder; a temporary one exists from the first time it is asked for."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="tacenda-corpus-"))
+            weakref.finalize(self, _remove, self._folder, os.getpid())
+        return self._folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child that ends must not take its parent's files along
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class GrowingArray:
+    """A one-dimensional array of unknown length; a file from the start in a permanent place."""
+
+    def __init__(self, name: str, dtype: type[np.generic], place: Place) -> None:
+        self._name = name
+        self._dtype = np.dtype(dtype)
+        self._place = place
+        self._pieces: list[NDArray[Any]] = []
+        self._file: IO[bytes] | None = None
+        self._size = 0
+        if place.permanent:
+            self._spill()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add values at the end."""
+        values = np.ascontiguousarray(values, dtype=self._dtype)
+        self._size += len(values)
+        if self._file is not None:
+            self._write(self._file, values)
+            return
+        self._pieces.append(values)
+        if self._size * self._dtype.itemsize > SPILL_BYTES:
+            self._spill()
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """The values so far, in order, ``PASS_ITEMS`` or a little more at a time."""
+        for start in range(0, self._size if self._file is not None else 0, PASS_ITEMS):
+            yield self._read(start)
+        group: list[NDArray[Any]] = []
+        for piece in self._pieces:
+            group.append(piece)
+            if sum(map(len, group)) >= PASS_ITEMS:
+                yield np.concatenate(group)
+                group = []
+        if group:
+            yield np.concatenate(group)
+
+    def replace(self, table: NDArray[Any]) -> None:
+        """Put ``table[value]`` in the place of every value, block by block."""
+        self._pieces = [table[piece] for piece in self._pieces]
+        if self._file is not None:
+            for start in range(0, self._size, PASS_ITEMS):
+                block = np.ascontiguousarray(table[self._read(start)], dtype=self._dtype)
+                self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
+                self._write(self._file, block)
+
+    def finish(self) -> NDArray[Any]:
+        """The whole array, read-only; a memory map where it lies in a file."""
+        if self._file is None:
+            whole = np.concatenate([*self._pieces, np.empty(0, self._dtype)])
+            self._pieces = []
+            whole.flags.writeable = False
+            return whole
+        path = Path(self._file.name)
+        with writing(path):
+            self._file.seek(0)
+            header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._size,)}
+            np.lib.format.write_array_header_1_0(self._file, header)
+            if self._file.tell() != _HEADER_BYTES:  # the values begin behind the room left for it
+                raise CorpusError(f"{path} was given a header of {self._file.tell()} bytes")
+            self._file.close()
+        return load_array(path, self._dtype, self._size)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            with writing(Path(self._file.name)):
+                self._file.close()
+
+    def _spill(self) -> None:
+        path = self._place.folder / f"{self._name}.npy"
+        with writing(path):
+            self._file = path.open("w+b")
+            self._file.write(b"\0" * _HEADER_BYTES)
+        for piece in self._pieces:
+            self._write(self._file, piece)
+        self._pieces = []
+
+    def _write(self, file: IO[bytes], values: NDArray[Any]) -> None:
+        with writing(Path(file.name)):
+            file.write(values.data)
+
+    def _read(self, start: int) -> NDArray[Any]:
+        assert self._file is not None
+        self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
+        n_bytes = min(PASS_ITEMS, self._size - start) * self._dtype.itemsize
+        return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an operating system's refusal to write into a CorpusError."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(
+            f"cannot write {path}: {error.strerror or error}; make room or name another folder "
+            "with cache= (without a cache, TMPDIR says where large corpora go)"
+        ) from error
+
+
+def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -> NDArray[Any]:
+    """A ``.npy`` file as a read-only memory map; CorpusError unless it is whole and as expected."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        surplus = path.stat().st_size - array.nbytes - array.offset  # type: ignore[attr-defined]
+    except FileNotFoundError:
+        raise CorpusError(f"{path} is missing; build the corpus again") from None
+    except (ValueError, EOFError, OSError, AttributeError) as error:
+        raise CorpusError(f"{path} is damaged ({error}); build the corpus again") from error
+    if array.dtype != dtype or array.shape != (size,) or surplus:
+        raise CorpusError(
+            f"{path} holds {array.dtype} of shape {array.shape} where {np.dtype(dtype)} of shape "
+            f"({size},) is expected; build the corpus again"
+        )
+    return array

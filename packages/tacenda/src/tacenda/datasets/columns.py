@@ -1,0 +1,141 @@
+"""Reader of word-per-line column files: CoNLL-2000, CoNLL-2003, WNUT-17 and their many relatives.
+
+A row holds the same number of cells everywhere, separated by one tab or by spaces; a blank row ends
+a sentence. WNUT-17's training file ends most sentences with a row of nothing but a tab, which
+counts as blank. ``-DOCSTART-`` rows of CoNLL-2003 are no sentences and are left out.
+
+Entities are handed out in IOB2, where ``B-`` opens every entity. CoNLL-2003 is distributed in IOB1
+(Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999), where ``I-`` opens one and ``B-`` is
+written only between two adjacent entities of one type.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tacenda.datasets.textfile import numbered_lines
+from tacenda.errors import DataError
+
+CONLL2000 = ("word", "pos", "chunk")
+CONLL2003 = ("word", "pos", "chunk", "entity")
+WNUT17 = ("word", "entity")
+
+Scheme = Literal["iob1", "iob2"]
+
+
+def _cells(line: str, separator: str | None) -> list[str]:
+    if separator is not None:
+        return line.split(separator)
+    # Not str.split(): words of web text contain no-break and other exotic spaces.
+    return [cell for cell in line.replace("\t", " ").split(" ") if cell]
+
+
+def _sentences(
+    path: Path, width: int | None, separator: str | None
+) -> Iterator[tuple[int, list[list[str]]]]:
+    """Yield (number of the first line, rows); ``width`` None means that of the first row."""
+    rows: list[list[str]] = []
+    first = 0
+    for number, line in numbered_lines(path):
+        if not line.strip(" \t"):
+            if rows:
+                yield first, rows
+                rows = []
+            continue
+        cells = _cells(line, separator)
+        width = len(cells) if width is None else width
+        if len(cells) != width:
+            raise DataError(
+                f"{path}, line {number}: {len(cells)} columns where {width} are expected: "
+                "check the file and the separator"
+            )
+        if not all(cells):
+            raise DataError(f"{path}, line {number}: an empty cell: check the separator")
+        if cells[0] == "-DOCSTART-":
+            continue
+        if not rows:
+            first = number
+        rows.append(cells)
+    if rows:
+        yield first, rows
+
+
+def read(
+    path: str | Path, columns: Sequence[str], separator: str | None = None
+) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Yield the sentences of a column file as ``{column name: cells, one a word}``.
+
+    Args:
+        path: the file, plain, ``.xz`` or ``.gz``.
+        columns: the name of every column in order, for example `CONLL2000`.
+        separator: the one string between cells; None means any run of spaces and tabs.
+
+    Raises:
+        DataError: the file cannot be read, or a row has another number of cells; file and line are
+            named.
+    """
+    if not columns or len(set(columns)) != len(columns):
+        raise DataError(f"the column names {tuple(columns)} are empty or repeat: name each once")
+    for _, rows in _sentences(Path(path), len(columns), separator):
+        yield dict(zip(columns, zip(*rows, strict=True), strict=True))
+
+
+def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
+    """The same entities with ``B-`` on the first word of each.
+
+    Valid IOB2 comes back unchanged.
+
+    Raises:
+        DataError: a tag is neither ``O`` nor ``B-`` or ``I-`` with a type.
+    """
+    converted: list[str] = []
+    previous = "O"
+    for tag in tags:
+        check_tag(tag)
+        opens = tag[0] == "I" and tag[2:] != previous[2:]
+        converted.append("B" + tag[1:] if opens else tag)
+        previous = tag
+    return tuple(converted)
+
+
+def check_tag(tag: str) -> None:
+    """Raise DataError unless ``tag`` is ``O``, ``B-type`` or ``I-type``."""
+    if tag != "O" and not (tag[:2] in {"B-", "I-"} and len(tag) > 2):
+        raise DataError(f"{tag!r} is not an entity tag: expected O, B-TYPE or I-TYPE")
+
+
+def _check_iob2(tags: Sequence[str]) -> tuple[str, ...]:
+    previous = "O"
+    for tag in tags:
+        check_tag(tag)
+        if tag[0] == "I" and tag[2:] != previous[2:]:
+            raise DataError(f"{tag!r} follows {previous!r}, which IOB2 forbids: try scheme='iob1'")
+        previous = tag
+    return tuple(tags)
+
+
+def read_ner(
+    path: str | Path, scheme: Scheme = "iob2", separator: str | None = None
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Yield ``(words, IOB2 tags)``: the first and the last column of every sentence.
+
+    Args:
+        path: the file, plain, ``.xz`` or ``.gz``; the first row settles the number of columns.
+        scheme: how the file writes its tags: CoNLL-2003 ``"iob1"``, WNUT-17 ``"iob2"``.
+        separator: as in `read`.
+
+    Raises:
+        DataError: the file cannot be read, a row is malformed, or a tag breaks the scheme.
+    """
+    if scheme not in ("iob1", "iob2"):
+        raise DataError(f"the tagging scheme {scheme!r} is unknown: choose iob1 or iob2")
+    path = Path(path)
+    for first, rows in _sentences(path, None, separator):
+        if len(rows[0]) < 2:
+            raise DataError(f"{path}, line {first}: one column, expected a word and its tag")
+        tags = [row[-1] for row in rows]
+        try:
+            checked = iob1_to_iob2(tags) if scheme == "iob1" else _check_iob2(tags)
+        except DataError as error:
+            raise DataError(f"{path}, in the sentence of line {first}: {error}") from error
+        yield tuple(row[0] for row in rows), checked

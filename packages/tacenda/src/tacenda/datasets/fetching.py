@@ -1,0 +1,243 @@
+"""Fetch a dataset into a data folder: download, verify, unpack, and write down what came.
+
+Everything is made in a temporary folder and takes the dataset's name at the end, so that a kill at
+any moment leaves the dataset as it was or as it shall be. The manifest, ``tacenda-dataset.json`` in
+the folder, records every download (address, bytes, sha256, and whether a hash known beforehand
+vouched for it) and the sha256 of every file. Where no hash is known beforehand, a later fetch
+compares with the recorded one.
+"""
+
+import contextlib
+import json
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tacenda.datasets import places
+from tacenda.datasets.download import Receipt, download, file_hash
+from tacenda.datasets.extract import extract
+from tacenda.datasets.registry import DatasetSpec, Download, get
+from tacenda.errors import DataError
+
+MANIFEST = "tacenda-dataset.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What `fetch` did."""
+
+    dataset: places.Dataset
+    receipts: tuple[Receipt, ...]
+    """One a download; empty if the dataset was here already."""
+    recorded: dict[str, str]
+    """File name to sha256 as an earlier fetch recorded it."""
+
+
+def fetch(
+    name: str,
+    output: str | Path | None = None,
+    *,
+    force: bool = False,
+    accept_changed: bool = False,
+    **options: Any,
+) -> Fetched:
+    """Fetch a dataset from its official address, unless it is there already.
+
+    One that is there is checked against its manifest. Nothing is asked: show the user
+    ``get(name).licence_text`` first.
+
+    Args:
+        name: as ``tacenda data list`` shows it.
+        output: the data folder to put it in, under its name; None means the cache.
+        force: fetch it again even if it is there.
+        accept_changed: accept a file that differs from the one recorded by an earlier fetch.
+        options: passed on to `download` (``timeout``, ``attempts``, ``backoff``...).
+
+    Raises:
+        DataError: the dataset is unknown, has no free download, cannot be fetched or unpacked,
+            differs from its hash or from the recorded one, or lacks a file it should have.
+    """
+    spec = get(name)
+    if not spec.downloads:
+        raise DataError(f"the dataset {name} has no free official download: {spec.obtain}")
+    here = places.data_root() if output is None and not force else None
+    if here is not None and (dataset := places.find_in(spec, here, places.DATA_VARIABLE)):
+        return Fetched(dataset, (), {})
+    root = Path(output).expanduser() if output is not None else places.cache_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root / f".{name}.lock", name):
+            return _fetch(spec, root, force, accept_changed, options)
+    except OSError as error:
+        raise DataError(f"{root} cannot hold the dataset {name}: {error}") from error
+
+
+def _fetch(
+    spec: DatasetSpec, root: Path, force: bool, accept_changed: bool, options: dict[str, Any]
+) -> Fetched:
+    target, old = root / spec.name, root / f".{spec.name}.old"
+    if old.exists():  # an earlier run was killed while it exchanged the two
+        if target.exists():
+            shutil.rmtree(old)
+        else:
+            old.replace(target)
+    recorded = _recorded(target)
+    if target.exists() and not (target / MANIFEST).exists():
+        raise DataError(
+            f"{target} is there and was not fetched by Tacenda: move it, or use --output"
+        )
+    if target.exists() and not force:
+        verify(target)
+        return Fetched(_complete(spec, target, root), (), recorded)
+    work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
+    receipts = tuple(_download(d, work, recorded, accept_changed, options) for d in spec.downloads)
+    fresh = root / f".{spec.name}.{secrets.token_hex(6)}"
+    try:
+        fresh.mkdir()
+        for item in spec.downloads:
+            _install(item, work, fresh)
+        _complete(spec, fresh, root)
+        _write_manifest(spec, fresh, receipts)
+        if target.exists():
+            target.replace(old)
+        fresh.replace(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
+    return Fetched(_complete(spec, target, root), receipts, recorded)
+
+
+def _complete(spec: DatasetSpec, folder: Path, root: Path) -> places.Dataset:
+    dataset = places.find_within(spec, folder, str(root))
+    if dataset is None:
+        wanted = "; ".join(" or ".join(names) for names in spec.files.values())
+        raise DataError(f"what was fetched as {spec.name} lacks files it should have ({wanted})")
+    return dataset
+
+
+def _download(
+    item: Download,
+    work: Path,
+    recorded: dict[str, str],
+    accept_changed: bool,
+    options: dict[str, Any],
+) -> Receipt:
+    receipt = download(
+        item.urls,
+        work / item.filename,
+        expected=item.hash,
+        max_bytes=item.max_bytes,
+        **options,
+    )
+    before = recorded.get(item.filename)
+    if before not in (None, receipt.sha256) and not receipt.verified and not accept_changed:
+        (work / item.filename).unlink()
+        raise DataError(
+            f"{item.filename} from {receipt.url} has sha256 {receipt.sha256}, and an earlier fetch "
+            f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
+        )
+    return receipt
+
+
+def _install(item: Download, work: Path, fresh: Path) -> None:
+    """Move or unpack one download into the new folder; two may share folders, but no file."""
+    source = work / item.filename
+    if not item.unpack:
+        shutil.copyfile(source, fresh / item.filename)
+        return
+    unpacked = fresh / f".unpacked-{secrets.token_hex(6)}"
+    limits = {"max_bytes": item.max_bytes, "max_files": item.max_files}
+    for name in extract(source, unpacked, members=item.members, **limits):
+        place = fresh / name
+        if place.exists():
+            raise DataError(f"two downloads hold a file {name}: the dataset's entry is wrong")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (unpacked / name).replace(place)
+    shutil.rmtree(unpacked)
+
+
+def _write_manifest(spec: DatasetSpec, folder: Path, receipts: tuple[Receipt, ...]) -> None:
+    files = {
+        path.relative_to(folder).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": file_hash(path),
+        }
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    manifest = {
+        "format": _FORMAT,
+        "name": spec.name,
+        "licence": spec.licence,
+        "homepage": spec.homepage,
+        "downloads": [asdict(receipt) for receipt in receipts],
+        "files": files,
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a fetched dataset, or None if the folder has none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        for entry in manifest["downloads"]:
+            _ = str(entry["filename"]), str(entry["sha256"])
+        for name, entry in manifest["files"].items():
+            _ = str(name), str(entry["sha256"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is damaged ({error!r}): remove the folder and fetch it") from error
+    return dict(manifest)
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    manifest = read_manifest(folder) if folder.is_dir() else None
+    return {
+        entry["filename"]: entry["sha256"] for entry in (manifest or {"downloads": []})["downloads"]
+    }
+
+
+def verify(folder: Path) -> int:
+    """Compare the files of a fetched dataset with its manifest; return how many were compared.
+
+    Raises:
+        DataError: a file is missing or differs.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return 0
+    for name, entry in manifest["files"].items():
+        path = folder / name
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise DataError(f"{folder / MANIFEST} names {name!r}, outside the folder: remove it")
+        if not path.is_file() or file_hash(path) != entry["sha256"]:
+            state = "differs from what was fetched" if path.is_file() else "is missing"
+            raise DataError(f"{path} {state}: fetch it again with --force")
+    return len(manifest["files"])
+
+
+@contextlib.contextmanager
+def _locked(path: Path, name: str) -> Iterator[None]:
+    """Keep a second process from the same dataset, where the platform has file locks."""
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        yield
+        return
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataError(f"another process is fetching {name}: wait for it to end") from error
+        yield

@@ -1,0 +1,247 @@
+"""Seeded synthetic ratings whose truth, and whose best possible RMSE, is known.
+
+    score = mean + user bias + item bias + user factors . item factors + noise,
+
+normally distributed throughout, rounded to the levels 1..5 and clipped (or left as it is). Items
+are popular, and users active, to very different degrees. With ``informative > 0`` a user rates
+preferably what they like (ratings are not missing at random): the identities of the rated items
+alone then tell about the user, which is what conditional models live on. The noise is independent
+of what is rated, so the best prediction of a rating is known either way.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from tacenda.errors import ConfigurationError
+from tacenda.ratings.index import IdIndex
+from tacenda.ratings.table import Ratings
+
+Floats = NDArray[np.float32]
+_LEVELS = np.arange(1.0, 6.0)
+_BLOCK = 8192  # users at a time: bounds the memory
+_ROUNDS = 60
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The parameters the ratings were drawn from."""
+
+    mean: float
+    user_bias: Floats
+    """(users)"""
+    item_bias: Floats
+    """(items)"""
+    user_factors: Floats
+    """(users, rank)"""
+    item_factors: Floats
+    """(items, rank)"""
+    noise: float
+    """Standard deviation of the noise."""
+    integer: bool
+    """Whether scores are rounded to 1..5 and clipped."""
+
+    def scores(self, users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]]) -> Floats:
+        """The noiseless score of each pair, (pairs)."""
+        taste = np.einsum("nr,nr->n", self.user_factors[users], self.item_factors[items])
+        biases = self.user_bias[users] + self.item_bias[items]
+        return np.asarray(np.float32(self.mean) + biases + taste, np.float32)
+
+    def moments(
+        self, users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and variance of each pair's rating: the best prediction and its squared error."""
+        scores = self.scores(users, items).astype(np.float64)
+        if not self.integer:
+            return scores, np.full(len(scores), self.noise**2)
+        below = ndtr((_LEVELS[:-1] + 0.5 - scores[:, None]) / self.noise)
+        probabilities = np.diff(below, axis=1, prepend=0.0, append=1.0)
+        mean = probabilities @ _LEVELS
+        return mean, probabilities @ _LEVELS**2 - mean**2
+
+
+@dataclass(frozen=True)
+class SyntheticRatings:
+    """Ratings, and what they were made from."""
+
+    ratings: Ratings
+    truth: Truth
+
+    @cached_property
+    def bayes_rmse(self) -> float:
+        """The expected RMSE, on these pairs, of somebody who knows the truth but not the noise."""
+        _, variance = self.truth.moments(self.ratings.user_ids, self.ratings.item_ids)
+        return float(np.sqrt(variance.mean()))
+
+
+def generate(
+    n_users: int = 1000,
+    n_items: int = 500,
+    n_ratings: int = 50_000,
+    *,
+    rank: int = 8,
+    noise: float = 0.8,
+    integer: bool = True,
+    informative: float = 0.0,
+    seed: int = 0,
+) -> SyntheticRatings:
+    """About ``n_ratings`` ratings (within one in a hundred), without duplicates.
+
+    Raises ConfigurationError if more than a third of all pairs would have to be rated.
+    """
+    for name, value in (("n_users", n_users), ("n_items", n_items), ("n_ratings", n_ratings)):
+        if value < 1:
+            raise ConfigurationError(f"{name} is {value}; give at least 1")
+    if rank < 0 or not noise > 0 or informative < 0:
+        raise ConfigurationError(
+            f"rank {rank}, noise {noise}, informative {informative}: "
+            "they must be at least 0, and noise greater"
+        )
+    if 3 * n_ratings > n_users * n_items:
+        raise ConfigurationError(
+            f"{n_ratings} ratings are more than a third of {n_users} x {n_items} pairs; ask for less"
+        )
+    rng = np.random.default_rng(seed)
+    truth = _draw_truth(rng, n_users, n_items, rank, noise, integer)
+    activity = _activity(rng, n_users, n_items, n_ratings)
+    ranks = rng.permutation(n_items).astype(np.float64)
+    popularity = (ranks + 0.02 * n_items + 1.0) ** -0.8
+    offsets, items = _draw_pairs(rng, truth, activity, popularity, informative)
+    ratings = Ratings.from_csr(
+        offsets,
+        items,
+        _draw_values(rng, truth, offsets, items),
+        IdIndex([f"u{n + 1}" for n in range(n_users)], "user"),
+        IdIndex([f"i{n + 1}" for n in range(n_items)], "item"),
+        scale=(1.0, 5.0) if integer else None,
+    )
+    return SyntheticRatings(ratings, truth)
+
+
+def _draw_truth(
+    rng: np.random.Generator, n_users: int, n_items: int, rank: int, noise: float, integer: bool
+) -> Truth:
+    def normal(*shape: int, sd: float) -> Floats:
+        return rng.standard_normal(shape, np.float32) * np.float32(sd)
+
+    sd = (0.6 / max(rank, 1) ** 0.5) ** 0.5  # their products then have standard deviation 0.6
+    return Truth(
+        mean=3.6,
+        user_bias=normal(n_users, sd=0.4),
+        item_bias=normal(n_items, sd=0.45),
+        user_factors=normal(n_users, rank, sd=sd),
+        item_factors=normal(n_items, rank, sd=sd),
+        noise=noise,
+        integer=integer,
+    )
+
+
+def _activity(
+    rng: np.random.Generator, n_users: int, n_items: int, n_ratings: int
+) -> NDArray[np.int64]:
+    """How many items each user rates: log-normal, at least 1, at most half of all items."""
+    weights = np.exp(rng.standard_normal(n_users))
+    most = max(n_items // 2, 1)
+    low, high = 0.0, float(n_ratings) * 100.0 / weights.sum() + most / weights.min()
+    for _ in range(80):  # the factor that makes the rounded, clipped numbers sum to n_ratings
+        factor = 0.5 * (low + high)
+        total = np.rint(factor * weights).clip(1, most).sum()
+        low, high = (factor, high) if total < n_ratings else (low, factor)
+    return np.asarray(np.rint(high * weights).clip(1, most), np.int64)
+
+
+def _draw_pairs(
+    rng: np.random.Generator,
+    truth: Truth,
+    activity: NDArray[np.int64],
+    popularity: NDArray[np.float64],
+    informative: float,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Offsets (users + 1) and items (ratings); nothing of the size of the ratings but these."""
+    n_items = len(popularity)
+    cumulative = np.cumsum(popularity / popularity.sum())
+    everybody = np.arange(len(activity))
+    items = np.empty(int(activity.sum()), np.int32)  # enough: nobody rates more than they should
+    sizes = np.zeros(len(activity) + 1, np.int64)
+    filled = 0
+    for start in range(0, len(activity), _BLOCK):
+        users = everybody[start : start + _BLOCK]
+        keys = _draw_block(rng, truth, users, activity, cumulative, informative)
+        items[filled : filled + len(keys)] = keys % n_items
+        filled += len(keys)
+        sizes[start + 1 : start + len(users) + 1] = np.bincount(
+            keys // n_items - start, minlength=len(users)
+        )
+    return np.cumsum(sizes), items[:filled]
+
+
+def _draw_values(
+    rng: np.random.Generator,
+    truth: Truth,
+    offsets: NDArray[np.int64],
+    items: NDArray[np.int32],
+) -> Floats:
+    """Scores with noise, (ratings), of a block of users at a time."""
+    values = np.empty(len(items), np.float32)
+    for start in range(0, len(offsets) - 1, _BLOCK):
+        stop = min(start + _BLOCK, len(offsets) - 1)
+        users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
+        span = slice(offsets[start], offsets[stop])
+        scores = truth.scores(users, items[span])
+        scores += rng.standard_normal(len(scores), np.float32) * np.float32(truth.noise)
+        if truth.integer:
+            scores = np.floor(scores + np.float32(0.5)).clip(1.0, 5.0)
+        values[span] = scores
+    return values
+
+
+def _draw_block(
+    rng: np.random.Generator,
+    truth: Truth,
+    users: NDArray[np.int64],
+    activity: NDArray[np.int64],
+    cumulative: NDArray[np.float64],
+    informative: float,
+) -> NDArray[np.int64]:
+    """Sorted keys user * n_items + item: per user the first different items that are accepted."""
+    n_items, first = len(cumulative), users[0]
+    finished = []
+    kept = np.zeros(0, np.int64)  # keys of users that still miss some
+    for _ in range(_ROUNDS):
+        have = np.bincount(kept // n_items - first, minlength=len(activity) - first)
+        missing = activity[users] - have[users - first]
+        complete = np.isin(kept // n_items, users[missing == 0])
+        finished.append(kept[complete])
+        kept, users, missing = kept[~complete], users[missing > 0], missing[missing > 0]
+        if not len(users):
+            break
+        proposals = np.repeat(users, missing * (4 if informative else 2) + 4)
+        items = np.searchsorted(cumulative, rng.random(len(proposals))).clip(max=n_items - 1)
+        accepted = _accepted(rng, truth, proposals, items, informative)
+        keys = np.concatenate((kept, (proposals * n_items + items)[accepted]))
+        keys, arrival = np.unique(keys, return_index=True)
+        keys = keys[np.lexsort((arrival, keys // n_items))]
+        _, begin, sizes = np.unique(keys // n_items, return_index=True, return_counts=True)
+        rank = np.arange(len(keys)) - np.repeat(begin, sizes)
+        kept = keys[rank < activity[keys // n_items]]
+    return np.sort(np.concatenate((*finished, kept)))
+
+
+def _accepted(
+    rng: np.random.Generator,
+    truth: Truth,
+    users: NDArray[np.int64],
+    items: NDArray[np.int64],
+    informative: float,
+) -> NDArray[np.bool_]:
+    """Whether a user who comes upon an item rates it: the likelier the better they like it."""
+    if not informative:
+        return np.ones(len(items), bool)
+    taste = np.einsum("nr,nr->n", truth.user_factors[users], truth.item_factors[items])
+    liking = taste / 0.6 + truth.item_bias[items] / 0.45
+    likely = 1.0 / (1.0 + np.exp(-informative * (liking - 0.5)))
+    return np.asarray(rng.random(len(items)) < likely)

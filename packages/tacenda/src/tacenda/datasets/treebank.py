@@ -1,0 +1,118 @@
+"""Words and gold tags of Penn Treebank bracketed trees (``.mrg``), without the empty elements.
+
+A tree is ``( (S (NP (NNP Mr.) ...) ...) )``. Only its preterminals ``(TAG word)`` matter here;
+those tagged ``-NONE-`` are traces and other empty elements (Bies et al. 1995) and are left out. The
+source may be one ``.mrg`` file, a folder, or a zip file such as NLTK's ``treebank.zip``; in the
+latter two the files of a ``combined`` folder are read in the order of their names.
+"""
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tacenda.datasets.textfile import numbered_lines
+from tacenda.errors import DataError
+
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_EMPTY = "-NONE-"
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
+
+
+class TaggedSentence(NamedTuple):
+    """Words of one sentence and their Penn tags, of the same length."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def unescape(word: str) -> str:
+    r"""The word as it stood in the text: ``-LRB-`` is ``(``, ``1\/2`` is ``1/2``."""
+    return _BRACKETS.get(word) or word.replace("\\/", "/").replace("\\*", "*")
+
+
+def parse(
+    lines: Iterable[tuple[int, str]], name: str, *, raw: bool = False
+) -> Iterator[TaggedSentence]:
+    r"""Yield the sentences of numbered lines of bracketed trees, a tree at a time.
+
+    Args:
+        lines: ``(number, line)`` pairs.
+        name: what errors call the source.
+        raw: keep the treebank's escapes (``-LRB-``, ``1\/2``) in the words.
+
+    Raises:
+        DataError: brackets do not match, or a word stands outside a preterminal.
+    """
+    words: list[str] = []
+    tags: list[str] = []
+    depth, number = 0, 0
+    cells: list[str] = []  # atoms since the bracket that was opened last
+    for number, line in lines:
+        for token in _TOKEN.findall(line):
+            if token == "(":
+                if len(cells) > 1:
+                    raise DataError(f"{name}, line {number}: {cells[1]!r} is no preterminal's word")
+                depth, cells = depth + 1, []
+            elif token != ")":
+                if not depth:
+                    raise DataError(f"{name}, line {number}: {token!r} stands outside any tree")
+                cells = [*cells[:2], token]
+            else:
+                if not depth or len(cells) in {1, 3}:
+                    fault = "a bracket that is not (TAG word)" if depth else "a ) too many"
+                    raise DataError(f"{name}, line {number}: {fault}")
+                if len(cells) == 2 and cells[0] != _EMPTY:
+                    tags.append(cells[0])
+                    words.append(cells[1] if raw else unescape(cells[1]))
+                depth, cells = depth - 1, []
+                if not depth and words:
+                    yield TaggedSentence(tuple(words), tuple(tags))
+                    words, tags = [], []
+    if depth:
+        raise DataError(f"{name}, line {number}: the file ends inside a tree ({depth} ) missing)")
+
+
+def read(path: str | Path, *, raw: bool = False) -> Iterator[TaggedSentence]:
+    """Yield the tagged sentences of an ``.mrg`` file, of a folder or of a zip file of them.
+
+    Raises:
+        DataError: nothing to read is found, or a file is malformed; file and line are named.
+    """
+    path = Path(path)
+    if path.suffix == ".zip":
+        yield from _read_zip(path, raw)
+    elif path.is_dir():
+        names = [file.relative_to(path).as_posix() for file in path.rglob("*.mrg")]
+        for name in _choose(names, path):
+            yield from parse(numbered_lines(path / name), str(path / name), raw=raw)
+    else:
+        yield from parse(numbered_lines(path), str(path), raw=raw)
+
+
+def _choose(names: Iterable[str], path: Path) -> list[str]:
+    trees = sorted(name for name in names if name.endswith(".mrg"))
+    combined = [name for name in trees if "combined" in name.split("/")[:-1]]
+    if not trees:
+        raise DataError(f"{path} holds no .mrg files: name a treebank with bracketed trees")
+    return combined or trees
+
+
+def _read_zip(path: Path, raw: bool) -> Iterator[TaggedSentence]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in _choose(archive.namelist(), path):
+                with (
+                    archive.open(name) as member,
+                    io.TextIOWrapper(member, "utf-8", newline="\n") as stream,
+                ):
+                    yield from parse(enumerate(stream, 1), f"{path}:{name}", raw=raw)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist: check the name") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} holds a tree file that is not utf-8: convert it") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+        raise DataError(f"{path} is no sound zip file ({error}): obtain it again") from error

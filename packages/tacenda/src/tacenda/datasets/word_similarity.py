@@ -1,0 +1,48 @@
+"""Reader of word-similarity sets: two words and the mean score people gave them.
+
+Understood are tab-separated files without a heading (WordSim-353 and Rare Words as collected by
+Faruqui and Dyer 2014; the official Rare Words file, whose further columns are single judgements)
+and the official WordSim-353 ``combined.csv`` and ``combined.tab`` with their heading.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tacenda.datasets.textfile import numbered_lines
+from tacenda.errors import DataError
+
+
+class WordPair(NamedTuple):
+    """Two words and their mean human score, on the set's own scale (0 to 10 above)."""
+
+    first: str
+    second: str
+    score: float
+
+
+def read(path: str | Path) -> Iterator[WordPair]:
+    """Yield the pairs of a word-similarity file.
+
+    Raises:
+        DataError: the file cannot be read, or a row is not two words and a number; file and line
+            are named.
+    """
+    path = Path(path)
+    for number, line in numbered_lines(path):
+        cells = line.split("\t" if "\t" in line else ",")
+        if not line.strip() or (number == 1 and cells[0].lower().startswith("word")):
+            continue
+        score = _score(cells[2]) if len(cells) >= 3 else None
+        if score is None or not cells[0] or not cells[1]:
+            raise DataError(f"{path}, line {number}: expected word, word, score, found {line!r}")
+        yield WordPair(cells[0], cells[1], score)
+
+
+def _score(cell: str) -> float | None:
+    try:
+        score = float(cell)
+    except ValueError:
+        return None
+    return score if math.isfinite(score) else None

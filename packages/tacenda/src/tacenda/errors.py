@@ -1,0 +1,53 @@
+"""The errors Tacenda raises on purpose: one sentence each: what is wrong, where, what to do."""
+
+
+class TacendaError(Exception):
+    """Base of every error that is a user's to mend; the command line shows it in one line."""
+
+
+class PluginError(TacendaError):
+    """A plugin is unknown, ambiguous or registered twice."""
+
+
+class PluginLoadError(PluginError):
+    """A plugin was found but cannot be loaded; ``__cause__`` holds the reason."""
+
+
+class PluginUnavailableError(PluginLoadError):
+    """A plugin is sound but cannot work here, for want of a device or of an optional package."""
+
+
+class ArtifactError(TacendaError):
+    """A saved model is missing, damaged, hostile or of a version this release does not read."""
+
+
+class CorpusError(TacendaError, ValueError):
+    """A text or a vocabulary cannot be used as given."""
+
+
+class DataError(TacendaError):
+    """A dataset is unknown, cannot be fetched, or fails its checks."""
+
+
+class KernelError(TacendaError):
+    """No backend offers an operation on this device, or a backend broke its contract."""
+
+
+class ConfigurationError(TacendaError, ValueError):
+    """A setting of a model or component is out of its range."""
+
+
+class FittingError(TacendaError, RuntimeError):
+    """A fit cannot start, resume or go on; the model keeps the best parameters it has seen."""
+
+
+class NotFittedError(TacendaError, RuntimeError):
+    """A model or component is used before it was fitted or loaded."""
+
+
+def describe(error: BaseException | None) -> str:
+    """An exception in one line: the message of ours, type and message of any other."""
+    text = " ".join(str(error).split())
+    if isinstance(error, TacendaError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,173 @@
+"""Checkpoints of a fit: tensors in safetensors files, one JSON manifest as the commit point.
+
+A checkpoint folder holds ``checkpoint.json`` and the files it names by content,
+``state-<sha256>.safetensors`` (all the next step depends on) and ``best-<sha256>.safetensors`` (the
+best parameters so far, written only when they have changed). The manifest is replaced last and
+atomically: a kill at any moment leaves the previous checkpoint or the new one.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from tacenda.errors import FittingError
+from tacenda.fitting.trainable import State
+
+FORMAT = 1
+MANIFEST = "checkpoint.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One saved moment: manifest entries and the two sets of arrays."""
+
+    identity: dict[str, Any]
+    """What must be the same in a run that resumes: configuration, data, settings."""
+    progress: dict[str, Any]
+    """Counters, sums, schedule state, history (JSON)."""
+    state: Mapping[str, NDArray[Any]]
+    best: Mapping[str, NDArray[Any]] | None
+
+
+class CheckpointFolder:
+    """Reads and writes the one checkpoint of a folder."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._best: tuple[int, dict[str, Any]] | None = None  # (version, file entry) last written
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / MANIFEST
+
+    def exists(self) -> bool:
+        """True if there is a checkpoint, sound or not."""
+        return self.manifest.exists()
+
+    def write(self, checkpoint: Checkpoint, best_version: int) -> None:
+        """Saves; ``best_version`` changes whenever the best parameters do.
+
+        Raises FittingError if the folder cannot be written; the previous checkpoint is then whole.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            files = {"state": self._write_arrays("state", checkpoint.state)}
+            if checkpoint.best is not None:
+                if self._best is None or self._best[0] != best_version:
+                    self._best = best_version, self._write_arrays("best", checkpoint.best)
+                files["best"] = self._best[1]
+            manifest = {
+                "format": FORMAT,
+                "identity": checkpoint.identity,
+                "progress": checkpoint.progress,
+                "files": files,
+            }
+            data = json.dumps(manifest, indent=1).encode()
+            _replace(self.manifest, data)
+            self._sweep({entry["name"] for entry in files.values()})
+        except OSError as error:
+            raise FittingError(
+                f"cannot save a checkpoint in {self.folder}: {error.strerror or error}; "
+                "free or choose another folder (the checkpoint before it, if any, is whole)"
+            ) from error
+
+    def read(self) -> Checkpoint:
+        """Reads and checks the checkpoint; raises FittingError saying what is wrong with it."""
+        try:
+            manifest = json.loads(self.manifest.read_bytes())
+            version = manifest["format"]
+            if version != FORMAT:
+                raise self._damaged(f"has format {version!r}, this release reads {FORMAT}")
+            arrays = {
+                role: self._read_arrays(role, entry) for role, entry in manifest["files"].items()
+            }
+            return Checkpoint(
+                identity=manifest["identity"],
+                progress=manifest["progress"],
+                state=arrays["state"],
+                best=arrays.get("best"),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._damaged(f"cannot be read: {error!r}") from error
+
+    def clear(self) -> None:
+        """Removes the checkpoint (its files only)."""
+        self.manifest.unlink(missing_ok=True)
+        self._best = None
+        if self.folder.is_dir():
+            self._sweep(set())
+
+    def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
+        # safetensors silently scrambles arrays that are not in C order
+        data = save({key: np.asarray(array, order="C") for key, array in arrays.items()})
+        digest = hashlib.sha256(data).hexdigest()
+        name = f"{role}-{digest[:32]}.safetensors"
+        if not (self.folder / name).exists():
+            _replace(self.folder / name, data)
+        return {"name": name, "size": len(data), "sha256": digest}
+
+    def _read_arrays(self, role: str, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        name = entry["name"]
+        if Path(name).name != name or not name.startswith(f"{role}-"):
+            raise self._damaged(f"names a file it may not name: {name!r}")
+        data = (self.folder / name).read_bytes()
+        if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise self._damaged(f"names {name}, whose contents are not those that were saved")
+        try:
+            return dict(load(data))
+        except SafetensorError as error:
+            raise self._damaged(f"names {name}, which is not a safetensors file") from error
+
+    def _sweep(self, keep: set[str]) -> None:
+        for pattern in ("state-*.safetensors", "best-*.safetensors", ".writing-*"):
+            for path in self.folder.glob(pattern):
+                if path.name not in keep:
+                    path.unlink(missing_ok=True)
+
+    def _damaged(self, what: str) -> FittingError:
+        return FittingError(
+            f"the checkpoint {self.manifest} {what}; start afresh with resume=False"
+        )
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
+    """Raises FittingError naming what differs between a checkpoint and the run about to resume."""
+    wanted = json.loads(json.dumps(wanted))
+    if found == wanted:
+        return
+    differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
+    details = []
+    for key in differing:
+        a, b = found.get(key), wanted.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            names = sorted(n for n in {*a, *b} if a.get(n) != b.get(n))
+            details.append(f"{key} ({', '.join(f'{n}: {a.get(n)} -> {b.get(n)}' for n in names)})")
+        else:
+            details.append(f"{key} ({a} -> {b})")
+    raise FittingError(
+        f"the checkpoint in {folder} is of another run: {'; '.join(details)} differ; "
+        "use another folder, or start afresh with resume=False"
+    )

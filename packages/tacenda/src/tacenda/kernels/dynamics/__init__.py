@@ -1,0 +1,1 @@
+"""Operations of the linear dynamical system: lagged counts and linear recurrences."""

@@ -1,0 +1,52 @@
+"""Forward-backward over the whole transition matrix in float64: the specification."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from tacenda.kernels.hidden_markov.features import Backward, Classed, Forward, Model
+from tacenda.kernels.hidden_markov.features.arguments import check
+
+__all__ = ["backward", "forward"]
+
+
+def forward(model: Model, observed: Classed) -> Forward:
+    """See `tacenda.kernels.hidden_markov.features.forward`."""
+    classes, words, offsets = check(model, observed)
+    x, y, o, s = (array.astype(np.float64) for array in model)
+    c, a = np.empty(len(words)), np.empty((len(words), o.shape[1]))
+    for begin, end in pairwise(offsets.tolist()):
+        for t in range(begin, end):
+            reached = s[classes[t]]
+            if t > begin:
+                reached = y[classes[t]] @ (x[classes[t - 1]].T @ a[t - 1])
+            a[t] = reached * o[words[t]]
+            c[t] = a[t].sum()
+            if c[t] != 0:
+                a[t] /= c[t]
+    with np.errstate(divide="ignore"):
+        return Forward(np.log(c), a.astype(model.left.dtype))
+
+
+def backward(model: Model, observed: Classed, found: Forward) -> Backward:
+    """See `tacenda.kernels.hidden_markov.features.backward`."""
+    classes, words, offsets = check(model, observed)
+    x, y, o, s = (array.astype(np.float64) for array in model)
+    c, a = np.exp(found.log_probs), found.states.astype(np.float64)
+    dx, dy, E, S = (np.zeros_like(array) for array in (x, y, o, s))
+    posteriors = np.zeros_like(a)
+    for begin, end in pairwise(offsets.tolist()):
+        b = np.ones(o.shape[1])
+        for t in range(end - 1, begin - 1, -1):
+            posteriors[t] = a[t] * b
+            E[words[t]] += posteriors[t]
+            if t == begin:
+                S[classes[t]] += posteriors[t]
+                continue
+            v = o[words[t]] * b / c[t] if c[t] != 0 else 0 * b
+            w = y[classes[t]].T @ v
+            dx[classes[t - 1]] += np.outer(a[t - 1], w)
+            dy[classes[t]] += np.outer(v, x[classes[t - 1]].T @ a[t - 1])
+            b = x[classes[t - 1]] @ w
+    grads = (dx, dy, E, S, posteriors)
+    return Backward(*(array.astype(model.left.dtype) for array in grads))

@@ -1,0 +1,220 @@
+"""Softmaxes over short runs of rows on a GPU: over the states of a class, over the words of a class.
+
+A segment is a run of rows y, and the k vectors x of one class. For every x_i of its class
+
+    p_j[i] = w[i] exp(y_j . x_i + b_j) / sum of the same over the rows j' of the segment,    or
+    p_j[i] = exp(y_j . x_i + b_j - l_i)                                                      with norms l,
+
+and with counts N and D = N - p (n / w), n[i] = sum_j N_j[i] (D = N with norms): dx_i += sum_j D_j[i] y_j,
+dy_j += sum_i D_j[i] x_i, db_j += sum_i D_j[i]. Every sum is made by one program, without atomics. Imports torch and
+triton. Everything lies on one device, floats in one dtype and C order; ids are int64.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from tacenda.kernels.hidden_markov.row_sums import group_rows
+from tacenda.kernels.machinery.tensors import to_device
+from tacenda.kernels.machinery.tiles import product, tile
+
+__all__ = ["Segments", "backward", "forward"]
+
+_TILE, _WIDTH = 64, 32
+
+
+class Segments(NamedTuple):
+    """On the host.
+
+    Attributes
+    ----------
+    classes
+        (segments,), sorted: whose x.
+    begins
+        (segments,): its first row of y; segments have the same rows or none in common.
+    sizes
+        (segments,): rows, at least one.
+    places
+        (segments,): its first row of p and of N, (rows of all segments, k).
+    """
+
+    classes: np.ndarray[Any, np.dtype[np.int64]]
+    begins: np.ndarray[Any, np.dtype[np.int64]]
+    sizes: np.ndarray[Any, np.dtype[np.int64]]
+    places: np.ndarray[Any, np.dtype[np.int64]]
+
+
+@triton.jit
+def _scores(x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    scores = product(y + rows * width, x + columns * width, width, there, inside, WIDTH)
+    scores += tl.load(b + rows, there, 0.0)[:, None]
+    return tl.where(there[:, None] & inside[None, :], scores, float("-inf"))
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    x, y, b, w, norms, classes, begins, sizes, places, p, k, width,
+    NORMED: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """One program a segment and tile of x; ONE where every segment is one tile, whose scores are made once."""
+    g = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = i < k
+    columns = tl.load(classes + g) * k + i
+    begin = tl.load(begins + g)
+    n = tl.load(sizes + g)
+    at = tl.load(places + g)
+    row = tl.arange(0, ROWS)
+    if NORMED:
+        shift = tl.load(norms + columns, inside, 0.0)
+        scale = tl.full((COLUMNS,), 1.0, p.dtype.element_ty)
+    else:
+        scores = _scores(x, y, b, begin + row, row < n, columns, inside, width, WIDTH)
+        largest = tl.max(scores, 0)
+        shift = tl.where(largest == float("-inf"), 0.0, largest)
+        total = tl.sum(tl.exp(scores - shift[None, :]), 0)
+        for first in range(ROWS, n, ROWS):
+            j = first + row
+            more = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH)
+            raised = tl.maximum(largest, tl.max(more, 0))
+            shift = tl.where(raised == float("-inf"), 0.0, raised)
+            total = total * tl.exp(largest - shift) + tl.sum(tl.exp(more - shift[None, :]), 0)
+            largest = raised
+        scale = tl.load(w + g * k + i, inside, 0.0) / tl.where(inside, total, 1.0)
+    for first in range(0, n, ROWS):
+        j = first + row
+        if not ONE:  # else they are still at hand
+            scores = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH)
+        found = tl.exp(scores - shift[None, :]) * scale[None, :]
+        tl.store(p + (at + j)[:, None] * k + i[None, :], found, (j < n)[:, None] & inside[None, :])
+
+
+@triton.jit
+def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):  # type: ignore[no-untyped-def]
+    """D of a tile: of its addresses ``at``, ``ratio`` n / w as it is broadcast to it."""
+    slope = tl.load(N + at, inside, 0.0)
+    if not NORMED:
+        slope -= tl.load(p + at, inside, 0.0) * ratio
+    return slope
+
+
+@triton.jit
+def _by_class(  # type: ignore[no-untyped-def]
+    y, N, p, ratio, begins, sizes, places, borders, dx, k, width,
+    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
+    """Sums dx of one class and tile of its x: its segments stand together."""
+    c = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    d = tl.program_id(2) * OUT + tl.arange(0, OUT)
+    inside = i < k
+    total = tl.zeros((COLUMNS, OUT), dx.dtype.element_ty)
+    for g in range(tl.load(borders + c), tl.load(borders + c + 1)):
+        begin = tl.load(begins + g)
+        n = tl.load(sizes + g)
+        at = tl.load(places + g)
+        own = tl.load(ratio + g * k + i, inside, 0.0)[:, None]
+        for first in range(0, n, ROWS):
+            j = first + tl.arange(0, ROWS)
+            here = inside[:, None] & (j < n)[None, :]
+            D = _slope(N, p, own, NORMED, (at + j)[None, :] * k + i[:, None], here)
+            rows = (begin + j)[:, None] * width + d[None, :]
+            values = tl.load(y + rows, (j < n)[:, None] & (d < width)[None, :], 0.0)
+            total += tl.dot(D, values, input_precision="ieee")
+    rows = (c * k + i)[:, None] * width + d[None, :]
+    tl.store(dx + rows, total, inside[:, None] & (d < width)[None, :])
+
+
+@triton.jit
+def _by_rows(  # type: ignore[no-untyped-def]
+    x, N, p, ratio, classes, begins, sizes, places, order, borders, dy, db, k, width,
+    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
+    """Sums dy and db of one tile of a run of rows, over the segments that have it."""
+    q = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    d = tl.program_id(2) * OUT + tl.arange(0, OUT)
+    first = tl.load(borders + q)
+    head = tl.load(order + first)
+    n = tl.load(sizes + head)
+    there = j < n
+    total = tl.zeros((ROWS, OUT), dy.dtype.element_ty)
+    bias = tl.zeros((ROWS,), dy.dtype.element_ty)
+    for place in range(first, tl.load(borders + q + 1)):
+        g = tl.load(order + place)
+        c = tl.load(classes + g)
+        at = tl.load(places + g)
+        for column in range(0, k, COLUMNS):
+            i = column + tl.arange(0, COLUMNS)
+            inside = i < k
+            own = tl.load(ratio + g * k + i, inside, 0.0)[None, :]
+            here = there[:, None] & inside[None, :]
+            D = _slope(N, p, own, NORMED, (at + j)[:, None] * k + i[None, :], here)
+            columns = (c * k + i)[:, None] * width + d[None, :]
+            values = tl.load(x + columns, inside[:, None] & (d < width)[None, :], 0.0)
+            total += tl.dot(D, values, input_precision="ieee")
+            bias += tl.sum(D, 1)
+    rows = tl.load(begins + head) + j
+    here = there[:, None] & (d < width)[None, :]
+    tl.store(dy + rows[:, None] * width + d[None, :], total, here)
+    tl.store(db + rows, bias, there & (tl.program_id(2) == 0))
+
+
+def forward(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    b: torch.Tensor,
+    segments: Segments,
+    weights: torch.Tensor | None,
+    norms: torch.Tensor | None,
+    p: torch.Tensor,
+) -> None:
+    """Fills ``p``: x (classes, k, width), y (rows, width), b (rows,), weights (segments, k) or norms (classes, k)."""
+    k, width = x.shape[1:]
+    if not p.numel():
+        return
+    ids = to_device(segments, x.device)
+    longest = int(segments.sizes.max())
+    columns, rows = tile(k, _TILE), tile(longest, 2 * _TILE)
+    with torch.cuda.device_of(x):
+        _forward[(len(segments.sizes), triton.cdiv(k, columns))](
+            x, y, b, x if weights is None else weights, x if norms is None else norms, *ids, p, k, width,
+            NORMED=norms is not None, ONE=norms is None and longest <= rows,
+            ROWS=rows, COLUMNS=columns, WIDTH=tile(width, _WIDTH), num_warps=8, num_stages=2,
+        )  # fmt: skip
+
+
+def backward(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    segments: Segments,
+    p: torch.Tensor,
+    counts: torch.Tensor,
+    ratio: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dx, dy, db; ``ratio`` is n / w (segments, k), None with norms."""
+    classes, k, width = x.shape
+    dx, dy, db = torch.zeros_like(x), torch.zeros_like(y), y.new_zeros(len(y))
+    if not counts.numel():
+        return dx, dy, db
+    _, runs = np.unique(segments.begins, return_inverse=True)
+    order, ends = group_rows(runs, int(runs.max()) + 1)
+    borders = group_rows(segments.classes, classes)[1]
+    at = to_device((*segments, order, ends, borders), x.device)
+    (of_class, begins, sizes, places), (order_at, ends_at, borders_at) = at[:4], at[4:]
+    columns, rows = tile(k, _TILE), tile(int(segments.sizes.max()), _TILE)
+    out = tile(width, _TILE)
+    tiles = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
+    tiles |= {"num_warps": 8, "num_stages": 2}
+    over, ratio = max(1, triton.cdiv(width, out)), counts if ratio is None else ratio
+    with torch.cuda.device_of(x):
+        _by_class[(classes, triton.cdiv(k, columns), over)](
+            y, counts, p, ratio, begins, sizes, places, borders_at, dx, k, width, **tiles
+        )
+        _by_rows[(len(ends) - 1, triton.cdiv(int(segments.sizes.max()), rows), over)](
+            x, counts, p, ratio, of_class, begins, sizes, places, order_at, ends_at, dy, db, k, width, **tiles
+        )  # fmt: skip
+    return dx, dy, db

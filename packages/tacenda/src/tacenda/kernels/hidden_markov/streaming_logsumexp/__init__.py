@@ -1,0 +1,105 @@
+"""The normaliser of a softmax over very many columns, without the matrix of their scores.
+
+    l_i = log sum_j exp(x_i . y_j + b_j)
+
+The scores are made tile by tile, and of each row only the largest one so far and the sum of the exponentials below
+it are kept (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1). The backward pass makes the tiles again:
+
+    p_ij = exp(x_i . y_j + b_j - l_i),   dx_i = g_i sum_j p_ij y_j,   dy_j = sum_i g_i p_ij x_i,   db_j = sum_i g_i p_ij
+
+For a flat transition matrix of Z states that is Z x d numbers of memory instead of Z x Z. Where there is room for p of
+some rows, one of the four products, and the exponentials, are made once instead of twice for these. On a CUDA device
+everything is a torch tensor.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import device_of
+
+__all__ = ["Gradients", "backward", "forward", "place"]
+
+_Floats = NDArray[np.floating[Any]]
+
+
+class Gradients(NamedTuple):
+    """In the shapes of ``rows``, ``columns`` and ``bias``."""
+
+    rows: _Floats
+    columns: _Floats
+    bias: _Floats
+
+
+def place(rows: _Floats, columns: _Floats, limit: int) -> _Floats | None:
+    """Where `forward` may keep p of the first rows, in at most ``limit`` bytes.
+
+    None on a GPU, whose kernels make scores again in less time than memory would bring them.
+    """
+    if not isinstance(rows, np.ndarray):
+        return None
+    room = limit // (columns.itemsize * len(columns))
+    return np.empty((min(room, len(rows)), len(columns)), columns.dtype)
+
+
+def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None = None) -> _Floats:
+    """The logarithm, natural, of the sum of exponentials of every row's scores.
+
+    Parameters
+    ----------
+    rows
+        x (rows, width), float32 or float64.
+    columns
+        y (columns, width), at least one, in the same dtype.
+    bias
+        b (columns,), in the same dtype; -inf leaves a column out.
+    kept
+        (some rows, columns), from `place`: becomes p of the first rows, for `backward`.
+
+    Returns
+    -------
+    l (rows,), in the same dtype. Memory beside it: one tile of a few megabytes. NaN propagates.
+
+    Raises
+    ------
+    KernelError
+        Where shapes or dtypes do not fit.
+    """
+    more = () if kept is None else (kept,)
+    result: _Floats = resolve("streaming_logsumexp", device_of(rows))(rows, columns, bias, *more)
+    return result
+
+
+def backward(
+    rows: _Floats,
+    columns: _Floats,
+    bias: _Floats,
+    found: _Floats,
+    gradient: _Floats,
+    kept: _Floats | None = None,
+) -> Gradients:
+    """The gradient of ``(gradient * forward(rows, columns, bias)).sum()``.
+
+    Parameters
+    ----------
+    rows, columns, bias
+        As in `forward`.
+    found
+        l (rows,), what `forward` gave for them.
+    gradient
+        g (rows,).
+    kept
+        What `forward` filled for them.
+
+    Raises
+    ------
+    KernelError
+        As in `forward`.
+    """
+    more = () if kept is None else (kept,)
+    result: Gradients = resolve("streaming_logsumexp_backward", device_of(rows))(
+        rows, columns, bias, found, gradient, *more
+    )
+    return result

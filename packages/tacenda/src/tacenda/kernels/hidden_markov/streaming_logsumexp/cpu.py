@@ -1,0 +1,99 @@
+"""The streaming log-sum-exp on the CPU: products of tiles by BLAS, the rest while they are in cache."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.kernels.hidden_markov.streaming_logsumexp import Gradients
+from tacenda.kernels.hidden_markov.streaming_logsumexp.arguments import check, check_kept
+
+__all__ = ["backward", "forward"]
+
+_Array = NDArray[Any]
+_ROWS, _COLUMNS = 512, 1024  # of a tile: 2 MB in float32
+_WHOLE = (
+    32  # rows whose exponentials are taken while they are in cache, where all their scores are kept
+)
+
+
+def forward(rows: _Array, columns: _Array, bias: _Array, kept: _Array | None = None) -> _Array:
+    """See `tacenda.kernels.hidden_markov.streaming_logsumexp.forward`."""
+    check(rows, columns, bias)
+    n = check_kept(rows, columns, kept)
+    found = np.empty(len(rows), rows.dtype)
+    for i in range(0, n, _ROWS):
+        own = slice(i, min(i + _ROWS, n))
+        found[own] = _softmax(rows[own], columns, bias, kept[own])  # type: ignore[index]
+    for i in range(n, len(rows), _ROWS):
+        found[i : i + _ROWS] = _streamed(rows[i : i + _ROWS], columns, bias)
+    return found
+
+
+def _softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array:
+    """The logarithms of the sums; ``out`` (rows, columns) becomes the softmax."""
+    np.dot(rows, columns.T, out=out)
+    found = np.empty(len(rows), rows.dtype)
+    for i in range(0, len(rows), _WHOLE):
+        tile = out[i : i + _WHOLE]
+        tile += bias
+        shift = _finite(tile.max(axis=1))
+        tile -= shift[:, None]
+        total = np.exp(tile, out=tile).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            found[i : i + _WHOLE] = shift + np.log(total)
+        tile *= (1 / np.where(total == 0, 1, total))[:, None]
+    return found
+
+
+def _streamed(rows: _Array, columns: _Array, bias: _Array) -> _Array:
+    """The logarithms of the sums, tile by tile."""
+    largest = np.full(len(rows), -np.inf, rows.dtype)
+    total = np.zeros(len(rows), rows.dtype)
+    for j in range(0, len(columns), _COLUMNS):
+        tile = rows @ columns[j : j + _COLUMNS].T
+        tile += bias[j : j + _COLUMNS]
+        raised = np.maximum(largest, tile.max(axis=1))
+        shift = _finite(raised)
+        tile -= shift[:, None]
+        total = total * np.exp(largest - shift) + np.exp(tile, out=tile).sum(axis=1)
+        largest = raised
+    with np.errstate(divide="ignore"):
+        return np.asarray(largest + np.log(total))
+
+
+def _finite(largest: _Array) -> _Array:
+    """What is taken from scores: where all are -inf nothing, for -inf - -inf is no number."""
+    return np.where(np.isneginf(largest), 0, largest).astype(largest.dtype)
+
+
+def backward(
+    rows: _Array,
+    columns: _Array,
+    bias: _Array,
+    found: _Array,
+    gradient: _Array,
+    kept: _Array | None = None,
+) -> Gradients:
+    """See `tacenda.kernels.hidden_markov.streaming_logsumexp.backward`."""
+    check(rows, columns, bias, found, gradient)
+    n = check_kept(rows, columns, kept)
+    weighted = rows * gradient[:, None]
+    grads = Gradients(np.zeros_like(rows), np.zeros_like(columns), np.zeros_like(bias))
+    if n and kept is not None:
+        np.dot(kept, columns, out=grads.rows[:n])
+        np.dot(kept.T, weighted[:n], out=grads.columns)
+        np.dot(gradient[:n], kept, out=grads.bias)
+    for i in range(n, len(rows), _ROWS):
+        own = slice(i, i + _ROWS)
+        for j in range(0, len(columns), _COLUMNS):
+            theirs = slice(j, j + _COLUMNS)
+            tile = rows[own] @ columns[theirs].T
+            tile += bias[theirs]
+            tile -= found[own, None]
+            np.exp(tile, out=tile)
+            grads.rows[own] += tile @ columns[theirs]
+            grads.columns[theirs] += tile.T @ weighted[own]
+            grads.bias[theirs] += gradient[own] @ tile
+    grads.rows[...] *= gradient[:, None]
+    return grads

@@ -1,0 +1,127 @@
+"""The streaming log-sum-exp on a GPU: one program a tile of rows, which goes through the columns tile by tile.
+
+Scores live in registers only. The backward pass makes them twice, once for the gradient of the rows and once for that
+of the columns, so that every sum is one program's, without atomics: one run is like another.
+
+Tensors are torch's, all on one device, float32 or float64, of any layout; another than C order is copied. float32 is
+not rounded to TF32. NaN propagates. Works under Triton's interpreter.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from tacenda.kernels.hidden_markov.streaming_logsumexp import Gradients
+from tacenda.kernels.hidden_markov.streaming_logsumexp.arguments import check
+from tacenda.kernels.machinery.tensors import one_device
+from tacenda.kernels.machinery.tiles import product, tile
+
+__all__ = ["backward", "forward"]
+
+_ROWS, _COLUMNS, _WIDTH = 64, 64, 32
+_OUT = 128  # columns of a gradient in one program
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    x, y, b, found, n_rows, n_columns, width,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    own = i < n_rows
+    largest = tl.full((ROWS,), float("-inf"), x.dtype.element_ty)
+    total = tl.zeros((ROWS,), x.dtype.element_ty)
+    for at in range(0, n_columns, COLUMNS):
+        j = at + tl.arange(0, COLUMNS).to(tl.int64)
+        there = j < n_columns
+        scores = product(x + i * width, y + j * width, width, own, there, WIDTH)
+        scores += tl.load(b + j, there, float("-inf"))[None, :]
+        raised = tl.maximum(largest, tl.max(scores, 1))
+        # where all so far is -inf there is nothing to rescale, and -inf - -inf is no number
+        shift = tl.where(raised == float("-inf"), 0.0, raised)
+        total = total * tl.exp(largest - shift) + tl.sum(tl.exp(scores - shift[:, None]), 1)
+        largest = raised
+    some = total != 0
+    logarithm = tl.where(some, tl.log(tl.where(some, total, 1.0)), float("-inf"))
+    shift = tl.where(largest == float("-inf"), 0.0, largest)
+    tl.store(found + i, shift + logarithm, own)
+
+
+@triton.jit
+def _backward(  # type: ignore[no-untyped-def]
+    own_vectors, vectors, b, found, g, gradient, bias_gradient, n_own, n, width,
+    OF_ROWS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
+    """The gradient of one tile of rows (or, without OF_ROWS, of columns), summed over all of the other side."""
+    i = tl.program_id(0).to(tl.int64) * OWN + tl.arange(0, OWN)
+    d = tl.program_id(1) * OUT + tl.arange(0, OUT)
+    own = i < n_own
+    total = tl.zeros((OWN, OUT), own_vectors.dtype.element_ty)
+    weights = tl.zeros((OWN,), own_vectors.dtype.element_ty)
+    for at in range(0, n, OTHER):
+        j = at + tl.arange(0, OTHER).to(tl.int64)
+        there = j < n
+        scores = product(own_vectors + i * width, vectors + j * width, width, own, there, WIDTH)
+        if OF_ROWS:
+            scores += tl.load(b + j, there, 0.0)[None, :]
+            scores -= tl.load(found + i, own, 0.0)[:, None]
+            weight = tl.load(g + i, own, 0.0)[:, None]
+        else:
+            scores += tl.load(b + i, own, 0.0)[:, None]
+            scores -= tl.load(found + j, there, 0.0)[None, :]
+            weight = tl.load(g + j, there, 0.0)[None, :]
+        scores = tl.where(own[:, None] & there[None, :], scores, float("-inf"))
+        weighted = tl.exp(scores) * weight
+        inside = there[:, None] & (d < width)[None, :]
+        values = tl.load(vectors + j[:, None] * width + d[None, :], inside, 0.0)
+        total += tl.dot(weighted, values, input_precision="ieee")
+        weights += tl.sum(weighted, 1)
+    inside = own[:, None] & (d < width)[None, :]
+    tl.store(gradient + i[:, None] * width + d[None, :], total, inside)
+    if not OF_ROWS:
+        tl.store(bias_gradient + i, weights, own & (tl.program_id(1) == 0))
+
+
+def forward(rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor) -> Any:
+    """See `tacenda.kernels.hidden_markov.streaming_logsumexp.forward`."""
+    one_device({"rows": rows, "columns": columns, "bias": bias})
+    check(rows, columns, bias)
+    x, y, b = rows.contiguous(), columns.contiguous(), bias.contiguous()
+    found = x.new_empty(len(x))
+    if len(x):
+        with torch.cuda.device_of(x):
+            _forward[(triton.cdiv(len(x), _ROWS),)](
+                x, y, b, found, len(x), len(y), x.shape[1],
+                ROWS=_ROWS, COLUMNS=_COLUMNS, WIDTH=tile(x.shape[1], _WIDTH),
+                num_warps=8, num_stages=2,
+            )  # fmt: skip
+    return found
+
+
+def backward(
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    bias: torch.Tensor,
+    found: torch.Tensor,
+    gradient: torch.Tensor,
+) -> Gradients:
+    """See `tacenda.kernels.hidden_markov.streaming_logsumexp.backward`."""
+    given = {"rows": rows, "columns": columns, "bias": bias, "found": found, "gradient": gradient}
+    one_device(given)
+    check(rows, columns, bias, found, gradient)
+    x, y, b, norms, g = (tensor.contiguous() for tensor in given.values())
+    grads = [torch.zeros_like(part) for part in (x, y, b)]
+    width = x.shape[1]
+    sizes = {"WIDTH": tile(width, _WIDTH), "OUT": tile(width, _OUT)}
+    if not len(x):
+        return Gradients(*grads)
+    for of_rows, own, other, slope in ((True, x, y, grads[0]), (False, y, x, grads[1])):
+        grid = triton.cdiv(len(own), _ROWS), max(1, triton.cdiv(width, sizes["OUT"]))
+        with torch.cuda.device_of(x):
+            _backward[grid](
+                own, other, b, norms, g, slope, grads[2], len(own), len(other), width,
+                OF_ROWS=of_rows, OWN=_ROWS, OTHER=_COLUMNS, **sizes, num_warps=8, num_stages=2,
+            )  # fmt: skip
+    return Gradients(*grads)

@@ -1,0 +1,147 @@
+"""`Codes`: the paths of words through a binary tree, ragged, as flat arrays."""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacenda.errors import KernelError
+
+__all__ = ["Codes"]
+
+_NOTHING = np.iinfo(np.int64).min
+
+
+class _Fields(NamedTuple):
+    word_codes: NDArray[np.int64]
+    code_steps: NDArray[np.int64]
+    nodes: NDArray[np.int32]
+    signs: NDArray[np.int8]
+
+
+class Codes(_Fields):
+    """Which way to turn at which nodes, for every code of every word; checked when it is made.
+
+    Attributes
+    ----------
+    word_codes
+        int64 (words + 1,), from 0: word w has the codes ``word_codes[w]`` to ``word_codes[w + 1]``, at least one.
+    code_steps
+        int64 (codes + 1,), from 0: code c has the steps ``code_steps[c]`` to ``code_steps[c + 1]``. The one
+        word of a vocabulary of one has a code without steps.
+    nodes
+        int32 (steps,): the node of every step, from the root down.
+    signs
+        int8 (steps,): 1 for d = 1, the left child; -1 for d = 0.
+
+    Raises
+    ------
+    KernelError
+        Where the arrays do not fit together.
+    """
+
+    def __new__(
+        cls,
+        word_codes: ArrayLike,
+        code_steps: ArrayLike,
+        nodes: ArrayLike,
+        signs: ArrayLike,
+    ) -> "Codes":
+        """Checked copies where dtypes differ, read-only."""
+        fields = (word_codes, code_steps, nodes, signs)
+        kinds = (np.int64, np.int64, np.int32, np.int8)
+        arrays: list[Any] = []
+        for name, given, kind in zip(_Fields._fields, fields, kinds, strict=True):
+            array = np.asarray(given)
+            if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+                raise KernelError(
+                    f"{name} must be integers in one dimension, not {array.dtype} {array.shape}"
+                )
+            arrays.append(np.ascontiguousarray(array, kind).view())
+            arrays[-1].flags.writeable = False
+        self = super().__new__(cls, *arrays)
+        _check_offsets("word_codes", self.word_codes, len(self.code_steps) - 1, least=1)
+        _check_offsets("code_steps", self.code_steps, len(self.nodes), least=0)
+        if self.signs.shape != self.nodes.shape:
+            raise KernelError(
+                f"there are {len(self.nodes)} nodes in the codes and {len(self.signs)} signs"
+            )
+        if len(self.nodes) and self.nodes.min() < 0:
+            raise KernelError(f"the codes name node {self.nodes.min()}; nodes count from 0")
+        if not (np.abs(self.signs) == 1).all():
+            raise KernelError("a sign is 1 for the left child or -1 for the right one")
+        return self
+
+    @property
+    def n_words(self) -> int:
+        """Words that have codes."""
+        return len(self.word_codes) - 1
+
+    @property
+    def n_codes(self) -> int:
+        """Leaves."""
+        return len(self.code_steps) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """One more than the largest node named; 0 if none is."""
+        return int(self.nodes.max()) + 1 if len(self.nodes) else 0
+
+    @cached_property
+    def depth(self) -> int:
+        """Steps of the longest code."""
+        return int(np.diff(self.code_steps).max(initial=0))
+
+    @cached_property
+    def most(self) -> tuple[int, int]:
+        """Codes and steps of the words that have the most."""
+        steps = np.diff(self.code_steps[self.word_codes])
+        return int(np.diff(self.word_codes).max(initial=0)), int(steps.max(initial=0))
+
+    @cached_property
+    def children(self) -> NDArray[np.int64]:
+        """int64 (nodes, 2): what lies left and right of a node, another node or ``-1 - code``.
+
+        Raises KernelError unless the codes are all leaves of one tree whose root is node `root`.
+        """
+        found = np.full((max(self.n_nodes, 1), 2), _NOTHING, np.int64)
+        sides = (self.signs < 0).astype(np.int64)
+        leads_to = np.empty(len(self.nodes), np.int64)
+        leads_to[:-1] = self.nodes[1:]
+        ends = self.code_steps[1:] - 1
+        occupied = np.diff(self.code_steps) > 0
+        leads_to[ends[occupied]] = -1 - np.flatnonzero(occupied)
+        found[self.nodes, sides] = leads_to
+        heads = self.nodes[self.code_steps[:-1][occupied]]
+        named = np.zeros(len(found), bool)
+        named[self.nodes] = True
+        inner = found[found >= 0]
+        if len(self.nodes) and not (
+            (found[self.nodes, sides] == leads_to).all()
+            and (heads == heads[0]).all()
+            and occupied.all()
+            and (found[named] != _NOTHING).all()
+            and len(np.unique(inner)) == len(inner)
+            and not (inner == heads[0]).any()
+        ):
+            raise KernelError(
+                "the codes are not the leaves of one binary tree: a node leads to two places, has one side, "
+                "or is no node of the tree"
+            )
+        if not len(self.nodes) and self.n_codes > 1:
+            raise KernelError(f"{self.n_codes} codes without steps are not the leaves of one tree")
+        return found
+
+    @property
+    def root(self) -> int:
+        """The node where codes begin."""
+        return int(self.nodes[0]) if len(self.nodes) else 0
+
+
+def _check_offsets(name: str, offsets: NDArray[np.int64], end: int, least: int) -> None:
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != end:
+        raise KernelError(f"{name} must run from 0 to {max(end, 0)}, the number of what it cuts")
+    if (np.diff(offsets) < least).any():
+        what = "a word without a code" if least else "a code of negative length"
+        raise KernelError(f"{name} must ascend: there is {what}")

@@ -1,0 +1,1 @@
+"""What the operations are written with: compilation, arrays, tensors, threads, machine vectors."""

@@ -1,0 +1,1 @@
+"""Operations of the rating models: gradient descent, block solves, scores, Boltzmann machines."""

@@ -1,0 +1,82 @@
+"""The epoch as a plain loop in float64: the specification."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.kernels.ratings.sgd.arguments import (
+    check_packed,
+    check_tables,
+    check_users,
+    check_values,
+)
+
+if TYPE_CHECKING:
+    from tacenda.kernels.ratings.sgd import Coefficients, Tables
+
+_Array = NDArray[Any]
+_WORD = (1 << 64) - 1
+
+
+def order(n: int, seed: int, user: int) -> list[int]:
+    """A permutation of 0 .. n - 1: Fisher-Yates with xorshift64, seeded by a hash of both numbers."""
+    state = (seed * 0x9E3779B97F4A7C15 + (user + 1) * 0xBF58476D1CE4E5B9) & _WORD
+    state = ((state ^ (state >> 30)) * 0x94D049BB133111EB) & _WORD
+    state |= 1
+    places = list(range(n))
+    for k in range(n - 1, 0, -1):
+        state ^= (state << 13) & _WORD
+        state ^= state >> 7
+        state ^= (state << 17) & _WORD
+        j = (state >> 33) % (k + 1)
+        places[k], places[j] = places[j], places[k]
+    return places
+
+
+def epoch(
+    offsets: _Array,
+    item_ids: _Array,
+    values: _Array,
+    users: _Array,
+    tables: "Tables",
+    mean: float,
+    rates: "Coefficients",
+    penalties: "Coefficients",
+    seed: int,
+    side_offsets: _Array | None = None,
+    side_ids: _Array | None = None,
+) -> "tuple[float, Tables]":
+    """See `tacenda.kernels.ratings.sgd.epoch`."""
+    n_users, n_items = check_tables(tables)
+    offsets, item_ids = check_packed(offsets, item_ids, n_users, n_items, "item")
+    values = check_values(values, len(item_ids))
+    if side_offsets is not None and side_ids is not None:
+        side_offsets, side_ids = check_packed(side_offsets, side_ids, n_users, n_items, "side")
+    p, q, b, c, w = (table.astype(np.float64) for table in tables)
+    total = 0.0
+    for u in check_users(users, n_users):
+        start, stop = offsets[u], offsets[u + 1]
+        if start == stop:
+            continue
+        side = np.empty(0, int)
+        if side_offsets is not None and side_ids is not None:
+            side = side_ids[side_offsets[u] : side_offsets[u + 1]]
+        s = w[side].sum(axis=0) / max(len(side), 1)
+        x, g = p[u] + s, np.zeros_like(s)
+        for place in order(int(stop - start), seed, int(u)):
+            i = item_ids[start + place]
+            e = values[start + place] - mean - b[u] - c[i] - x @ q[i]
+            total += e * e
+            g += e * q[i]
+            b[u] += rates.biases * (e - penalties.biases * b[u])
+            c[i] += rates.biases * (e - penalties.biases * c[i])
+            old_q, old_x = q[i].copy(), x.copy()
+            q[i] += rates.factors * (e * old_x - penalties.factors * old_q)
+            x += rates.factors * (e * old_q - penalties.factors * (old_x - s))
+        p[u] = x - s
+        for j in side:
+            w[j] += rates.side / len(side) * (g - penalties.side * w[j])
+    for table, found in zip(tables, (p, q, b, c, w), strict=True):
+        table[...] = found
+    return total, tables

@@ -1,0 +1,1 @@
+"""Operations that several families of models use."""

@@ -1,0 +1,57 @@
+"""Steps of gradient descent on a few rows of a large table, each row with a rate of its own.
+
+    s_j += mean(g_j ** 2),     W_j -= rate g_j / (sqrt(s_j) + epsilon)
+
+for the rows j that have a gradient: AdaGrad (Duchi et al. 2011) with one accumulator a row, which costs a column
+of memory instead of another table and suits rows of words, rare and frequent.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.kernels.dispatch import resolve
+
+__all__ = ["adagrad"]
+
+_Floats = NDArray[np.floating[Any]]
+
+
+def adagrad(
+    table: _Floats,
+    sums: _Floats,
+    rows: NDArray[np.integer[Any]],
+    gradient: _Floats,
+    rate: float,
+    epsilon: float = 1e-8,
+    threads: int = 1,
+) -> tuple[_Floats, _Floats]:
+    """One step; ``table`` and ``sums`` are changed in place.
+
+    Parameters
+    ----------
+    table, sums
+        W (all, width) and s (all,), of one dtype, float32 or float64, in C order.
+    rows
+        j (some,), each at most once.
+    gradient
+        g (some, width), in the dtype of the table.
+    rate, epsilon
+        Positive numbers.
+    threads
+        Threads to share the rows; no result depends on it.
+
+    Returns
+    -------
+    ``table`` and ``sums``. NaN propagates. Releases the GIL.
+
+    Raises
+    ------
+    KernelError
+        Where shapes or dtypes do not fit, or a row does not exist.
+    """
+    result: tuple[_Floats, _Floats] = resolve("row_steps")(
+        table, sums, rows, gradient, rate, epsilon, threads
+    )
+    return result

@@ -1,0 +1,222 @@
+"""The registry: what is installed under the entry-point groups ``tacenda.<kind>``.
+
+Discovery is ``importlib.metadata``, in the manner of xarray's backend plugins. Listing imports
+nothing; a plugin that fails to load is *broken* (its cause kept) or *unavailable* (sound, but not
+usable here) and disturbs no other; a name that two distributions claim is an error only when it is
+asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from tacenda.entry_points import Entry, canonical, installed_entries
+from tacenda.errors import PluginError, PluginLoadError, PluginUnavailableError, describe
+
+#: What a plugin can be; its entry-point group is ``tacenda.<kind>``.
+KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
+
+#: The version of the contract between the core and its plugins. An object says which one it was
+#: written for in an integer attribute ``api_version``; one that says nothing speaks version 1.
+API_VERSION = 1
+
+#: The distribution of what `register` adds, unless it is told another.
+RUNTIME = "<runtime>"
+
+#: What a plugin raises on import where it is sound but cannot work, for want of a device, say.
+PluginUnavailable = PluginUnavailableError
+
+
+@dataclass(frozen=True)
+class PluginRecord:
+    """One plugin: ``status`` is "not loaded", "loaded", "broken" or "unavailable", for ``cause``.
+
+    ``target`` is the ``module:attribute`` of its entry point.
+    """
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    status: str
+    cause: BaseException | None
+    target: str
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    status: str = "not loaded"
+    cause: BaseException | None = None
+    value: Any = None
+
+
+_lock = threading.Lock()
+_generation = 0
+_installed: tuple[Entry, ...] | None = None
+_registered: dict[tuple[str, str, str], Entry] = {}
+_outcomes: dict[Entry, _Outcome] = {}
+
+
+def generation() -> int:
+    """A number that changes whenever what `get` returns may: the key of a cache of plugins."""
+    return _generation
+
+
+def available(kind: str | None = None) -> list[PluginRecord]:
+    """List the plugins of one kind, or of all; nothing is imported."""
+    kinds = KINDS if kind is None else (_checked_kind(kind),)
+    entries = [entry for entry in _entries() if entry.kind in kinds]
+    entries.sort(key=lambda e: (KINDS.index(e.kind), e.name, e.distribution, e.target))
+    with _lock:
+        found = [(entry, _outcomes.get(entry, _Outcome())) for entry in entries]
+    return [
+        PluginRecord(e.kind, e.name, e.distribution, e.version, o.status, o.cause, e.target)
+        for e, o in found
+    ]
+
+
+def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
+    """Load one plugin and return the object its entry point names.
+
+    Raises `PluginError` if kind or name are unknown or the name is claimed more than once,
+    `PluginLoadError` if the plugin cannot be imported or was written for another `API_VERSION`
+    (``__cause__`` says why, and it stays broken until `refresh`), and its subclass
+    `PluginUnavailableError` if the plugin says that it cannot work here.
+    """
+    _checked_kind(kind)
+    claims = [entry for entry in _entries() if (entry.kind, entry.name) == (kind, name)]
+    wanted = canonical(distribution or "")
+    matching = [entry for entry in claims if wanted in ("", entry.key[2])]
+    if not matching:
+        raise PluginError(_unknown(kind, name, distribution, claims))
+    if len(matching) > 1:
+        raise PluginError(_ambiguous(kind, name, matching))
+    return _load(matching[0])
+
+
+def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:
+    """Add an object to the registry of this process, for a test or a notebook.
+
+    Registering the same again replaces the object. Raises `PluginError` for an unknown kind, an
+    empty name, or one that the distribution installs itself.
+    """
+    target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
+    entry = Entry(_checked_kind(kind), name, distribution, "", target, lambda: obj)
+    if not name:
+        raise PluginError("a plugin needs a name")
+    if any(installed.key == entry.key for installed in _scan()):
+        raise PluginError(
+            f"{distribution} already installs {name!r} under tacenda.{kind}: "
+            "register it under another name or distribution"
+        )
+    global _generation
+    with _lock:
+        _outcomes.pop(entry, None)
+        _registered[entry.key] = entry
+        _generation += 1
+
+
+def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
+    """Take back a `register`; raises `PluginError` if there was none."""
+    global _generation
+    with _lock:
+        _generation += 1
+        entry = _registered.pop((_checked_kind(kind), name, canonical(distribution)), None)
+        if entry is None:
+            raise PluginError(f"{name!r} of {distribution} is not registered under tacenda.{kind}")
+        _outcomes.pop(entry, None)
+
+
+def refresh() -> None:
+    """Forget what was found and loaded, so that a plugin installed or mended meanwhile is seen."""
+    global _installed, _outcomes, _generation
+    importlib.invalidate_caches()
+    with _lock:
+        _generation += 1
+        _installed = None
+        _outcomes = {}
+
+
+def _entries() -> list[Entry]:
+    installed = _scan()
+    with _lock:
+        return [*installed, *_registered.values()]
+
+
+def _scan() -> tuple[Entry, ...]:
+    """The installed entry points, read once; one distribution's bad metadata hide no other's."""
+    global _installed
+    with _lock:
+        if _installed is not None:
+            return _installed
+    found = installed_entries(KINDS)
+    with _lock:
+        _installed = found
+        return _installed
+
+
+def _load(entry: Entry) -> Any:
+    with _lock:
+        outcomes = _outcomes
+        outcome = outcomes.get(entry)
+    if outcome is None:
+        # Not under the lock: an import that itself asks the registry would deadlock with another
+        # thread's. Loading twice is harmless; what the first to finish has found is kept.
+        fresh = _attempt(entry)
+        with _lock:
+            outcome = outcomes.setdefault(entry, fresh)
+    if outcome.status == "loaded":
+        return outcome.value
+    who = f"the plugin {entry.name!r} ({entry.kind}) of {entry.distribution} {entry.version}"
+    what, why = f"{who.rstrip()} cannot be", describe(outcome.cause)
+    if outcome.status == "unavailable":
+        raise PluginUnavailableError(f"{what} used here: {why}") from outcome.cause
+    raise PluginLoadError(f"{what} loaded from {entry.target}: {why}") from outcome.cause
+
+
+def _attempt(entry: Entry) -> _Outcome:
+    try:
+        value = entry.load()
+        version = getattr(value, "api_version", 1)
+        if type(version) is not int or version != API_VERSION:
+            newer = type(version) is int and version > API_VERSION
+            remedy = f"upgrade {'tacenda' if newer else entry.distribution}"
+            raise PluginLoadError(
+                f"its api_version is {version!r} and this tacenda speaks {API_VERSION}: {remedy}"
+            )
+    except PluginUnavailableError as error:
+        return _Outcome("unavailable", error)
+    except (Exception, SystemExit) as error:  # one that calls sys.exit() is merely broken
+        return _Outcome("broken", error)
+    return _Outcome("loaded", None, value)
+
+
+def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]) -> str:
+    if claims:
+        owners = ", ".join(sorted({entry.distribution for entry in claims}))
+        return f"{distribution} installs no {name!r} under tacenda.{kind}, but {owners} does"
+    names = sorted({record.name for record in available(kind)})
+    listed = f"installed are {', '.join(names)}" if names else "none is installed"
+    close = difflib.get_close_matches(name, names, n=1)
+    source = f" of {distribution}" if distribution else ""
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
+
+
+def _ambiguous(kind: str, name: str, claims: list[Entry]) -> str:
+    claims = sorted(claims, key=lambda entry: (entry.distribution, entry.target))
+    owners = " and ".join(f"{entry.distribution} ({entry.target})" for entry in claims)
+    remedy = f"choose one, as in distribution={claims[0].distribution!r}, or uninstall one"
+    if len({entry.key for entry in claims}) == 1:
+        remedy = "its metadata must name it once"
+    return f"{name!r} under tacenda.{kind} is claimed by {owners}: {remedy}"
+
+
+def _checked_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
+    return kind

@@ -1,0 +1,131 @@
+"""Progress bars for everything that takes more than a moment.
+
+A bar goes to standard error, appears only after a second of work, and only where somebody looks: on
+a terminal or in a notebook. ``TACENDA_PROGRESS=1`` shows it everywhere, ``TACENDA_PROGRESS=0`` nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+__all__ = ["Progress", "announce", "track"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+DELAY_SECONDS = 1.0
+
+
+class Progress(Protocol[T_co]):
+    """What `track` returns: an iterable that can also be moved by hand, and closed."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        """The items, each counted as it is handed out."""
+
+    def update(self, n: float = 1) -> Any:
+        """Count ``n`` more units."""
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        """Show a short text, such as the current loss, behind the bar."""
+
+    def close(self) -> None:
+        """Take the bar down."""
+
+    def __enter__(self) -> Progress[T_co]:
+        """Use the bar as a context that closes it."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close the bar."""
+
+
+class _Silent(Generic[T]):
+    """A bar nobody sees: no tqdm import, no lock and no monitor thread (a hazard before a fork)."""
+
+    def __init__(self, iterable: Iterable[T]) -> None:
+        self._iterable = iterable
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._iterable)
+
+    def update(self, n: float = 1) -> None:
+        return None
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def __enter__(self) -> _Silent[T]:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        return None
+
+
+def track(
+    iterable: Iterable[T] | None,
+    description: str,
+    total: float | None = None,
+    unit: str = "it",
+    disable: bool | None = None,
+) -> Progress[T]:
+    """Show how far an iteration has come.
+
+    Parameters
+    ----------
+    iterable
+        What to iterate over; ``None`` for a bar moved by ``update``.
+    description
+        What is going on, in a few words.
+    total
+        The number of units, where ``len(iterable)`` does not tell it.
+    unit
+        What one step is, such as ``"epoch"`` or ``"token"``; any but ``"it"`` is shown in k, M, G.
+    disable
+        True hides the bar, False shows it, None decides as the module's docstring says.
+
+    """
+    if not _visible(disable):
+        return _Silent(iterable if iterable is not None else ())
+    from tqdm.auto import tqdm
+
+    class Bar(tqdm):  # type: ignore[misc]
+        monitor_interval = (
+            0  # no helper thread: it would be lost, and its lock kept, in a forked child
+        )
+
+    bar = Bar(
+        iterable,
+        desc=description,
+        total=total,
+        unit=unit,
+        unit_scale=unit != "it",
+        delay=DELAY_SECONDS,
+        mininterval=0.2,
+        dynamic_ncols=True,
+        file=sys.stderr,
+    )
+    return cast("Progress[T]", bar)
+
+
+def announce(message: str) -> None:
+    """Write a line about work that cannot be counted, where a bar would be seen."""
+    if _visible(None):
+        from tqdm.auto import tqdm
+
+        tqdm.write(message, file=sys.stderr)  # above the bars that stand there
+
+
+def _visible(disable: bool | None) -> bool:
+    if disable is not None:
+        return not disable
+    wish = os.environ.get("TACENDA_PROGRESS", "").strip().lower()
+    if wish:
+        return wish not in {"0", "false", "no", "off"}
+    if "ipykernel" in sys.modules:
+        return True
+    return sys.stderr is not None and sys.stderr.isatty()

@@ -1,0 +1,8 @@
+"""Explicit ratings, compactly: CSR by user and by item, raw ids, files, seeded splits."""
+
+from tacenda.ratings.index import IdIndex
+from tacenda.ratings.reading import read_ratings
+from tacenda.ratings.splits import folds, split, split_per_user
+from tacenda.ratings.table import Ratings
+
+__all__ = ["IdIndex", "Ratings", "folds", "read_ratings", "split", "split_per_user"]

@@ -1,0 +1,50 @@
+"""Seeded splits of ratings; both parts keep the users, items and scale of the whole."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tacenda.errors import ConfigurationError
+from tacenda.ratings.table import Ratings
+
+
+def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ratings, Ratings]:
+    """A random ``fraction`` of the ratings (rounded, at least one) as test part: (train, test)."""
+    if not 0.0 < fraction < 1.0:
+        raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
+    if len(ratings) < 2:
+        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
+    n_test = min(max(round(fraction * len(ratings)), 1), len(ratings) - 1)
+    test = np.zeros(len(ratings), bool)
+    test[np.random.default_rng(seed).permutation(len(ratings))[:n_test]] = True
+    return ratings.select(~test), ratings.select(test)
+
+
+def folds(
+    ratings: Ratings, n_folds: int = 5, *, seed: int = 0
+) -> Iterator[tuple[Ratings, Ratings]]:
+    """(train, test) for each of ``n_folds`` random parts of as equal size as can be."""
+    if not 2 <= n_folds <= len(ratings):
+        raise ConfigurationError(
+            f"{n_folds} folds of {len(ratings)} ratings; give 2 to {len(ratings)}"
+        )
+    fold = np.random.default_rng(seed).permutation(len(ratings)) % n_folds
+    for number in range(n_folds):
+        yield ratings.select(fold != number), ratings.select(fold == number)
+
+
+def split_per_user(
+    ratings: Ratings, n_test: int = 1, *, seed: int = 0, least: int = 1
+) -> tuple[Ratings, Ratings]:
+    """``n_test`` random ratings of every user that keeps at least ``least``: (train, test)."""
+    if n_test < 1 or least < 0:
+        raise ConfigurationError(
+            f"n_test is {n_test} and least {least}; they must be at least 1 and 0"
+        )
+    order = np.lexsort((np.random.default_rng(seed).random(len(ratings)), ratings.user_ids))
+    sizes = np.diff(ratings.user_offsets)
+    rank = np.arange(len(ratings)) - np.repeat(ratings.user_offsets[:-1], sizes)
+    chosen = (rank < n_test) & (np.repeat(sizes, sizes) >= n_test + least)
+    test = np.zeros(len(ratings), bool)
+    test[order[chosen]] = True
+    return ratings.select(~test), ratings.select(test)

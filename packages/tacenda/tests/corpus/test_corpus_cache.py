@@ -1,0 +1,281 @@
+import errno
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from tacenda.corpus import Corpus, storage
+from tacenda.errors import CorpusError
+
+LINES = ["the cat sat on the mat", "a dog", "the end"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "a" / "cache"  # its parent is not there either
+
+
+def decoded(corpus):
+    return [" ".join(corpus.vocabulary.decode(sentence)) for sentence in corpus]
+
+
+def refuse_tokenizing(monkeypatch):
+    def refuse(*arguments):
+        raise AssertionError("the text was tokenized again")
+
+    monkeypatch.setattr("tacenda.corpus.building.tokenize", refuse)
+
+
+def test_an_opened_corpus_is_the_one_that_was_built(text, folder):
+    built = Corpus.from_text(text, cache=folder, digits=True, oov="classes", min_count=2)
+    opened = Corpus.open(folder)
+    assert isinstance(opened.ids, np.memmap)
+    assert opened.ids.tolist() == built.ids.tolist()
+    assert opened.offsets.tolist() == built.offsets.tolist()
+    assert opened.vocabulary == built.vocabulary
+    assert opened.origin == built.origin == {"sources": ["text.txt"], "tokenizer": "whitespace"}
+    with pytest.raises(ValueError, match="read-only"):
+        opened.ids[0] = 1
+
+
+def test_the_same_sources_and_settings_use_the_cache(text, folder, monkeypatch):
+    first = Corpus.from_text(text, cache=folder, max_vocabulary=3)
+    refuse_tokenizing(monkeypatch)
+    again = Corpus.from_text(text, cache=str(folder), max_vocabulary=3)
+    assert decoded(again) == decoded(first)
+
+
+def rewrite(text):
+    text.write_text("the dog sat on the mat\na dog\nthe end")  # as long as before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_vocabulary": 3},
+        {"min_count": 2},
+        {"digits": True},
+        {"lowercase": True},
+        {"oov": "classes"},
+        {"tokenizer": "words"},
+        {"errors": "replace"},
+        {"encoding": "latin-1"},
+        {"cache_key": "second"},
+        rewrite,
+    ],
+)
+def test_changed_sources_or_settings_build_anew(text, folder, change):
+    kept = Corpus.from_text(text, cache=folder)
+    before = decoded(kept)
+    if callable(change):
+        change(text)
+        change = {}
+    again = Corpus.from_text(text, cache=folder, **change)
+    fresh = Corpus.from_text(text, **{k: v for k, v in change.items() if k != "cache_key"})
+    assert decoded(again) == decoded(fresh)
+    assert again.vocabulary == fresh.vocabulary
+    assert sorted(p.name[:6] for p in folder.iterdir()) == ["build-", "corpus"]
+    assert decoded(kept) == before  # its files are gone, but it had them open
+
+
+def test_another_vocabulary_builds_anew_and_the_same_does_not(text, folder, monkeypatch):
+    one = Corpus.from_text(["the cat"]).vocabulary
+    other = Corpus.from_text(["the dog"]).vocabulary
+    Corpus.from_text(text, vocabulary=one, cache=folder)
+    corpus = Corpus.from_text(text, vocabulary=other, cache=folder)
+    assert decoded(corpus)[1] == "<unk> dog"
+    refuse_tokenizing(monkeypatch)
+    assert Corpus.from_text(text, vocabulary=other, cache=folder).vocabulary is other
+
+
+def test_iterables_and_callables_are_reused_only_by_their_key(folder):
+    assert decoded(Corpus.from_text(["one"], cache=folder)) == ["one"]
+    assert decoded(Corpus.from_text(["two"], cache=folder)) == ["two"]
+    assert decoded(Corpus.from_text(["three"], cache=folder, cache_key="v1")) == ["three"]
+    assert decoded(Corpus.from_text(["four"], cache=folder, cache_key="v1")) == ["three"]
+    assert decoded(Corpus.from_sentences([["five"]], cache=folder, cache_key="v2")) == ["five"]
+    assert decoded(Corpus.from_sentences([["six"]], cache=folder, cache_key="v2")) == ["five"]
+    assert decoded(Corpus.from_text(["ab"], tokenizer=list, cache=folder)) == ["a b"]
+
+
+def test_a_failed_build_leaves_the_corpus_that_was_there(text, folder):
+    Corpus.from_text(text, cache=folder)
+
+    def failing():
+        yield ["one"]
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError, match="the source broke"):
+        Corpus.from_sentences(failing(), cache=folder)
+    with pytest.raises(CorpusError, match="no tokens"):
+        Corpus.from_sentences([], cache=folder)
+    assert decoded(Corpus.open(folder)) == LINES
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("call", [1, 3, 5, 8])
+def test_a_full_disk_is_a_clear_error_and_leaves_the_old_corpus(text, folder, monkeypatch, call):
+    Corpus.from_text(text, cache=folder)
+    real, calls = os.fsync, 0
+
+    def full(descriptor):
+        nonlocal calls
+        calls += 1
+        if calls >= call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    if call == 8:  # not while saving, but while the ids are written
+        monkeypatch.setattr(storage.GrowingArray, "_spill", lambda self: _full(self._place.folder))
+    else:
+        monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CorpusError, match=r"cannot write .*No space left"):
+        Corpus.from_text(["new"], cache=folder)
+    monkeypatch.undo()
+    assert decoded(Corpus.open(folder)) == LINES
+    assert len(list(folder.iterdir())) == 2
+
+
+def _full(path):
+    with storage.writing(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_folder_with_other_files_is_not_touched(text, tmp_path):
+    with pytest.raises(CorpusError, match=r"holds other files, such as 'text\.txt'"):
+        Corpus.from_text(text, cache=tmp_path)
+    with pytest.raises(CorpusError, match="is a file; give a folder"):
+        Corpus.from_text(text, cache=text)
+    assert list(tmp_path.iterdir()) == [text]
+
+
+@pytest.mark.parametrize("content", ['{"name": "mine"}', "[1]", '{"format": "x"}'])
+def test_a_foreign_manifest_is_neither_opened_nor_overwritten(text, tmp_path, content):
+    manifest = tmp_path / "cache" / "corpus.json"
+    manifest.parent.mkdir()
+    manifest.write_text(content)
+    for use in (Corpus.open, lambda folder: Corpus.from_text(text, cache=folder)):
+        with pytest.raises(CorpusError, match="does not describe a corpus"):
+            use(manifest.parent)
+    assert manifest.read_text() == content
+
+
+def edit(folder, **entries):
+    path = folder / "corpus.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+def test_a_later_version_is_neither_opened_nor_overwritten(text, folder):
+    Corpus.from_text(text, cache=folder)
+    edit(folder, version=2)
+    for use in (Corpus.open, lambda folder: Corpus.from_text(text, cache=folder)):
+        with pytest.raises(CorpusError, match=r"format version 2, this release reads 1.*update"):
+            use(folder)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"data": "../elsewhere"},
+        {"data": "build-/../../etc"},
+        {"data": 3},
+        {"n_tokens": -1},
+        {"n_tokens": "9"},
+        {"n_types": True},
+        {"vocabulary": []},
+        {"fingerprint": 5},
+        {"origin": None},
+    ],
+)
+def test_a_damaged_manifest_is_refused(text, folder, entries):
+    Corpus.from_text(text, cache=folder)
+    edit(folder, **entries)
+    with pytest.raises(CorpusError, match=r"damaged at|no corpus has"):
+        Corpus.open(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_an_unreadable_manifest_is_refused(text, folder, content):
+    Corpus.from_text(text, cache=folder)
+    (folder / "corpus.json").write_bytes(content)
+    with pytest.raises(CorpusError, match=r"corpus\.json cannot be read"):
+        Corpus.open(folder)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def lengthen(path):
+    path.write_bytes(path.read_bytes() + b"1234")
+
+
+def spoil_magic(path):
+    path.write_bytes(b"PK" + path.read_bytes()[2:])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def retype(path):
+    np.save(path, np.load(path).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["ids", "offsets", "vocabulary.text", "vocabulary.counts"])
+@pytest.mark.parametrize("harm", [truncate, lengthen, spoil_magic, empty, retype, os.remove])
+def test_damaged_arrays_are_refused_and_rebuilt(text, folder, name, harm):
+    Corpus.from_text(text, cache=folder)
+    harm(next(folder.glob("build-*")) / f"{name}.npy")
+    with pytest.raises(CorpusError, match=rf"{name}\.npy .*build the corpus again"):
+        Corpus.open(folder)
+    with pytest.warns(UserWarning, match=rf"{name}.*building it again now"):
+        corpus = Corpus.from_text(text, cache=folder)
+    assert decoded(corpus) == decoded(Corpus.open(folder)) == LINES
+
+
+@pytest.mark.parametrize(
+    ("name", "position", "value", "message"),
+    [
+        ("ids", 2, -1, "ids in .* are damaged"),
+        ("ids", 9, 1000, "ids in .* are damaged"),
+        ("offsets", 0, 1, "sentence offsets in .* are damaged"),
+        ("offsets", 1, 9, "sentence offsets in .* are damaged"),
+        ("offsets", 1, 8, "sentence offsets in .* are damaged"),
+        ("vocabulary.offsets", 2, 10**9, "do not cut"),
+        ("vocabulary.counts", 0, -1, "negative count"),
+    ],
+)
+@pytest.mark.parametrize("pass_items", [1, 2, 1 << 22])
+def test_impossible_values_are_refused(
+    text, folder, name, position, value, message, pass_items, monkeypatch
+):
+    Corpus.from_text(text, cache=folder)
+    path = next(folder.glob("build-*")) / f"{name}.npy"
+    array = np.load(path)
+    array[position] = value
+    np.save(path, array)
+    monkeypatch.setattr("tacenda.corpus.cache.PASS_ITEMS", pass_items)
+    with pytest.raises(CorpusError, match=message):
+        Corpus.open(folder)
+
+
+def test_a_folder_without_a_corpus_is_named(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(CorpusError, match=r"holds no corpus \(corpus.json is missing\)"):
+            Corpus.open(folder)
+
+
+def test_a_corpus_can_be_moved(text, folder, tmp_path):
+    Corpus.from_text(text, cache=folder)
+    shutil.move(folder, tmp_path / "moved")
+    assert decoded(Corpus.open(tmp_path / "moved")) == LINES

@@ -1,0 +1,107 @@
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacenda.english_words import split_words
+from tacenda.errors import CorpusError
+from tacenda.tokenizers import get_tokenizer, tokenizer_version
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("I can't, he won’t.", "I|ca|n't|,|he|wo|n’t|."),
+        ("It's Kim's; they'd've gone", "It|'s|Kim|'s|;|they|'d|'ve|gone"),
+        ("You cannot; gonna, wanna, gotta", "You|can|not|;|gon|na|,|wan|na|,|got|ta"),
+        ("'quoted' and 'tis", "'|quoted|'|and|'|tis"),
+        ("a long-term co-author of Sha'lan", "a|long|-|term|co-author|of|Sha'lan"),
+        ("Dr. Who met the U.S. envoy, e.g. J. Doe.", "Dr.|Who|met|the|U.S.|envoy|,|e.g.|J.|Doe|."),
+        ("It was 1,000.5 at 10:30 on 11/28/2000.", "It|was|1,000.5|at|10:30|on|11/28/2000|."),
+        ("the 1990s, the 2nd, 5%", "the|1990s|,|the|2nd|,|5|%"),
+        ("see http://a.org/x?y=1. Or me@b.co.uk!", "see|http://a.org/x?y=1|.|Or|me@b.co.uk|!"),
+        ("open notes.doc, at www.x.com/a", "open|notes.doc|,|at|www.x.com/a"),
+        ("Well... really?! -- yes :-)", "Well|...|really|?!|--|yes|:-)"),
+        ('(AT&T said "no")', '(|AT&T|said|"|no|"|)'),
+        ("call 713-853-3989", "call|713-853-3989"),
+        ("", ""),
+        ("  \t ", ""),
+    ],
+)
+def test_words_splits_like_ud_english(text, tokens):
+    assert split_words(text) == [token for token in tokens.split("|") if token]
+
+
+@given(st.text(st.characters(), max_size=60) | st.text("aAn't’s.,-/@&1 :)\"!?", max_size=60))
+def test_words_keeps_every_character_but_whitespace(text):
+    assert "".join(split_words(text)) == re.sub(r"\s", "", text)
+
+
+@pytest.mark.parametrize(
+    "piece", ["a.b", "a-", "1-", "n't", "a@", "A&", "1/", "www.", "a.com/", "_"]
+)
+def test_words_takes_a_hundred_thousand_characters_without_a_space(piece):
+    text = piece * (100_000 // len(piece))
+    assert "".join(split_words(text)) == text
+
+
+def test_whitespace_splits_at_whitespace_only():
+    assert get_tokenizer("whitespace")(" a.b\tc\u00a0d\x00e \r") == ["a.b", "c", "d\x00e"]
+
+
+def test_a_callable_passes_through_and_has_no_version():
+    assert get_tokenizer(list) is list
+    assert tokenizer_version(list) is None
+
+
+def test_versions_tell_tokenizers_apart():
+    assert tokenizer_version("whitespace") != tokenizer_version("words")
+
+
+@pytest.mark.parametrize("name", ["word", "spacy", "spacy:", "", "spaCy:en"])
+def test_an_unknown_tokenizer_is_named_with_the_choices(name):
+    with pytest.raises(CorpusError, match=r"no tokenizer .*whitespace"):
+        get_tokenizer(name)
+
+
+class TestSpacy:
+    @pytest.fixture
+    def spacy(self):
+        return pytest.importorskip("spacy", reason="the spacy extra is not installed")
+
+    def test_tokens_are_those_of_the_blank_pipeline(self, spacy):
+        text = "Don't  panic: it's 5pm\t(U.K. time).\n "
+        expected = [token.text for token in spacy.blank("en")(text) if not token.is_space]
+        assert get_tokenizer("spacy:en")(text) == expected
+        assert spacy.__version__ in (tokenizer_version("spacy:en") or "")
+
+    def test_an_unknown_language_is_a_clear_error(self, spacy):
+        with pytest.raises(CorpusError, match='no language "zz"'):
+            get_tokenizer("spacy:zz")
+
+
+@pytest.mark.data
+@pytest.mark.skipif("TACENDA_DATA" not in os.environ, reason="TACENDA_DATA is not set")
+def test_words_agrees_with_ud_english_ewt():
+    path = Path(os.environ["TACENDA_DATA"]) / "ud/UD_English-EWT/en_ewt-ud-dev.conllu"
+    right = gold = found = 0
+    for block in path.read_text(encoding="utf-8").strip().split("\n\n"):
+        lines = block.split("\n")
+        text = next(line[9:] for line in lines if line.startswith("# text = "))
+        rows = [line.split("\t") for line in lines if line[0] != "#"]
+        words = _spans([row[1] for row in rows if row[0].isdigit()])
+        tokens = _spans(split_words(text))
+        right, gold, found = right + len(words & tokens), gold + len(words), found + len(tokens)
+    assert 2 * right / (gold + found) > 0.985
+
+
+def _spans(tokens):
+    ends, spans = 0, set()
+    for token in tokens:
+        size = len(token.replace(" ", ""))
+        spans.add((ends, ends + size))
+        ends += size
+    return spans

@@ -1,0 +1,161 @@
+"""A web server on the loopback address whose manners a test can choose, and clean data folders."""
+
+import functools
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tacenda import datasets, plugins
+
+
+class Resource:
+    """What one path serves.
+
+    ``failures`` are served first, one a request: a status code, or ``("drop", n)`` to close the
+    connection after ``n`` bytes of the body, or ``("short", n)`` to do so without announcing more
+    than is meant.
+    """
+
+    def __init__(self, body, *, etag='"one"', ranges=True, failures=(), length=True, location=None):
+        self.body, self.etag, self.ranges = body, etag, ranges
+        self.failures, self.length, self.location = list(failures), length, location
+        self.last_modified = None
+        self.ignores_if_range = False
+        self.content_range = None
+
+
+class Server:
+    def __init__(self):
+        self.resources = {}
+        self.requests = []
+        handler = functools.partial(_Handler, self)
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def root(self):
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def serve(self, path, body, **manners):
+        self.resources[path] = Resource(body, **manners)
+        return self.root + path
+
+    def ranges_asked(self):
+        return [headers.get("Range") for _, headers in self.requests]
+
+    def close(self):
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def __init__(self, server, *args):
+        self.here = server
+        super().__init__(*args)
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        self.here.requests.append((self.path, dict(self.headers)))
+        resource = self.here.resources.get(self.path)
+        failure = resource.failures.pop(0) if resource and resource.failures else None
+        if resource is None or isinstance(failure, int):
+            self.send_error(404 if resource is None else failure)
+            return
+        if resource.location:
+            self.send_response(302)
+            self.send_header("Location", resource.location)
+            self.end_headers()
+            return
+        begin = self._begin(resource)
+        if begin is not None and begin >= len(resource.body):
+            self.send_error(416)
+            return
+        body = resource.body[begin or 0 :]
+        self.send_response(200 if begin is None else 206)
+        if begin is not None:
+            end, whole = len(resource.body) - 1, len(resource.body)
+            self.send_header(
+                "Content-Range", resource.content_range or f"bytes {begin}-{end}/{whole}"
+            )
+        if resource.etag:
+            self.send_header("ETag", resource.etag)
+        if resource.last_modified:
+            self.send_header("Last-Modified", resource.last_modified)
+        if resource.length:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: failure[1]] if failure else body)
+        self.close_connection = True
+
+    def _begin(self, resource):
+        match = re.match(r"bytes=(\d+)-$", self.headers.get("Range", ""))
+        if not match or not resource.ranges:
+            return None
+        condition = self.headers.get("If-Range")
+        known = resource.ignores_if_range or condition in (resource.etag, resource.last_modified)
+        return int(match[1]) if known else None
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def data_folders(tmp_path, monkeypatch):
+    """(TACENDA_DATA, the cache's folder of datasets), both empty; nothing of the user's is
+    touched.
+    """
+    data, cache = tmp_path / "data", tmp_path / "cache"
+    data.mkdir()
+    monkeypatch.setenv("TACENDA_DATA", str(data))
+    monkeypatch.setenv("TACENDA_CACHE", str(cache))
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    return data, cache / "datasets"
+
+
+def _spec(**settings):
+    usual = {
+        "name": "toy",
+        "title": "A toy",
+        "licence": "CC0",
+        "licence_text": "Do as you like.",
+        "homepage": "https://example.invalid",
+        "files": {"train": ("train.txt",), "test": ("test.txt", "test.txt.xz")},
+        "folders": ("text/toy", "toy-corpus*"),
+    }
+    return datasets.DatasetSpec(**usual | settings)
+
+
+@pytest.fixture
+def make_spec():
+    """Makes a sound entry called toy; keywords change it."""
+    return _spec
+
+
+@pytest.fixture
+def register():
+    """Registers specs, one plugin each, and takes them back afterwards."""
+    taken = []
+
+    def add(*specs, **settings):
+        if not specs:
+            specs = (_spec(**settings),)
+        name = f"test-{len(taken)}"
+        plugins.register("datasets", name, list(specs))
+        taken.append(name)
+        return specs[0]
+
+    yield add
+    for name in taken:
+        plugins.unregister("datasets", name)

@@ -1,0 +1,231 @@
+import hashlib
+import io
+import json
+import zipfile
+
+import pytest
+
+from tacenda import datasets
+from tacenda.datasets.fetching import MANIFEST, verify
+from tacenda.errors import DataError
+
+TRAIN, TEST = b"training text\n" * 50, b"test text\n" * 20
+OPTIONS = {"sleep": lambda seconds: None, "attempts": 2, "timeout": 5}
+
+
+def zipped(members):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def archive(server, members=None, **settings):
+    """A download of a zip file that the server serves."""
+    body = zipped(members or {"toy-corpus-2/train.txt": TRAIN, "toy-corpus-2/test.txt": TEST})
+    url = server.serve("/toy.zip", body)
+    usual = {"urls": (url,), "filename": "toy.zip", "unpack": True}
+    return datasets.Download(**usual | settings)
+
+
+def loose(server):
+    return tuple(
+        datasets.Download(urls=(server.serve(f"/{name}", body),), filename=name)
+        for name, body in (("train.txt", TRAIN), ("test.txt", TEST))
+    )
+
+
+def manifest(folder):
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def test_an_archive_is_fetched_unpacked_and_found(server, data_folders, register):
+    register(downloads=(archive(server),))
+    with pytest.raises(DataError, match="run `tacenda data fetch toy`"):
+        datasets.locate("toy")
+    fetched = datasets.fetch("toy", **OPTIONS)
+    here = datasets.locate("toy")
+    assert here.path == data_folders[1] / "toy" / "toy-corpus-2"
+    assert here.source == "cache"
+    assert here["train"].read_bytes() == TRAIN
+    assert fetched.dataset.files == here.files
+    assert [path.name for path in data_folders[1].iterdir() if path.is_dir()] == ["toy"]
+
+
+def test_loose_files_are_fetched(server, data_folders, register):
+    register(downloads=loose(server))
+    datasets.fetch("toy", **OPTIONS)
+    assert datasets.locate("toy")["test"].read_bytes() == TEST
+
+
+def test_a_folder_of_the_users_choice_becomes_a_data_folder(
+    server, tmp_path, register, monkeypatch
+):
+    register(downloads=(archive(server),))
+    datasets.fetch("toy", tmp_path / "mine", **OPTIONS)
+    monkeypatch.setenv("TACENDA_DATA", str(tmp_path / "mine"))
+    assert datasets.locate("toy").source == "TACENDA_DATA"
+
+
+def test_the_manifest_records_what_came_and_marks_it_unverified(server, data_folders, register):
+    item = archive(server)
+    register(downloads=(item,))
+    datasets.fetch("toy", **OPTIONS)
+    written = manifest(data_folders[1] / "toy")
+    (entry,) = written["downloads"]
+    assert entry["url"] == item.urls[0]
+    assert entry["sha256"] == sha(server.resources["/toy.zip"].body)
+    assert entry["verified"] is False
+    assert written["files"]["toy-corpus-2/train.txt"] == {"bytes": len(TRAIN), "sha256": sha(TRAIN)}
+
+
+def test_a_known_hash_is_verified(server, data_folders, register):
+    digest = sha(archive(server) and server.resources["/toy.zip"].body)
+    register(downloads=(archive(server, hash=f"sha256:{digest}"),))
+    datasets.fetch("toy", **OPTIONS)
+    assert manifest(data_folders[1] / "toy")["downloads"][0]["verified"] is True
+
+
+def test_a_wrong_hash_leaves_no_dataset(server, data_folders, register):
+    register(downloads=(archive(server, hash="md5:" + "0" * 32),))
+    with pytest.raises(DataError, match="changed or damaged"):
+        datasets.fetch("toy", **OPTIONS)
+    assert not (data_folders[1] / "toy").exists()
+
+
+def test_what_is_here_is_not_fetched_again_but_compared_with_the_manifest(
+    server, data_folders, register
+):
+    register(downloads=(archive(server),))
+    datasets.fetch("toy", **OPTIONS)
+    server.requests.clear()
+    assert datasets.fetch("toy", **OPTIONS).receipts == ()
+    datasets.locate("toy")["train"].write_bytes(b"somebody edited this")
+    with pytest.raises(DataError, match=r"train.txt differs from what was fetched"):
+        datasets.fetch("toy", **OPTIONS)
+    datasets.locate("toy")["train"].unlink()
+    with pytest.raises(DataError, match=r"train.txt is missing"):
+        datasets.fetch("toy", **OPTIONS)
+    assert server.requests == []
+    assert len(datasets.fetch("toy", force=True, **OPTIONS).receipts) == 1
+    assert datasets.locate("toy")["train"].read_bytes() == TRAIN
+
+
+def test_a_later_fetch_compares_with_the_recorded_hash(server, data_folders, register):
+    register(downloads=(archive(server),))
+    datasets.fetch("toy", **OPTIONS)
+    changed = {"toy-corpus-2/train.txt": b"new", "toy-corpus-2/test.txt": b"new"}
+    server.serve("/toy.zip", zipped(changed))
+    with pytest.raises(DataError, match=r"recorded .*: the file was changed"):
+        datasets.fetch("toy", force=True, **OPTIONS)
+    assert datasets.locate("toy")["train"].read_bytes() == TRAIN  # the old one is whole
+    datasets.fetch("toy", force=True, accept_changed=True, **OPTIONS)
+    assert datasets.locate("toy")["train"].read_bytes() == b"new"
+
+
+def test_what_lies_in_tacenda_data_is_not_fetched(server, data_folders, register):
+    register(downloads=(archive(server),))
+    folder = data_folders[0] / "text" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "train.txt").touch()
+    (folder / "test.txt.xz").touch()
+    assert datasets.fetch("toy", **OPTIONS).dataset.path == folder
+    assert server.requests == []
+
+
+def test_a_folder_that_tacenda_did_not_make_is_never_replaced(server, data_folders, register):
+    register(downloads=(archive(server),))
+    (data_folders[1] / "toy").mkdir(parents=True)
+    (data_folders[1] / "toy" / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match="was not fetched by Tacenda"):
+        datasets.fetch("toy", force=True, **OPTIONS)
+    assert (data_folders[1] / "toy" / "notes.txt").read_text() == "mine"
+
+
+def test_an_archive_without_the_files_promised_leaves_no_dataset(server, data_folders, register):
+    register(downloads=(archive(server, {"toy-corpus-2/train.txt": TRAIN}),))
+    with pytest.raises(DataError, match=r"lacks files it should have"):
+        datasets.fetch("toy", **OPTIONS)
+    assert not (data_folders[1] / "toy").exists()
+
+
+def test_a_hostile_archive_leaves_nothing(server, data_folders, register, tmp_path):
+    register(downloads=(archive(server, {"../../evil": b"evil", "train.txt": b""}),))
+    with pytest.raises(DataError, match="unsafe"):
+        datasets.fetch("toy", **OPTIONS)
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_two_downloads_with_one_file_are_refused(server, data_folders, register):
+    both = (archive(server), archive(server, filename="again.zip"))
+    register(downloads=both)
+    with pytest.raises(DataError, match="two downloads hold a file"):
+        datasets.fetch("toy", **OPTIONS)
+
+
+def test_a_fetch_that_failed_half_way_can_be_repeated(server, data_folders, register):
+    register(downloads=loose(server))
+    server.resources["/test.txt"].failures = [404]
+    with pytest.raises(DataError):
+        datasets.fetch("toy", **OPTIONS)
+    datasets.fetch("toy", **OPTIONS)
+    assert datasets.locate("toy")["train"].read_bytes() == TRAIN
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(server, data_folders, register):
+    register(downloads=(archive(server),))
+    datasets.fetch("toy", **OPTIONS)
+    (data_folders[1] / "toy").rename(data_folders[1] / ".toy.old")
+    server.requests.clear()
+    datasets.fetch("toy", **OPTIONS)
+    assert server.requests == []
+    assert datasets.locate("toy")["train"].read_bytes() == TRAIN
+
+
+def test_a_second_process_waits_its_turn(server, data_folders, register):
+    fcntl = pytest.importorskip("fcntl")
+    register(downloads=(archive(server),))
+    data_folders[1].mkdir(parents=True)
+    with (data_folders[1] / ".toy.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(DataError, match="another process is fetching toy"):
+            datasets.fetch("toy", **OPTIONS)
+
+
+def test_a_dataset_that_is_not_free_says_how_to_obtain_it(data_folders, register):
+    register(obtain="ask the owner")
+    for action in (datasets.fetch, datasets.locate):
+        with pytest.raises(DataError, match="ask the owner"):
+            action("toy")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"downloads": [{}], "files": {}}', '{"downloads": [], "files": []}']
+)
+def test_a_damaged_manifest_is_named(server, data_folders, register, text):
+    register(downloads=(archive(server),))
+    datasets.fetch("toy", **OPTIONS)
+    (data_folders[1] / "toy" / MANIFEST).write_text(text)
+    with pytest.raises(DataError, match=r"tacenda-dataset.json is damaged"):
+        datasets.fetch("toy", **OPTIONS)
+
+
+def test_a_manifest_cannot_point_outside_its_folder(tmp_path):
+    entry = {"downloads": [], "files": {"../secret": {"sha256": sha(b"x")}}}
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "secret").write_bytes(b"x")
+    (tmp_path / "toy" / MANIFEST).write_text(json.dumps(entry))
+    with pytest.raises(DataError, match="outside the folder"):
+        verify(tmp_path / "toy")
+
+
+def test_an_output_that_is_a_file_is_named(server, data_folders, register, tmp_path):
+    register(downloads=(archive(server),))
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot hold the dataset toy"):
+        datasets.fetch("toy", tmp_path / "file", **OPTIONS)

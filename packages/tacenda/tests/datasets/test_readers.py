@@ -1,0 +1,293 @@
+import gzip
+import lzma
+import zipfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacenda.datasets import columns, conllu, treebank, word_similarity
+from tacenda.errors import DataError
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text, name="file.txt"):
+        path = tmp_path / name
+        data = text if isinstance(text, bytes) else text.encode()
+        packed = {".xz": lzma.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
+        path.write_bytes(packed(data))
+        return path
+
+    return write
+
+
+def conllu_row(identifier, form, head="0", misc="_", upos="X", xpos="x"):
+    return f"{identifier}\t{form}\t_\t{upos}\t{xpos}\t_\t{head}\tdep\t_\t{misc}\n"
+
+
+SENTENCE = (
+    "# sent_id = s1\n"
+    "# text = I don't go.\n"
+    + conllu_row(1, "I", 4, upos="PRON", xpos="PRP")
+    + conllu_row("2-3", "don't", "_", "_", "_", "_")
+    + conllu_row(2, "do", 4)
+    + conllu_row(3, "n't", 4)
+    + conllu_row(4, "go", 0, "SpaceAfter=No|Extra=1", "VERB", "VB")
+    + conllu_row("4.1", "went", "_")
+    + conllu_row(5, ".", 4, "SpaceAfter=No")
+    + "\n"
+)
+
+
+@pytest.mark.parametrize("name", ["a.conllu", "a.conllu.xz", "a.conllu.gz"])
+def test_conllu_keeps_words_and_leaves_out_multiword_rows_and_empty_nodes(written, name):
+    (sentence,) = conllu.read(written(SENTENCE, name))
+    assert sentence.words == ("I", "do", "n't", "go", ".")
+    assert sentence.upos == ("PRON", "X", "X", "VERB", "X")
+    assert sentence.xpos[0] == "PRP"
+    assert sentence.heads == (4, 4, 4, 0, 4)
+    assert sentence.space_after == (True, False, True, False, False)
+    assert (sentence.text, sentence.sent_id) == ("I don't go.", "s1")
+
+
+def test_conllu_text_is_put_together_from_the_surface_where_it_is_not_given(written):
+    rows = SENTENCE.split("\n", 2)[2]
+    (sentence,) = conllu.read(written(rows))
+    assert sentence.text == "I don't go."
+
+
+def test_conllu_sentences_follow_one_another_with_or_without_a_last_blank_line(written):
+    path = written(SENTENCE + "\n\n" + SENTENCE.rstrip("\n"))
+    assert [s.words[0] for s in conllu.read(path)] == ["I", "I"]
+
+
+def test_conllu_reads_windows_line_ends_and_a_byte_order_mark(written):
+    path = written(("\ufeff" + SENTENCE).replace("\n", "\r\n"))
+    (sentence,) = conllu.read(path)
+    assert sentence.text == "I don't go."
+    assert sentence.sent_id == "s1"
+
+
+def test_conllu_words_may_hold_spaces_and_exotic_separators(written):
+    text = conllu_row(1, "20 000") + conllu_row(2, "a\u2028b\u00a0c\x85d") + "\n"
+    (sentence,) = conllu.read(written(text))
+    assert sentence.words == ("20 000", "a\u2028b\u00a0c\x85d")
+
+
+def test_conllu_is_read_as_it_is_asked_for(written):
+    sentences = conllu.read(written(SENTENCE + "nonsense\n"))
+    assert next(sentences).sent_id == "s1"
+    with pytest.raises(DataError, match="line 11: 1 tab-separated columns, expected 10"):
+        next(sentences)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("1\tword\n", "line 1: 2 tab-separated columns"),
+        (conllu_row(2, "a"), "line 1: the id is '2' where 1 is expected"),
+        (conllu_row(1, "a") + conllu_row(1, "b"), "line 2: the id is '1'"),
+        (conllu_row("one", "a"), "the id is 'one'"),
+        (conllu_row(1, ""), "the word is empty"),
+        (conllu_row(1, "a", "x"), "the head 'x' is not a number"),
+        (conllu_row(1, "a", "-3"), "the head '-3' is not a number"),
+        (conllu_row(1, "a", "²"), "the head '²' is not a number"),
+        (conllu_row(1, "a", "2") + "\n", "a head is word 2 in a sentence of 1 words"),
+        (conllu_row("1-2", "ab") + conllu_row(1, "a"), "ends inside a multiword token"),
+        (conllu_row("2-3", "ab"), "multiword token 2-3 is out of place"),
+        (conllu_row("1-3", "ab") + conllu_row(1, "a") + conllu_row("2-3", "b"), "out of place"),
+        ("# text = nothing\n\n", "line 2: a sentence without words"),
+        (conllu_row("1.1", "a") + "\n", "a sentence without words"),
+    ],
+)
+def test_conllu_that_is_not_conllu_is_named_by_file_and_line(written, text, cause):
+    path = written(text)
+    with pytest.raises(DataError) as caught:
+        list(conllu.read(path))
+    assert str(caught.value).startswith(f"{path}, line ")
+    assert cause in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "read", [conllu.read, columns.read_ner, treebank.read, word_similarity.read]
+)
+def test_unreadable_files_are_named(tmp_path, written, read):
+    with pytest.raises(DataError, match="does not exist"):
+        list(read(tmp_path / "none.xz"))
+    for name, cut in (("a.xz", 40), ("a.gz", 20)):
+        whole = written(SENTENCE * 50, name)
+        whole.write_bytes(whole.read_bytes()[:-cut])
+        with pytest.raises(DataError, match=r"a\.[xg]z is damaged after line|a\.[xg]z, line"):
+            list(read(whole))
+    with pytest.raises(DataError, match="line 1: byte 3 is not utf-8"):
+        list(read(written(b"abc\xffdef\n", "latin")))
+
+
+@pytest.mark.parametrize("read", [conllu.read, columns.read_ner, word_similarity.read])
+def test_a_folder_where_a_file_is_meant_is_named(tmp_path, read):
+    with pytest.raises(DataError, match="is a folder where a file is meant"):
+        list(read(tmp_path))
+
+
+CONLL2003_TEXT = """\
+-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+-DOCSTART- -X- O O
+
+Paris NNP I-NP I-LOC
+France NNP I-NP B-LOC
+"""
+
+
+def test_columns_are_named_and_document_marks_left_out(written):
+    first, second = columns.read(written(CONLL2003_TEXT), columns.CONLL2003)
+    assert first == {
+        "word": ("EU", "rejects"),
+        "pos": ("NNP", "VBZ"),
+        "chunk": ("I-NP", "I-VP"),
+        "entity": ("I-ORG", "O"),
+    }
+    assert second["word"] == ("Paris", "France")
+
+
+def test_entities_come_out_in_iob2(written):
+    sentences = list(columns.read_ner(written(CONLL2003_TEXT), "iob1"))
+    assert sentences == [
+        (("EU", "rejects"), ("B-ORG", "O")),
+        (("Paris", "France"), ("B-LOC", "B-LOC")),
+    ]
+
+
+def test_a_row_of_one_tab_ends_a_sentence_as_in_wnut(written):
+    text = "@ a\tO\n\u00a0x\tB-person\n\t\nb\tI-person\n"
+    path = written(text.replace("I-person", "O"))
+    assert list(columns.read_ner(path, separator="\t")) == [
+        (("@ a", "\u00a0x"), ("O", "B-person")),
+        (("b",), ("O",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("a O\nb\n", "line 2: 1 columns where 2 are expected"),
+        ("a\n", "line 1: one column, expected a word and its tag"),
+        ("a X-PER\n", "sentence of line 1: 'X-PER' is not an entity tag"),
+        ("a B-\n", "'B-' is not an entity tag"),
+        ("\na O\nb I-PER\n", "sentence of line 2: 'I-PER' follows 'O', which IOB2 forbids"),
+        ("a B-LOC\nb I-PER\n", "'I-PER' follows 'B-LOC'"),
+    ],
+)
+def test_malformed_entity_files_are_named_by_file_and_line(written, text, cause):
+    path = written(text)
+    with pytest.raises(DataError) as caught:
+        list(columns.read_ner(path))
+    assert str(path) in str(caught.value)
+    assert cause in str(caught.value)
+
+
+def test_wrong_arguments_are_refused(written):
+    path = written("a O\n")
+    with pytest.raises(DataError, match="scheme 'bilou' is unknown"):
+        list(columns.read_ner(path, "bilou"))
+    with pytest.raises(DataError, match="empty or repeat"):
+        list(columns.read(path, ("word", "word")))
+    with pytest.raises(DataError, match="an empty cell"):
+        list(columns.read(written("a\t\t\n"), ("word", "pos", "tag"), "\t"))
+
+
+ENTITIES = st.lists(st.tuples(st.sampled_from(["O", "A", "B"]), st.integers(1, 3)), max_size=8)
+
+
+@given(ENTITIES)
+def test_iob1_and_iob2_of_the_same_entities_agree(entities):
+    iob1, iob2, previous = [], [], "O"
+    for kind, length in entities:
+        if kind == "O":
+            iob1 += ["O"] * length
+            iob2 += ["O"] * length
+        else:
+            iob1 += [("B-" if previous == kind else "I-") + kind] + ["I-" + kind] * (length - 1)
+            iob2 += ["B-" + kind] + ["I-" + kind] * (length - 1)
+        previous = kind
+    assert columns.iob1_to_iob2(iob1) == tuple(iob2)
+    assert columns.iob1_to_iob2(iob2) == tuple(iob2)
+
+
+TREES = r"""
+( (S
+    (NP-SBJ-1 (NNP Mr.) (NNP Vinken) )
+    (VP (VBZ is)
+      (S (NP-SBJ (-NONE- *-1) )
+        (NP (CD 1\/2) (-LRB- -LRB-) (NN a\*b) (-RRB- -RRB-) )))
+    (. .) ))
+( (FRAG (NP (-NONE- *) )))
+( (S (NP (NN end) )))
+"""
+
+
+def test_trees_give_words_and_tags_without_empty_elements(written):
+    first, second = treebank.read(written(TREES, "wsj.mrg"))
+    assert first.words == ("Mr.", "Vinken", "is", "1/2", "(", "a*b", ")", ".")
+    assert first.tags == ("NNP", "NNP", "VBZ", "CD", "-LRB-", "NN", "-RRB-", ".")
+    assert second == (("end",), ("NN",))
+
+
+def test_trees_keep_their_escapes_when_asked(written):
+    words = next(treebank.read(written(TREES, "wsj.mrg"), raw=True)).words
+    assert words[3:7] == (r"1\/2", "-LRB-", r"a\*b", "-RRB-")
+
+
+def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tmp_path):
+    names = {"tb/combined/wsj_2.mrg": "b", "tb/combined/wsj_1.mrg": "a", "tb/other/x.mrg": "x"}
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        for name, word in names.items():
+            archive.writestr(name, f"( (NN {word}) )")
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(f"( (NN {word}) )")
+    for source in (tmp_path / "t.zip", tmp_path / "tb"):
+        assert [s.words for s in treebank.read(source)] == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("( (S (NN a) )\n", "ends inside a tree"),
+        ("( (NN a) ))\n", "a ) too many"),
+        ("word\n", "'word' stands outside any tree"),
+        ("( (NN a b) )\n", "not (TAG word)"),
+        ("( (S (NN a) b) )\n", "not (TAG word)"),
+        ("( (NN) )\n", "not (TAG word)"),
+        ("( (S a (NN b)))\n", "'a' is no preterminal's word"),
+    ],
+)
+def test_malformed_trees_are_named_by_file_and_line(written, text, cause):
+    path = written("\n" + text, "a.mrg")
+    with pytest.raises(DataError) as caught:
+        list(treebank.read(path))
+    assert str(caught.value).startswith(f"{path}, line 2: ")
+    assert cause in str(caught.value)
+
+
+def test_a_treebank_without_trees_is_named(tmp_path, written):
+    with pytest.raises(DataError, match=r"holds no \.mrg files"):
+        list(treebank.read(tmp_path))
+    with pytest.raises(DataError, match="no sound zip file"):
+        list(treebank.read(written("noise", "t.zip")))
+
+
+def test_word_pairs_of_every_layout_are_read(written):
+    tabs = written("tiger\tcat\t7.35\r\nice cream\tcone\t6\t1\t2\n")
+    assert list(word_similarity.read(tabs)) == [("tiger", "cat", 7.35), ("ice cream", "cone", 6.0)]
+    heading = written("Word 1,Word 2,Human (mean)\nlove,sex,6.77\n", "combined.csv")
+    assert list(word_similarity.read(heading)) == [("love", "sex", 6.77)]
+
+
+@pytest.mark.parametrize("row", ["a\tb", "a\tb\tmuch", "a\t\t3", "a\tb\tnan", "a b 3"])
+def test_a_row_that_is_no_scored_pair_is_named(written, row):
+    with pytest.raises(DataError, match="line 2: expected word, word, score"):
+        list(word_similarity.read(written(f"a\tb\t1\n{row}\n")))

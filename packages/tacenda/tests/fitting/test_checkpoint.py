@@ -1,0 +1,185 @@
+import errno
+import json
+
+import numpy as np
+import pytest
+
+from tacenda.errors import ConfigurationError, FittingError
+from tacenda.fitting import ArrayBatches, Checkpoints, Constant, fit
+from tacenda.fitting import checkpoint as module
+from tacenda.fitting.checkpoint import MANIFEST, Checkpoint, CheckpointFolder
+
+
+def source(models, **changes):
+    return ArrayBatches(*models.clusters(), **({"batch_size": 40} | changes))
+
+
+@pytest.fixture
+def saved(models, tmp_path):
+    models.fit(models.numpy_model(), source(models), models.settings(), checkpoints=tmp_path)
+    return tmp_path
+
+
+def resume(models, folder, *, data=None, settings=None, **options):
+    data = data or source(models)
+    settings = settings or models.settings()
+    return fit(models.numpy_model(), data, settings, checkpoints=folder, **options)
+
+
+def test_arrays_of_every_kind_come_back_as_they_were(tmp_path):
+    state = {
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "strided": np.arange(10, dtype=np.int64)[::3],
+        "scalar": np.array(7, np.int64),
+        "empty": np.zeros((0, 4), np.float32),
+        "bool": np.array([True, False]),
+        "half": np.array([1.5], np.float16),
+        "bytes": np.arange(5, dtype=np.uint8),
+    }
+    CheckpointFolder(tmp_path).write(Checkpoint({"a": 1}, {"b": [0.1]}, state, None), 0)
+    read = CheckpointFolder(tmp_path).read()
+    assert (read.identity, read.progress, read.best) == ({"a": 1}, {"b": [0.1]}, None)
+    for name, array in state.items():
+        np.testing.assert_array_equal(read.state[name], array)
+        assert read.state[name].dtype == array.dtype
+
+
+def test_best_parameters_are_written_only_when_they_change(tmp_path, monkeypatch):
+    written = []
+    replace = module._replace
+    monkeypatch.setattr(module, "_replace", lambda p, d: (written.append(p.name), replace(p, d)))
+    folder = CheckpointFolder(tmp_path)
+    for version, x in [(1, 0.0), (1, 1.0), (2, 2.0)]:
+        best = {"x": np.array(float(version))}
+        folder.write(Checkpoint({}, {}, {"x": np.array(x)}, best), version)
+    assert sum(name.startswith("best-") for name in written) == 2
+    assert CheckpointFolder(tmp_path).read().best["x"] == 2.0
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_other_data_are_refused(models, saved):
+    data = ArrayBatches(*models.clusters(seed=8), batch_size=40)
+    with pytest.raises(FittingError, match=r"another run: data .* resume=False"):
+        resume(models, saved, data=data)
+
+
+def test_another_order_of_batches_is_refused(models, saved):
+    with pytest.raises(FittingError, match="another run: data"):
+        resume(models, saved, data=source(models, seed=1))
+
+
+def test_another_configuration_is_refused_and_named(models, saved):
+    with pytest.raises(FittingError, match=r"configuration \(width: None -> 7\)"):
+        resume(models, saved, configuration={"width": 7})
+
+
+def test_another_schedule_is_refused_and_named(models, saved):
+    with pytest.raises(FittingError, match=r"settings \(learning_rate"):
+        resume(models, saved, settings=models.settings(learning_rate=Constant(0.3)))
+
+
+def test_another_kind_of_model_is_refused(models, saved):
+    class Other(models.SoftmaxRegression):
+        pass
+
+    with pytest.raises(FittingError, match="another run: model"):
+        fit(Other(), source(models), models.settings(), checkpoints=saved)
+
+
+def test_a_model_of_another_shape_is_refused(models, saved):
+    model = models.SoftmaxRegression(width=6)
+    with pytest.raises(FittingError, match="does not fit this model"):
+        fit(model, source(models), models.settings(), checkpoints=saved)
+
+
+def test_starting_afresh_ignores_what_is_there(models, saved):
+    data = ArrayBatches(*models.clusters(seed=8), batch_size=40)
+    history = resume(models, saved, data=data, resume=False)
+    assert history.steps == 40
+    assert len(list(saved.iterdir())) == 3
+
+
+def test_resuming_needs_a_checkpoint_when_it_is_asked_for(models, tmp_path):
+    with pytest.raises(FittingError, match="no checkpoint"):
+        resume(models, tmp_path, resume=True)
+    with pytest.raises(ConfigurationError, match="needs checkpoints"):
+        fit(models.numpy_model(), source(models), models.settings(), resume=True)
+
+
+def _truncate(folder):
+    path = next(folder.glob("state-*"))
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _flip(folder):
+    path = next(folder.glob("best-*"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def _edit(**changes):
+    def edit(folder):
+        manifest = json.loads((folder / MANIFEST).read_text())
+        (folder / MANIFEST).write_text(json.dumps(manifest | changes))
+
+    return edit
+
+
+def _traverse(folder):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["files"]["state"]["name"] = "../state-secret"
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _flip,
+        lambda folder: next(folder.glob("state-*")).unlink(),
+        lambda folder: (folder / MANIFEST).write_text("{"),
+        lambda folder: (folder / MANIFEST).write_text("[]"),
+        lambda folder: (folder / MANIFEST).write_bytes(b"\xff\xfe"),
+        _edit(format=2),
+        _edit(files={}),
+        _edit(progress={}),
+        _traverse,
+    ],
+)
+def test_a_damaged_checkpoint_gets_a_clear_error(damage, models, saved):
+    damage(saved)
+    with pytest.raises(FittingError, match="start afresh with resume=False"):
+        resume(models, saved)
+
+
+def test_a_full_disk_at_the_first_checkpoint_ends_the_fit(models, tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_replace", full)
+    with pytest.raises(FittingError, match="No space left on device"):
+        resume(models, tmp_path)
+
+
+def test_a_full_disk_later_warns_and_the_old_checkpoint_stays_whole(models, tmp_path, monkeypatch):
+    replace, calls = module._replace, []
+
+    def full(path, data):
+        calls.append(path)
+        if len(calls) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(path, data)
+
+    monkeypatch.setattr(module, "_replace", full)
+    where = Checkpoints(tmp_path, every_steps=3, every_seconds=None)
+    with pytest.warns(RuntimeWarning, match="the fit goes on"):
+        history = resume(models, where)
+    assert history.steps == 40
+    assert CheckpointFolder(tmp_path).read().progress["history"]["steps"] == 3
+
+
+def test_a_file_where_the_folder_should_be_gets_a_clear_error(models, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FittingError, match="cannot save a checkpoint"):
+        resume(models, tmp_path / "file")

@@ -1,0 +1,325 @@
+import json
+import os
+import pickle
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from tacenda.errors import ConfigurationError, FittingError, TacendaError
+from tacenda.fitting import (
+    Adam,
+    ArrayBatches,
+    Callback,
+    Checkpoints,
+    Cosine,
+    DivergenceError,
+    FitSettings,
+    History,
+    StepResult,
+    Sweeps,
+    fit,
+)
+
+
+class Walk:
+    """Its parameter counts the steps; its criterion follows a script."""
+
+    def __init__(self, values=(), losses=None):
+        self.x = np.zeros(())
+        self.values, self.losses = list(values), losses
+
+    def step(self, batch, learning_rate):
+        self.x += 1
+        loss = 1.0 if self.losses is None else self.losses[int(self.x) - 1]
+        return loss, 2
+
+    def evaluate(self):
+        return self.values.pop(0) if self.values else None
+
+    def state(self):
+        return {"x": self.x}
+
+    def load_state(self, state):
+        self.x = np.array(state["x"])
+
+
+def settings(**changes):
+    return FitSettings(**({"epochs": 6, "learning_rate": 0.1} | changes))
+
+
+def test_softmax_regression_reaches_the_optimum_that_bfgs_finds(models):
+    X, y = models.clusters(200)
+    model = models.SoftmaxRegression(dev=(X, y), dropout=0.0, optimizer=Adam())
+    source = ArrayBatches(X, y, batch_size=100)
+    history = fit(model, source, settings(epochs=300, learning_rate=Cosine(0.3, epochs=300)))
+
+    def objective(w):
+        scores = X @ w[:15].reshape(5, 3) + w[15:]
+        return float((logsumexp(scores, axis=1) - scores[np.arange(len(y)), y]).mean())
+
+    assert history.best.value == pytest.approx(minimize(objective, np.zeros(18)).fun, abs=1e-4)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(models):
+    def weights(seed):
+        model = models.SoftmaxRegression(dev=models.clusters(50, seed=1))
+        fit(model, ArrayBatches(*models.clusters(), batch_size=32, seed=seed), settings(epochs=2))
+        return model.weights["W"].tobytes()
+
+    assert weights(1) == weights(1)
+    assert weights(1) != weights(2)
+
+
+def test_early_stopping_leaves_the_best_parameters():
+    model = Walk([5.0, 3.0, 4.0, 3.5, 9.0])
+    history = fit(model, Sweeps(), settings(patience=2))
+    assert history.stopped == "patience"
+    assert history.steps == 4
+    assert history.best == (2, 2, 3.0)
+    assert model.x == 2
+
+
+def test_without_restoring_the_last_parameters_stay():
+    model = Walk([5.0, 3.0, 4.0, 3.5, 9.0])
+    fit(model, Sweeps(), settings(patience=2, restore_best=False))
+    assert model.x == 4
+
+
+def test_small_improvements_do_not_reset_patience_but_are_kept():
+    model = Walk([5.0, 4.95, 4.94, 0.0])
+    history = fit(model, Sweeps(), settings(patience=2, min_delta=0.1))
+    assert history.steps == 3
+    assert history.best.value == 4.94
+    assert model.x == 3
+
+
+def test_the_start_counts_when_it_is_evaluated_first():
+    model = Walk([1.0, 2.0, 3.0])
+    history = fit(model, Sweeps(), settings(epochs=2, evaluate_first=True))
+    assert history.best == (0, 0, 1.0)
+    assert model.x == 0
+
+
+def test_evaluation_by_steps_and_a_last_one_at_the_end():
+    model = Walk([3.0, 2.0, 1.0])
+    history = fit(
+        model, Sweeps(per_epoch=5), settings(epochs=1, evaluate_every=2, evaluate_unit="steps")
+    )
+    assert [e.step for e in history.evaluations] == [2, 4, 5]
+
+
+def test_losses_are_means_per_unit_over_each_epoch():
+    losses = [1.0, 3.0, 5.0, 7.0]
+    history = fit(Walk(losses=losses), Sweeps(per_epoch=2), settings(epochs=2))
+    assert history.epoch_losses == [1.0, 3.0]
+    assert history.epochs == 2
+    assert history.stopped == "epochs"
+
+
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_late_conversion_of_losses_changes_nothing(every):
+    losses = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    history = fit(
+        Walk(losses=losses), Sweeps(per_epoch=3), settings(epochs=2, check_losses_every=every)
+    )
+    assert history == fit(Walk(losses=losses), Sweeps(per_epoch=3), settings(epochs=2))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("every", [1, 10])
+def test_a_loss_that_is_not_finite_ends_the_fit_and_keeps_the_best(bad, every):
+    model = Walk([3.0, 2.0, 2.5], losses=[1.0] * 7 + [bad, 1.0])
+    with pytest.raises(DivergenceError, match=r"step 8 \(learning rate 0.1\)") as caught:
+        fit(model, Sweeps(per_epoch=2), settings(check_losses_every=every))
+    assert isinstance(caught.value, TacendaError)
+    assert caught.value.step == 8
+    assert caught.value.history.stopped == "diverged"
+    assert model.x == 4
+
+
+def test_divergence_in_a_process_pool_comes_back_whole():
+    error = DivergenceError("training loss", np.inf, 3, 0.1)
+    error.history = History(steps=3)
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 (our own bytes)
+    assert str(copy) == str(error)
+    assert (copy.step, copy.history) == (3, error.history)
+
+
+def test_divergence_without_evaluations_goes_back_to_the_last_whole_epoch():
+    model = Walk(losses=[1.0] * 4 + [np.nan])
+    with pytest.raises(DivergenceError):
+        fit(model, Sweeps(per_epoch=2), settings())
+    assert model.x == 4
+
+
+def test_divergence_in_the_first_epoch_goes_back_to_the_start():
+    model = Walk(losses=[1.0, np.nan])
+    with pytest.raises(DivergenceError):
+        fit(model, Sweeps(per_epoch=5), settings())
+    assert model.x == 0
+
+
+def test_a_divergence_may_end_the_fit_with_a_warning():
+    model = Walk([3.0, 2.0, 2.5], losses=[1.0] * 7 + [np.nan, 1.0])
+    with pytest.warns(RuntimeWarning, match="the best model so far is kept: .* step 8"):
+        history = fit(model, Sweeps(per_epoch=2), settings(on_divergence="return"))
+    assert (history.stopped, history.epochs) == ("diverged", 3)
+    assert model.x == 4
+
+
+def test_a_divergence_in_the_first_epoch_is_raised_in_any_case():
+    model = Walk(losses=[1.0, np.nan])
+    with pytest.raises(
+        DivergenceError, match="first epoch, so there is no model to keep"
+    ) as caught:
+        fit(model, Sweeps(per_epoch=5), settings(on_divergence="return"))
+    assert caught.value.history.stopped == "diverged"
+
+
+def test_an_evaluation_that_is_nan_ends_the_fit():
+    model = Walk([2.0, np.nan])
+    with pytest.raises(DivergenceError, match="evaluation is nan at step 2"):
+        fit(model, Sweeps(), settings())
+    assert model.x == 1
+
+
+def test_an_error_of_the_model_leaves_the_best_parameters():
+    class Failing(Walk):
+        def step(self, batch, learning_rate):
+            if self.x == 3:
+                raise MemoryError
+            return super().step(batch, learning_rate)
+
+    model = Failing([2.0, 1.0, 3.0])
+    with pytest.raises(MemoryError):
+        fit(model, Sweeps(), settings())
+    assert model.x == 2
+
+
+def test_callbacks_see_everything_and_may_end_the_fit():
+    seen = []
+
+    class Watcher(Callback):
+        def on_step(self, run):
+            seen.append(("step", run.step, run.learning_rate))
+
+        def on_evaluation(self, run, evaluation):
+            seen.append(("evaluation", evaluation.value))
+
+        def on_epoch_end(self, run):
+            seen.append(("epoch", run.epoch))
+            return run.epoch == 2
+
+    history = fit(Walk([3.0, 2.0, 1.0]), Sweeps(), settings(), callbacks=[Watcher()])
+    first = [("step", 1, 0.1), ("evaluation", 3.0), ("epoch", 1)]
+    assert seen == [*first, ("step", 2, 0.1), ("evaluation", 2.0), ("epoch", 2)]
+    assert history.stopped == "callback"
+
+
+def test_step_and_time_budgets():
+    history = fit(Walk(), Sweeps(per_epoch=4), settings(max_steps=6))
+    assert (history.steps, history.stopped) == (6, "steps")
+
+    class Slow(Walk):
+        def step(self, batch, learning_rate):
+            time.sleep(0.02)
+            return super().step(batch, learning_rate)
+
+    history = fit(Slow(), Sweeps(per_epoch=1000), settings(max_seconds=0.05))
+    assert history.stopped == "time"
+    assert 0 < history.steps < 1000
+
+
+def test_gradient_norms_are_averaged_over_epochs():
+    class Normed(Walk):
+        def step(self, batch, learning_rate):
+            self.x += 1
+            return StepResult(1.0, 1, float(self.x))
+
+    history = fit(Normed(), Sweeps(per_epoch=2), settings(epochs=2))
+    assert history.gradient_norms == [1.5, 3.5]
+
+
+class Interrupting(Walk):
+    def step(self, batch, learning_rate):
+        if self.x == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(batch, learning_rate)
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as in a terminal: a process started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_the_step_saves_a_checkpoint_and_raises(tmp_path):
+    model = Interrupting([2.0, 3.0])
+    where = Checkpoints(tmp_path, every_steps=100)
+    with pytest.raises(KeyboardInterrupt, match="after step 6"):
+        fit(model, Sweeps(per_epoch=2), settings(), checkpoints=where)
+    assert model.x == 2  # the best
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed = Interrupting([1.0] * 6)
+    history = fit(resumed, Sweeps(per_epoch=2), settings(), checkpoints=where)
+    assert history.steps == 12
+    assert resumed.x == 2 + 4  # the first evaluation after resuming was the best
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_may_return_instead():
+    history = fit(Interrupting(), Sweeps(), settings(epochs=20, on_interrupt="return"))
+    assert (history.steps, history.stopped) == (6, "interrupted")
+
+
+def test_a_fit_in_a_thread_leaves_signals_alone():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(fit(Walk(), Sweeps(), settings())))
+    thread.start()
+    thread.join()
+    assert results[0].steps == 6
+
+
+def test_history_survives_json():
+    history = fit(Walk([1 / 3, 0.1]), Sweeps(), settings(epochs=2))
+    assert History.from_dict(json.loads(json.dumps(history.as_dict()))) == history
+    assert history.figure("perplexity")["best"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epochs": -1},
+        {"learning_rate": np.nan},
+        {"learning_rate": -1.0},
+        {"patience": 0},
+        {"evaluate_unit": "days"},
+        {"max_seconds": -1},
+        {"check_losses_every": 0},
+    ],
+)
+def test_settings_out_of_range_are_refused(changes):
+    with pytest.raises(ConfigurationError):
+        settings(**changes)
+
+
+def test_patience_without_held_out_data_is_refused():
+    with pytest.raises(ConfigurationError, match="nothing to evaluate on"):
+        fit(Walk(), Sweeps(), settings(patience=1))
+
+
+def test_an_epoch_without_batches_is_refused():
+    class Empty(Sweeps):
+        def batches(self, epoch, skip=0):
+            return iter(())
+
+    with pytest.raises(FittingError, match="no batches"):
+        fit(Walk(), Empty(), settings())

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from tacenda import kernels
+from tacenda.kernels import backends
+from tacenda.kernels.dynamics.lagged_counts import cpu as counts_cpu
+from tacenda.testing.kernels import KernelBackendTests
+
+
+class TestCpu(KernelBackendTests):
+    backend = backends.cpu
+
+
+class TestReference(KernelBackendTests):
+    backend = backends.reference
+
+
+def _backend_with(**operations):
+    return kernels.Backend("suspect", kernels.API_VERSION, 10, operations)
+
+
+def _run(test_name, backend):
+    """Run one test of the kit on a backend, as a subclass in a test file would."""
+    suspect = type("Suspect", (KernelBackendTests,), {"backend": backend})()
+    registered = KernelBackendTests._registered.__wrapped__(suspect)
+    next(registered)
+    try:
+        getattr(suspect, test_name)()
+    finally:
+        next(registered, None)
+
+
+def _columns_reversed(stream, n_lags, vocabulary, n_history):
+    counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+    return [n._replace(indices=n.indices[::-1].copy()) for n in counts]
+
+
+def _spoils_its_input(stream, n_lags, vocabulary, n_history):
+    counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+    stream[:] = 0
+    return counts
+
+
+def _declines(*arguments):
+    raise kernels.UnsupportedShape("not today")
+
+
+@pytest.mark.parametrize(
+    ("test_name", "operation"),
+    [
+        ("test_agrees_with_the_reference", _columns_reversed),
+        ("test_agrees_with_the_reference", _declines),
+        ("test_leaves_its_inputs_alone", _spoils_its_input),
+    ],
+)
+def test_the_kit_finds_a_faulty_backend(test_name, operation):
+    with pytest.raises(AssertionError):
+        _run(test_name, _backend_with(lagged_counts=operation))
+
+
+def test_the_kit_finds_an_operation_that_remembers_its_last_call():
+    last = np.zeros(1, np.int32)
+
+    def forgetless(stream, n_lags, vocabulary, n_history):
+        last[0] += 1
+        counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+        return [n._replace(data=n.data + last[0]) for n in counts]
+
+    with pytest.raises(AssertionError):
+        _run("test_is_reentrant_and_repeatable", _backend_with(lagged_counts=forgetless))
+
+
+def test_the_kit_finds_a_name_that_cannot_be_imported():
+    with pytest.raises(kernels.dispatch.KernelError, match="nowhere"):
+        _run("test_every_operation_can_be_imported", _backend_with(new="nowhere:at_all"))

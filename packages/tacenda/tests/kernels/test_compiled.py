@@ -1,0 +1,78 @@
+import os
+import shutil
+import subprocess
+import sys
+
+MODULE = """
+from tacenda.kernels.machinery.compiled import njit
+
+@njit
+def twice(x):
+    return 2 * x
+
+@njit(fastmath={"contract"})
+def thrice(x):
+    return 3 * x
+"""
+
+
+def run(folder, cache, **variables):
+    """Import the module in a fresh process; without a ``__pycache__`` it can write to."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / "module.py").exists():  # a cache is of a file with its time
+        (folder / "module.py").write_text(MODULE)
+    if not (folder / "__pycache__").exists():
+        (folder / "__pycache__").write_text("a file where the folder should be")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
+    places = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    environment |= {"PYTHONPATH": places, "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
+    environment |= variables
+    code = "import module; print(module.twice(2), module.thrice(2), module.twice.stats.cache_hits)"
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_compiled_code_goes_to_the_user_s_cache_where_the_package_cannot_be_written(tmp_path):
+    (tmp_path / "cache").mkdir()
+    first = run(tmp_path / "package", tmp_path / "cache")
+    assert first.stdout.split() == ["4", "6", "Counter()"]
+    assert list((tmp_path / "cache").rglob("*.nbi"))
+    second = run(tmp_path / "package", tmp_path / "cache")
+    assert "1})" in second.stdout
+    assert not second.stderr
+
+
+def test_without_any_cache_it_still_runs_and_says_so_once(tmp_path):
+    (tmp_path / "cache").write_text("not a folder")
+    found = run(tmp_path / "package", tmp_path / "cache")
+    assert found.stdout.split()[:2] == ["4", "6"]
+    assert found.stderr.count("NUMBA_CACHE_DIR") >= 1
+
+
+def test_that_it_compiles_is_said_once_and_only_then(tmp_path):
+    (tmp_path / "cache").mkdir()
+    silent = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="0")
+    assert not silent.stderr
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+    first = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="1")
+    assert first.stderr == "compiling kernels (once, for this and later runs)\n"
+    second = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="1")
+    assert not second.stderr
+
+
+def test_without_a_cache_it_does_not_promise_that_this_was_the_last_time(tmp_path):
+    (tmp_path / "cache").write_text("not a folder")
+    found = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="1")
+    assert found.stderr.splitlines().count("compiling kernels") == 1
+
+
+def test_other_people_s_functions_are_not_announced(tmp_path):
+    code = "import numba, tacenda.kernels.machinery.compiled; print(numba.njit(lambda x: 2 * x)(2))"
+    environment = os.environ | {"TACENDA_PROGRESS": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "4\n"
+    assert not found.stderr

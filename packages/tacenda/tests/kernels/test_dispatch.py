@@ -1,0 +1,200 @@
+import contextvars
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+
+from tacenda import kernels, plugins
+from tacenda.errors import KernelError, PluginUnavailableError
+from tacenda.kernels import backends, dispatch
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Install backends for one test; forget what was warned of."""
+    monkeypatch.delenv(dispatch.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(dispatch, "_warned", set())
+    installed = []
+
+    def add(name, priority=100, distribution="theirs", devices=frozenset({"cpu"}), **operations):
+        backend = kernels.Backend(name, kernels.API_VERSION, priority, operations, devices)
+        plugins.register("kernels", name, backend, distribution=distribution)
+        installed.append((name, distribution))
+
+    yield add
+    for name, distribution in installed:
+        plugins.unregister("kernels", name, distribution=distribution)
+
+
+def answer(text):
+    return lambda *args, **kwargs: text
+
+
+def decline(*args):
+    raise kernels.UnsupportedShape("a width of 3 is not served")
+
+
+def test_importing_the_package_imports_neither_numba_nor_torch():
+    code = "import sys, tacenda.kernels; print({'numba', 'torch', 'triton'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_the_highest_priority_that_fits_the_device_runs(install):
+    install("low", 10, op=answer("low"))
+    install("high", 20, op=answer("high"))
+    install("gpu", 99, devices=frozenset({"cuda"}), op=answer("gpu"))
+    assert kernels.resolve("op")() == "high"
+    assert kernels.resolve("op", "cuda:1")() == "gpu"
+    assert kernels.operations()["op"] == ["gpu", "high", "low"]
+
+
+def test_use_chooses_in_this_thread_only_and_ends_with_its_block(install):
+    install("low", 10, op=answer("low"))
+    install("high", 20, op=answer("high"))
+    elsewhere = []
+    with kernels.use("low"):
+        assert kernels.resolve("op")() == "low"
+        thread = threading.Thread(
+            target=contextvars.Context().run,
+            args=(lambda: elsewhere.append(kernels.resolve("op")()),),
+        )
+        thread.start()
+        thread.join()
+        with kernels.use("high"):
+            assert kernels.resolve("op")() == "high"
+        assert kernels.resolve("op")() == "low"
+    assert kernels.resolve("op")() == "high"
+    assert elsewhere == ["high"]
+
+
+def test_use_ends_when_its_block_raises(install):
+    install("low", 10, op=answer("low"))
+    install("high", 20, op=answer("high"))
+    with pytest.raises(ZeroDivisionError), kernels.use("low"):
+        raise ZeroDivisionError
+    assert kernels.resolve("op")() == "high"
+
+
+def test_the_environment_chooses_and_use_overrules_it(install, monkeypatch):
+    install("low", 10, op=answer("low"))
+    install("high", 20, op=answer("high"))
+    monkeypatch.setenv(dispatch.ENVIRONMENT, "low")
+    assert kernels.resolve("op")() == "low"
+    with kernels.use("high"):
+        assert kernels.resolve("op")() == "high"
+
+
+def test_a_declined_shape_falls_to_the_next_backend(install):
+    install("high", 20, op=decline)
+    install("low", 10, op=answer("low"))
+    assert kernels.resolve("op")(1) == "low"
+
+
+def test_a_declined_shape_with_nobody_left_says_who_declined_and_why(install):
+    install("high", 20, op=decline)
+    install("low", 10, op=decline)
+    with pytest.raises(KernelError, match=r"high: a width of 3 .* low: a width of 3"):
+        kernels.resolve("op")(1)
+
+
+def test_other_errors_of_a_backend_are_not_hidden(install):
+    def broken():
+        return [][0]
+
+    install("high", 20, op=broken)
+    install("low", 10, op=answer("low"))
+    with pytest.raises(IndexError):
+        kernels.resolve("op")()
+
+
+@pytest.mark.parametrize(
+    ("fast", "reason"),
+    [
+        (decline, "a width of 3"),
+        ("no_such_module:op", "no_such_module"),
+        (None, "no other backend"),
+    ],
+)
+def test_the_reference_warns_once_with_the_reason(install, monkeypatch, fast, reason):
+    if fast is not None:
+        install("fast", 20, op=fast)
+    slow = kernels.Backend("reference", kernels.API_VERSION, 0, {"op": answer("slow")})
+    install("unused", 1)
+    monkeypatch.setattr(backends, "reference", slow)
+    plugins.refresh()
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert kernels.resolve("op")() == "slow"
+            assert kernels.resolve("op")() == "slow"
+        assert len(caught) == 1
+        assert reason in str(caught[0].message)
+    finally:
+        monkeypatch.undo()
+        plugins.refresh()
+
+
+def test_the_reference_asked_for_by_name_does_not_warn():
+    with warnings.catch_warnings(), kernels.use("reference"):
+        warnings.simplefilter("error")
+        kernels.resolve("merge_counts")
+
+
+def test_a_broken_backend_disturbs_no_other(install):
+    install("low", 10, op=answer("low"))
+    plugins.register("kernels", "not-a-backend", object(), distribution="theirs")
+    old = kernels.Backend("old", 999, 200, {"op": answer("old")})
+    plugins.register("kernels", "old", old, distribution="theirs")
+    try:
+        assert kernels.resolve("op")() == "low"
+        with (
+            pytest.raises(KernelError, match=r"'old' is ready here .*api_version"),
+            kernels.use("old"),
+        ):
+            kernels.resolve("op")
+    finally:
+        plugins.unregister("kernels", "not-a-backend", distribution="theirs")
+        plugins.unregister("kernels", "old", distribution="theirs")
+
+
+def test_a_broken_operation_leaves_the_backend_s_others_alone(install):
+    install("high", 20, op="no_such_module:op", other=answer("other"))
+    install("low", 10, op=answer("low"))
+    assert kernels.resolve("op")() == "low"
+    assert kernels.resolve("other")() == "other"
+
+
+def test_an_unknown_name_lists_the_known(install):
+    with pytest.raises(KernelError, match=r"'nonsense'.*cpu, reference"), kernels.use("nonsense"):
+        kernels.resolve("merge_counts")
+
+
+def test_an_operation_nobody_offers_is_an_error_that_names_it():
+    with pytest.raises(KernelError, match="'knitting' on cpu"):
+        kernels.resolve("knitting")
+
+
+def test_a_device_nobody_serves_is_an_error_that_says_who_was_asked():
+    with pytest.raises(KernelError, match="cpu does not serve abacus"):
+        kernels.resolve("merge_counts", "abacus")
+
+
+def test_a_name_of_two_distributions_is_an_error_until_one_is_chosen(install):
+    install("twin", 10, distribution="first", op=answer("first"))
+    install("twin", 20, distribution="second", op=answer("second"))
+    assert kernels.resolve("op")() == "second"
+    with pytest.raises(KernelError, match="twin@"), kernels.use("twin"):
+        kernels.resolve("op")
+    with kernels.use("twin@first"):
+        assert kernels.resolve("op")() == "first"
+
+
+def test_triton_says_why_it_is_not_there(monkeypatch):
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    with pytest.raises(PluginUnavailableError, match=r"tacenda\[gpu\]"):
+        backends.triton  # noqa: B018
+    monkeypatch.setattr(backends, "find_spec", lambda name: object())
+    assert backends.triton.name == "triton"

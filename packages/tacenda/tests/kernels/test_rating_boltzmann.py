@@ -1,0 +1,317 @@
+"""Contrastive divergence against brute force over all states of tiny machines."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tacenda import kernels
+from tacenda.errors import KernelError
+from tacenda.kernels.ratings.boltzmann import divergence, expect
+from tacenda.kernels.ratings.boltzmann.naive import uniforms
+
+BACKENDS = ("reference", "cpu")
+K, VISIBLE, HIDDEN = 3, 2, 2
+
+
+def machine(tied, seed=0, n_cases=1, levels=((0, 2),)):
+    rng = np.random.default_rng(seed)
+    shape = (VISIBLE, HIDDEN) if tied else (VISIBLE, K, HIDDEN)
+    return {
+        "offsets": np.arange(n_cases + 1) * VISIBLE,
+        "ids": np.tile(np.arange(VISIBLE), n_cases),
+        "levels": np.array(levels * (n_cases // len(levels))).ravel(),
+        "cases": np.arange(n_cases),
+        "weights": rng.normal(0, 0.7, shape).astype(np.float32),
+        "visible_biases": rng.normal(0, 0.5, (VISIBLE, K)).astype(np.float32),
+        "hidden_biases": rng.normal(0, 0.5, HIDDEN).astype(np.float32),
+        "side_weights": np.zeros((0, HIDDEN), np.float32),
+        "scores": np.array([-1, 0, 1], np.float32),
+        "slopes": np.full(n_cases, 0.3, np.float32),
+        "steps": 1,
+        "seed": 5,
+    }
+
+
+def unnormalized(given, r):
+    """sum_h exp(-E(r, h)), over every hidden state."""
+    s, W = given["scores"].astype(float), given["weights"].astype(float)
+    if W.ndim == 2:
+        W = W[:, None, :] * s[None, :, None]
+    total = 0.0
+    for h in product((0, 1), repeat=HIDDEN):
+        e = given["hidden_biases"] @ np.array(h)
+        for m, k in enumerate(r):
+            e += given["visible_biases"][m, k] + s[k] * given["slopes"][0] + W[m, k] @ np.array(h)
+        total += np.exp(e)
+    return total
+
+
+def log_likelihood(given, r):
+    states = product(range(K), repeat=VISIBLE)
+    return np.log(unnormalized(given, r) / sum(unnormalized(given, v) for v in states))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_long_chain_gives_the_gradient_of_the_likelihood(backend, tied):
+    """Many cases with the same ratings and 30 steps: the mean is the exact gradient but for noise."""
+    n = 400 if backend == "reference" else 40_000
+    given = machine(tied, n_cases=n)
+    with kernels.use(backend):
+        found = divergence(**{**given, "steps": 5 if backend == "reference" else 30})
+    one = machine(tied)
+    for name in ("weights", "visible_biases", "hidden_biases"):
+        numeric = np.zeros(one[name].shape)
+        for index in np.ndindex(one[name].shape):
+            values = []
+            for step in (1e-3, -1e-3):
+                moved = one[name].astype(float)
+                moved[index] += step
+                values.append(log_likelihood({**one, name: moved}, (0, 2)))
+            numeric[index] = (values[0] - values[1]) / 2e-3
+        tolerance = 0.13 if backend == "reference" else 0.015
+        np.testing.assert_allclose(getattr(found, name) / n, numeric, atol=tolerance)
+
+
+def test_one_step_leaves_the_model_distribution_as_it_is():
+    """Data drawn from the machine itself: the expected gradient is zero."""
+    one = machine(tied=False)
+    states = list(product(range(K), repeat=VISIBLE))
+    chances = np.array([unnormalized(one, v) for v in states])
+    rng = np.random.default_rng(0)
+    n = 60_000
+    drawn = np.array(states)[rng.choice(len(states), n, p=chances / chances.sum())]
+    given = {**machine(tied=False, n_cases=n), "levels": drawn.ravel()}
+    found = divergence(**given)
+    for name in ("weights", "visible_biases", "hidden_biases"):
+        assert np.abs(getattr(found, name)).max() / n < 0.012
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tied_weights_are_untied_ones_in_proportion_to_the_scores(backend):
+    tied = machine(tied=True, n_cases=6, levels=((0, 2), (1, 1)))
+    s = tied["scores"]
+    untied = {**tied, "weights": tied["weights"][:, None, :] * s[None, :, None]}
+    with kernels.use(backend):
+        one, other = divergence(**tied), divergence(**untied)
+    np.testing.assert_allclose(one.error, other.error, rtol=1e-5)
+    expected = np.einsum("mkh,k->mh", other.weights, s)
+    np.testing.assert_allclose(one.weights, expected, atol=1e-5)
+    np.testing.assert_array_equal(one.visible_biases, other.visible_biases)
+
+
+def test_identities_move_the_hidden_biases():
+    given = machine(tied=True)
+    U = np.array([[0.5, -1.0], [2.0, 0.3]], np.float32)
+    side = {"side_offsets": np.array([0, 1]), "side_ids": np.array([1])}
+    found = divergence(**{**given, "side_weights": U}, **side)
+    moved = {**given, "hidden_biases": given["hidden_biases"] + U[1]}
+    expected = divergence(**moved)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-6)
+    np.testing.assert_allclose(found.side_weights[1], expected.hidden_biases, atol=1e-6)
+    np.testing.assert_array_equal(found.side_weights[0], 0)
+
+
+def test_a_case_does_not_depend_on_its_company():
+    given = machine(tied=True, n_cases=6, levels=((0, 2), (1, 1)))
+    together = divergence(**given)
+    alone = [divergence(**{**given, "cases": np.array([c])}) for c in range(6)]
+    np.testing.assert_allclose(together.weights, sum(a.weights for a in alone), atol=1e-5)
+    assert together.error == pytest.approx(sum(a.error for a in alone), rel=1e-6)
+
+
+def test_random_numbers_are_uniform():
+    numbers = [n for case in range(200) for n, _ in zip(uniforms(1, case), range(50), strict=False)]
+    counts = np.histogram(numbers, 20, (0, 1))[0]
+    assert ((counts - 500) ** 2 / 500).sum() < 45  # chi-square, 19 degrees: 0.999 quantile 43.8
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"levels": np.array([0, 3])}, "levels run from 0 to 3, of 3"),
+        ({"levels": np.array([0])}, "levels must be"),
+        ({"ids": np.array([0, 2])}, "visible ids run from"),
+        ({"weights": np.zeros((2, 4))}, "weights must be"),
+        ({"slopes": np.zeros(2)}, "slopes must be"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"cases": np.array([1])}, "users run from 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(backend, change, message):
+    with kernels.use(backend), pytest.raises(KernelError, match=message):
+        divergence(**{**machine(tied=True), **change})
+
+
+def joint(given):
+    """P(r, h) of a machine of two visible and two hidden units, by enumeration: {(r, h): chance}."""
+    s, W = given["scores"].astype(float), given["weights"].astype(float)
+    found = {}
+    for r in product(range(K), repeat=VISIBLE):
+        for h in product((0, 1), repeat=HIDDEN):
+            e = given["hidden_biases"] @ np.array(h)
+            for m, k in enumerate(r):
+                e += given["visible_biases"][m, k] + s[k] * given["slopes"][0] + W[m, k] @ h
+            found[r, h] = np.exp(e)
+    total = sum(found.values())
+    return {state: chance / total for state, chance in found.items()}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_recalled_ratings_are_drawn_from_the_conditionals(backend):
+    """P(r'_m = k | r) = sum_h P(h | r) P(r_m = k | h), both conditionals from the enumerated joint."""
+    n = 3_000 if backend == "reference" else 60_000
+    given, p = machine(tied=False, n_cases=n), joint(machine(tied=False))
+    start = (0, 2)
+    of_start = {h: chance for (r, h), chance in p.items() if r == start}
+    expected = np.zeros((VISIBLE, K))
+    for h, chance in of_start.items():
+        given_h = {r: c for (r, other), c in p.items() if other == h}
+        for r, c in given_h.items():
+            share = chance / sum(of_start.values()) * c / sum(given_h.values())
+            expected[[0, 1], r] += share
+    with kernels.use(backend):
+        moved = divergence(**given).visible_biases
+    drawn_counts = -moved
+    drawn_counts[[0, 1], start] += n
+    for m in range(VISIBLE):
+        chi_square = ((drawn_counts[m] - n * expected[m]) ** 2 / (n * expected[m])).sum()
+        assert chi_square < 13.8  # 2 degrees of freedom: 0.999 quantile
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_persistent_chains_come_to_the_distribution_of_the_machine(backend):
+    """Step after step with the same parameters: what is recalled has the machine's marginals."""
+    n, calls = (300, 12) if backend == "reference" else (20_000, 25)
+    given, p = machine(tied=False, n_cases=n), joint(machine(tied=False))
+    chains = np.full((n, HIDDEN), 0.99, np.float32)
+    with kernels.use(backend):
+        for call in range(calls):
+            found = divergence(**{**given, "seed": call}, chains=chains)
+    marginals = np.zeros((VISIBLE, K))
+    for (r, _), chance in p.items():
+        marginals[[0, 1], r] += chance
+    recalled = -found.visible_biases / n
+    recalled[[0, 1], (0, 2)] += 1
+    np.testing.assert_allclose(recalled, marginals, atol=0.1 if n < 1000 else 0.015)
+    hidden = [sum(c for (_, h), c in p.items() if h[j]) for j in range(HIDDEN)]
+    np.testing.assert_allclose(chains.mean(axis=0), hidden, atol=0.1 if n < 1000 else 0.015)
+
+
+def test_the_chain_of_a_case_that_is_not_taken_stays():
+    given = machine(tied=True, n_cases=4)
+    chains = np.full((4, HIDDEN), 0.25, np.float32)
+    divergence(**{**given, "cases": np.array([2])}, chains=chains)
+    np.testing.assert_array_equal(chains[[0, 1, 3]], 0.25)
+    assert (chains[2] != 0.25).all()
+
+
+def test_chains_that_cannot_be_written_are_refused():
+    given = machine(tied=True)
+    for chains in (
+        np.zeros((1, 3), np.float32),
+        np.zeros((1, HIDDEN)),
+        np.zeros((2, HIDDEN), "f4"),
+    ):
+        with pytest.raises(KernelError, match="chains must be float32"):
+            divergence(**given, chains=chains)
+
+
+def test_seeds_of_any_size():
+    given = machine(tied=True, n_cases=3)
+    for seed in (0, 2**63, 2**70 + 1):
+        with kernels.use("reference"):
+            expected = divergence(**{**given, "seed": seed})
+        found = divergence(**{**given, "seed": seed})
+        np.testing.assert_array_equal(found.visible_biases, expected.visible_biases)
+
+
+@settings(max_examples=40, deadline=None)
+@drawn(
+    n_cases=st.integers(1, 5), visible=st.integers(1, 7), hidden=st.sampled_from([1, 2, 8, 63]),
+    n_levels=st.integers(2, 10), tied=st.booleans(), density=st.floats(0, 1), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_compiled_code_does_what_the_specification_says(
+    n_cases, visible, hidden, n_levels, tied, density, seed
+):
+    """Hidden units that are all but certain, so that rounding cannot turn a sample over."""
+    rng = np.random.default_rng(seed)
+    present = rng.random((n_cases, visible)) < density
+    ids = np.nonzero(present)[1]
+    shape = (visible, hidden) if tied else (visible, n_levels, hidden)
+    given = {
+        "offsets": np.concatenate([[0], np.cumsum(present.sum(axis=1))]),
+        "ids": ids,
+        "levels": rng.integers(0, n_levels, len(ids)),
+        "cases": rng.permutation(n_cases),
+        "weights": rng.normal(0, 0.05, shape).astype(np.float32),
+        "visible_biases": rng.normal(0, 1, (visible, n_levels)).astype(np.float32),
+        "hidden_biases": (rng.choice([-40, 40], hidden)).astype(np.float32),
+        "side_weights": np.zeros((0, hidden), np.float32),
+        "scores": np.linspace(-2, 2, n_levels, dtype=np.float32),
+        "slopes": rng.normal(0, 1, n_cases).astype(np.float32),
+        "steps": 2,
+        "seed": seed,
+    }
+    with kernels.use("reference"):
+        expected = divergence(**given)
+    found = divergence(**given)
+    assert found.error == pytest.approx(expected.error, rel=1e-3, abs=1e-5)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-3)
+    np.testing.assert_array_equal(found.visible_biases, expected.visible_biases)
+
+
+# -- pairs -----------------------------------------------------------------------------------------
+
+
+def pairs(tied):
+    rng = np.random.default_rng(1)
+    shape = (4, HIDDEN) if tied else (4, K, HIDDEN)
+    tables = [rng.normal(0, 1, shape), rng.normal(0, 1, (4, K)), rng.random((3, HIDDEN))]
+    tables += [np.array([-1.0, 0.25, 1.5]), rng.normal(0, 1, 3)]
+    return [np.array([0, 3, -1]), np.array([2, 0, -1]), *(t.astype(np.float32) for t in tables)]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_expectations_are_those_of_the_equation(backend, tied):
+    visible, cases, W, b, p, s, o = pairs(tied)
+    with kernels.use(backend):
+        found = expect(visible, cases, W, b, p, s, o)
+    for n, (m, c) in enumerate(zip(visible, cases, strict=True)):
+        along = [s[k] * (W[m] @ p[c]) if tied else W[m, k] @ p[c] for k in range(K)]
+        chances = np.exp([b[m, k] + s[k] * o[c] + along[k] for k in range(K)])
+        chances /= chances.sum()
+        np.testing.assert_allclose(found.chances[n], chances, rtol=1e-5)
+        assert found.means[n] == pytest.approx(chances @ s, abs=1e-5)
+
+
+def test_expectations_of_large_weights_do_not_overflow():
+    visible, cases, W, b, p, s, o = pairs(tied=True)
+    found = expect(visible, cases, W * 1e6, b, p, s, o)
+    np.testing.assert_allclose(found.chances.sum(axis=1), 1, rtol=1e-6)
+    assert np.isin(found.means, s).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("position", "value", "message"),
+    [
+        (0, np.array([0, 4, 0]), "visible numbers run from 0 to 4, of 4"),
+        (1, np.array([0, 0, -2]), "case numbers run from -2"),
+        (1, np.array([0]), "must be \\(pairs,\\)"),
+        (2, np.zeros((4, 5), np.float32), "weights must be"),
+        (5, np.zeros(2, np.float32), "scores and slopes must be"),
+        (6, np.zeros(3), "must be float32"),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused(backend, position, value, message):
+    arguments = pairs(tied=True)
+    arguments[position] = value
+    with kernels.use(backend), pytest.raises(KernelError, match=message):
+        expect(*arguments)

@@ -1,0 +1,80 @@
+"""Block solves: where the objective has no slope, and draws from the exact posterior."""
+
+import numpy as np
+import pytest
+
+from tacenda import kernels
+from tacenda.errors import KernelError
+from tacenda.kernels.ratings.solves import solve
+
+BACKENDS = ("reference", "cpu")
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(0)
+    offsets, ids = np.array([0, 3, 3, 8]), np.array([0, 2, 5, 1, 2, 3, 4, 5])
+    root = rng.standard_normal((3, 3))
+    return {
+        "offsets": offsets,
+        "ids": ids,
+        "targets": rng.standard_normal(8).astype(np.float32),
+        "table": rng.standard_normal((6, 3)).astype(np.float32),
+        "means": rng.standard_normal((3, 3)).astype(np.float32),
+        "precision": root @ root.T + np.eye(3),
+    }
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_penalized_error_has_no_slope_at_the_solution(problem, backend, scaled):
+    with kernels.use(backend):
+        x = solve(**problem, weight=2.0, scaled=scaled).astype(np.float64)
+    for u in range(3):
+        span = slice(problem["offsets"][u], problem["offsets"][u + 1])
+        z = problem["table"][problem["ids"][span]].astype(np.float64)
+        s = len(z) if scaled else 1
+        slope = s * problem["precision"] @ (x[u] - problem["means"][u])
+        slope -= 2.0 * z.T @ (problem["targets"][span] - z @ x[u])
+        np.testing.assert_allclose(slope, 0, atol=1e-4)
+
+
+def test_a_row_without_targets_is_its_mean(problem):
+    for scaled in (False, True):
+        np.testing.assert_allclose(
+            solve(**problem, scaled=scaled)[1], problem["means"][1], atol=1e-6
+        )
+
+
+def test_draws_have_the_moments_of_the_posterior(problem):
+    rng = np.random.default_rng(1)
+    n, alpha = 20_000, 1.7
+    z = problem["table"][problem["ids"][:3]].astype(np.float64)
+    A = problem["precision"] + alpha * z.T @ z
+    mean = np.linalg.solve(
+        A, problem["precision"] @ problem["means"][0] + alpha * z.T @ problem["targets"][:3]
+    )
+    offsets = np.arange(n + 1) * 3
+    draws = solve(
+        offsets, np.tile(problem["ids"][:3], n), np.tile(problem["targets"][:3], n),
+        problem["table"], problem["means"][0], problem["precision"], alpha,
+        rng.standard_normal((n, 3)).astype(np.float32),
+    ).astype(np.float64)  # fmt: skip
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.03)
+    np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(A), atol=0.03)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ids": np.full(8, 6)}, "column ids run from 6"),
+        ({"targets": np.zeros(7)}, "values must be"),
+        ({"precision": np.eye(2)}, "precision must be"),
+        ({"noise": np.zeros((2, 3))}, "noise must be"),
+        ({"precision": -9 * np.eye(3)}, "system of row 0 is not positive definite"),
+    ],
+)
+def test_what_cannot_be_solved_is_refused(problem, backend, change, message):
+    with kernels.use(backend), pytest.raises(KernelError, match=message):
+        solve(**{**problem, **change})

@@ -1,0 +1,70 @@
+"""What is spelled once for numpy and torch gives the same of both; tensors are told from arrays."""
+
+import numpy as np
+import pytest
+import torch
+
+from tacenda.errors import KernelError
+from tacenda.kernels.machinery import arrays, tensors
+
+RNG = np.random.default_rng(0)
+TABLE = RNG.standard_normal((4, 3, 5)).astype(np.float32)
+ROWS, COLUMNS = np.array([2, 0, 3]), np.array([4, 4, 0])
+VALUES = RNG.standard_normal((3, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "table", "more"),
+    [
+        (tensors.exp, TABLE, ()),
+        (tensors.take_at, TABLE, (ROWS, COLUMNS)),
+        (tensors.put_at, TABLE, (ROWS, COLUMNS, VALUES)),
+        (tensors.sum_at, TABLE[:, 0, :3], (np.array([1, 1, 3]), VALUES)),
+    ],
+)
+def test_arrays_and_tensors_give_the_same(function, table, more):
+    expected = function(table, *more)
+    there = [torch.tensor(part) if part is VALUES else part for part in more]
+    found = function(torch.tensor(table), *there)
+    assert isinstance(expected, np.ndarray)
+    assert arrays.in_c_order(found)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+
+
+def test_sums_and_places_are_those_asked_for():
+    assert tensors.put_at(TABLE, ROWS, COLUMNS, VALUES)[2, :, 4].tolist() == VALUES[0].tolist()
+    summed = tensors.sum_at(TABLE[:, 0, :3], np.array([1, 1, 3]), VALUES)
+    np.testing.assert_array_equal(summed, [[0, 0, 0], VALUES[0] + VALUES[1], [0, 0, 0], VALUES[2]])
+
+
+def test_tensors_on_the_cpu_share_their_memory_with_what_kernels_take():
+    tensor = torch.zeros(3, requires_grad=True)
+    array = tensors.to_array(tensor)
+    array[1] = 5
+    assert tensor.tolist() == [0, 5, 0]
+    assert tensors.to_array(None) is None
+    assert tensors.to_tensor(array).data_ptr() == tensor.data_ptr()
+    elsewhere = torch.zeros(3, device="meta")
+    assert tensors.to_array(elsewhere).is_meta
+    assert arrays.device_of(elsewhere) == "meta"
+
+
+def test_arrays_among_tensors_and_other_devices_are_named():
+    here = torch.zeros(2)
+    assert tensors.one_device({"a": here, "b": None}) == here.device
+    with pytest.raises(KernelError, match="b must be a tensor on cpu, not ndarray"):
+        tensors.one_device({"a": here, "b": np.zeros(2)})
+    with pytest.raises(KernelError, match="a must be a tensor on cpu, not ndarray"):
+        tensors.one_device({"a": np.zeros(2), "b": here})
+    with pytest.raises(KernelError, match="b is on meta and a on cpu"):
+        tensors.one_device({"a": here, "b": here.to("meta")})
+
+
+def test_dtypes_and_layouts_are_told_alike():
+    for floats in (np.zeros((2, 3), np.float32), torch.zeros(2, 3)):
+        assert arrays.describe(floats) == "float32 (2, 3)"
+        assert arrays.is_floating(floats)
+        assert arrays.in_c_order(floats)
+        assert not arrays.in_c_order(floats.T)
+    assert not arrays.is_floating(np.zeros(2, ">f4"))
+    assert not arrays.is_floating(torch.zeros(2, dtype=torch.bfloat16))

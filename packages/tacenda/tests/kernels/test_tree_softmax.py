@@ -1,0 +1,275 @@
+"""Words as paths through trees: brute force on small trees, gradients, and what is refused."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacenda import kernels
+from tacenda.errors import KernelError
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, backward, distribution, forward, step
+from tacenda.kernels.shared.row_steps import adagrad
+
+BACKENDS = ("reference", "cpu")
+
+
+def random_codes(leaves, words, seed=0):
+    """A random tree with so many leaves, dealt out to the words so that each has at least one."""
+    rng = np.random.default_rng(seed)
+    paths = [()]
+    nodes = itertools.count()
+    while len(paths) < leaves:
+        path = paths.pop(int(rng.integers(len(paths))))
+        node = next(nodes)
+        paths += [(*path, (node, 1)), (*path, (node, -1))]
+    rng.shuffle(paths)
+    owners = np.concatenate([np.arange(words), rng.integers(0, words, leaves - words)])
+    order = np.argsort(owners, kind="stable")
+    paths = [paths[i] for i in order]
+    word_codes = np.searchsorted(owners[order], np.arange(words + 1))
+    steps = [step for path in paths for step in path]
+    code_steps = np.cumsum([0, *map(len, paths)])
+    return Codes(
+        word_codes,
+        code_steps,
+        [n for n, _ in steps] or np.empty(0, int),
+        [s for _, s in steps] or np.empty(0, int),
+    )
+
+
+def problem(codes, tokens=7, width=5, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    r = rng.standard_normal((tokens, width)).astype(dtype)
+    q = rng.standard_normal((codes.n_nodes, width)).astype(dtype)
+    b = rng.standard_normal(codes.n_nodes).astype(dtype)
+    return r, rng.integers(0, codes.n_words, tokens).astype(np.int32), q, b
+
+
+SHAPES = [(1, 1), (2, 1), (2, 2), (3, 2), (9, 4), (40, 17)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("leaves", "words"), SHAPES)
+@pytest.mark.parametrize("width", [1, 15, 17, 64])
+def test_the_probabilities_of_all_words_sum_to_one(backend, leaves, words, width):
+    codes = random_codes(leaves, words)
+    dtype = np.float64 if backend == "reference" else np.float32
+    r, _, q, b = problem(codes, 3, width, dtype=dtype)
+    with kernels.use(backend):
+        pairs = forward(np.repeat(r, words, 0), np.tile(np.arange(words), 3), codes, q, b)
+        whole = distribution(r, codes, q, b)
+    tolerance = 1e-12 if dtype == np.float64 else 2e-6
+    np.testing.assert_allclose(np.exp(whole.astype(np.float64)).sum(axis=1), 1, tolerance)
+    np.testing.assert_allclose(
+        pairs.log_probs.reshape(3, words), whole, 10 * tolerance, 10 * tolerance
+    )
+
+
+def test_a_tree_of_three_leaves_written_out():
+    codes = Codes([0, 1, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1])
+    r, q, b = np.array([[2.0]]), np.array([[0.5], [-1.0]]), np.array([0.1, 0.2])
+    left = 1 / (1 + np.exp(-1.1))
+    with kernels.use("reference"):
+        whole = distribution(r, codes, q, b)[0]
+        pairs = forward(np.repeat(r, 2, 0), [0, 1], codes, q, b).log_probs
+    np.testing.assert_allclose(whole, np.log([left, 1 - left]), 1e-13)
+    np.testing.assert_allclose(pairs, np.log([left, 1 - left]), 1e-13)
+
+
+@pytest.mark.parametrize(("leaves", "words"), SHAPES)
+@pytest.mark.parametrize("width", [1, 16, 17])
+def test_the_gradient_is_that_of_autograd(leaves, words, width):
+    codes = random_codes(leaves, words)
+    r, w, q, b = problem(codes, width=width)
+    grad = np.random.default_rng(1).standard_normal(len(w))
+    with kernels.use("reference"):
+        result = backward(r, w, codes, q, b, forward(r, w, codes, q, b), grad)
+
+    R, Q, B = (torch.from_numpy(each).requires_grad_() for each in (r, q, b))
+    loss = (R.sum() + Q.sum() + B.sum()) * 0
+    for t, word in enumerate(w):
+        of_codes = []
+        for c in range(codes.word_codes[word], codes.word_codes[word + 1]):
+            steps = slice(codes.code_steps[c], codes.code_steps[c + 1])
+            nodes = torch.from_numpy(codes.nodes[steps].astype(np.int64))
+            x = Q[nodes] @ R[t] + B[nodes]
+            signs = torch.from_numpy(codes.signs[steps].astype(np.float64))
+            of_codes.append(torch.nn.functional.logsigmoid(signs * x).sum())
+        loss = loss + grad[t] * torch.logsumexp(torch.stack(of_codes), 0)
+    loss.backward()
+    np.testing.assert_allclose(result.vectors, R.grad, 1e-10, 1e-12)
+    dense_q, dense_b = np.zeros_like(q), np.zeros_like(b)
+    dense_q[result.nodes], dense_b[result.nodes] = result.node_vectors, result.node_biases
+    np.testing.assert_allclose(dense_q, Q.grad, 1e-10, 1e-12)
+    np.testing.assert_allclose(dense_b, B.grad, 1e-10, 1e-12)
+    assert len(np.unique(result.nodes)) == len(result.nodes)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(1, 30),
+    st.integers(0, 20),
+    st.integers(0, 12),
+    st.integers(1, 40),
+    st.integers(0, 9),
+)
+def test_both_backends_agree(words, more, tokens, width, seed):
+    codes = random_codes(words + more, words, seed)
+    r, w, q, b = problem(codes, tokens, width, seed, np.float32)
+    results = []
+    for backend in BACKENDS:
+        with kernels.use(backend):
+            found = forward(r, w, codes, q, b)
+            grad = np.linspace(-1, 1, tokens).astype(np.float32)
+            results.append((*found, *backward(r, w, codes, q, b, found, grad)))
+    for a, e in zip(*results, strict=True):
+        assert a.dtype == e.dtype
+        np.testing.assert_allclose(a, e, 1e-4, 1e-4)
+
+
+def test_certain_and_hopeless_turns_keep_their_logarithms():
+    """Activations of a thousand: a float32 exponential has long become zero."""
+    codes = Codes([0, 1, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1])
+    r, q = np.float32([[1000.0]]), np.float32([[1.0], [1.0]])
+    log_probs = forward(np.repeat(r, 2, 0), [0, 1], codes, q, np.zeros(2, np.float32)).log_probs
+    np.testing.assert_allclose(log_probs, [0, -1000], atol=1e-6)
+    np.testing.assert_allclose(
+        distribution(r, codes, q, np.zeros(2, np.float32)), [[0, -1000]], atol=1e-4
+    )
+
+
+def test_nan_in_a_vector_shows_in_its_own_probability_alone():
+    codes = random_codes(6, 4)
+    r, w, q, b = problem(codes, dtype=np.float32)
+    r[2, 1] = np.nan
+    found = forward(r, w, codes, q, b).log_probs
+    assert np.flatnonzero(np.isnan(found)).tolist() == [2]
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    codes = random_codes(90, 60)
+    r, w, q, b = problem(codes, 400, 33, dtype=np.float32)
+    results = []
+    for threads in (1, 2, 3, 16):
+        found = forward(r, w, codes, q, b, threads)
+        results.append((*found, *backward(r, w, codes, q, b, found, -np.ones(400), threads)))
+    for other in results[1:]:
+        for a, e in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, e)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("width", [1, 19, 100, 208])
+def test_a_step_is_both_gradients_and_a_step_on_the_rows_whatever_the_threads(threads, width):
+    codes = random_codes(90, 60)
+    r, w, q, b = problem(codes, 300, width, dtype=np.float32)
+    grad = np.linspace(-1, 0.5, 300).astype(np.float32)
+    sums = [np.full(len(q), 1e-3, np.float32) for _ in range(4)]
+    changed, one = (q.copy(), b.copy()), (q.copy(), b.copy())
+    found = step(r, w, codes, *changed, grad, *sums[:2], 0.1, threads=threads)
+    step(r, w, codes, *one, grad, np.full_like(sums[2], 1e-3), np.full_like(sums[3], 1e-3), 0.1)
+    before = forward(r, w, codes, q, b)
+    up = backward(r, w, codes, q, b, before, grad)
+    adagrad(q, sums[2], up.nodes, up.node_vectors, 0.1)
+    adagrad(b[:, None], sums[3], up.nodes, up.node_biases[:, None], 0.1)
+    np.testing.assert_allclose(found.log_probs, before.log_probs, 1e-6, 1e-6)
+    np.testing.assert_allclose(found.vectors, up.vectors, 1e-4, 1e-5)
+    for actual, expected in zip((*changed, *sums[:2]), (q, b, *sums[2:]), strict=True):
+        np.testing.assert_allclose(actual, expected, 1e-4, 1e-5)
+    np.testing.assert_array_equal(changed[0], one[0])
+    np.testing.assert_array_equal(changed[1], one[1])
+
+
+def test_a_step_from_hopeless_words_is_finite_and_that_of_the_reference():
+    """Turns of probability exp(-200): float32 has long become zero, their gradient is not."""
+    codes = random_codes(12, 9)
+    r, w, q, b = problem(codes, 40, 6, dtype=np.float32)
+    r *= 80
+    grad, results = -np.ones(40, np.float32), []
+    for backend in BACKENDS:
+        tables = q.copy(), b.copy(), np.ones_like(b), np.ones_like(b)
+        with kernels.use(backend):
+            found = step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
+        results.append((*found, *tables))
+    assert results[0][0].min() < -200
+    for expected, actual in zip(*results, strict=True):
+        np.testing.assert_allclose(actual, expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("which", range(4))
+def test_a_step_on_what_cannot_be_changed_in_place_is_refused(backend, which):
+    codes = random_codes(6, 4)
+    r, w, q, b = problem(codes, dtype=np.float32)
+    arrays = [q, b, np.ones_like(b), np.ones_like(b)]
+    arrays[which] = np.repeat(arrays[which], 2, axis=-1)[..., ::2]
+    with kernels.use(backend), pytest.raises(KernelError, match="in place"):
+        step(r, w, codes, *arrays[:2], np.ones(len(w)), *arrays[2:], 0.1)
+
+
+GOOD = {
+    "word_codes": [0, 1, 2], "code_steps": [0, 1, 2], "nodes": [0, 0], "signs": [1, -1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"word_codes": [0, 0, 2]},
+        {"word_codes": [1, 1, 2]},
+        {"word_codes": [0, 1, 3]},
+        {"code_steps": [0, 2, 1]},
+        {"code_steps": [0, 1, 3]},
+        {"nodes": [0, -1]},
+        {"nodes": [0.0, 0.5]},
+        {"signs": [1, 0]},
+        {"signs": [1]},
+    ],
+)
+def test_codes_that_do_not_fit_together_are_refused(change):
+    Codes(**GOOD)
+    with pytest.raises(KernelError):
+        Codes(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "signs"),
+    [([0, 0], [1, 1]), ([0, 1], [1, -1]), ([0, 0, 1], [1, -1, 1]), ([0, 0, 0], [1, -1, -1])],
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_distribution_over_what_is_no_tree_is_refused(backend, nodes, signs):
+    codes = Codes([0, 1, 2], [0, 1, len(nodes)], nodes, signs)
+    with kernels.use(backend), pytest.raises(KernelError, match="tree"):
+        distribution(np.zeros((1, 2), np.float32), codes, np.zeros((2, 2)), np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"words": np.array([4, 0])},
+        {"words": np.array([0])},
+        {"vectors": np.zeros((2, 4))},
+        {"vectors": np.zeros((2, 5), int)},
+        {"node_biases": np.zeros(3)},
+        {"node_vectors": np.zeros((1, 5)), "node_biases": np.zeros(1)},
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(change):
+    codes = random_codes(6, 4)
+    r, _, q, b = problem(codes, 2)
+    fit = {"vectors": r, "words": [0, 3], "codes": codes, "node_vectors": q, "node_biases": b}
+    with kernels.use("reference"):
+        forward(**fit)
+    with pytest.raises(KernelError):
+        forward(**{**fit, **change})
+
+
+def test_codes_survive_a_copy():
+    codes = random_codes(6, 4)
+    again = copy.deepcopy(codes)
+    assert isinstance(again, Codes)
+    assert all((a == b).all() for a, b in zip(codes, again, strict=True))

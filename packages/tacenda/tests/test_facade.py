@@ -1,0 +1,39 @@
+"""``import tacenda`` is cheap, and what it promises is there."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tacenda
+
+
+@pytest.mark.parametrize("name", tacenda.__all__)
+def test_every_name_is_there_and_listed(name):
+    assert getattr(tacenda, name) is not None
+    assert name in dir(tacenda)
+
+
+def test_objects_are_those_of_their_modules():
+    from tacenda.artifact import load
+    from tacenda.corpus import Corpus
+    from tacenda.ratings import Ratings
+    from tacenda.vocabulary import Vocabulary
+
+    assert (tacenda.Corpus, tacenda.Ratings, tacenda.Vocabulary, tacenda.load) == (
+        Corpus,
+        Ratings,
+        Vocabulary,
+        load,
+    )
+
+
+def test_another_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'Corpse'"):
+        tacenda.Corpse  # noqa: B018
+
+
+def test_importing_it_imports_nothing_else():
+    code = "import sys, tacenda; print(*(m for m in sys.modules if m.startswith(('tacenda.', 'numpy'))))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -1,0 +1,258 @@
+"""The registry, with made-up distributions; real metadata are in the root's test_discovery.py."""
+
+import threading
+from importlib import metadata
+
+import pytest
+
+from tacenda import plugins
+from tacenda.errors import PluginError, PluginLoadError, PluginUnavailableError
+
+
+class FakePoint:
+    """An entry point whose loading is under the test's control."""
+
+    def __init__(self, group, name, value, load):
+        self.group, self.name, self.value, self.load = group, name, value, load
+
+
+class FakeDistribution:
+    def __init__(self, name, points=(), version="1.0"):
+        self.metadata = {"Name": name}
+        self.version = version
+        self._points = points
+
+    @property
+    def entry_points(self):
+        if isinstance(self._points, Exception):
+            raise self._points
+        return self._points
+
+
+def raising(error):
+    def load():
+        raise error
+
+    return load
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Replace what is installed by fake distributions, and forget them afterwards."""
+
+    def install(*distributions):
+        monkeypatch.setattr(metadata, "distributions", lambda: iter(distributions))
+        plugins.refresh()
+
+    yield install
+    monkeypatch.undo()
+    plugins.refresh()
+
+
+def embedder(name, load, value="module:Class"):
+    return FakePoint("tacenda.embedders", name, value, load)
+
+
+def test_a_registered_object_is_got_listed_and_taken_back():
+    plugins.register("embedders", "mine", model := object())
+    try:
+        assert plugins.get("embedders", "mine") is model
+        (record,) = [r for r in plugins.available("embedders") if r.name == "mine"]
+        assert (record.distribution, record.status) == (plugins.RUNTIME, "loaded")
+    finally:
+        plugins.unregister("embedders", "mine")
+    with pytest.raises(PluginError, match="no plugin 'mine'"):
+        plugins.get("embedders", "mine")
+    with pytest.raises(PluginError, match="not registered"):
+        plugins.unregister("embedders", "mine")
+
+
+def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice():
+    try:
+        for model in (object(), object()):
+            plugins.register("embedders", "mine", model)
+            assert plugins.get("embedders", "mine") is model
+    finally:
+        plugins.unregister("embedders", "mine")
+
+
+def test_an_installed_name_cannot_be_registered_for_the_same_distribution(install):
+    install(FakeDistribution("Some.Dist", [embedder("lds", object)]))
+    with pytest.raises(PluginError, match="already installs 'lds'"):
+        plugins.register("embedders", "lds", object(), distribution="some-dist")
+
+
+def test_a_runtime_object_does_not_silently_displace_an_installed_one(install):
+    installed = object()
+    install(FakeDistribution("dist", [embedder("lds", lambda: installed)]))
+    plugins.register("embedders", "lds", mine := object())
+    try:
+        with pytest.raises(PluginError, match=r"<runtime> .* and dist"):
+            plugins.get("embedders", "lds")
+        assert plugins.get("embedders", "lds", distribution="dist") is installed
+        assert plugins.get("embedders", "lds", distribution=plugins.RUNTIME) is mine
+    finally:
+        plugins.unregister("embedders", "lds")
+
+
+@pytest.mark.parametrize("act", [plugins.available, lambda kind: plugins.get(kind, "x")])
+def test_an_unknown_kind_is_an_error_that_lists_the_kinds(act):
+    with pytest.raises(PluginError, match="kinds are kernels, embedders"):
+        act("models")
+
+
+def test_an_unknown_name_lists_what_is_installed_and_the_nearest(install):
+    install(FakeDistribution("a", [embedder("lds", object), embedder("varembed", object)]))
+    with pytest.raises(PluginError, match=r"installed are lds, varembed; did you mean 'varembed'"):
+        plugins.get("embedders", "varembd")
+    with pytest.raises(PluginError, match="none is installed"):
+        plugins.get("recommenders", "pmf")
+    with pytest.raises(
+        PluginError, match=r"b installs no 'lds' under tacenda.embedders, but a does"
+    ):
+        plugins.get("embedders", "lds", distribution="b")
+
+
+def test_a_name_of_two_distributions_is_an_error_only_when_it_is_asked_for(install):
+    first, second = object(), object()
+    install(
+        FakeDistribution("a", [embedder("lds", lambda: first), embedder("only", object)]),
+        FakeDistribution("b_c", [embedder("lds", lambda: second)]),
+    )
+    assert len(plugins.available("embedders")) == 3
+    assert plugins.get("embedders", "only") is not None
+    with pytest.raises(
+        PluginError, match=r"claimed by a \(module:Class\) and b_c .*distribution='a'"
+    ):
+        plugins.get("embedders", "lds")
+    assert plugins.get("embedders", "lds", distribution="a") is first
+    assert plugins.get("embedders", "lds", distribution="B.c") is second  # names are normalized
+
+
+def test_a_name_that_one_distribution_claims_twice_is_an_error(install):
+    install(FakeDistribution("a", [embedder("x", object, "m:A"), embedder("x", object, "m:B")]))
+    with pytest.raises(PluginError, match="its metadata must name it once"):
+        plugins.get("embedders", "x", distribution="a")
+
+
+def test_a_distribution_seen_twice_counts_once(install):
+    twice = [FakeDistribution("my_dist", [embedder("x", lambda: 1)]) for _ in range(2)]
+    twice[1].metadata = {"Name": "My-Dist"}
+    install(*twice)
+    assert len(plugins.available("embedders")) == 1
+    assert plugins.get("embedders", "x") == 1
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("no torch"), SyntaxError("bad"), SystemExit(3), ValueError("x\n y")]
+)
+def test_a_plugin_that_fails_is_broken_with_its_cause_and_disturbs_no_other(install, error):
+    install(
+        FakeDistribution("bad", [embedder("sick", raising(error))]),
+        FakeDistribution("good", [embedder("well", lambda: 1)]),
+    )
+    with pytest.raises(PluginLoadError, match=r"'sick' \(embedders\) of bad 1.0") as caught:
+        plugins.get("embedders", "sick")
+    assert caught.value.__cause__ is error
+    assert "\n" not in str(caught.value)
+    assert plugins.get("embedders", "well") == 1
+    sick, well = plugins.available("embedders")
+    assert (sick.status, sick.cause) == ("broken", error)
+    assert (well.status, well.cause) == ("loaded", None)
+
+
+def test_a_keyboard_interrupt_during_loading_is_not_taken_for_a_broken_plugin(install):
+    install(FakeDistribution("a", [embedder("x", raising(KeyboardInterrupt()))]))
+    with pytest.raises(KeyboardInterrupt):
+        plugins.get("embedders", "x")
+    assert plugins.available("embedders")[0].status == "not loaded"
+
+
+def test_a_plugin_can_say_that_it_is_unavailable_here(install):
+    error = plugins.PluginUnavailable("no CUDA device")
+    install(FakeDistribution("a", [FakePoint("tacenda.kernels", "gpu", "m:x", raising(error))]))
+    with pytest.raises(PluginUnavailableError, match="cannot be used here: no CUDA device"):
+        plugins.get("kernels", "gpu")
+    assert plugins.available("kernels")[0].status == "unavailable"
+
+
+def test_a_broken_plugin_stays_broken_until_refresh(install):
+    answers = [raising(ImportError("not yet")), lambda: "mended"]
+    install(FakeDistribution("a", [embedder("x", lambda: answers.pop(0)())]))
+    for _ in range(2):
+        with pytest.raises(PluginLoadError):
+            plugins.get("embedders", "x")
+    plugins.refresh()
+    assert plugins.get("embedders", "x") == "mended"
+
+
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [(2, "upgrade tacenda"), (0, "upgrade a"), ("1", "upgrade a"), (True, "upgrade a")],
+)
+def test_a_plugin_of_another_api_version_is_refused_with_a_remedy(install, version, remedy):
+    model = type("Model", (), {"api_version": version})
+    install(FakeDistribution("a", [embedder("x", lambda: model)]))
+    with pytest.raises(PluginLoadError, match=rf"api_version is {version!r}.*speaks 1: {remedy}$"):
+        plugins.get("embedders", "x")
+    assert plugins.available("embedders")[0].status == "broken"
+
+
+@pytest.mark.parametrize("model", [object, type("Model", (), {"api_version": 1})])
+def test_a_plugin_of_this_api_version_or_of_none_is_accepted(install, model):
+    install(FakeDistribution("a", [embedder("x", lambda: model)]))
+    assert plugins.get("embedders", "x") is model
+
+
+def test_unreadable_metadata_of_one_distribution_hide_no_other(install, caplog):
+    nameless = FakeDistribution("x")
+    nameless.metadata = {"Name": None}
+    install(
+        FakeDistribution("torn", TypeError("not name = value")),
+        nameless,
+        FakeDistribution("good", [embedder("x", lambda: 1)]),
+    )
+    assert [r.name for r in plugins.available()] == ["x"]
+    assert "unreadable metadata" in caplog.text
+
+
+def test_other_groups_are_not_ours(install):
+    strangers = (
+        "embedders",
+        "tacenda",
+        "tacenda.",
+        "tacenda.other",
+        "tacenda.embedders.x",
+        "console_scripts",
+    )
+    install(FakeDistribution("a", [FakePoint(group, "x", "m:x", object) for group in strangers]))
+    assert plugins.available() == []
+
+
+def test_threads_that_ask_at_once_get_one_object(install):
+    barrier = threading.Barrier(8)
+
+    def load():
+        return object()
+
+    install(FakeDistribution("a", [embedder("x", load)]))
+    found = []
+
+    def ask():
+        barrier.wait(timeout=10)
+        found.append(plugins.get("embedders", "x"))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert len(found) == 8
+    assert len(set(map(id, found))) == 1
+
+
+def test_a_plugin_may_ask_the_registry_while_it_is_loaded(install):
+    inner = embedder("inner", lambda: 1)
+    outer = embedder("outer", lambda: plugins.get("embedders", "inner") + 1)
+    install(FakeDistribution("a", [inner, outer]))
+    assert plugins.get("embedders", "outer") == 2

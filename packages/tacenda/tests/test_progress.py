@@ -1,0 +1,95 @@
+"""Bars are seen where somebody looks, and cost nothing elsewhere."""
+
+import io
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tacenda import progress
+from tacenda.progress import track
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def screen_for(monkeypatch, stream=None):
+    """A terminal, and bars that do not wait; not a fixture, for pytest puts its own stderr back."""
+    stream = Terminal() if stream is None else stream
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
+    monkeypatch.delenv("TACENDA_PROGRESS", raising=False)
+    return stream
+
+
+def test_items_pass_through_unchanged_with_and_without_a_bar(monkeypatch):
+    screen_for(monkeypatch)
+    for disable in (True, False, None):
+        assert list(track(iter([1, 2, 3]), "counting", disable=disable)) == [1, 2, 3]
+
+
+def test_a_terminal_shows_description_and_count(monkeypatch):
+    screen = screen_for(monkeypatch)
+    list(track(range(3), "fitting", unit="epoch"))
+    assert "fitting" in screen.getvalue()
+    assert "3.00/3.00" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("wish", "disable", "shown"),
+    [
+        ("0", None, False),
+        ("", None, True),
+        ("1", None, True),
+        ("0", False, True),
+        ("1", True, False),
+    ],
+)
+def test_who_decides_on_a_terminal(monkeypatch, wish, disable, shown):
+    screen = screen_for(monkeypatch)
+    monkeypatch.setenv("TACENDA_PROGRESS", wish)
+    list(track(range(3), "fitting", disable=disable))
+    assert ("fitting" in screen.getvalue()) == shown
+
+
+@pytest.mark.parametrize(("wish", "shown"), [("", False), ("1", True)])
+def test_a_log_file_shows_a_bar_only_on_request(monkeypatch, wish, shown):
+    log = screen_for(monkeypatch, io.StringIO())
+    monkeypatch.setenv("TACENDA_PROGRESS", wish)
+    list(track(range(3), "fitting"))
+    assert ("fitting" in log.getvalue()) == shown
+
+
+def test_what_is_done_within_a_second_shows_nothing(monkeypatch):
+    screen = screen_for(monkeypatch)
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 1e6)
+    list(track(range(1000), "fitting"))
+    assert screen.getvalue() == ""
+
+
+@pytest.mark.parametrize("disable", [True, False])
+def test_a_bar_can_be_moved_by_hand(monkeypatch, disable):
+    screen = screen_for(monkeypatch)
+    with track(None, "reading", total=10, disable=disable) as bar:
+        bar.update(4)
+        bar.set_postfix_str("loss 1.0")
+        bar.update(6)
+    assert ("10/10" in screen.getvalue()) == (not disable)
+
+
+def test_no_monitor_thread_is_left_to_be_lost_in_a_fork(monkeypatch):
+    screen_for(monkeypatch)
+    before = threading.active_count()
+    bar = track(range(3), "fitting")
+    assert list(bar) == [0, 1, 2]
+    assert threading.active_count() == before
+
+
+def test_a_hidden_bar_does_not_import_tqdm():
+    source = "import sys; from tacenda.progress import track; list(track([1], 'x')); "
+    check = "sys.exit('tqdm' in sys.modules)"
+    environment = {"TACENDA_PROGRESS": "0", "PATH": ""}
+    subprocess.run([sys.executable, "-c", source + check], check=True, env=environment)

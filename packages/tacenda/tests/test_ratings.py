@@ -1,0 +1,303 @@
+import gzip
+import lzma
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacenda.errors import ConfigurationError, DataError
+from tacenda.ratings import IdIndex, Ratings, folds, read_ratings, split, split_per_user
+
+TRIPLES = [("bob", "x", 3.0), ("al", "y", 5.0), ("al", "x", 1.0), ("cy", "z", 4.0)]
+tables = st.dictionaries(
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    st.integers(1, 5),
+    min_size=1,
+    max_size=60,
+)
+
+
+def make(table):
+    rows = [(user, item, value) for (user, item), value in table.items()]
+    return Ratings.from_triples(rows)
+
+
+def as_dict(r):
+    users, items = r.users.raw[r.user_ids], r.items.raw[r.item_ids]
+    return {(str(u), str(i)): float(v) for u, i, v in zip(users, items, r.values, strict=True)}
+
+
+@given(tables)
+def test_everything_put_in_comes_out_by_user_and_by_item(table):
+    r = make(table)
+    expected = {(str(u), str(i)): float(v) for (u, i), v in table.items()}
+    assert as_dict(r) == expected
+    assert (len(r), r.n_users, r.n_items) == (
+        len(table), len({u for u, _ in table}), len({i for _, i in table}),
+    )  # fmt: skip
+    dense = r.to_csr().toarray()
+    for u in range(r.n_users):
+        items, values = r.of_user(u)
+        assert (np.diff(items) > 0).all()
+        assert (dense[u, items] == values).all()
+    for i in range(r.n_items):
+        users, values = r.of_item(i)
+        assert (np.diff(users) > 0).all()
+        assert (dense[users, i] == values).all()
+    assert r.by_item.to_csr().toarray().tolist() == dense.T.tolist()
+    assert r.mean == pytest.approx(np.mean(list(table.values())))
+
+
+@given(tables, st.randoms())
+def test_the_order_of_the_rows_does_not_matter(table, random):
+    rows = list(table.items())
+    random.shuffle(rows)
+    a, b = make(table), make(dict(rows))
+    assert a.fingerprint == b.fingerprint
+    assert a.item_ids.tobytes() == b.item_ids.tobytes()
+
+
+def test_arrays_are_compact_and_ids_are_strings():
+    r = Ratings.from_triples(TRIPLES, scale=(1, 5))
+    assert (r.item_ids.dtype, r.values.dtype, r.user_offsets.dtype) == (
+        np.int32, np.float32, np.int64,
+    )  # fmt: skip
+    assert r.users.raw.tolist() == ["al", "bob", "cy"]
+    assert r.users.number("bob") == 1
+    assert r.users.find("nobody") is None
+    assert "cy" in r.users
+    with pytest.raises(DataError, match="unknown user 'nobody'"):
+        r.users.number("nobody")
+
+
+def test_integer_ids_are_numbered_by_value_and_equal_their_strings():
+    r = Ratings.from_arrays([10, 9, 100], [1, 1, 1], [1, 2, 3])
+    assert r.users.raw.tolist() == ["9", "10", "100"]
+    assert r.users.number(9) == r.users.number("9") == 0
+    mixed = Ratings.from_triples([(1, "a", 1.0), ("1", "b", 2.0)])
+    assert mixed.n_users == 1
+
+
+def test_duplicates_are_an_error_or_the_last_one_counts():
+    rows = [*TRIPLES, ("al", "x", 2.0), ("al", "x", 4.0)]
+    with pytest.raises(DataError, match="user 'al' rated item 'x' more than once"):
+        Ratings.from_triples(rows)
+    r = Ratings.from_triples(rows, duplicates="last")
+    assert as_dict(r)["al", "x"] == 4.0
+    assert len(r) == 4
+    with pytest.raises(DataError, match="'error' or 'last'"):
+        Ratings.from_triples(rows, duplicates="first")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_ratings_that_are_not_finite_are_refused_by_name(bad):
+    with pytest.raises(DataError, match=r"user 'bob' for item 'q' is -?(nan|inf)"):
+        Ratings.from_triples([*TRIPLES, ("bob", "q", bad)])
+
+
+def test_ratings_off_the_scale_are_refused_by_name():
+    with pytest.raises(DataError, match=r"user 'al' for item 'y' is 5, off the scale 1 to 4"):
+        Ratings.from_triples(TRIPLES, scale=(1, 4))
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        ([1, 2], [1], [1.0, 2.0]),
+        ([1, 2], [1, 2], [1.0]),
+        ([[1], [2]], [1, 2], [1.0, 2.0]),
+        ([1.5, 2.0], [1, 2], [1.0, 2.0]),
+        ([], [], []),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(arrays):
+    with pytest.raises(DataError):
+        Ratings.from_arrays(*arrays)
+
+
+def test_numbers_out_of_range_are_refused():
+    r = Ratings.from_triples(TRIPLES)
+    for number in (-1, 3, 2**32):
+        with pytest.raises(DataError, match="not in 0 to 2"):
+            Ratings([number], [0], [1.0], r.users, r.items)
+
+
+def test_levels_are_those_that_occur():
+    assert Ratings.from_triples(TRIPLES).levels.tolist() == [1, 3, 4, 5]
+
+
+def test_an_empty_part_keeps_users_items_and_scale():
+    r = Ratings.from_triples(TRIPLES)
+    part = r.select(np.zeros(4, bool))
+    assert (len(part), part.n_users, part.scale) == (0, 3, r.scale)
+    assert np.isnan(part.mean)
+    assert part.of_item(1)[0].size == 0
+
+
+@given(tables.filter(lambda t: len(t) > 4), st.integers(0, 3))
+def test_splits_are_partitions_decided_by_the_seed(table, seed):
+    r = make(table)
+    whole = as_dict(r)
+
+    def check(train, test):
+        assert as_dict(train) | as_dict(test) == whole
+        assert len(train) + len(test) == len(whole)
+        assert train.users is test.users is r.users
+
+    train, test = split(r, 0.3, seed=seed)
+    check(train, test)
+    assert len(test) == round(0.3 * len(r))
+    assert split(r, 0.3, seed=seed)[1].fingerprint == test.fingerprint
+    parts = list(folds(r, 4, seed=seed))
+    for pair in parts:
+        check(*pair)
+    assert sum(len(test) for _, test in parts) == len(r)
+    assert max(len(t) for _, t in parts) - min(len(t) for _, t in parts) <= 1
+    train, test = split_per_user(r, 1, seed=seed, least=2)
+    check(train, test)
+    sizes = np.diff(r.user_offsets)
+    assert (np.diff(test.user_offsets) == (sizes >= 3)).all()
+
+
+def test_different_seeds_split_differently():
+    r = make({(u, i): 3 for u in range(10) for i in range(9)})
+    for cut in (lambda s: split(r, 0.2, seed=s), lambda s: split_per_user(r, 2, seed=s)):
+        assert cut(0)[1].fingerprint != cut(1)[1].fingerprint
+
+
+def test_splits_that_cannot_be_are_refused():
+    r = Ratings.from_triples(TRIPLES)
+    for attempt in (
+        lambda: split(r, 0.0),
+        lambda: split(r.select([0])),
+        lambda: list(folds(r, 5)),
+        lambda: list(folds(r, 1)),
+        lambda: split_per_user(r, 0),
+    ):
+        with pytest.raises(ConfigurationError):
+            attempt()
+
+
+FORMATS = {
+    "u.data": ("{}\t{}\t{}\t881250949\n", ""),
+    "ratings.dat": ("{}::{}::{}::978300760\n", ""),
+    "ratings.csv": ("{},{},{},1112486027\n", "userId,movieId,rating,timestamp\n"),
+    "plain.csv": ("{},{},{}\r\n", ""),
+    "semicolon.csv": ('"{}";"{}";"{}"\n', '"User-ID";"ISBN";"Rating"\n'),
+    "space.txt": ("{} {} {}\n\n", ""),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("suffix", ["", ".xz", ".gz"])
+def test_the_usual_formats_are_known_by_their_looks(name, suffix, tmp_path):
+    row, head = FORMATS[name]
+    text = head + "".join(row.format(*triple) for triple in TRIPLES)
+    pack = {"": bytes, ".xz": lzma.compress, ".gz": gzip.compress}[suffix]
+    path = tmp_path / (name + suffix)
+    path.write_bytes(pack(text.encode()))
+    assert read_ratings(path).fingerprint == Ratings.from_triples(TRIPLES).fingerprint
+
+
+def test_integer_ids_of_a_file_are_numbered_by_value(tmp_path):
+    path = tmp_path / "u.data"
+    path.write_text("10\t1\t3\n9\t2\t4\n")
+    r = read_ratings(path)
+    assert r.users.raw.tolist() == ["9", "10"]
+    same = Ratings.from_arrays([10, 9], [1, 2], [3, 4])
+    assert r.fingerprint == same.fingerprint
+
+
+def test_columns_may_stand_anywhere(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("".join(f"{v},note,{i},{u}\n" for u, i, v in TRIPLES))
+    r = read_ratings(path, columns=(3, 2, 0))
+    assert r.fingerprint == Ratings.from_triples(TRIPLES).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no ratings"),
+        (b"user,item,rating\n", "no ratings"),
+        (b"1\t2\t3\n1\t3\n", "line 2: 2 fields where 3 are needed"),
+        (b"1\t2\t3\n1\t3\tx\n", "line 2: the rating 'x' is not a number"),
+        (b"1\t2\tnan\n1\t3\t4\n", "item '2' is nan"),
+        (b"1\t2\t3\n1\t2\t4\n", "more than once"),
+        (b"1\t2\t3\n\t2\t4\n", "an empty user id"),
+        ("1\tAmélie\t3\n".encode("latin-1"), "line 1.*utf-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where_and_why(content, message, tmp_path):
+    path = tmp_path / "ratings"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_ratings(path)
+    assert str(path) in str(caught.value)
+
+
+def test_another_encoding_can_be_named(tmp_path):
+    path = tmp_path / "ratings"
+    path.write_bytes("1\tAmélie\t3\n".encode("latin-1"))
+    assert read_ratings(path, encoding="latin-1").items.raw.tolist() == ["Amélie"]
+
+
+def test_missing_files_folders_and_broken_archives_get_clear_errors(tmp_path):
+    broken = tmp_path / "r.xz"
+    broken.write_bytes(lzma.compress(b"1\t2\t3\n" * 10)[:-9])
+    for path in (tmp_path / "none", tmp_path, broken):
+        with pytest.raises(DataError):
+            read_ratings(path)
+
+
+@pytest.mark.data
+@pytest.mark.skipif("TACENDA_DATA" not in os.environ, reason="TACENDA_DATA is not set")
+def test_movielens_has_the_published_numbers():
+    folder = Path(os.environ["TACENDA_DATA"]) / "ratings" / "ml-100k"
+    if not folder.is_dir():
+        pytest.skip("no ml-100k in TACENDA_DATA")
+    r = read_ratings(folder / "u.data", scale=(1, 5))
+    assert (len(r), r.n_users, r.n_items) == (100_000, 943, 1682)
+    assert r.mean == pytest.approx(3.52986)
+    assert np.diff(r.user_offsets).min() == 20
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 12), st.integers(1, 9), st.integers(0, 2**32))
+def test_from_csr_and_by_item_are_what_the_triples_say(n_users, n_items, seed):
+    rng = np.random.default_rng(seed)
+    rated = rng.random((n_users, n_items)) < 0.4
+    users, items = np.nonzero(rated)
+    values = rng.integers(1, 6, len(users)).astype(np.float32)
+    offsets = np.concatenate([[0], np.cumsum(rated.sum(axis=1))])
+    who, what = IdIndex(range(n_users), "user"), IdIndex(range(n_items), "item")
+    found = Ratings.from_csr(offsets, items, values, who, what, scale=(1, 5))
+    shuffled = rng.permutation(len(users))
+    same = Ratings(users[shuffled], items[shuffled], values[shuffled], who, what, scale=(1, 5))
+    assert found.fingerprint == same.fingerprint
+    np.testing.assert_array_equal(found.item_counts, rated.sum(axis=0))
+    table = np.zeros((n_users, n_items), np.float32)
+    table[users, items] = values
+    for item in range(n_items):
+        raters, given_values = found.of_item(item)
+        np.testing.assert_array_equal(raters, np.flatnonzero(rated[:, item]))
+        np.testing.assert_array_equal(given_values, table[raters, item])
+    assert found.by_item.item_ids.dtype == np.int32
+    assert found.by_item.user_offsets.dtype == np.int64
+
+
+@pytest.mark.parametrize("offsets", [[0, 1], [0, 2, 1, 2], [1, 1, 1, 2], [0, 1, 1, 1]])
+def test_offsets_that_do_not_fit_are_refused(offsets):
+    who, what = IdIndex("abc", "user"), IdIndex("xy", "item")
+    with pytest.raises(DataError, match="user offsets must ascend from 0 to 2 in 3 steps"):
+        Ratings.from_csr(offsets, [0, 1], [1.0, 2.0], who, what)
+
+
+def test_items_out_of_order_in_a_row_are_put_in_order():
+    who, what = IdIndex("a", "user"), IdIndex("xy", "item")
+    found = Ratings.from_csr([0, 2], [1, 0], [1.0, 2.0], who, what)
+    assert found.item_ids.tolist() == [0, 1]
+    assert found.values.tolist() == [2, 1]

@@ -1,0 +1,188 @@
+"""Models that save themselves, models made of models, and the way back through the registry."""
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda import artifact, plugins
+from tacenda.artifact import Artifact, Saveable, require
+from tacenda.errors import ArtifactError, NotFittedError, PluginError, PluginLoadError
+
+
+class Scale(Saveable):
+    kind, name = "embedders", "test_scale"
+
+    def __init__(self, power=1.0):
+        self.power = power
+        self.factors = None
+
+    def config_dict(self):
+        return {"power": self.power}
+
+    def arrays(self):
+        if self.factors is None:
+            raise NotFittedError("Scale is not fitted: call fit first")
+        return {"factors": self.factors}
+
+    @classmethod
+    def from_arrays(cls, config, arrays):
+        model = cls(config["power"])
+        model.factors = require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True)
+        return model
+
+
+class Sum(Saveable):
+    kind, name = "language_models", "test_sum"
+
+    def __init__(self, **parts):
+        self.parts = parts
+
+    def config_dict(self):
+        return {}
+
+    def arrays(self):
+        return {}
+
+    def nested(self):
+        return self.parts
+
+    @classmethod
+    def from_arrays(cls, config, arrays, nested=None):
+        return cls(**(nested or {}))
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    plugins.register("embedders", "test_scale", Scale)
+    plugins.register("language_models", "test_sum", Sum)
+    yield
+    plugins.unregister("embedders", "test_scale")
+    plugins.unregister("language_models", "test_sum")
+
+
+def a_scale(*factors):
+    model = Scale(power=0.5)
+    model.factors = np.array(factors)
+    return model
+
+
+def test_a_model_comes_back_with_its_settings_arrays_figures_and_provenance(tmp_path):
+    model = a_scale(1.0, 2.0)
+    model.figures = [{"measure": "accuracy", "value": 0.9, "protocol": "dev"}]
+    model.fitted_on = {"tokens": 10}
+    model.save(tmp_path / "m")
+    for loaded in (tacenda.load(tmp_path / "m"), Scale.load(tmp_path / "m")):
+        assert type(loaded) is Scale
+        assert loaded.power == 0.5
+        np.testing.assert_array_equal(loaded.factors, model.factors)
+        assert (loaded.figures, loaded.fitted_on) == (model.figures, model.fitted_on)
+
+
+def test_a_model_made_of_models_gets_them_back(tmp_path):
+    Sum(first=a_scale(1.0), second=Sum(deep=a_scale(2.0))).save(tmp_path / "m")
+    loaded = tacenda.load(tmp_path / "m")
+    assert loaded.parts["first"].factors.tolist() == [1.0]
+    assert loaded.parts["second"].parts["deep"].factors.tolist() == [2.0]
+
+
+def test_the_version_that_saved_a_model_is_recorded(monkeypatch):
+    assert a_scale(1.0).to_artifact().version == ""  # <runtime> has none
+    monkeypatch.setattr(Scale, "distribution", "tacenda")
+    assert a_scale(1.0).to_artifact().version == tacenda.__version__
+
+
+def test_an_unfitted_model_saves_nothing(tmp_path):
+    with pytest.raises(NotFittedError):
+        Scale().save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_of_another_class_is_refused(tmp_path):
+    a_scale(1.0).save(tmp_path / "m")
+    with pytest.raises(ArtifactError, match=r"m: it holds a model 'test_scale' \(embedders\), not"):
+        Sum.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        (np.array([1.0, np.nan]), "'factors' holds NaN or infinite values"),
+        (np.ones(2, np.float32), "'factors' is float32 and must be float64"),
+        (np.ones((2, 2)), r"'factors' has shape \(2, 2\) and must have \(n\)"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_model_are_refused_naming_the_path(tmp_path, factors, message):
+    model = a_scale()
+    model.factors = factors
+    model.save(tmp_path / "m")
+    with pytest.raises(ArtifactError, match=message) as caught:
+        tacenda.load(tmp_path / "m")
+    assert str(tmp_path / "m") in str(caught.value)
+
+
+def test_whatever_a_models_code_makes_of_a_damaged_artifact_is_an_artifact_error(tmp_path):
+    stranger = Artifact("embedders", "test_scale", "<runtime>", "", {}, {})
+    artifact.write(tmp_path / "m", stranger)
+    with pytest.raises(ArtifactError, match=r"Scale cannot be rebuilt from it: KeyError: 'power'"):
+        tacenda.load(tmp_path / "m")
+
+
+def test_a_missing_plugin_names_the_distribution_that_saved_the_model(tmp_path):
+    artifact.write(tmp_path / "m", Artifact("embedders", "who", "some-dist", "2.1", {}, {}))
+    with pytest.raises(PluginError, match=r"m: it was saved by some-dist 2\.1, which is not inst"):
+        tacenda.load(tmp_path / "m")
+    assert artifact.read(tmp_path / "m").name == "who"  # tensors are there without the plugin
+
+
+def test_a_broken_plugin_keeps_its_cause(tmp_path, monkeypatch):
+    plugins.register("embedders", "test_bad", type("Bad", (), {"api_version": 7}))
+    try:
+        artifact.write(tmp_path / "m", Artifact("embedders", "test_bad", "<runtime>", "", {}, {}))
+        with pytest.raises(PluginLoadError, match="api_version is 7"):
+            tacenda.load(tmp_path / "m")
+    finally:
+        plugins.unregister("embedders", "test_bad")
+
+
+@pytest.mark.parametrize("kind", ["commands", "kernels", "nonsense"])
+def test_an_artifact_cannot_have_any_plugin_but_a_model_loaded(tmp_path, kind):
+    artifact.write(tmp_path / "m", Artifact(kind, "embed", "tacenda-embeddings", "1", {}, {}))
+    with pytest.raises(ArtifactError, match=f"of the kind '{kind}'; models are embedders"):
+        tacenda.load(tmp_path / "m")
+
+
+def test_a_plugin_that_loads_no_artifacts_says_so(tmp_path):
+    plugins.register("embedders", "test_bare", type("Bare", (), {}))
+    try:
+        artifact.write(tmp_path / "m", Artifact("embedders", "test_bare", "<runtime>", "", {}, {}))
+        with pytest.raises(PluginError, match="loads no artefacts"):
+            tacenda.load(tmp_path / "m")
+    finally:
+        plugins.unregister("embedders", "test_bare")
+
+
+def test_require_binds_named_dimensions_across_arrays():
+    arrays = {"A": np.zeros((3, 3)), "C": np.zeros((5, 3)), "D": np.zeros((5, 2))}
+    dims = {}
+    require(arrays, "A", shape=("states", "states"), dims=dims)
+    require(arrays, "C", shape=("vocabulary", "states"), dims=dims)
+    assert dims == {"states": 3, "vocabulary": 5}
+    with pytest.raises(
+        ArtifactError, match=r"'D' has shape \(5, 2\) and must have \(vocabulary=5, "
+    ):
+        require(arrays, "D", shape=("vocabulary", "states"), dims=dims)
+    with pytest.raises(ArtifactError, match=r"'D' has shape \(5, 2\) and must have \(n, n\)"):
+        require(arrays, "D", shape=("n", "n"), dims=dims)
+    assert dims == {"states": 3, "vocabulary": 5}  # a refused array binds nothing
+
+
+def test_require_checks_numbers_of_dimensions_fixed_sizes_and_presence():
+    arrays = {"A": np.zeros((3, 2), np.float32), "n": np.array(1), "mask": np.array([True])}
+    assert require(arrays, "A", shape=(3, "n"), dtype=np.float32, finite=True) is arrays["A"]
+    assert require(arrays, "n", shape=()).item() == 1
+    assert require(arrays, "mask", dtype=bool, finite=True).all()
+    for shape in [(3,), (3, 2, 1), (3, 3), ()]:
+        with pytest.raises(ArtifactError, match="has shape"):
+            require(arrays, "A", shape=shape)
+    with pytest.raises(ArtifactError, match="'B' is missing; there are: A, mask, n"):
+        require(arrays, "B")

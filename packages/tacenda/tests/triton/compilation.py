@@ -1,0 +1,97 @@
+"""Run by test_triton.py in a process of its own: every kernel is compiled to machine code, and none is launched.
+
+The interpreter takes more than the compiler does. Compiled is what a call launches, with its own constants.
+"""
+
+import numpy as np
+import pytest
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from tacenda.kernels.dynamics.modal_recurrence import triton as modal_recurrence
+from tacenda.kernels.hidden_markov.block import Sequences
+from tacenda.kernels.hidden_markov.block import triton as hmm_block
+from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.kernels.hidden_markov.block_softmax import triton as blocks
+from tacenda.kernels.hidden_markov.class_softmax import triton as classes
+from tacenda.kernels.hidden_markov.streaming_logsumexp import triton as sums
+
+SHARED_MEMORY = 99 << 10  # bytes a program has on the smaller devices since 8.0
+
+
+class Absent:
+    """As much of a driver as compilation asks for: a Hopper device."""
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The kernels that were called, as machine code."""
+    run, found = JITFunction.run, []
+
+    def only_compile(self, *arguments, grid, warmup, **options):
+        kernel = run(self, *arguments, grid=grid, warmup=True, **options)
+        found.append((self.fn.__name__, kernel))
+        return kernel
+
+    monkeypatch.setattr(JITFunction, "run", only_compile)
+    driver.set_active(Absent())
+    return found
+
+
+def assert_all_compiled(compiled, names):
+    assert {name for name, _ in compiled} == set(names.split())
+    for name, kernel in compiled:
+        assert kernel.asm["cubin"], name
+        assert kernel.metadata.shared <= SHARED_MEMORY, name
+        assert ".tf32" not in kernel.asm["ptx"], name
+
+
+def test_forward_backward(compiled):
+    for k in (20, 200):  # a block of one tile and of several
+        tables = torch.ones(3, k, k), torch.ones(4, k), torch.ones(2, k)
+        observed = Sequences(np.zeros(5, int), np.zeros(5, int), np.array([0, 1]), [0, 2, 5])
+        found = hmm_block.forward(*tables, observed)
+        hmm_block.backward(*tables, observed, found)
+    assert_all_compiled(compiled, "_forward _messages _counts _sum")
+
+
+@pytest.mark.parametrize("two_levels", [True, False])
+def test_blocks(compiled, two_levels):
+    k, width = (70, 40) if two_levels else (20, 20)
+    made_of = Vectors(torch.ones(2, k, width), torch.ones(2, k, width), torch.ones(2, k))
+    pairs = np.array([0, 1]), np.array([1, 0])
+    given = (torch.ones(2, k), None) if two_levels else (None, torch.ones(2, k))
+    A = blocks.forward(made_of, *pairs, *given)
+    blocks.backward(made_of, *pairs, A, A, given[0])
+    assert_all_compiled(compiled, "_forward _by_class _by_rows")
+
+
+def test_words(compiled):
+    words, states, cuts = torch.ones(200, 20), torch.ones(2, 20, 20), np.array([0, 0, 200])
+    o = classes.forward(words, words[:, 0].contiguous(), states, cuts)
+    classes.backward(words, words[:, 0].contiguous(), states, cuts, o, o)
+    assert_all_compiled(compiled, "_forward _by_class _by_rows _sum")
+
+
+def test_streaming_sums(compiled):
+    rows, bias = torch.ones(70, 40), torch.ones(70)
+    sums.backward(rows, rows, bias, sums.forward(rows, rows, bias), bias)
+    assert_all_compiled(compiled, "_forward _backward")
+
+
+def test_modal_recurrence(compiled):
+    eigenvalues, u = (torch.ones(3), torch.ones(2, 2)), torch.ones(5, 7)
+    m = modal_recurrence.forward(*eigenvalues, u, [0, 2, 5])
+    modal_recurrence.backward(*eigenvalues, m, [0, 2, 5], u)
+    assert_all_compiled(compiled, "_forward _backward")

@@ -1,0 +1,202 @@
+"""Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
+
+import numpy as np
+import pytest
+import torch
+
+from tacenda.errors import KernelError
+from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.kernels.hidden_markov.block_softmax import naive as naive_blocks
+from tacenda.kernels.hidden_markov.block_softmax import triton as blocks
+from tacenda.kernels.hidden_markov.class_softmax import naive as naive_classes
+from tacenda.kernels.hidden_markov.class_softmax import triton as classes
+from tacenda.kernels.hidden_markov.streaming_logsumexp import naive as naive_sums
+from tacenda.kernels.hidden_markov.streaming_logsumexp import triton as sums
+from tacenda.testing import hmm_kernel_cases as cases
+
+TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
+
+
+def normal(seed, *shapes, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    return tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
+
+
+# -- streaming sums ----------------------------------------------------------------------------------
+
+
+def assert_sums(device, arguments, tolerance=2e-5):
+    expected = naive_sums.forward(*arguments)
+    found = sums.forward(*device.tensors(arguments))
+    device.assert_like(found, expected, tolerance)
+    (g,) = normal(1, expected.shape, dtype=expected.dtype)
+    given = (*arguments, expected, g)
+    device.assert_like(
+        sums.backward(*device.tensors(given)), naive_sums.backward(*given), tolerance
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shape", [(0, 1, 1), (1, 1, 1), (3, 2, 0), (5, 63, 7), (65, 130, 40), (64, 64, 130)], ids=str
+)
+def test_streaming_sums_agree_with_the_specification(device, shape, dtype):
+    """No rows, one column, no width, whole tiles and one more of each side."""
+    rows, columns, width = shape
+    arguments = normal(0, (rows, width), (columns, width), (columns,), dtype=dtype)
+    assert_sums(device, arguments, TOLERANCE[dtype])
+
+
+def test_columns_that_are_left_out_and_large_scores(device):
+    x, y, b = normal(0, (5, 3), (70, 3), (70,))
+    assert_sums(device, (x, y, b * np.float32(30)))
+    b[:65] = -np.inf  # the whole first tile
+    assert_sums(device, (x, y, b))
+    b[:] = -np.inf
+    assert torch.isneginf(sums.forward(*device.tensors((x, y, b)))).all()
+
+
+def test_sums_take_any_layout_and_show_nan(device):
+    x, y, b = device.tensors(normal(0, (5, 3), (7, 3), (7,)))
+    expected = sums.forward(x, y, b)
+    assert torch.equal(sums.forward(x.T.contiguous().T, y.T.contiguous().T, b), expected)
+    x[2, 1] = torch.nan
+    assert torch.isnan(sums.forward(x, y, b)).tolist() == [False, False, True, False, False]
+    with pytest.raises(KernelError, match="of one width"):
+        sums.forward(x, y[:, :2], b)
+    with pytest.raises(KernelError, match="must be a tensor"):
+        sums.forward(x, y, b.cpu().numpy())
+
+
+# -- blocks ------------------------------------------------------------------------------------------
+
+
+def assert_blocks(device, made_of, pairs, weights, norms, tolerance=2e-5):
+    arguments = made_of, *pairs, weights, norms
+    expected = naive_blocks.forward(*arguments)
+    device.assert_like(blocks.forward(*device.tensors(arguments)), expected, tolerance)
+    given = made_of, *pairs, expected, np.abs(np.cos(expected * 9)), weights
+    device.assert_like(
+        blocks.backward(*device.tensors(given)), naive_blocks.backward(*given), tolerance
+    )
+
+
+@pytest.mark.parametrize("case", list(cases.block_softmax()), ids=lambda case: case[0])
+def test_blocks_agree_with_the_specification_on_awkward_shapes(device, case):
+    made_of, sources, targets, weights, norms, _ = case[1]
+    assert_blocks(device, made_of, (sources, targets), weights, norms)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("two_levels", [True, False])
+def test_blocks_of_several_tiles(device, two_levels, dtype):
+    k, width = 131, 70
+    *made_of, norms = normal(0, *[(2, k, width)] * 2, (2, k), (2, k), dtype=dtype)
+    made_of[0] /= dtype(8)
+    weights = np.full((3, k), 0.3, dtype)
+    norms = np.abs(norms) + dtype(5)
+    given = (weights, None) if two_levels else (None, norms)
+    pairs = np.array([0, 1, 1]), np.array([1, 0, 1])
+    assert_blocks(device, Vectors(*made_of), pairs, *given, tolerance=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("lowest", [-1000.0, -np.inf])
+def test_states_that_are_all_but_impossible(device, lowest):
+    """A first tile of them, and then a tile of others."""
+    k = 140
+    x, y, b = normal(0, (1, k, 3), (1, k, 3), (1, k))
+    b[:, :130] = lowest
+    b[:, 130:] -= 1000 if np.isinf(lowest) else 0
+    weights = np.ones((1, k), np.float32)
+    found = blocks.forward(*device.tensors((Vectors(x, y, b), [0], [0], weights)))
+    expected = naive_blocks.forward(Vectors(x, y, b), [0], [0], weights)
+    device.assert_like(found, expected, 1e-4)  # scores of a thousand have so many digits less
+    np.testing.assert_allclose(found.sum(1).cpu(), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["left", "reached", "bias"])
+def test_nan_in_a_vector_is_seen_in_its_blocks(device, name):
+    made_of = Vectors(*normal(0, (2, 5, 3), (2, 5, 3), (2, 5)))
+    getattr(made_of, name)[1] = np.nan
+    norms = np.ones((2, 5), np.float32)
+    for how in ((norms[:1], None), (None, norms)):
+        assert torch.isnan(blocks.forward(*device.tensors((made_of, [1], [1], *how)))).all()
+
+
+def test_vectors_and_pairs_that_do_not_fit_are_refused(device):
+    made_of = Vectors(*device.tensors(normal(0, (2, 4, 3), (2, 4, 3), (2, 4))))
+    weights = torch.ones(2, 4, device=device.name)
+    for change, pairs, message in (
+        ({}, ([1, 0], [0, 0]), "sorted"),
+        ({}, ([0, 2], [0, 0]), "whole numbers from 0 to 1"),
+        ({"reached": made_of.reached.transpose(0, 1)}, ([0, 1], [0, 0]), "reached must be"),
+        ({"bias": made_of.bias.T.contiguous().T}, ([0, 1], [0, 0]), "bias must be .* in C order"),
+        ({"bias": made_of.bias.cpu().numpy()}, ([0, 1], [0, 0]), "bias must be a tensor on"),
+    ):
+        with pytest.raises(KernelError, match=message):
+            blocks.forward(made_of._replace(**change), *pairs, weights)
+    with pytest.raises(KernelError, match="either weights or norms"):
+        blocks.forward(made_of, [0], [0])
+
+
+# -- words of classes --------------------------------------------------------------------------------
+
+
+def assert_words(device, arguments, tolerance=2e-5):
+    expected = naive_classes.forward(*arguments)
+    device.assert_like(classes.forward(*device.tensors(arguments)), expected, tolerance)
+    given = (*arguments, expected, np.abs(np.cos(expected * 9)))
+    device.assert_like(
+        classes.backward(*device.tensors(given)), naive_classes.backward(*given), tolerance
+    )
+
+
+@pytest.mark.parametrize("case", list(cases.class_softmax()), ids=lambda case: case[0])
+def test_words_agree_with_the_specification_on_awkward_shapes(device, case):
+    assert_words(device, case[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_classes_of_several_tiles_beside_empty_ones(device, dtype):
+    cuts = np.array([0, 0, 290, 290, 291, 300, 300])
+    words, bias, states = normal(0, (300, 40), (300,), (6, 70, 40), dtype=dtype)
+    assert_words(device, (words, bias, states / dtype(4), cuts), TOLERANCE[dtype])
+
+
+def test_words_that_do_not_fit_are_refused(device):
+    words, bias, states = device.tensors(normal(0, (5, 3), (5,), (2, 4, 3)))
+    for arguments, message in (
+        ((words, bias, states, [0, 5]), "offsets must rise"),
+        ((words, bias[:4], states, [0, 2, 5]), "one row for each"),
+        ((words.T.contiguous().T, bias, states, [0, 2, 5]), "C order"),
+    ):
+        with pytest.raises(KernelError, match=message):
+            classes.forward(*arguments)
+
+
+# -- programs ----------------------------------------------------------------------------------------
+
+
+def test_no_program_waits_for_another(device, backwards):
+    """Nor do two write to one place: their order changes not one bit."""
+
+    def everything():
+        x, y, b, g = device.tensors(normal(0, (70, 130), (130, 130), (130,), (70,)))
+        norms = sums.forward(x, y, b)
+        made_of = Vectors(*device.tensors(normal(1, (2, 70, 70), (2, 70, 70), (2, 70))))
+        pairs, weights = ([0, 0, 1], [1, 0, 1]), torch.ones(3, 70, device=device.name)
+        A = blocks.forward(made_of, *pairs, weights)
+        words, bias = device.tensors(normal(2, (140, 70), (140,)))
+        o = classes.forward(words, bias, made_of.left, [0, 10, 140])
+        found = (
+            (norms, A, o),
+            sums.backward(x, y, b, norms, g),
+            blocks.backward(made_of, *pairs, A, A, weights),
+            classes.backward(words, bias, made_of.left, [0, 10, 140], o, o),
+        )
+        return device.arrays(found)
+
+    expected = everything()
+    backwards()
+    for found, before in zip(everything(), expected, strict=True):
+        np.testing.assert_array_equal(found, before)

@@ -1,5 +1,0 @@
-"""Tokenized text: ids on disk or in memory, with sentence offsets and a vocabulary."""
-
-from tacit.corpus.corpus import Corpus
-
-__all__ = ["Corpus"]

@@ -1,6 +1,0 @@
-"""No test depends on how long an example takes: the machine may be busy."""
-
-from hypothesis import settings
-
-settings.register_profile("tacit", deadline=None)
-settings.load_profile("tacit")
