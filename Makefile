@@ -35,7 +35,7 @@ $(READY): constraints.txt $(PACKAGES)
 	$(PIP) install --quiet --constraint constraints.txt \
 		--editable packages/tacenda[torch,spacy,testing] --editable packages/tacenda-embeddings[spacy,testing] \
 		--editable packages/tacenda-lm[spacy,testing] --editable packages/tacenda-surprise[testing] \
-		$(TRITON) ruff mypy pytest-timeout tox tox-uv uv hatchling
+		$(TRITON) ruff mypy pytest-timeout pytest-xdist tox tox-uv uv hatchling
 	@touch $@
 
 demo: setup

@@ -35,15 +35,22 @@ class Material:
 def find(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
     """Real text where TACENDA_DATA names it, or else an invented language.
 
-    Args:
-        folder: where the tokenized text is kept for the next run.
-        labelled: sentences with tags to train on.
-        tested: sentences to test on; None for all of a treebank's test part (2000 of the invented
-            language).
-        lines: lines (sentences, of the invented language) of raw text; None for the default.
+    Parameters
+    ----------
+    folder
+        Where the tokenized text is kept for the next run.
+    labelled
+        Sentences with tags to train on.
+    tested
+        Sentences to test on; None for all of a treebank's test part (2000 of the invented
+        language).
+    lines
+        Lines (sentences, of the invented language) of raw text; None for the default.
 
-    Raises:
-        DataError: TACENDA_DATA is set and the text or the treebank is not in that folder.
+    Raises
+    ------
+    DataError
+        TACENDA_DATA is set and the text or the treebank is not in that folder.
     """
     find_all = real if os.environ.get("TACENDA_DATA") else invented
     return find_all(folder, labelled, tested, lines)

@@ -30,10 +30,14 @@ class Row(NamedTuple):
 class Certainty(NamedTuple):
     """Test ratings sorted by predicted deviation and cut into parts of the same size.
 
-    Attributes:
-        foretold: (parts,) root mean square of the predicted deviations.
-        found: (parts,) root mean square of the errors.
-        within: share of all ratings less than one predicted deviation away.
+    Attributes
+    ----------
+    foretold
+        (parts,) root mean square of the predicted deviations.
+    found
+        (parts,) root mean square of the errors.
+    within
+        Share of all ratings less than one predicted deviation away.
     """
 
     foretold: Floats

@@ -37,9 +37,12 @@ class Material:
 def find(name: str | None, titles: Path | None, columns: str, *, quick: bool) -> Material:
     """MovieLens by its name, a file by its path, or else MovieLens-100K or invented ratings.
 
-    Raises:
-        DataError: a file or a data set is not there or cannot be read.
-        ConfigurationError: the columns are not three numbers.
+    Raises
+    ------
+    DataError
+        a file or a data set is not there or cannot be read.
+    ConfigurationError
+        The columns are not three numbers.
     """
     if name is None and not os.environ.get("TACENDA_DATA"):
         return invented(quick=quick)

@@ -69,14 +69,22 @@ class Recurrent(nn.Module):
 class Fit:
     """Training by Adam; the rate falls along half a cosine, and the best epoch by the held-out text is kept.
 
-    Attributes:
-        model: trained in place.
-        train: ids with ``</s>`` after every sentence, and where sentences begin.
-        valid: the same of the held-out text.
-        epochs: at most.
-        learning_rate: at first.
-        tokens: of a step, about.
-        checkpoint: a file, or None; a killed fit goes on from it at the epoch it was in.
+    Attributes
+    ----------
+    model
+        Trained in place.
+    train
+        Ids with ``</s>`` after every sentence, and where sentences begin.
+    valid
+        The same of the held-out text.
+    epochs
+        At most.
+    learning_rate
+        At first.
+    tokens
+        Of a step, about.
+    checkpoint
+        a file, or None; a killed fit goes on from it at the epoch it was in.
     """
 
     model: FeedForward | Recurrent

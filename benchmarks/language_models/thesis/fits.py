@@ -32,9 +32,12 @@ KEPT: tuple[Recipe, ...] = (Flat(), Hierarchical(recipes.RANDOM), Hierarchical(r
 class Fit:
     """What is left of a fit.
 
-    Attributes:
-        valid, test: natural log-probabilities of the words to predict, float64 (tokens,).
-        facts: seconds of the processor, perplexity of the validation text by epoch, the tree's figures.
+    Attributes
+    ----------
+    valid, test
+        Natural log-probabilities of the words to predict, float64 (tokens,).
+    facts
+        Seconds of the processor, perplexity of the validation text by epoch, the tree's figures.
     """
 
     name: str

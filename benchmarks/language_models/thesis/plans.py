@@ -12,18 +12,30 @@ from benchmarks.language_models.thesis.recipes import Shape
 class Plan:
     """What costs time.
 
-    Attributes:
-        flat: contexts of the LBL by NCE.
-        exact: those by exact likelihood.
-        repeats: overcomplete random trees: copies -> how many different ones.
-        widths: of Table 4.2.
-        copies, replicas: of Table 4.6: subtrees in a tree, and how many trees of equal subtrees.
-        windows: contexts of Table 4.7.
-        across: those also with contexts over the ends of sentences.
-        windows_tree, eighths_tree: the trees of Tables 4.7, and of 4.8 and 4.9.
-        longer: whether the best tree is also trained for longer.
-        contexts: the beginnings of Tables 3.7 to 3.9, written for this.
-        asked: words whose neighbours are looked for.
+    Attributes
+    ----------
+    flat
+        Contexts of the LBL by NCE.
+    exact
+        Those by exact likelihood.
+    repeats
+        Overcomplete random trees: copies -> how many different ones.
+    widths
+        Of Table 4.2.
+    copies, replicas
+        Of Table 4.6: subtrees in a tree, and how many trees of equal subtrees.
+    windows
+        Contexts of Table 4.7.
+    across
+        Those also with contexts over the ends of sentences.
+    windows_tree, eighths_tree
+        The trees of Tables 4.7, and of 4.8 and 4.9.
+    longer
+        Whether the best tree is also trained for longer.
+    contexts
+        The beginnings of Tables 3.7 to 3.9, written for this.
+    asked
+        Words whose neighbours are looked for.
     """
 
     flat: tuple[int, ...]

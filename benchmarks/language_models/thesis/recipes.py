@@ -65,9 +65,12 @@ class Shape:
 class Hierarchical:
     """An HLBL of the thesis on a given tree.
 
-    Attributes:
-        without: the eighth of the training text that is left out.
-        across: whether the context goes on over the ends of sentences.
+    Attributes
+    ----------
+    without
+        The eighth of the training text that is left out.
+    across
+        Whether the context goes on over the ends of sentences.
     """
 
     tree: Shape

@@ -28,8 +28,9 @@ def tags_of(words: Sequence[str]) -> list[str | None]:
 def agreement(vectors: npt.NDArray[np.float32], tags: Sequence[str | None]) -> dict[str, float]:
     """Of the words that have a tag: share of the nearest words by the cosine that have the same one, in per cent.
 
-    Returns:
-        the share, the one that words drawn at random would have, and the number of words.
+    Returns
+    -------
+    the share, the one that words drawn at random would have, and the number of words.
     """
     with_tag = [i for i, tag in enumerate(tags) if tag is not None]
     names = np.array([tags[i] for i in with_tag])

@@ -26,8 +26,10 @@ _Ints = npt.NDArray[np.integer[Any]]
 class Texts:
     """Training, validation and test text over one vocabulary.
 
-    Attributes:
-        data: the name of the data set.
+    Attributes
+    ----------
+    data
+        The name of the data set.
     """
 
     data: str

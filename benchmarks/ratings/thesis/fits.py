@@ -31,12 +31,18 @@ LEARNED = (
 class Figures:
     """What a cell holds.
 
-    Attributes:
-        squared: sum of squared errors of the test ratings, by bin of their users.
-        tested: test ratings, by bin.
-        parameters: numbers learned.
-        epochs: passes whose parameters were kept; None: the model does not say.
-        seconds: of the processor, for the fit.
+    Attributes
+    ----------
+    squared
+        Sum of squared errors of the test ratings, by bin of their users.
+    tested
+        Test ratings, by bin.
+    parameters
+        Numbers learned.
+    epochs
+        Passes whose parameters were kept; None: the model does not say.
+    seconds
+        Of the processor, for the fit.
     """
 
     squared: list[float]
@@ -89,11 +95,16 @@ class Bench:
     ) -> Figures:
         """The cell of ``model``.
 
-        Args:
-            told: what tells this cell from others of the same model: parts and identities given, in words.
-            train: instead of the whole training part.
-            identities: given beside the ratings.
-            test: instead of the whole test part.
+        Parameters
+        ----------
+        told
+            What tells this cell from others of the same model: parts and identities given, in words.
+        train
+            Instead of the whole training part.
+        identities
+            Given beside the ratings.
+        test
+            Instead of the whole test part.
         """
         train, test = train or self.parts.train, test or self.parts.test
         key = key_of(model, train, test, told)

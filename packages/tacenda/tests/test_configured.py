@@ -1,48 +1,56 @@
-"""Models made from settings: the constructor, and what an unfitted one says."""
+"""Models made from settings: what the constructor shows, what an unfitted one says."""
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import inspect
+from dataclasses import dataclass
 
 import pytest
 
 from tacenda.artifact import Configured
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda.fitting import Checkpointed
+from tacenda.settings import Settings, configured_by, option
 
 
-@dataclass(frozen=True)
-class ScaleConfig:
-    power: float = 1.0
-    seed: int = 0
-
-    def to_dict(self):
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values):
-        if unknown := set(values) - {"power", "seed"}:
-            raise ConfigurationError(f"there is no setting {min(unknown)!r}")
-        return cls(**values)
+@dataclass(frozen=True, kw_only=True)
+class ScaleSettings(Settings):
+    power: float = option(1.0, "exponent of the factor", at_least=0)
+    seed: int = option(0, "of the random numbers", at_least=0)
 
 
-class Scale(Checkpointed, Configured[ScaleConfig]):
+class Scale(Configured[ScaleSettings]):
+    """A factor."""
+
     kind, name = "embedders", "test_scale"
-    settings = ScaleConfig
+    settings_class = ScaleSettings
     _factor = None
+
+    @configured_by(ScaleSettings)
+    def __init__(self, settings: ScaleSettings) -> None:
+        super().__init__(settings)
 
     @property
     def factor(self):
         return self._learned(self._factor)
 
 
-def test_keyword_arguments_replace_single_settings():
-    assert Scale().config == ScaleConfig()
-    assert Scale(ScaleConfig(power=2.0, seed=1), seed=3).config == ScaleConfig(power=2.0, seed=3)
+def test_the_signature_is_that_of_the_settings_and_keyword_only():
+    parameters = list(inspect.signature(Scale).parameters.values())
+    assert [(p.name, p.default) for p in parameters] == [("power", 1.0), ("seed", 0)]
+    assert {p.kind for p in parameters} == {inspect.Parameter.KEYWORD_ONLY}
+    assert "Exponent of the factor." in (Scale.__doc__ or "")
 
 
-def test_a_setting_there_is_not_is_refused_by_the_settings():
-    with pytest.raises(ConfigurationError, match="there is no setting 'width'"):
-        Scale(width=3)
+def test_settings_come_as_arguments_as_an_object_or_as_json():
+    wanted = ScaleSettings(power=2.0, seed=3)
+    assert Scale(power=2.0, seed=3).settings == wanted
+    assert Scale.from_settings(wanted).settings == wanted
+    assert Scale.from_settings({"power": 2.0, "seed": 3}).settings == wanted
+
+
+def test_an_option_there_is_not_is_refused_with_the_nearest_one():
+    with pytest.raises(
+        ConfigurationError, match=r"Scale has no option 'powr' \(did you mean 'power'"
+    ):
+        Scale(powr=3)
 
 
 def test_models_share_no_notes():
@@ -53,16 +61,16 @@ def test_models_share_no_notes():
     assert second.fitted_on == {}
 
 
+def test_repr_says_the_settings_and_whether_it_is_fitted():
+    model = Scale(power=2.0)
+    assert repr(model) == "<Scale(power=2.0, seed=0), not fitted>"
+    model.fitted_on = {"n_tokens": 3}
+    assert repr(model) == "<Scale(power=2.0, seed=0), fitted>"
+
+
 def test_what_fitting_finds_is_asked_for_by_name_of_the_class():
     model = Scale()
     with pytest.raises(NotFittedError, match=r"this Scale is not fitted: call fit\(corpus\)"):
         _ = model.factor
     model._factor = 0.0  # not missing, though false
     assert model.factor == 0.0
-
-
-def test_checkpoints_are_of_one_model_alone(tmp_path):
-    model, other = Scale(), Scale()
-    assert model.checkpointed(str(tmp_path), resume=True) is model
-    assert (model._checkpoints, model._resume) == (Path(tmp_path), True)
-    assert (other._checkpoints, other._resume) == (None, "auto")

@@ -26,11 +26,15 @@ class Components:
     A state's value holds those of the components. Scores are natural log-probabilities, float64, one row a
     component.
 
-    Args:
-        models: at least one; their vocabularies may number the words in different orders.
+    Parameters
+    ----------
+    models
+        At least one; their vocabularies may number the words in different orders.
 
-    Raises:
-        ConfigurationError: there are no models, or one of them is no language model.
+    Raises
+    ------
+    ConfigurationError
+        There are no models, or one of them is no language model.
     """
 
     def __init__(self, models: Mapping[str, LanguageModelContract]) -> None:

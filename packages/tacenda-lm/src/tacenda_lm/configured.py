@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
-from tacenda.artifact import Configured
-from tacenda.artifact.configured import Settings
+from tacenda.artifact import OldConfigured
+from tacenda.artifact.old_configured import Settings
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
 
@@ -14,7 +14,7 @@ __all__ = ["ConfiguredLanguageModel"]
 S = TypeVar("S", bound=Settings)
 
 
-class ConfiguredLanguageModel(LanguageModel, Configured[S]):
+class ConfiguredLanguageModel(LanguageModel, OldConfigured[S]):
     """Base of the models of this package but `Mixture`; ``_fit`` and ``from_arrays`` set ``_vocabulary``."""
 
     distribution: ClassVar[str] = "tacenda-lm"

@@ -64,17 +64,21 @@ class LanguageModelContract(Saveable):
     def advance(self, state: State, word: int) -> State:
         """The state after one more word.
 
-        Args:
-            state: left as it is.
-            word: an id of ``vocabulary``; after ``</s>`` a new sentence begins.
+        Parameters
+        ----------
+        state
+            Left as it is.
+        word
+            An id of ``vocabulary``; after ``</s>`` a new sentence begins.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how it goes on")
 
     def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
         """Natural logarithms of the probabilities of every next word.
 
-        Returns:
-            float32 or float64 (states, types); the exponentials of a row sum to one.
+        Returns
+        -------
+        float32 or float64 (states, types); the exponentials of a row sum to one.
         """
         raise NotImplementedError(f"{type(self).__name__} predicts nothing")
 
@@ -83,9 +87,12 @@ class LanguageModelContract(Saveable):
     ) -> Float64:
         """Natural log p(word | state), for pairs: float64 (states,).
 
-        Args:
-            states: one for every word.
-            words: ids (states,).
+        Parameters
+        ----------
+        states
+            One for every word.
+        words
+            Ids (states,).
         """
         rows = self.log_probs(states)
         return rows[np.arange(len(rows)), np.asarray(words, np.int64)].astype(np.float64)
@@ -95,14 +102,20 @@ class LanguageModelContract(Saveable):
     ) -> Float64:
         """Log-probability of every id given those before it in its sequence, natural: float64 (tokens,).
 
-        Args:
-            ids: (tokens,) ids of ``vocabulary``, all sequences one after another; ``</s>`` is scored where it
-                stands, and nothing is added.
-            offsets: (sequences + 1,) where each begins, and the end; every sequence starts from ``start()``.
+        Parameters
+        ----------
+        ids
+            (tokens,) ids of ``vocabulary``, all sequences one after another; ``</s>`` is scored where it
+            stands, and nothing is added.
+        offsets
+            (sequences + 1,) where each begins, and the end; every sequence starts from ``start()``.
 
-        Raises:
-            DataError: an id is not in the vocabulary, or the offsets do not cut the ids.
-            NotFittedError: the model was not fitted or loaded.
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary, or the offsets do not cut the ids.
+        NotFittedError
+            The model was not fitted or loaded.
         """
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         found = np.empty(len(ids), np.float64)
@@ -125,12 +138,16 @@ class LanguageModelContract(Saveable):
 
         What a stream needs: the scores of its parts are those of the whole.
 
-        Args:
-            state: left as it is.
-            ids: (tokens,) ids of ``vocabulary``.
+        Parameters
+        ----------
+        state
+            Left as it is.
+        ids
+            (tokens,) ids of ``vocabulary``.
 
-        Returns:
-            float64 (tokens,), natural; and the state after the last.
+        Returns
+        -------
+        float64 (tokens,), natural; and the state after the last.
         """
         ids, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
@@ -144,12 +161,16 @@ class LanguageModelContract(Saveable):
     ) -> Iterator[npt.NDArray[np.floating[Any]]]:
         """The whole distribution at every token: log-probabilities before each id was seen.
 
-        Args:
-            ids: as in `score_corpus`.
-            offsets: as in `score_corpus`.
+        Parameters
+        ----------
+        ids
+            As in `score_corpus`.
+        offsets
+            As in `score_corpus`.
 
-        Yields:
-            float32 or float64 (tokens of the block, types), blocks of bounded size in the order of the ids.
+        Yields
+        ------
+        float32 or float64 (tokens of the block, types), blocks of bounded size in the order of the ids.
         """
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         size = rows_of_block(len(self.vocabulary))

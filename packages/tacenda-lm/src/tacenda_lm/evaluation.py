@@ -32,19 +32,27 @@ class Evaluation(LanguageModelContract):
     ) -> Perplexity:
         """Perplexity of a text, a float that carries its protocol.
 
-        Args:
-            text: a string is one sentence, as in the kenlm module; a path (``pathlib.Path``) is a file with a
-                sentence a line; otherwise a corpus, or sentences (token lists, or strings). Sentences without
-                tokens are left out.
-            tokenizer: of a file's lines; see ``tacenda.tokenizers``.
-            context: ``"sentence"``, each from ``start()``; or ``"stream"``, the whole text as one sequence with
-                ``</s>`` after every sentence, each in the context of all before it (as recurrent models are
-                measured). It makes a difference to models that look beyond ``</s>`` only.
+        Parameters
+        ----------
+        text
+            a string is one sentence, as in the kenlm module; a path (``pathlib.Path``) is a file with a
+            sentence a line; otherwise a corpus, or sentences (token lists, or strings). Sentences without
+            tokens are left out.
+        tokenizer
+            Of a file's lines; see ``tacenda.tokenizers``.
+        context
+            ``"sentence"``, each from ``start()``; or ``"stream"``, the whole text as one sequence with
+            ``</s>`` after every sentence, each in the context of all before it (as recurrent models are
+            measured). It makes a difference to models that look beyond ``</s>`` only.
 
-        Raises:
-            NotFittedError: the model was not fitted or loaded.
-            CorpusError: the text cannot be read.
-            ConfigurationError: there is no such context.
+        Raises
+        ------
+        NotFittedError
+            The model was not fitted or loaded.
+        CorpusError
+            The text cannot be read.
+        ConfigurationError
+            There is no such context.
         """
         vocabulary = self.vocabulary
         checked_context(context)
@@ -85,12 +93,16 @@ class Evaluation(LanguageModelContract):
     def token_log_probs(self, sentences: Iterable[Sentence], *, eos: bool = True) -> list[Float64]:
         """Natural log-probability of every token of every sentence, all scored in one call.
 
-        Args:
-            sentences: token lists, or strings that are split at whitespace.
-            eos: add the log-probability of ``</s>`` at the end of each.
+        Parameters
+        ----------
+        sentences
+            Token lists, or strings that are split at whitespace.
+        eos
+            Add the log-probability of ``</s>`` at the end of each.
 
-        Returns:
-            One float64 array (tokens,) a sentence, one longer with ``eos``.
+        Returns
+        -------
+        One float64 array (tokens,) a sentence, one longer with ``eos``.
         """
         ids, offsets = self._encoded([tokens_of(each) for each in sentences], eos)
         return [part.copy() for part in np.split(self.score_corpus(ids, offsets), offsets[1:-1])][
@@ -146,15 +158,22 @@ class Evaluation(LanguageModelContract):
     ) -> float:
         """The largest |sum_w p(w | context) - 1|, computed in full.
 
-        Args:
-            sentences: contexts are all beginnings of these; by default random words of the vocabulary, after
-                the start of a sentence and after nothing.
-            n_contexts: how many, by default.
-            seed: of the default contexts.
-            tolerance: what is allowed.
+        Parameters
+        ----------
+        sentences
+            Contexts are all beginnings of these; by default random words of the vocabulary, after
+            the start of a sentence and after nothing.
+        n_contexts
+            How many, by default.
+        seed
+            Of the default contexts.
+        tolerance
+            What is allowed.
 
-        Raises:
-            DataError: a distribution is not normalised, or holds NaN; the message names the context.
+        Raises
+        ------
+        DataError
+            a distribution is not normalised, or holds NaN; the message names the context.
         """
         worst = 0.0
         for states, shown in self._contexts_to_check(sentences, n_contexts, seed):

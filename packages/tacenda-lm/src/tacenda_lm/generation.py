@@ -19,10 +19,14 @@ __all__ = ["Continuation", "Generation"]
 class Continuation(NamedTuple):
     """Words that follow a context.
 
-    Attributes:
-        words: without the context and without ``</s>``.
-        log_prob: natural logarithm of their probability, that of ``</s>`` included if it was reached.
-        ended: whether ``</s>`` was reached.
+    Attributes
+    ----------
+    words
+        Without the context and without ``</s>``.
+    log_prob
+        Natural logarithm of their probability, that of ``</s>`` included if it was reached.
+    ended
+        Whether ``</s>`` was reached.
     """
 
     words: list[str]
@@ -66,19 +70,29 @@ class Generation(LanguageModelContract):
     ) -> Continuation:
         """A random continuation of a context, to the end of the sentence.
 
-        Args:
-            context: what the sentence begins with.
-            max_words: stop after so many words if the sentence has not ended.
-            seed: a number, or a generator to draw from.
-            temperature: log-probabilities are divided by it; below 1 the probable words are drawn more often.
-            k: draw from the k most probable words only.
-            unknown: allow ``<unk>`` and other stand-ins for unknown words.
+        Parameters
+        ----------
+        context
+            What the sentence begins with.
+        max_words
+            Stop after so many words if the sentence has not ended.
+        seed
+            a number, or a generator to draw from.
+        temperature
+            log-probabilities are divided by it; below 1 the probable words are drawn more often.
+        k
+            Draw from the k most probable words only.
+        unknown
+            Allow ``<unk>`` and other stand-ins for unknown words.
 
-        Returns:
-            The words; ``log_prob`` is that of the model as it is, whatever was changed for drawing.
+        Returns
+        -------
+        The words; ``log_prob`` is that of the model as it is, whatever was changed for drawing.
 
-        Raises:
-            ConfigurationError: temperature, k or max_words is out of range.
+        Raises
+        ------
+        ConfigurationError
+            Temperature, k or max_words is out of range.
         """
         _at_least_one(max_words, "max_words")
         if not temperature > 0:
@@ -120,11 +134,16 @@ class Generation(LanguageModelContract):
     ) -> list[Continuation]:
         """The most probable continuations that beam search finds, best first; never with ``<unk>``.
 
-        Args:
-            context: what the sentence begins with.
-            width: partial sentences kept at each step.
-            n: how many are returned, at most ``width``.
-            max_words: sentences that have not ended by then are returned as they are, after the ended ones.
+        Parameters
+        ----------
+        context
+            What the sentence begins with.
+        width
+            Partial sentences kept at each step.
+        n
+            How many are returned, at most ``width``.
+        max_words
+            Sentences that have not ended by then are returned as they are, after the ended ones.
         """
         for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
             _at_least_one(value, name)

@@ -23,10 +23,14 @@ _LN10 = math.log(10)
 class FullScore(NamedTuple):
     """The score of one word; a tuple, as ``kenlm.Model.full_scores`` yields.
 
-    Attributes:
-        log_prob: base-10 logarithm.
-        ngram_length: words the prediction rests on, the predicted one included.
-        oov: whether the word is outside the vocabulary; never for ``</s>`` or a written ``<unk>``.
+    Attributes
+    ----------
+    log_prob
+        Base-10 logarithm.
+    ngram_length
+        Words the prediction rests on, the predicted one included.
+    oov
+        Whether the word is outside the vocabulary; never for ``</s>`` or a written ``<unk>``.
     """
 
     log_prob: float
@@ -40,10 +44,14 @@ class KenlmInterface(LanguageModelContract):
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
         """The base-10 logarithm of p(sentence).
 
-        Args:
-            sentence: a string, split at whitespace, or a list of tokens.
-            bos: begin after ``<s>``; otherwise with nothing known.
-            eos: count ``</s>`` at the end.
+        Parameters
+        ----------
+        sentence
+            a string, split at whitespace, or a list of tokens.
+        bos
+            Begin after ``<s>``; otherwise with nothing known.
+        eos
+            Count ``</s>`` at the end.
         """
         tokens = tokens_of(sentence)
         ids = self.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)

@@ -27,14 +27,19 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
     def fit(self, text: Text, valid: Text | None = None) -> Self:
         """Fits the model.
 
-        Args:
-            text: a corpus, the path of a file (whitespace tokens, a sentence a line; str or Path), or sentences.
-                Its vocabulary becomes the model's.
-            valid: held-out text in the same forms. Its perplexity goes into ``figures``; models that are
-                trained in epochs stop by it.
+        Parameters
+        ----------
+        text
+            a corpus, the path of a file (whitespace tokens, a sentence a line; str or Path), or sentences.
+            Its vocabulary becomes the model's.
+        valid
+            Held-out text in the same forms. Its perplexity goes into ``figures``; models that are
+            trained in epochs stop by it.
 
-        Raises:
-            CorpusError: a text cannot be read, has no tokens, or has another vocabulary.
+        Raises
+        ------
+        CorpusError
+            a text cannot be read, has no tokens, or has another vocabulary.
         """
         corpus = as_corpus(text)
         if isinstance(valid, Iterator):
@@ -54,10 +59,14 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
     def record(self, text: Any, name: str, context: Context = "sentence") -> None:
         """Measures the perplexity of a text and adds it to ``figures``, which the artefact carries.
 
-        Args:
-            text: as in `perplexity`, but a string is a path.
-            name: what the text is, such as "PTB test".
-            context: as in `perplexity`.
+        Parameters
+        ----------
+        text
+            As in `perplexity`, but a string is a path.
+        name
+            What the text is, such as "PTB test".
+        context
+            As in `perplexity`.
         """
         found = self.perplexity(Path(text) if isinstance(text, str) else text, context=context)
         self.figures.append({"measure": "perplexity", "text": name, **found.to_dict()})

@@ -35,17 +35,23 @@ __all__ = ["Mixture"]
 class Mixture(LanguageModel):
     """A weighted sum of the distributions of any language models over the same words.
 
-    Args:
-        models: the components, fitted or (for `fit`) not; a dictionary names them.
-        weights: one for each, not negative, which are divided by their sum; equal unless given.
+    Parameters
+    ----------
+    models
+        The components, fitted or (for `fit`) not; a dictionary names them.
+    weights
+        One for each, not negative, which are divided by their sum; equal unless given.
 
-    Raises:
-        ConfigurationError: there are no models, or the weights do not fit them.
+    Raises
+    ------
+    ConfigurationError
+        There are no models, or the weights do not fit them.
 
-    Example:
-        >>> lm = Mixture({"kn": kneser_ney, "hlbl": hlbl}).fit_weights("valid.txt")
-        >>> lm.weights
-        {'kn': 0.46, 'hlbl': 0.54}
+    Examples
+    --------
+    >>> lm = Mixture({"kn": kneser_ney, "hlbl": hlbl}).fit_weights("valid.txt")
+    >>> lm.weights
+    {'kn': 0.46, 'hlbl': 0.54}
     """
 
     name: ClassVar[str] = "mixture"
@@ -90,14 +96,21 @@ class Mixture(LanguageModel):
     def fit_weights(self, text: Text, *, context: Context | None = None) -> Self:
         """Fits the weights to held-out text; the components stay as they are.
 
-        Args:
-            text: text that no component was fitted on, in any form that `perplexity` takes.
-            context: as in `perplexity`; a stream if left out and a component looks beyond ``</s>``.
+        Parameters
+        ----------
+        text
+            Text that no component was fitted on, in any form that `perplexity` takes.
+        context
+            As in `perplexity`; a stream if left out and a component looks beyond ``</s>``.
 
-        Raises:
-            ConfigurationError: there is no such context.
-            CorpusError: the text has no tokens, or the components do not have the same words.
-            NotFittedError: a component is not fitted.
+        Raises
+        ------
+        ConfigurationError
+            There is no such context.
+        CorpusError
+            The text has no tokens, or the components do not have the same words.
+        NotFittedError
+            a component is not fitted.
         """
         context = checked_context(self.own_context if context is None else context)
         vocabulary = self.vocabulary

@@ -19,10 +19,14 @@ def fit_weights(
 ) -> Float64:
     """Weights of the mixture that gives a text the highest probability, by EM: float64 (components,).
 
-    Args:
-        scores: natural log-probabilities (components, tokens) of the text's tokens.
-        start: weights to begin with; equal ones unless given. A weight of zero stays zero.
-        tolerance: stop where no weight changes by more.
+    Parameters
+    ----------
+    scores
+        Natural log-probabilities (components, tokens) of the text's tokens.
+    start
+        Weights to begin with; equal ones unless given. A weight of zero stays zero.
+    tolerance
+        Stop where no weight changes by more.
     """
     n, n_tokens = scores.shape
     weights = np.full(n, 1 / n) if start is None else np.array(start, np.float64)

@@ -39,16 +39,25 @@ class Perplexity(float):
     The number itself counts every word, those outside the vocabulary at the probability of ``<unk>``, and
     ``</s>`` after every sentence. An empty text has a perplexity of NaN.
 
-    Attributes:
-        log_prob: natural log-probability of the whole text, ``</s>`` included.
-        log_prob_eos: the part of it that belongs to ``</s>``.
-        log_prob_oov: the part of it that belongs to words outside the vocabulary.
-        n_sentences: sentences, each with one ``</s>``.
-        n_words: tokens without ``</s>``.
-        n_oov: words outside the vocabulary.
-        n_characters: of the words, and one for the space or line end after each; None where the text was a
-            corpus with words outside its vocabulary.
-        context: ``"sentence"`` or ``"stream"``: what each sentence was scored in.
+    Attributes
+    ----------
+    log_prob
+        Natural log-probability of the whole text, ``</s>`` included.
+    log_prob_eos
+        The part of it that belongs to ``</s>``.
+    log_prob_oov
+        The part of it that belongs to words outside the vocabulary.
+    n_sentences
+        Sentences, each with one ``</s>``.
+    n_words
+        Tokens without ``</s>``.
+    n_oov
+        Words outside the vocabulary.
+    n_characters
+        Of the words, and one for the space or line end after each; None where the text was a
+        corpus with words outside its vocabulary.
+    context
+        ``"sentence"`` or ``"stream"``: what each sentence was scored in.
     """
 
     log_prob: float

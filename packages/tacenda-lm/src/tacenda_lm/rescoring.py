@@ -14,11 +14,16 @@ __all__ = ["Rescored", "Rescoring"]
 class Rescored(NamedTuple):
     """A hypothesis with its new score.
 
-    Attributes:
-        sentence: as it was given.
-        total: score + weight * log_prob + word_bonus * words.
-        score: as it was given; a natural logarithm if ``log_prob`` is to be added with weight 1.
-        log_prob: natural logarithm of the language model's probability, ``</s>`` included.
+    Attributes
+    ----------
+    sentence
+        As it was given.
+    total
+        Score + weight * log_prob + word_bonus * words.
+    score
+        As it was given; a natural logarithm if ``log_prob`` is to be added with weight 1.
+    log_prob
+        Natural logarithm of the language model's probability, ``</s>`` included.
     """
 
     sentence: Sentence
@@ -39,11 +44,15 @@ class Rescoring(Evaluation):
     ) -> list[Rescored]:
         """Hypotheses by the sum of their own score and the language model's, best first.
 
-        Args:
-            hypotheses: (sentence, score) pairs, a higher score being better; of equal totals the earlier
-                stays first.
-            weight: of the language model's natural log-probability.
-            word_bonus: added for every word, against the language model's love of short sentences.
+        Parameters
+        ----------
+        hypotheses
+            (sentence, score) pairs, a higher score being better; of equal totals the earlier
+            stays first.
+        weight
+            Of the language model's natural log-probability.
+        word_bonus
+            Added for every word, against the language model's love of short sentences.
         """
         pairs = [(sentence, float(score)) for sentence, score in hypotheses]
         tokens = [tokens_of(sentence) for sentence, _ in pairs]

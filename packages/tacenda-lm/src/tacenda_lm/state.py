@@ -13,9 +13,11 @@ __all__ = ["State"]
 class State:
     """The memory of a language model between two words.
 
-    Attributes:
-        value: immutable and hashable, with a meaning only its model knows: word ids of a context, the bytes
-            of a vector, a tuple of such. None is a state nothing was written into yet.
+    Attributes
+    ----------
+    value
+        Immutable and hashable, with a meaning only its model knows: word ids of a context, the bytes
+        of a vector, a tuple of such. None is a state nothing was written into yet.
 
     Models never change a state that they are given: ``advance`` returns a new one. It is a small object that
     can be written into only because the functions named as in the kenlm module (``BeginSentenceWrite``,

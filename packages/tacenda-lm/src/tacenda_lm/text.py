@@ -41,11 +41,16 @@ _BLOCK = 1 << 17  # tokens of a block
 class Block(NamedTuple):
     """Some sentences as ids.
 
-    Attributes:
-        ids: int32 (tokens,).
-        offsets: int64 (sentences + 1,).
-        oov: bool (tokens,): which tokens have no type of their own.
-        n_characters: of the words, without spaces; None where it cannot be known.
+    Attributes
+    ----------
+    ids
+        int32 (tokens,).
+    offsets
+        int64 (sentences + 1,).
+    oov
+        bool (tokens,): which tokens have no type of their own.
+    n_characters
+        Of the words, without spaces; None where it cannot be known.
     """
 
     ids: Ids

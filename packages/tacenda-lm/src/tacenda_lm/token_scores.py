@@ -26,11 +26,15 @@ _STATES = 64  # whose distributions are computed at once
 class TokenScores(NamedTuple):
     """One value a token.
 
-    Attributes:
-        log_prob: natural logarithms, float64 (tokens,).
-        rank: words more probable than the token, int64 (tokens,); None unless asked for.
-        entropy: of the distribution the token was drawn from, in bits, float64 (tokens,); None unless
-            asked for.
+    Attributes
+    ----------
+    log_prob
+        Natural logarithms, float64 (tokens,).
+    rank
+        Words more probable than the token, int64 (tokens,); None unless asked for.
+    entropy
+        Of the distribution the token was drawn from, in bits, float64 (tokens,); None unless
+        asked for.
     """
 
     log_prob: Float64
@@ -48,16 +52,25 @@ def token_scores(
 ) -> TokenScores:
     """Scores of many sequences, each from the start of a sentence, in one call of the model.
 
-    Args:
-        model: a fitted language model.
-        ids: int32 (tokens,), ids of its vocabulary, ``</s>`` where it is to be scored.
-        offsets: int64 (sequences + 1,), where each sequence begins, and the end.
-        rank: find ranks; costs a whole distribution a token.
-        entropy: find entropies; likewise, and at once with ranks.
+    Parameters
+    ----------
+    model
+        a fitted language model.
+    ids
+        int32 (tokens,), ids of its vocabulary, ``</s>`` where it is to be scored.
+    offsets
+        int64 (sequences + 1,), where each sequence begins, and the end.
+    rank
+        Find ranks; costs a whole distribution a token.
+    entropy
+        Find entropies; likewise, and at once with ranks.
 
-    Raises:
-        NotFittedError: the model was not fitted or loaded.
-        DataError: ids or offsets are not those of a text.
+    Raises
+    ------
+    NotFittedError
+        The model was not fitted or loaded.
+    DataError
+        Ids or offsets are not those of a text.
     """
     log_prob = model.score_corpus(ids, offsets)
     if not rank and not entropy:

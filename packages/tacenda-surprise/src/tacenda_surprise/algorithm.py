@@ -36,10 +36,14 @@ _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not 
 class TacendaAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
     """Hosts a `tacenda_surprise.models.RatingModel`; subclasses say which, and with which settings.
 
-    Attributes:
-        model: the fitted model; None before ``fit``.
-        bu, bi: biases of users and items (users,), (items,) float64; None where the model has none.
-        pu, qi: factors (users, factors), (items, factors) float64; likewise.
+    Attributes
+    ----------
+    model
+        The fitted model; None before ``fit``.
+    bu, bi
+        Biases of users and items (users,), (items,) float64; None where the model has none.
+    pu, qi
+        Factors (users, factors), (items, factors) float64; likewise.
     """
 
     #: Whether an unknown user or item leaves anything to predict from.
@@ -111,12 +115,17 @@ class TacendaAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         Users and items that are new begin where their ratings put them; everybody keeps their inner ids, and
         users who were folded in stay so unless they now have ratings.
 
-        Args:
-            trainset: the new ratings, or old and new ones; of a pair in both the new rating counts.
-            n_epochs: passes over all ratings, old and new; None: what the model finds enough.
+        Parameters
+        ----------
+        trainset
+            The new ratings, or old and new ones; of a pair in both the new rating counts.
+        n_epochs
+            Passes over all ratings, old and new; None: what the model finds enough.
 
-        Raises:
-            ConfigurationError: the model cannot go on, or the rating scales differ.
+        Raises
+        ------
+        ConfigurationError
+            The model cannot go on, or the rating scales differ.
         """
         model = copy(self._fitted())
         everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)

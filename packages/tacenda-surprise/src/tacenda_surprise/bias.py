@@ -16,12 +16,18 @@ _DEFAULT = BiasConfig()
 class BiasOnly(TacendaAlgorithm):
     """The mean rating and the biases of user and item: what everything else should be better than.
 
-    Args:
-        biases: ``"both"``, ``"items"``, ``"users"``, or ``"none"``: the mean of all ratings.
-        n_epochs: times that items and users are gone through.
-        reg_u: ratings at the expected value that are added to those of every user.
-        reg_i: to those of every item.
-        more: ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
+    Parameters
+    ----------
+    biases
+        ``"both"``, ``"items"``, ``"users"``, or ``"none"``: the mean of all ratings.
+    n_epochs
+        Times that items and users are gone through.
+    reg_u
+        Ratings at the expected value that are added to those of every user.
+    reg_i
+        To those of every item.
+    more
+        ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
     """
 
     def __init__(

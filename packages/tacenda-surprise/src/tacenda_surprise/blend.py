@@ -28,18 +28,27 @@ class Blend(AlgoBase):  # type: ignore[misc]
     Fitting holds out a part of the ratings, fits every algorithm on the rest, finds the weights, and fits
     every algorithm anew on all ratings.
 
-    Args:
-        algorithms: what to blend; copies are fitted, these are left alone.
-        holdout: part of the ratings that the weights are fitted on.
-        refit: fit the algorithms anew on all ratings; False is twice as fast and a little worse.
-        random_state: of the part held out.
+    Parameters
+    ----------
+    algorithms
+        What to blend; copies are fitted, these are left alone.
+    holdout
+        Part of the ratings that the weights are fitted on.
+    refit
+        Fit the algorithms anew on all ratings; False is twice as fast and a little worse.
+    random_state
+        Of the part held out.
 
-    Attributes:
-        weights: (algorithms,), set by ``fit``.
-        fitted: the fitted algorithms.
+    Attributes
+    ----------
+    weights
+        (algorithms,), set by ``fit``.
+    fitted
+        The fitted algorithms.
 
-    Example:
-        >>> Blend([ConditionalPMF(random_state=0), ConditionalRBM(random_state=0)]).fit(trainset)
+    Examples
+    --------
+    >>> Blend([ConditionalPMF(random_state=0), ConditionalRBM(random_state=0)]).fit(trainset)
     """
 
     #: Unknown users and items have the weighted average of what the algorithms say of them.

@@ -44,21 +44,32 @@ def cross_validate_conditional(
     The setting of the Netflix prize, where the pairs to be predicted were known (CRBM2 in Mnih 2010,
     section 5.4). It is transductive: do not compare it with results of the ordinary kind.
 
-    Args:
-        algo: a conditional algorithm; a copy is fitted on every fold.
-        data: a Surprise data set.
-        measures: names of functions in ``surprise.accuracy``.
-        cv: as for ``cross_validate``: None (five folds), their number, or an iterator.
-        return_train_measures: measure the training part too.
-        n_jobs: folds at a time, each in a process; -1: as many as there are processors.
-        verbose: print the result of every fold.
+    Parameters
+    ----------
+    algo
+        a conditional algorithm; a copy is fitted on every fold.
+    data
+        a Surprise data set.
+    measures
+        Names of functions in ``surprise.accuracy``.
+    cv
+        As for ``cross_validate``: None (five folds), their number, or an iterator.
+    return_train_measures
+        Measure the training part too.
+    n_jobs
+        Folds at a time, each in a process; -1: as many as there are processors.
+    verbose
+        Print the result of every fold.
 
-    Returns:
-        ``test_<measure>`` (folds,), ``train_<measure>`` if asked for, ``fit_time`` and ``test_time`` in
-        seconds, and ``protocol``, which says that it is transductive.
+    Returns
+    -------
+    ``test_<measure>`` (folds,), ``train_<measure>`` if asked for, ``fit_time`` and ``test_time`` in
+    seconds, and ``protocol``, which says that it is transductive.
 
-    Raises:
-        ConfigurationError: the algorithm cannot take identities.
+    Raises
+    ------
+    ConfigurationError
+        The algorithm cannot take identities.
     """
     if not getattr(algo, "conditional", False):
         raise ConfigurationError(

@@ -16,12 +16,18 @@ from tacenda_surprise.models.base import RatingModel
 class CrossValidated(NamedTuple):
     """Errors of a model on the test parts, predictions clipped to the scale.
 
-    Attributes:
-        model: its registered name.
-        rmse: mean over the folds of the root mean squared error.
-        deviation: its standard deviation over them.
-        mae: mean absolute error.
-        seconds: to fit one fold, median.
+    Attributes
+    ----------
+    model
+        Its registered name.
+    rmse
+        Mean over the folds of the root mean squared error.
+    deviation
+        Its standard deviation over them.
+    mae
+        Mean absolute error.
+    seconds
+        To fit one fold, median.
     """
 
     model: str

@@ -17,11 +17,16 @@ Numbers = npt.NDArray[np.int64]
 class Given(NamedTuple):
     """What is known of a user who is folded in.
 
-    Attributes:
-        uid: raw id; None if the user is not to be found under any.
-        items: numbers of the items whose ratings are known (n,).
-        values: the ratings (n,).
-        rated: numbers of further items known to be rated.
+    Attributes
+    ----------
+    uid
+        Raw id; None if the user is not to be found under any.
+    items
+        Numbers of the items whose ratings are known (n,).
+    values
+        The ratings (n,).
+    rated
+        Numbers of further items known to be rated.
     """
 
     uid: Hashable | None
@@ -33,11 +38,16 @@ class Given(NamedTuple):
 class Folded(NamedTuple):
     """Predictions for a user the algorithm was not fitted on.
 
-    Attributes:
-        model_user: the same in the model's numbers.
-        items: raw item id -> number.
-        scale: lowest and highest rating.
-        given: what the user was folded in from.
+    Attributes
+    ----------
+    model_user
+        The same in the model's numbers.
+    items
+        Raw item id -> number.
+    scale
+        Lowest and highest rating.
+    given
+        What the user was folded in from.
     """
 
     model_user: FoldedUser

@@ -25,15 +25,23 @@ def make_model(
 ) -> RatingModel:
     """An unfitted model.
 
-    Args:
-        name: of the model.
-        settings: keyword arguments of its class.
-        seed: given as ``seed`` to a class that takes one, unless ``settings`` has it.
-        distribution: that registers the model, where several use the name.
+    Parameters
+    ----------
+    name
+        Of the model.
+    settings
+        Keyword arguments of its class.
+    seed
+        Given as ``seed`` to a class that takes one, unless ``settings`` has it.
+    distribution
+        That registers the model, where several use the name.
 
-    Raises:
-        ConfigurationError: the class does not take these settings.
-        PluginError: see `model_class`.
+    Raises
+    ------
+    ConfigurationError
+        The class does not take these settings.
+    PluginError
+        See `model_class`.
     """
     found = model_class(name, distribution)
     seeded = {} if seed is None or not _takes(found, "seed") else {"seed": seed}

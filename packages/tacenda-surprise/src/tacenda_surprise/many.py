@@ -95,10 +95,14 @@ class ManyAtOnce:
     ) -> dict[Any, list[tuple[Any, float]]]:
         """The ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
-        Args:
-            n: items a user.
-            uids: raw user ids; an unknown one is a `DataError`.
-            exclude_seen: leave out what the user has rated or is known to have rated.
+        Parameters
+        ----------
+        n
+            Items a user.
+        uids
+            Raw user ids; an unknown one is a `DataError`.
+        exclude_seen
+            Leave out what the user has rated or is known to have rated.
 
         An anti-testset is not built: memory for one block of users is all it takes.
         """
@@ -134,17 +138,25 @@ class ManyAtOnce:
     ) -> Folded:
         """A user the algorithm was not fitted on, from their ratings, without fitting again.
 
-        Args:
-            ratings: (raw item id, rating) of what the user has rated; the last counts for an item twice.
-            rated: raw ids of further items known to be rated, for the conditional models.
-            uid: raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
+        Parameters
+        ----------
+        ratings
+            (raw item id, rating) of what the user has rated; the last counts for an item twice.
+        rated
+            Raw ids of further items known to be rated, for the conditional models.
+        uid
+            Raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
 
-        Returns:
-            The user, with ``predict`` and ``top_n`` of its own. Items nobody has rated are left out.
+        Returns
+        -------
+        The user, with ``predict`` and ``top_n`` of its own. Items nobody has rated are left out.
 
-        Raises:
-            ConfigurationError: ``uid`` is a user of the trainset.
-            DataError: a rating is not finite or off the scale.
+        Raises
+        ------
+        ConfigurationError
+            ``uid`` is a user of the trainset.
+        DataError
+            a rating is not finite or off the scale.
         """
         self._fitted()
         if uid is not None:

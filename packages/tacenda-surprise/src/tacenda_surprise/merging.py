@@ -22,17 +22,26 @@ def merged(
 ) -> Trainset:
     """All ratings of both; of a pair in both that of ``more`` counts.
 
-    Args:
-        trainset: what a model was fitted on.
-        more: what is new.
-        users: raw id -> number in the model, users without ratings included. They keep their numbers, which
-            become inner ids; users that only ``more`` has are numbered after them.
-        items: likewise.
-        catalogue: of the model.
+    Parameters
+    ----------
+    trainset
+        What a model was fitted on.
+    more
+        What is new.
+    users
+        Raw id -> number in the model, users without ratings included. They keep their numbers, which
+        become inner ids; users that only ``more`` has are numbered after them.
+    items
+        Likewise.
+    catalogue
+        Of the model.
 
-    Raises:
-        ConfigurationError: the rating scales differ.
-        DataError: a rating of ``more`` is not finite or off the scale.
+    Raises
+    ------
+    ConfigurationError
+        The rating scales differ.
+    DataError
+        a rating of ``more`` is not finite or off the scale.
     """
     if tuple(more.rating_scale) != tuple(trainset.rating_scale):
         raise ConfigurationError(

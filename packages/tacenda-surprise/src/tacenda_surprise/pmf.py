@@ -31,28 +31,45 @@ _ARGUMENTS = {  # of settings that Surprise calls otherwise
 class PMF(TacendaAlgorithm):
     """Probabilistic matrix factorization (Mnih 2010, section 5.3; Salakhutdinov and Mnih 2008).
 
-    Args:
-        n_factors: width of the factors; None: 100, or 8 to 32, by the number of ratings, for Gibbs sampling.
-        n_epochs: passes over the ratings, at most with ``early_stopping``; for Gibbs sampling the sweeps whose
-            parameters are kept. None: the tuned number.
-        biased: learn biases; False is what Surprise calls PMF, and leaves unknown users and items impossible.
-        init_std_dev: length that a row of factors has at the start, on average.
-        lr_all: learning rate of factors and biases; None: 0.0225 by the ratings' standard deviation, and 0.02.
-        reg_all: weight of the squared factors and biases; None: what suits the number and the spread of the
-            ratings (0.084 for MovieLens-100K, 0.063 for MovieLens-1M), and 0.08.
-        lr_bi, lr_pu, reg_bi, reg_pu: the same for biases and for factors alone.
-        lr_decay: factor on all rates after every epoch.
-        inference: ``"map"`` finds the most probable parameters; ``"gibbs"`` averages over them, which predicts
-            better, knows how sure it is and needs no tuning, but takes ten times as long. Learning rates,
-            regularization and early stopping belong to the former.
-        solver: ``"sgd"`` or ``"als"``, for the former.
-        burn_in: sweeps before those that are kept, for the latter.
-        early_stopping: hold out part of the ratings, stop when they are predicted worse, and fit anew on all
-            ratings for as many epochs as were best.
-        validation: which part.
-        patience: epochs without improvement before it stops.
-        refit: fit anew on all ratings after that.
-        more: ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
+    Parameters
+    ----------
+    n_factors
+        Width of the factors; None: 100, or 8 to 32, by the number of ratings, for Gibbs sampling.
+    n_epochs
+        Passes over the ratings, at most with ``early_stopping``; for Gibbs sampling the sweeps whose
+        parameters are kept. None: the tuned number.
+    biased
+        Learn biases; False is what Surprise calls PMF, and leaves unknown users and items impossible.
+    init_std_dev
+        Length that a row of factors has at the start, on average.
+    lr_all
+        Learning rate of factors and biases; None: 0.0225 by the ratings' standard deviation, and 0.02.
+    reg_all
+        Weight of the squared factors and biases; None: what suits the number and the spread of the
+        ratings (0.084 for MovieLens-100K, 0.063 for MovieLens-1M), and 0.08.
+    lr_bi, lr_pu, reg_bi, reg_pu
+        The same for biases and for factors alone.
+    lr_decay
+        Factor on all rates after every epoch.
+    inference
+        ``"map"`` finds the most probable parameters; ``"gibbs"`` averages over them, which predicts
+        better, knows how sure it is and needs no tuning, but takes ten times as long. Learning rates,
+        regularization and early stopping belong to the former.
+    solver
+        ``"sgd"`` or ``"als"``, for the former.
+    burn_in
+        Sweeps before those that are kept, for the latter.
+    early_stopping
+        Hold out part of the ratings, stop when they are predicted worse, and fit anew on all
+        ratings for as many epochs as were best.
+    validation
+        Which part.
+    patience
+        Epochs without improvement before it stops.
+    refit
+        Fit anew on all ratings after that.
+    more
+        ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
     """
 
     _model_class: type[PMFModel] = PMFModel
@@ -163,11 +180,16 @@ class ConditionalPMF(PMF):
     The one to reach for first: better than `PMF` with every user, and the only one with something to say
     about a user of whom nothing but the identities of rated items is known.
 
-    Args:
-        rated: items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
-        lr_side: learning rate of the conditioning factors; None: what suits the spread of the ratings.
-        reg_side: their regularization; likewise.
-        more: as in `PMF`.
+    Parameters
+    ----------
+    rated
+        Items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
+    lr_side
+        Learning rate of the conditioning factors; None: what suits the spread of the ratings.
+    reg_side
+        Their regularization; likewise.
+    more
+        As in `PMF`.
     """
 
     _model_class = ConditionalPMFModel

@@ -19,29 +19,48 @@ class RBM(TacendaAlgorithm):
     It predicts a distribution over the ratings of the scale (``predict_proba``), and errs elsewhere than the
     factorizations do, which makes it worth blending with them.
 
-    Args:
-        n_hidden: hidden units.
-        n_epochs: passes over the ratings; at most, with ``early_stopping``.
-        orientation: ``"item"``: an item is a case and its raters are the visible units; ``"user"``: the other
-            way round, as in the thesis. The former predicts better; a user of the latter is folded in without
-            any fitting.
-        ordinal: tie the weights of the levels, as ratings are ordered.
-        offset: give every case a slope of its own.
-        gibbs_steps: steps of contrastive divergence.
-        prediction: ``"mean_field"`` or ``"exact"``.
-        lr_all: learning rate.
-        reg_all: weight of the squared weights.
-        lr_decay: factor on the rate after every epoch.
-        batch_cases: cases in a minibatch.
-        persistent: go on with the Gibbs chain of a case where its last update left it.
-        damping: ratings at the overall mean that are added to those of every case and visible unit for the
-            slopes and the first biases.
-        early_stopping: hold out part of the ratings, stop when they are predicted worse, and fit anew on all
-            ratings for as many epochs as were best.
-        validation: which part.
-        patience: epochs without improvement before it stops.
-        refit: fit anew on all ratings after that.
-        more: ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
+    Parameters
+    ----------
+    n_hidden
+        Hidden units.
+    n_epochs
+        Passes over the ratings; at most, with ``early_stopping``.
+    orientation
+        ``"item"``: an item is a case and its raters are the visible units; ``"user"``: the other
+        way round, as in the thesis. The former predicts better; a user of the latter is folded in without
+        any fitting.
+    ordinal
+        Tie the weights of the levels, as ratings are ordered.
+    offset
+        Give every case a slope of its own.
+    gibbs_steps
+        Steps of contrastive divergence.
+    prediction
+        ``"mean_field"`` or ``"exact"``.
+    lr_all
+        Learning rate.
+    reg_all
+        Weight of the squared weights.
+    lr_decay
+        Factor on the rate after every epoch.
+    batch_cases
+        Cases in a minibatch.
+    persistent
+        Go on with the Gibbs chain of a case where its last update left it.
+    damping
+        Ratings at the overall mean that are added to those of every case and visible unit for the
+        slopes and the first biases.
+    early_stopping
+        Hold out part of the ratings, stop when they are predicted worse, and fit anew on all
+        ratings for as many epochs as were best.
+    validation
+        Which part.
+    patience
+        Epochs without improvement before it stops.
+    refit
+        Fit anew on all ratings after that.
+    more
+        ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
     """
 
     _model_class: type[RBMModel] = RBMModel
@@ -131,10 +150,14 @@ class ConditionalRBM(RBM):
     With items as cases (the default) it is told who has rated an item; to predict for users of whom only the
     identities of rated items are known, give ``orientation="user"``.
 
-    Args:
-        rated: items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
-        reg_side: weight of the squared weights of identities.
-        more: as in `RBM`.
+    Parameters
+    ----------
+    rated
+        Items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
+    reg_side
+        Weight of the squared weights of identities.
+    more
+        As in `RBM`.
     """
 
     _model_class = ConditionalRBMModel

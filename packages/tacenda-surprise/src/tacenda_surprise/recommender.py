@@ -17,18 +17,25 @@ _HOST = ("rated", "random_state", "verbose", "callbacks", "checkpoints")
 class Recommender(TacendaAlgorithm):
     """Hosts the model that is registered under a name, whoever wrote it: `tacenda plugins recommenders`.
 
-    Args:
-        name: of the model.
-        distribution: that registers it, where several use the name.
-        settings: of the model; ``rated``, ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` are
-            those of `TacendaAlgorithm`. The seed comes from ``random_state``.
+    Parameters
+    ----------
+    name
+        Of the model.
+    distribution
+        That registers it, where several use the name.
+    settings
+        Of the model; ``rated``, ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` are
+        those of `TacendaAlgorithm`. The seed comes from ``random_state``.
 
-    Raises:
-        PluginError: there is no such model, or it cannot be loaded.
+    Raises
+    ------
+    PluginError
+        There is no such model, or it cannot be loaded.
 
-    Example:
-        >>> cross_validate(Recommender("pmf", n_factors=20), data)
-        >>> GridSearchCV(Recommender, {"name": ["pmf"], "n_factors": [10, 20]})
+    Examples
+    --------
+    >>> cross_validate(Recommender("pmf", n_factors=20), data)
+    >>> GridSearchCV(Recommender, {"name": ["pmf"], "n_factors": [10, 20]})
     """
 
     def __init__(

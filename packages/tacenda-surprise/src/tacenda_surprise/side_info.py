@@ -19,10 +19,14 @@ _FEW = 100  # pairs: of so few anything may be true
 class Numbered(NamedTuple):
     """Identities for the numbers of a trainset, users it does not know numbered after its own.
 
-    Attributes:
-        identities: of all users.
-        new_users: raw ids of the users that only the identities know.
-        dropped: pairs left out as nobody has rated their item.
+    Attributes
+    ----------
+    identities
+        Of all users.
+    new_users
+        Raw ids of the users that only the identities know.
+    dropped
+        Pairs left out as nobody has rated their item.
     """
 
     identities: Identities
@@ -33,11 +37,14 @@ class Numbered(NamedTuple):
 class SideInfo:
     """Pairs of raw user and item ids that are known to be rated; no ratings.
 
-    Args:
-        pairs: (raw user id, raw item id); more fields are not looked at, duplicates merge.
+    Parameters
+    ----------
+    pairs
+        (raw user id, raw item id); more fields are not looked at, duplicates merge.
 
-    Example:
-        >>> ConditionalPMF(rated=SideInfo([("alice", "Brazil"), ("alice", "Alien")])).fit(trainset)
+    Examples
+    --------
+    >>> ConditionalPMF(rated=SideInfo([("alice", "Brazil"), ("alice", "Alien")])).fit(trainset)
     """
 
     def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
@@ -82,9 +89,12 @@ def refuse_everything(seen: Identities, n_items: int) -> None:
 
     With an anti-testset beside the ratings it is so.
 
-    Args:
-        seen: of all users, their ratings included.
-        n_items: items there are.
+    Parameters
+    ----------
+    seen
+        Of all users, their ratings included.
+    n_items
+        Items there are.
     """
     n, possible = len(seen.item_ids), seen.n_users * n_items
     if n > max(_DENSE * possible, _FEW):

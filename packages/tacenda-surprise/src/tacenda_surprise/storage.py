@@ -37,14 +37,22 @@ _NOT_KEPT = {"self", "rated", "callbacks", "checkpoints"}  # `rated` is kept as 
 class Stored(NamedTuple):
     """What `read` found.
 
-    Attributes:
-        algorithm: with its settings, unfitted.
-        model: fitted.
-        trainset: as it was, every user's ratings in the order of the items.
-        ratings: the same in the numbers of the model, whose users may be more.
-        users: raw id -> number, of all users of the model.
-        seen: what users have rated or are known to have rated.
-        folded: what users were folded in from.
+    Attributes
+    ----------
+    algorithm
+        With its settings, unfitted.
+    model
+        Fitted.
+    trainset
+        As it was, every user's ratings in the order of the items.
+    ratings
+        The same in the numbers of the model, whose users may be more.
+    users
+        Raw id -> number, of all users of the model.
+    seen
+        What users have rated or are known to have rated.
+    folded
+        What users were folded in from.
     """
 
     algorithm: TacendaAlgorithm

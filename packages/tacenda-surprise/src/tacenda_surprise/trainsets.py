@@ -61,11 +61,16 @@ def trainset_of(
 ) -> Trainset:
     """A Trainset of ``ratings``, whose numbers are the inner ids; every list in the order of those.
 
-    Args:
-        ratings: all users and items have some.
-        users: raw ids of the users.
-        items: raw ids of the items.
-        mean: mean of all ratings.
+    Parameters
+    ----------
+    ratings
+        All users and items have some.
+    users
+        Raw ids of the users.
+    items
+        Raw ids of the items.
+    mean
+        Mean of all ratings.
     """
     rows = [_lists(part) for part in (ratings, ratings.by_item)]
     numbered = [{raw: number for number, raw in enumerate(ids)} for ids in (users, items)]

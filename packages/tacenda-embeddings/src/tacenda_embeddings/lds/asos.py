@@ -35,13 +35,20 @@ _MAXIMUM_OUTER = 400
 class Statistics(NamedTuple):
     """Expected second moments of the smoothed states.
 
-    Attributes:
-        S_xx: E[x_t x_t^T | all] (states, states).
-        S_10: E[x_{t+1} x_t^T | all] (states, states).
-        S_xw: E[x_t w_t^T | all] (states, observations); None where it was not asked for.
-        Xi: E[xs xs^T] (states, states), the second moment of the posterior means.
-        Pi: E[xf xf^T] (states, states).
-        likelihood_gain: log-likelihood in nats per token, less that of the model without dynamics.
+    Attributes
+    ----------
+    S_xx
+        E[x_t x_t^T | all] (states, states).
+    S_10
+        E[x_{t+1} x_t^T | all] (states, states).
+    S_xw
+        E[x_t w_t^T | all] (states, observations); None where it was not asked for.
+    Xi
+        E[xs xs^T] (states, states), the second moment of the posterior means.
+    Pi
+        E[xf xf^T] (states, states).
+    likelihood_gain
+        log-likelihood in nats per token, less that of the model without dynamics.
     """
 
     S_xx: Matrix
@@ -143,15 +150,23 @@ def expectation(
 ) -> tuple[Statistics, SteadyState]:
     """The E-step at horizon ``r``.
 
-    Args:
-        parameters: the current model.
-        moments: lag covariances with at least r lags.
-        r: horizon; the error of the approximation falls geometrically with it.
-        Pi: (states, states) a starting value for E[xf xf^T], from the previous iteration.
-        with_observation: compute S_xw too, which is most of the work and only an M-step needs.
+    Parameters
+    ----------
+    parameters
+        The current model.
+    moments
+        Lag covariances with at least r lags.
+    r
+        Horizon; the error of the approximation falls geometrically with it.
+    Pi
+        (states, states) a starting value for E[xf xf^T], from the previous iteration.
+    with_observation
+        Compute S_xw too, which is most of the work and only an M-step needs.
 
-    Raises:
-        numpy.linalg.LinAlgError: the parameters are not those of a stable system.
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The parameters are not those of a stable system.
     """
     A, C = parameters.A, parameters.C
     state = steady_state(parameters)

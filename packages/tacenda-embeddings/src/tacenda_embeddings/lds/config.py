@@ -21,32 +21,50 @@ OUTPUTS: tuple[str, ...] = get_args(Output)
 class LDSConfig:
     """Settings of `LDS`; the paper's values stand in brackets where ours differ.
 
-    Attributes:
-        n_states: h, the dimension of the latent state.
-        output: what ``transform`` returns for a token, see ``tacenda_embeddings.lds.outputs``
-            [``"mean"``]: ``own_context`` (2h), ``weighted_mean`` (h), ``own_past_future`` (3h),
-            ``mean`` (h), ``own`` (h, static), ``filtered`` (h, sees the past only).
-        own_weight: weight of the token's own part in ``weighted_mean`` and ``own_past_future`` [1].
-        row_norm_power: every word's input row is divided by its norm to this power before the recursions,
-            since frequent words have tiny rows otherwise [0].
-        ends: ``"exact"`` integrates over the unobserved words outside a sequence; ``"zero"`` is the plain
-            steady-state filter, which takes them for average words [``"zero"``].
-        kappa: pseudo-counts added to every word type [1000, on 10^9 tokens and 200k types]; None takes
-            0.3 T / V.
-        hankel_blocks: r of subspace identification; needs lags up to 2 r - 1.
-        horizon: r of the approximate second-order statistics of EM.
-        subspace_factor: EM runs in a subspace of this many times h dimensions first.
-        subspace_iterations: EM iterations in the subspace; tagging accuracy peaks at 20 to 50.
-        full_iterations: EM iterations over the whole vocabulary after that [50].
-        maximum_radius: limit on the spectral radius of the initial A.
-        noise: ``"full"`` rank, ``"diagonal"`` or ``"spherical"`` observation noise; the latter two are the
-            paper's comparison and skip the subspace. Their likelihood gain also counts the direction in
-            which whitened words never vary: compare it among them only.
-        start: ``"subspace"`` identification or ``"random"`` (the paper's Figure 2).
-        whiten: identify the subspace in whitened coordinates; False is the paper's comparison.
-        seed: of the randomised SVD and of a random start.
-        threads: for counting and the sparse products of fitting; None takes every core this process may
-            use. The result does not depend on it.
+    Attributes
+    ----------
+    n_states
+        h, the dimension of the latent state.
+    output
+        What ``transform`` returns for a token, see ``tacenda_embeddings.lds.outputs``
+        [``"mean"``]: ``own_context`` (2h), ``weighted_mean`` (h), ``own_past_future`` (3h),
+        ``mean`` (h), ``own`` (h, static), ``filtered`` (h, sees the past only).
+    own_weight
+        Weight of the token's own part in ``weighted_mean`` and ``own_past_future`` [1].
+    row_norm_power
+        Every word's input row is divided by its norm to this power before the recursions,
+        since frequent words have tiny rows otherwise [0].
+    ends
+        ``"exact"`` integrates over the unobserved words outside a sequence; ``"zero"`` is the plain
+        steady-state filter, which takes them for average words [``"zero"``].
+    kappa
+        Pseudo-counts added to every word type [1000, on 10^9 tokens and 200k types]; None takes
+        0.3 T / V.
+    hankel_blocks
+        r of subspace identification; needs lags up to 2 r - 1.
+    horizon
+        r of the approximate second-order statistics of EM.
+    subspace_factor
+        EM runs in a subspace of this many times h dimensions first.
+    subspace_iterations
+        EM iterations in the subspace; tagging accuracy peaks at 20 to 50.
+    full_iterations
+        EM iterations over the whole vocabulary after that [50].
+    maximum_radius
+        Limit on the spectral radius of the initial A.
+    noise
+        ``"full"`` rank, ``"diagonal"`` or ``"spherical"`` observation noise; the latter two are the
+        paper's comparison and skip the subspace. Their likelihood gain also counts the direction in
+        which whitened words never vary: compare it among them only.
+    start
+        ``"subspace"`` identification or ``"random"`` (the paper's Figure 2).
+    whiten
+        Identify the subspace in whitened coordinates; False is the paper's comparison.
+    seed
+        Of the randomised SVD and of a random start.
+    threads
+        For counting and the sparse products of fitting; None takes every core this process may
+        use. The result does not depend on it.
     """
 
     n_states: int = 200

@@ -14,10 +14,14 @@ from tacenda_embeddings.lds.steady_state import Parameters, stationary_covarianc
 class TransitionPair(NamedTuple):
     """Words of a singular-vector pair of A: A takes the state of ``before`` to that of ``after``.
 
-    Attributes:
-        before: words most likely at the right singular vector, most likely first.
-        after: words most likely at the left singular vector, one position later.
-        singular_value: how much of the state survives the step, at most about 1.
+    Attributes
+    ----------
+    before
+        Words most likely at the right singular vector, most likely first.
+    after
+        Words most likely at the left singular vector, one position later.
+    singular_value
+        How much of the state survives the step, at most about 1.
     """
 
     before: list[str]
@@ -37,12 +41,18 @@ def transition_pairs(
     States are measured in units of their prior spread (P^{-1/2} A P^{1/2}), so that the pairs do not depend
     on the arbitrary coordinates of the latent space; words are ranked by their whitened expectation C x.
 
-    Args:
-        parameters: the fitted model.
-        words: (vocabulary,) the types.
-        eligible: (vocabulary,) which of them may be shown.
-        n_pairs: how many pairs, counting both signs.
-        n_words: how many words a side.
+    Parameters
+    ----------
+    parameters
+        The fitted model.
+    words
+        (vocabulary,) the types.
+    eligible
+        (vocabulary,) which of them may be shown.
+    n_pairs
+        How many pairs, counting both signs.
+    n_words
+        How many words a side.
     """
     P = stationary_covariance(parameters.A, parameters.Q)
     root, inverse_root = symmetric_power(P, 0.5), symmetric_power(P, -0.5)

@@ -37,11 +37,16 @@ class _Echo(NamedTuple):
 class ExactEnds:
     """Solves for the messages at the ends. Re-entrant: all it writes is a cache.
 
-    Args:
-        forward: the recurrence of a.
-        backward: the recurrence of b.
-        left_end: L (states, states), in the coordinates of the tables.
-        right_end: R (states, states), likewise.
+    Parameters
+    ----------
+    forward
+        The recurrence of a.
+    backward
+        The recurrence of b.
+    left_end
+        L (states, states), in the coordinates of the tables.
+    right_end
+        R (states, states), likewise.
     """
 
     def __init__(
@@ -57,10 +62,14 @@ class ExactEnds:
     def solve(self, a: Float32, b: Float32, lengths: Integers) -> tuple[Float32, Float32]:
         """Messages past and future (sequences, states), in the own bases of the two recurrences.
 
-        Args:
-            a: a_n without messages (sequences, states), in the own basis of its recurrence.
-            b: b_1 without messages, likewise.
-            lengths: n (sequences,), at least 1.
+        Parameters
+        ----------
+        a
+            a_n without messages (sequences, states), in the own basis of its recurrence.
+        b
+            b_1 without messages, likewise.
+        lengths
+            n (sequences,), at least 1.
         """
         distinct, which = np.unique(lengths, return_inverse=True)
         past: Float32 = b @ self._L_T

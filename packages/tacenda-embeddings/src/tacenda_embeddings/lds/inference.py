@@ -51,13 +51,19 @@ class Ends(NamedTuple):
 class Smoother:
     """Inference with a fitted model. Re-entrant.
 
-    Args:
-        table: (vocabulary, states) float32, row i being the input K' w of word i; kept as an attribute, with
-            ``inverse_norms`` (vocabulary,) of its rows.
-        forward: F' (states, states).
-        backward: J (states, states).
-        left_end: (states, states), maps b_1 to the past message at the first token.
-        right_end: (states, states), maps a_n to the future message at the last token.
+    Parameters
+    ----------
+    table
+        (vocabulary, states) float32, row i being the input K' w of word i; kept as an attribute, with
+        ``inverse_norms`` (vocabulary,) of its rows.
+    forward
+        F' (states, states).
+    backward
+        J (states, states).
+    left_end
+        (states, states), maps b_1 to the past message at the first token.
+    right_end
+        (states, states), maps a_n to the future message at the last token.
     """
 
     def __init__(
@@ -89,9 +95,12 @@ class Smoother:
     def ends(self, ids: Ids, offsets: Offsets) -> Ends:
         """The messages from the unobserved words outside every sequence, exactly.
 
-        Args:
-            ids: (tokens,) packed sequences.
-            offsets: (sequences + 1,) where each begins, and the end.
+        Parameters
+        ----------
+        ids
+            (tokens,) packed sequences.
+        offsets
+            (sequences + 1,) where each begins, and the end.
         """
         past, future = np.zeros((2, len(offsets) - 1, self.states), np.float32)
         for first in range(0, len(offsets) - 1, _ENDS_AT_A_TIME):
@@ -112,11 +121,16 @@ class Smoother:
     ) -> Float32:
         """Past and future side by side in their own bases, (tokens, 2 states): for the products.
 
-        Args:
-            ids: (tokens,) packed sequences.
-            offsets: (sequences + 1,) where each begins, and the end.
-            ends: what comes in from outside; nothing if None.
-            out: (tokens or more, 2 states) float32 to write into.
+        Parameters
+        ----------
+        ids
+            (tokens,) packed sequences.
+        offsets
+            (sequences + 1,) where each begins, and the end.
+        ends
+            What comes in from outside; nothing if None.
+        out
+            (tokens or more, 2 states) float32 to write into.
         """
         if out is None:
             out = np.empty((len(ids), 2 * self.states), np.float32)

@@ -114,8 +114,10 @@ def check_counts(config: LDSConfig, counts: LaggedCounts) -> None:
 def fit(config: LDSConfig, counts: LaggedCounts) -> Fit:
     """Fits an LDS to lagged counts from nothing.
 
-    Raises:
-        CorpusError: too few lags or word types, or counts that no stable system fits.
+    Raises
+    ------
+    CorpusError
+        Too few lags or word types, or counts that no stable system fits.
     """
     check_counts(config, counts)
     kappa = pseudo_counts(config, counts)
@@ -159,15 +161,23 @@ def refit(
 ) -> Fit:
     """EM over the whole vocabulary from an earlier model, after counts of new text were added.
 
-    Args:
-        config: settings of the earlier model.
-        counts: of the old and the new text, same vocabulary.
-        parameters: of the earlier model, in its own whitened coordinates.
-        scale: the diagonal of its W (vocabulary,).
-        iterations: EM iterations.
+    Parameters
+    ----------
+    config
+        Settings of the earlier model.
+    counts
+        Of the old and the new text, same vocabulary.
+    parameters
+        Of the earlier model, in its own whitened coordinates.
+    scale
+        The diagonal of its W (vocabulary,).
+    iterations
+        EM iterations.
 
-    Raises:
-        CorpusError: too few lags or word types, or counts that no stable system fits.
+    Raises
+    ------
+    CorpusError
+        Too few lags or word types, or counts that no stable system fits.
     """
     check_counts(config, counts)
     trail = _Trail(iterations + 1, "refitting the LDS")

@@ -23,13 +23,19 @@ def symmetrized(X: Matrix) -> Matrix:
 class SteinSolver:
     """Solves ``X = L X R + W`` for many ``W`` with the same ``L``, ``R``.
 
-    Args:
-        L: (states, states), spectral radius at most 1.
-        R: (states, states); the product of both radii must be below 1.
-        tolerance: relative size of the powers at which doubling stops.
+    Parameters
+    ----------
+    L
+        (states, states), spectral radius at most 1.
+    R
+        (states, states); the product of both radii must be below 1.
+    tolerance
+        Relative size of the powers at which doubling stops.
 
-    Raises:
-        numpy.linalg.LinAlgError: the powers do not vanish.
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The powers do not vanish.
     """
 
     def __init__(self, L: Matrix, R: Matrix, tolerance: float = 1e-17) -> None:

@@ -27,18 +27,24 @@ from tacenda_embeddings.lds.transforming import Transforming
 class LDS(Transforming):
     """Token embeddings of a linear dynamical system fitted to raw text.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `LDSConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `LDSConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
 
-    Example:
-        >>> model = LDS(n_states=200).fit(corpus)
-        >>> [vectors] = model.transform([["The", "bank", "of", "the", "river"]])
-        >>> vectors.shape
-        (5, 600)
+    Examples
+    --------
+    >>> model = LDS(n_states=200).fit(corpus)
+    >>> [vectors] = model.transform([["The", "bank", "of", "the", "river"]])
+    >>> vectors.shape
+    (5, 600)
     """
 
     kind: ClassVar[str] = "embedders"
@@ -55,11 +61,15 @@ class LDS(Transforming):
     def fit(self, text: Corpus | LaggedCounts) -> Self:
         """Fits the model to a corpus, or to counts of one.
 
-        Args:
-            text: a `Corpus`, or `LaggedCounts` with at least ``config.n_lags`` lags.
+        Parameters
+        ----------
+        text
+            a `Corpus`, or `LaggedCounts` with at least ``config.n_lags`` lags.
 
-        Raises:
-            CorpusError: too few word types for ``n_states``, or too few lags.
+        Raises
+        ------
+        CorpusError
+            Too few word types for ``n_states``, or too few lags.
         """
         counts = self._counts(text)
         return self._adopt(learning.fit(self.config, counts), counts)
@@ -67,14 +77,20 @@ class LDS(Transforming):
     def refit(self, text: Corpus | LaggedCounts, iterations: int = 3) -> Self:
         """Continues from the fitted parameters after text was added: EM iterations only, no SVD.
 
-        Args:
-            text: counts of the old and the new text together (``old + new``), or a corpus of both, in the
-                vocabulary of this model.
-            iterations: EM iterations over the whole vocabulary.
+        Parameters
+        ----------
+        text
+            Counts of the old and the new text together (``old + new``), or a corpus of both, in the
+            vocabulary of this model.
+        iterations
+            EM iterations over the whole vocabulary.
 
-        Raises:
-            NotFittedError: there is nothing to continue from.
-            CorpusError: the vocabulary is another one.
+        Raises
+        ------
+        NotFittedError
+            There is nothing to continue from.
+        CorpusError
+            The vocabulary is another one.
         """
         state = self._fitted()
         counts = self._counts(text)
@@ -121,10 +137,14 @@ class LDS(Transforming):
     ) -> list[TransitionPair]:
         """Word groups that the transition operator turns into each other (paper, Table 1).
 
-        Args:
-            n_pairs: singular-vector pairs, counting both signs.
-            n_words: words a side.
-            min_count: rarer words are not shown.
+        Parameters
+        ----------
+        n_pairs
+            Singular-vector pairs, counting both signs.
+        n_words
+            Words a side.
+        min_count
+            Rarer words are not shown.
         """
         state = self._fitted()
         vocabulary = state.vocabulary

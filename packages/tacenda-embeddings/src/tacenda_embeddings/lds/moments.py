@@ -35,9 +35,12 @@ FloatArray = npt.NDArray[np.floating]
 class Moments(Protocol):
     """What the E-step asks of the data.
 
-    Attributes:
-        n_lags: the largest lag k known.
-        mean: m (observations,), the direction without variance; zero in a subspace orthogonal to it.
+    Attributes
+    ----------
+    n_lags
+        The largest lag k known.
+    mean
+        m (observations,), the direction without variance; zero in a subspace orthogonal to it.
     """
 
     n_lags: int
@@ -80,16 +83,25 @@ def whitening(
 class SparseMoments:
     """Lag covariances from counts: sparse minus rank one, never V x V dense.
 
-    Args:
-        counts: lagged co-occurrence counts of a circular stream.
-        kappa: pseudo-counts added to every word type.
-        threads: threads for the sparse products; the result does not depend on it.
-        whiten: False keeps the unwhitened coordinates (W = I): for the ablation of the paper's section 4.3.
+    Parameters
+    ----------
+    counts
+        Lagged co-occurrence counts of a circular stream.
+    kappa
+        Pseudo-counts added to every word type.
+    threads
+        Threads for the sparse products; the result does not depend on it.
+    whiten
+        False keeps the unwhitened coordinates (W = I): for the ablation of the paper's section 4.3.
 
-    Attributes:
-        scale: the diagonal of W, (vocabulary,).
-        n_lags: number of lags.
-        mean: m (vocabulary,).
+    Attributes
+    ----------
+    scale
+        The diagonal of W, (vocabulary,).
+    n_lags
+        Number of lags.
+    mean
+        m (vocabulary,).
     """
 
     def __init__(
@@ -137,8 +149,10 @@ class SparseMoments:
 class ProjectedMoments:
     """Lag covariances compressed to an orthonormal basis B: P_k = B^T Psi_k B, exact for every C = B c.
 
-    Args:
-        lags: P_1 .. P_r, each (subspace, subspace).
+    Parameters
+    ----------
+    lags
+        P_1 .. P_r, each (subspace, subspace).
     """
 
     def __init__(self, lags: Sequence[Matrix]) -> None:

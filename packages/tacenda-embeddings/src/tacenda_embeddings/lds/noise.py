@@ -25,16 +25,24 @@ Loading = npt.NDArray[np.floating]  # C: (observations, states), float32 or floa
 class Gain(NamedTuple):
     """A factored Kalman gain ``K = K_c C_hat^T`` and what the recursions need of it.
 
-    Attributes:
-        K_c: (states, states).
-        C_hat: (observations, states).
-        cross: ``C_hat^T C`` (states, states), so that K C = K_c cross.
-        square: ``C_hat^T Psi_0 C_hat`` (states, states), so that K Psi_0 K^T = K_c square K_c^T.
-        log_det: log det S minus the same of the model without dynamics, in nats, both of the dimensions
-            in which the data vary: not along m.
-        inner: Y (states, states) with S^+ = base - C_hat Y C_hat^T, base being the inverse of the
-            noise (of Psi_0 for the full noise).
-        base_trace: trace(base Psi_0) minus the number of observed dimensions.
+    Attributes
+    ----------
+    K_c
+        (states, states).
+    C_hat
+        (observations, states).
+    cross
+        ``C_hat^T C`` (states, states), so that K C = K_c cross.
+    square
+        ``C_hat^T Psi_0 C_hat`` (states, states), so that K Psi_0 K^T = K_c square K_c^T.
+    log_det
+        log det S minus the same of the model without dynamics, in nats, both of the dimensions
+        in which the data vary: not along m.
+    inner
+        Y (states, states) with S^+ = base - C_hat Y C_hat^T, base being the inverse of the
+        noise (of Psi_0 for the full noise).
+    base_trace
+        Trace(base Psi_0) minus the number of observed dimensions.
     """
 
     K_c: Matrix
@@ -70,8 +78,10 @@ def gram(X: Loading, Y: Loading) -> Matrix:
 class FullNoise(NamedTuple):
     """D = Psi_0 - C N C^T: as large as the data say in every direction (LDS paper section 4.2).
 
-    Attributes:
-        N: (states, states), the second moment of the states, so that C N C^T is what they explain.
+    Attributes
+    ----------
+    N
+        (states, states), the second moment of the states, so that C N C^T is what they explain.
     """
 
     N: Matrix
@@ -102,10 +112,14 @@ class DiagonalNoise(NamedTuple):
     else, so the likelihood is that of the other dimensions given this one, and comparable to the full
     noise's. EM climbs the joint density, of which the dimension along m is one in as many as there are words.
 
-    Attributes:
-        d: (observations,), positive; one number repeated for a spherical D.
-        mean: m = mu^{1/2} (observations,), the direction in which Psi_0 = I - m m^T has no variance.
-        spherical: whether the M-step averages d over the observations.
+    Attributes
+    ----------
+    d
+        (observations,), positive; one number repeated for a spherical D.
+    mean
+        m = mu^{1/2} (observations,), the direction in which Psi_0 = I - m m^T has no variance.
+    spherical
+        Whether the M-step averages d over the observations.
     """
 
     d: npt.NDArray[np.float64]

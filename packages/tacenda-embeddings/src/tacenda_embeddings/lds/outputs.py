@@ -145,16 +145,25 @@ def compose(
 ) -> Iterator[Block]:
     """Token vectors of packed sequences, in blocks of sequences that stay in the cache.
 
-    Args:
-        output: a key of ``WIDTHS``.
-        smoother: of the model, rows already balanced.
-        ids: (tokens,) packed word ids.
-        offsets: (sequences + 1,).
-        own_weight: g.
-        exact_ends: integrate over the unobserved words outside every sequence.
-        T_inv: (states, states), from own + past to the filtered mean.
-        out: (tokens, width) float32 to write into; without it a block's rows last only until the
-            next block is asked for.
+    Parameters
+    ----------
+    output
+        a key of ``WIDTHS``.
+    smoother
+        Of the model, rows already balanced.
+    ids
+        (tokens,) packed word ids.
+    offsets
+        (sequences + 1,).
+    own_weight
+        g.
+    exact_ends
+        Integrate over the unobserved words outside every sequence.
+    T_inv
+        (states, states), from own + past to the filtered mean.
+    out
+        (tokens, width) float32 to write into; without it a block's rows last only until the
+        next block is asked for.
     """
     h = smoother.states
     ends = smoother.ends(ids, offsets) if exact_ends and output not in _WITHOUT_ENDS else None

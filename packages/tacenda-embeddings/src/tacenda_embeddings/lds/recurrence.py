@@ -54,9 +54,12 @@ class DensePowers:
 class ModalPowers:
     """Powers of the block-diagonal matrix of ``tacenda.kernels.dynamics.modal_recurrence``, whose layout they keep.
 
-    Args:
-        real: eigenvalues (n_real,).
-        pairs: eigenvalues (n_pairs, 2) as (re, im).
+    Parameters
+    ----------
+    real
+        Eigenvalues (n_real,).
+    pairs
+        Eigenvalues (n_pairs, 2) as (re, im).
     """
 
     def __init__(self, real: npt.NDArray[np.float64], pairs: npt.NDArray[np.float64]) -> None:
@@ -93,15 +96,23 @@ class ModalPowers:
 class Recurrence:
     """x_t = M (x_{t-1} + table[w_{t-1}]): what comes into every token of packed sequences.
 
-    Args:
-        M: (states, states).
-        table: (vocabulary, states) float32.
-        reverse: run from the last token to the first.
+    Parameters
+    ----------
+    M
+        (states, states).
+    table
+        (vocabulary, states) float32.
+    reverse
+        Run from the last token to the first.
 
-    Attributes:
-        basis: (states, states), takes the recurrence's own basis to the coordinates of ``table``.
-        basis_inverse: its inverse.
-        powers: of M, in the own basis.
+    Attributes
+    ----------
+    basis
+        (states, states), takes the recurrence's own basis to the coordinates of ``table``.
+    basis_inverse
+        Its inverse.
+    powers
+        Of M, in the own basis.
     """
 
     def __init__(self, M: Matrix, table: Float32, *, reverse: bool) -> None:
@@ -141,15 +152,22 @@ class Recurrence:
     ) -> Float32:
         """Run over packed sequences; everything in the recurrence's own basis.
 
-        Args:
-            ids: (tokens,), the w_t.
-            offsets: (sequences + 1,).
-            initial: (sequences, states), what comes into the first token; zeros if None.
-            out: (tokens or more, width), takes x_t.
-            column: where in ``out`` its columns begin.
+        Parameters
+        ----------
+        ids
+            (tokens,), the w_t.
+        offsets
+            (sequences + 1,).
+        initial
+            (sequences, states), what comes into the first token; zeros if None.
+        out
+            (tokens or more, width), takes x_t.
+        column
+            Where in ``out`` its columns begin.
 
-        Returns:
-            (sequences, states), x + table[w] of the last token; ``initial`` if there is none.
+        Returns
+        -------
+        (sequences, states), x + table[w] of the last token; ``initial`` if there is none.
         """
         if self._modes is None:
             return self._scan_densely(ids, offsets, initial, out, column)

@@ -26,12 +26,18 @@ _MATRICES = ("forward", "backward", "left_end", "right_end", "filter")
 class FittedState:
     """Vocabulary, parameters and inference matrices of a fitted model; nothing changes after construction.
 
-    Attributes:
-        vocabulary: the word types.
-        parameters: A, C, Q and the noise, in whitened coordinates; C float32.
-        Xi: (states, states), second moment of the smoothed means.
-        scale: (vocabulary,), the diagonal of the whitening W.
-        mean: (vocabulary,), m = mu^{1/2}.
+    Attributes
+    ----------
+    vocabulary
+        The word types.
+    parameters
+        A, C, Q and the noise, in whitened coordinates; C float32.
+    Xi
+        (states, states), second moment of the smoothed means.
+    scale
+        (vocabulary,), the diagonal of the whitening W.
+    mean
+        (vocabulary,), m = mu^{1/2}.
     """
 
     def __init__(
@@ -92,9 +98,11 @@ class FittedState:
     ) -> FittedState:
         """The state an artefact holds.
 
-        Raises:
-            ArtifactError: an array is missing, of another shape or dtype, not finite, or the recursion it
-                describes is not stable.
+        Raises
+        ------
+        ArtifactError
+            An array is missing, of another shape or dtype, not finite, or the recursion it
+            describes is not stable.
         """
         dims = {"states": config.n_states, "vocabulary": len(vocabulary)}
 

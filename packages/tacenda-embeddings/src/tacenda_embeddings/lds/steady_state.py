@@ -28,11 +28,16 @@ _MAXIMUM_DOUBLINGS = 50
 class Parameters(NamedTuple):
     """Parameters of an LDS x_t = A x_{t-1} + eta, w_t = C x_t + epsilon (eqs 1-2), whitened coordinates.
 
-    Attributes:
-        A: (states, states), spectral radius below 1.
-        C: (observations, states), orthogonal to the mean direction m.
-        Q: (states, states), covariance of eta.
-        noise: covariance D of epsilon, implicit.
+    Attributes
+    ----------
+    A
+        (states, states), spectral radius below 1.
+    C
+        (observations, states), orthogonal to the mean direction m.
+    Q
+        (states, states), covariance of eta.
+    noise
+        Covariance D of epsilon, implicit.
     """
 
     A: Matrix
@@ -56,14 +61,21 @@ class SteadyState(NamedTuple):
 def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix, tolerance: float = 1e-13) -> Matrix:
     """Sigma_1 by the structure-preserving doubling algorithm: quadratic convergence, about 10 steps.
 
-    Args:
-        A: (states, states) transition.
-        Q: (states, states) state noise covariance.
-        R_D: ``C^T D^{-1} C`` (states, states).
-        tolerance: relative change at which to stop.
+    Parameters
+    ----------
+    A
+        (states, states) transition.
+    Q
+        (states, states) state noise covariance.
+    R_D
+        ``C^T D^{-1} C`` (states, states).
+    tolerance
+        Relative change at which to stop.
 
-    Raises:
-        numpy.linalg.LinAlgError: the iteration left the finite numbers.
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The iteration left the finite numbers.
     """
     I = np.eye(len(A))  # noqa: E741 - the identity
     A_k, G_k, H = A.T, R_D, Q

@@ -44,10 +44,14 @@ _ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eige
 class HankelFactors(NamedTuple):
     """The rank-h factors of the block Hankel matrix.
 
-    Attributes:
-        Gamma: (r, vocabulary, states), block i estimating C A^i.
-        Delta: (r, vocabulary, states), block j estimating (A^{r-1-j} Gs)^T.
-        singular_values: (states,), descending.
+    Attributes
+    ----------
+    Gamma
+        (r, vocabulary, states), block i estimating C A^i.
+    Delta
+        (r, vocabulary, states), block j estimating (A^{r-1-j} Gs)^T.
+    singular_values
+        (states,), descending.
     """
 
     Gamma: Float32
@@ -98,13 +102,20 @@ def hankel_svd(
 ) -> HankelFactors:
     """Randomised rank-``n_states`` SVD of the implicit block Hankel matrix.
 
-    Args:
-        moments: lag covariances with at least 2r-1 lags.
-        n_states: rank h.
-        r: blocks a side.
-        rng: source of the Gaussian test matrix.
-        power_iterations: passes that sharpen the spectrum; one is enough for text.
-        notify: called with the name of each stage.
+    Parameters
+    ----------
+    moments
+        Lag covariances with at least 2r-1 lags.
+    n_states
+        Rank h.
+    r
+        Blocks a side.
+    rng
+        Source of the Gaussian test matrix.
+    power_iterations
+        Passes that sharpen the spectrum; one is enough for text.
+    notify
+        Called with the name of each stage.
     """
     V = len(moments.scale)
     width = min(n_states + _OVERSAMPLING, r * V)
@@ -136,10 +147,14 @@ def identify(
     P = A^{-1} Gs C (C^T C)^{-1} is symmetrised and clipped so that D stays positive semi-definite
     (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T.
 
-    Args:
-        factors: of ``hankel_svd``.
-        moments: the whitened moments (they may differ from those of the SVD: the whitening ablation).
-        maximum_radius: limit on the spectral radius of A.
+    Parameters
+    ----------
+    factors
+        Of ``hankel_svd``.
+    moments
+        The whitened moments (they may differ from those of the SVD: the whitening ablation).
+    maximum_radius
+        Limit on the spectral radius of A.
     """
     Gamma, Delta, _ = factors
     r = len(Gamma)
@@ -178,9 +193,12 @@ def _explained(C: Float32, P: Matrix) -> float:
 def admissible(parameters: Parameters, mean: npt.NDArray[np.float64]) -> Parameters:
     """Parameters brought to other whitened coordinates, made to leave a noise covariance there.
 
-    Args:
-        parameters: with C in the new coordinates.
-        mean: m of the new coordinates (vocabulary,).
+    Parameters
+    ----------
+    parameters
+        With C in the new coordinates.
+    mean
+        m of the new coordinates (vocabulary,).
     """
     A, C, Q, noise = parameters
     if isinstance(noise, DiagonalNoise):

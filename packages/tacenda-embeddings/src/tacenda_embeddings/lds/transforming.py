@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured
+from tacenda.artifact import OldConfigured
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds import outputs, packing
@@ -21,7 +21,7 @@ from tacenda_embeddings.lds.state import FittedState
 __all__ = ["Transforming"]
 
 
-class Transforming(Configured[LDSConfig]):
+class Transforming(OldConfigured[LDSConfig]):
     """Base of `LDS`: all that needs its parameters, and nothing of how they are found."""
 
     settings = LDSConfig
@@ -45,16 +45,23 @@ class Transforming(Configured[LDSConfig]):
     ) -> list[Float32]:
         """Vectors of every token of every sentence.
 
-        Args:
-            sentences: token lists; an empty one gives an array of shape (0, width).
-            output: another output than ``config.output``.
+        Parameters
+        ----------
+        sentences
+            Token lists; an empty one gives an array of shape (0, width).
+        output
+            Another output than ``config.output``.
 
-        Returns:
-            One float32 array (tokens, width) per sentence.
+        Returns
+        -------
+        One float32 array (tokens, width) per sentence.
 
-        Raises:
-            NotFittedError: the model was not fitted or loaded.
-            ConfigurationError: ``output`` is unknown.
+        Raises
+        ------
+        NotFittedError
+            The model was not fitted or loaded.
+        ConfigurationError
+            ``output`` is unknown.
         """
         encode = self.vocabulary.encode
         return self.transform_ids([encode(sentence) for sentence in sentences], output=output)
@@ -81,13 +88,19 @@ class Transforming(Configured[LDSConfig]):
     ) -> list[Float32]:
         """``transform_ids`` with more words than the vocabulary has.
 
-        Args:
-            sentences: word ids, each (tokens,); those past the vocabulary's are of ``rows``, in order.
-            rows: (words, states) float32, their inputs K' w, on the scale of ``input_rows``.
-            output: another output than ``config.output``.
+        Parameters
+        ----------
+        sentences
+            Word ids, each (tokens,); those past the vocabulary's are of ``rows``, in order.
+        rows
+            (words, states) float32, their inputs K' w, on the scale of ``input_rows``.
+        output
+            Another output than ``config.output``.
 
-        Raises:
-            DataError: an id is neither of the vocabulary nor of ``rows``.
+        Raises
+        ------
+        DataError
+            An id is neither of the vocabulary nor of ``rows``.
         """
         output = self._output(output)
         types, power = len(self.vocabulary), self.config.row_norm_power
@@ -121,17 +134,25 @@ class Transforming(Configured[LDSConfig]):
     ) -> Float32:
         """``transform`` of sequences that lie in one array already: no copies, for large amounts.
 
-        Args:
-            ids: (tokens,) word ids of ``vocabulary``, all sequences one after another.
-            offsets: (sequences + 1,) where each begins, and the end.
-            output: another output than ``config.output``.
-            out: (tokens, width) float32 to write into.
+        Parameters
+        ----------
+        ids
+            (tokens,) word ids of ``vocabulary``, all sequences one after another.
+        offsets
+            (sequences + 1,) where each begins, and the end.
+        output
+            Another output than ``config.output``.
+        out
+            (tokens, width) float32 to write into.
 
-        Returns:
-            (tokens, width) float32; ``out`` if given.
+        Returns
+        -------
+        (tokens, width) float32; ``out`` if given.
 
-        Raises:
-            DataError: an id is not in the vocabulary, or shapes do not fit.
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary, or shapes do not fit.
         """
         output = self._output(output)
         packed = packing.Packed(np.asarray(ids, np.int64), np.asarray(offsets, np.int64))

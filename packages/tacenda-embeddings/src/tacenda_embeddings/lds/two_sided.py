@@ -31,13 +31,20 @@ from tacenda_embeddings.lds.steady_state import Parameters, stationary_covarianc
 class TwoSided(NamedTuple):
     """Matrices of the two-sided smoother, float64 (the table may be float32), in output coordinates.
 
-    Attributes:
-        table: (vocabulary, states), row i being K' w for word i.
-        forward: F' (states, states).
-        backward: J (states, states).
-        left_end: (states, states), maps b_1 to the past message at the first token.
-        right_end: (states, states), maps a_n to the future message at the last token.
-        filter: T^{-1} (states, states), maps a_t to the filtered mean xf_t.
+    Attributes
+    ----------
+    table
+        (vocabulary, states), row i being K' w for word i.
+    forward
+        F' (states, states).
+    backward
+        J (states, states).
+    left_end
+        (states, states), maps b_1 to the past message at the first token.
+    right_end
+        (states, states), maps a_n to the future message at the last token.
+    filter
+        T^{-1} (states, states), maps a_t to the filtered mean xf_t.
     """
 
     table: npt.NDArray[np.floating]
@@ -56,12 +63,17 @@ def two_sided(
 ) -> TwoSided:
     """The inference matrices of a fitted model.
 
-    Args:
-        parameters: in whitened coordinates.
-        scale: diagonal of W (vocabulary,).
-        mean: m (vocabulary,).
-        second_moment: M = E[xs xs^T] (states, states); states are returned as M^{-1/2} x (paper section 5),
-            or as they are when None.
+    Parameters
+    ----------
+    parameters
+        In whitened coordinates.
+    scale
+        Diagonal of W (vocabulary,).
+    mean
+        m (vocabulary,).
+    second_moment
+        M = E[xs xs^T] (states, states); states are returned as M^{-1/2} x (paper section 5),
+        or as they are when None.
     """
     A = parameters.A
     state = steady_state(parameters)

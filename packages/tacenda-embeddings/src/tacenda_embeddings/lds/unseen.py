@@ -33,15 +33,20 @@ _FEWEST = 20  # words that the map can be learned from
 class MorphologicalLDS(Saveable):
     """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
 
-    Args:
-        lds, words: settings of the two models, for ``fit``; ``words`` are `VarEmbed`'s.
+    Parameters
+    ----------
+    lds, words
+        Settings of the two models, for ``fit``; ``words`` are `VarEmbed`'s.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
 
-    Example:
-        >>> model = MorphologicalLDS.join(lds, varembed)
-        >>> [vectors] = model.transform([["An", "unbefriended", "word"]])
+    Examples
+    --------
+    >>> model = MorphologicalLDS.join(lds, varembed)
+    >>> [vectors] = model.transform([["An", "unbefriended", "word"]])
     """
 
     kind: ClassVar[str] = "embedders"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured
+from tacenda.artifact import OldConfigured
 from tacenda.corpus import Corpus
 from tacenda.fitting import Checkpointed
 from tacenda.vocabulary import Vocabulary
@@ -23,7 +23,7 @@ __all__ = ["Float32", "MorphologicalEmbedder"]
 S = TypeVar("S", bound=WordVectorConfig)
 
 
-class MorphologicalEmbedder(Checkpointed, Configured[S]):
+class MorphologicalEmbedder(Checkpointed, OldConfigured[S]):
     """A static embedder: a vector for any string, whatever stands around it."""
 
     kind: ClassVar[str] = "embedders"
@@ -38,18 +38,27 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
     ) -> Self:
         """Fits the model to a corpus.
 
-        Args:
-            text: the training text; its vocabulary decides which words have vectors of their own.
-            valid: held-out text in the same vocabulary; training stops when it gets no better, and the best
-                parameters are kept.
-            vectors: (types, width) initial word vectors, in place of ``config.start``.
+        Parameters
+        ----------
+        text
+            The training text; its vocabulary decides which words have vectors of their own.
+        valid
+            Held-out text in the same vocabulary; training stops when it gets no better, and the best
+            parameters are kept.
+        vectors
+            (types, width) initial word vectors, in place of ``config.start``.
 
-        Raises:
-            CorpusError: ``valid`` has another vocabulary.
-            ConfigurationError: a package that a setting asks for is missing, or ``vectors`` do not fit.
-            PluginUnavailableError: torch is not installed.
-            DivergenceError: the loss is no longer a number in the first epoch; a smaller learning rate helps. Later the
-                best parameters are kept, with a warning.
+        Raises
+        ------
+        CorpusError
+            ``valid`` has another vocabulary.
+        ConfigurationError
+            a package that a setting asks for is missing, or ``vectors`` do not fit.
+        PluginUnavailableError
+            Torch is not installed.
+        DivergenceError
+            The loss is no longer a number in the first epoch; a smaller learning rate helps. Later the
+            best parameters are kept, with a warning.
         """
         from tacenda_embeddings.varembed.fitting import fit_word_vectors
 
@@ -91,14 +100,19 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
         """Vectors of every token of every sentence; they do not depend on the sentence.
 
-        Args:
-            sentences: token lists; an empty one gives an array of shape (0, width).
+        Parameters
+        ----------
+        sentences
+            Token lists; an empty one gives an array of shape (0, width).
 
-        Returns:
-            One float32 array (tokens, width) per sentence.
+        Returns
+        -------
+        One float32 array (tokens, width) per sentence.
 
-        Raises:
-            NotFittedError: the model was not fitted or loaded.
+        Raises
+        ------
+        NotFittedError
+            The model was not fitted or loaded.
         """
         self._fitted()
         texts = [list(sentence) for sentence in sentences]
@@ -112,16 +126,23 @@ class MorphologicalEmbedder(Checkpointed, Configured[S]):
     ) -> int:
         """Writes the text format of word2vec, for ``spacy init vectors`` and others.
 
-        Args:
-            path: the file.
-            words: words to write beside those of the vocabulary, seen or not.
-            scaled: write `scaled_vectors`, as trained layers want them; False writes those of `vectors`.
+        Parameters
+        ----------
+        path
+            The file.
+        words
+            Words to write beside those of the vocabulary, seen or not.
+        scaled
+            Write `scaled_vectors`, as trained layers want them; False writes those of `vectors`.
 
-        Returns:
-            How many words were written.
+        Returns
+        -------
+        How many words were written.
 
-        Raises:
-            DataError: the file cannot be written.
+        Raises
+        ------
+        DataError
+            The file cannot be written.
         """
         from tacenda_embeddings.varembed.export import save_word2vec
 

@@ -21,39 +21,65 @@ KLWeighting = Literal["types", "tokens"]
 class WordVectorConfig(ModelSettings):
     """What both models share; the paper's values stand in brackets where ours differ.
 
-    Attributes:
-        width: k, columns of a word vector.
-        hidden: units of the LSTM.
-        segmenter: ``"unigram"`` pieces learned in seconds, ``"morfessor"`` (the package morfessor, minutes),
-            ``"ngrams"`` of characters [``"morfessor"``].
-        n_morphemes: pieces the unigram segmenter keeps; None is 0.3 for every word type, the paper's ratio. Fewer
-            suit a small text of a language rich in endings.
-        max_pieces: morphemes of a word at most; the last one takes the rest. N-grams are not limited.
-        base: every word has one more, common morpheme, which holds the base rate of every dimension [False].
-        start: initial word vectors: ``"counts"``, a factorisation of co-occurrence counts; ``"word2vec"`` (the
-            package gensim); or ``"random"`` [``"word2vec"``].
-        start_window: words to each side that are counted for the start; 2 or 3 tell more of syntax, 10 of topics.
-        start_adjacent: weight of the words directly before and directly after, which are counted apart for the
-            start, beside those of the window; they tell of syntax.
-        start_scale: root mean square of the initial word vectors.
-        start_ridge: of the regression that gives morphemes their initial vectors; None is 10, and 100 for n-grams,
-            of which a word has many.
-        start_shrinkage: a word that occurs n times begins n / (n + this) of the way from the sum of its
-            morphemes to the vector it was given [0].
-        softmax: ``"sampled"`` [not stated], or ``"exact"`` over all words.
-        negatives: words drawn for a batch by the sampled softmax.
-        epochs: passes over the text [15].
-        learning_rate: of word, morpheme and output vectors, by AdaGrad with one accumulator a row
-            [0.01, RMSProp].
-        lstm_rate: of the LSTM, by Adam.
-        batch: pieces of text read in parallel [25].
-        length: tokens of each that are differentiated through at a time.
-        dropout: of the inputs and outputs of the LSTM [not stated].
-        clip: largest norm of the LSTM's gradient per token.
-        patience: evaluations without progress before a fit with held-out text stops.
-        seed: of everything that is drawn.
-        device: where training runs, ``"cpu"`` or ``"cuda"``.
-        threads: torch's, while training; None leaves them as they are.
+    Attributes
+    ----------
+    width
+        k, columns of a word vector.
+    hidden
+        Units of the LSTM.
+    segmenter
+        ``"unigram"`` pieces learned in seconds, ``"morfessor"`` (the package morfessor, minutes),
+        ``"ngrams"`` of characters [``"morfessor"``].
+    n_morphemes
+        Pieces the unigram segmenter keeps; None is 0.3 for every word type, the paper's ratio. Fewer
+        suit a small text of a language rich in endings.
+    max_pieces
+        Morphemes of a word at most; the last one takes the rest. N-grams are not limited.
+    base
+        Every word has one more, common morpheme, which holds the base rate of every dimension [False].
+    start
+        Initial word vectors: ``"counts"``, a factorisation of co-occurrence counts; ``"word2vec"`` (the
+        package gensim); or ``"random"`` [``"word2vec"``].
+    start_window
+        Words to each side that are counted for the start; 2 or 3 tell more of syntax, 10 of topics.
+    start_adjacent
+        Weight of the words directly before and directly after, which are counted apart for the
+        start, beside those of the window; they tell of syntax.
+    start_scale
+        Root mean square of the initial word vectors.
+    start_ridge
+        Of the regression that gives morphemes their initial vectors; None is 10, and 100 for n-grams,
+        of which a word has many.
+    start_shrinkage
+        a word that occurs n times begins n / (n + this) of the way from the sum of its
+        morphemes to the vector it was given [0].
+    softmax
+        ``"sampled"`` [not stated], or ``"exact"`` over all words.
+    negatives
+        Words drawn for a batch by the sampled softmax.
+    epochs
+        Passes over the text [15].
+    learning_rate
+        Of word, morpheme and output vectors, by AdaGrad with one accumulator a row
+        [0.01, RMSProp].
+    lstm_rate
+        Of the LSTM, by Adam.
+    batch
+        Pieces of text read in parallel [25].
+    length
+        Tokens of each that are differentiated through at a time.
+    dropout
+        Of the inputs and outputs of the LSTM [not stated].
+    clip
+        Largest norm of the LSTM's gradient per token.
+    patience
+        Evaluations without progress before a fit with held-out text stops.
+    seed
+        Of everything that is drawn.
+    device
+        Where training runs, ``"cpu"`` or ``"cuda"``.
+    threads
+        Torch's, while training; None leaves them as they are.
     """
 
     width: int = 128
@@ -112,16 +138,21 @@ class WordVectorConfig(ModelSettings):
 class VarEmbedConfig(WordVectorConfig):
     """Settings of `VarEmbed`: those of `WordVectorConfig`, and these.
 
-    Attributes:
-        output: what ``transform`` returns for a word: ``"logits"``, the expected embedding through an inverse
-            sigmoid, as the paper evaluates it; ``"log_odds"``, the same less the base rate; ``"probabilities"``.
-        kl: ``"types"`` counts the divergence from the prior once for every word of the vocabulary, as eq 20
-            does; ``"tokens"`` once for every occurrence and dimension, as the authors' code does.
-        kl_weight: what the divergence is multiplied by; 1 is the bound.
-        refit: after training, the morphemes are fitted once more to the words as they are then, by the regression
-            of the start with a tenth of its ridge, every word counting once. The bound says nothing against a
-            morpheme of few words that follows them anywhere, nor what is the base's and what the others'; the
-            ridge does [False].
+    Attributes
+    ----------
+    output
+        What ``transform`` returns for a word: ``"logits"``, the expected embedding through an inverse
+        sigmoid, as the paper evaluates it; ``"log_odds"``, the same less the base rate; ``"probabilities"``.
+    kl
+        ``"types"`` counts the divergence from the prior once for every word of the vocabulary, as eq 20
+        does; ``"tokens"`` once for every occurrence and dimension, as the authors' code does.
+    kl_weight
+        What the divergence is multiplied by; 1 is the bound.
+    refit
+        After training, the morphemes are fitted once more to the words as they are then, by the regression
+        of the start with a tenth of its ridge, every word counting once. The bound says nothing against a
+        morpheme of few words that follows them anywhere, nor what is the base's and what the others'; the
+        ridge does [False].
     """
 
     output: Output = "log_odds"

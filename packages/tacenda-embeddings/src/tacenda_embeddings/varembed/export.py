@@ -30,14 +30,21 @@ def save_word2vec(
     with whitespace in it cannot be written and is left out, so are special types. ``path`` appears only when
     it is whole.
 
-    Args:
-        path: the file.
-        vocabulary: of the model.
-        vectors: of words, (words, width).
-        words: more words, which may never have been seen.
+    Parameters
+    ----------
+    path
+        The file.
+    vocabulary
+        Of the model.
+    vectors
+        Of words, (words, width).
+    words
+        More words, which may never have been seen.
 
-    Raises:
-        DataError: the file cannot be written.
+    Raises
+    ------
+    DataError
+        The file cannot be written.
     """
     special = reserved(vocabulary.oov)
     chosen = [

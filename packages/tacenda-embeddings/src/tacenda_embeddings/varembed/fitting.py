@@ -31,13 +31,20 @@ _CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
 class Fit(NamedTuple):
     """What a fit found.
 
-    Attributes:
-        inventory: vocabulary and morphemes.
-        words: (types, width): logits of the posterior (VarEmbed), or sums of word and morphemes (SumEmbed).
-        morphemes: (morphemes, width).
-        trained: bool (types,): the words that occur in the text.
-        history: the course of training.
-        figures: for the artefact.
+    Attributes
+    ----------
+    inventory
+        Vocabulary and morphemes.
+    words
+        (types, width): logits of the posterior (VarEmbed), or sums of word and morphemes (SumEmbed).
+    morphemes
+        (morphemes, width).
+    trained
+        bool (types,): the words that occur in the text.
+    history
+        The course of training.
+    figures
+        For the artefact.
     """
 
     inventory: Inventory

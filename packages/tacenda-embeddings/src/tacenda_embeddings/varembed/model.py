@@ -25,20 +25,26 @@ __all__ = ["SumEmbed", "VarEmbed"]
 class VarEmbed(MorphologicalEmbedder[VarEmbedConfig]):
     """Word vectors with a morphological prior, for words seen and unseen.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `VarEmbedConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `VarEmbedConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
 
-    Example:
-        >>> model = VarEmbed(width=128).fit(corpus)
-        >>> [vectors] = model.transform([["An", "unbefriended", "word"]])
-        >>> vectors.shape
-        (3, 128)
-        >>> model.pieces("unbefriended")
-        ('▁un', 'be', 'friend', 'ed')
+    Examples
+    --------
+    >>> model = VarEmbed(width=128).fit(corpus)
+    >>> [vectors] = model.transform([["An", "unbefriended", "word"]])
+    >>> vectors.shape
+    (3, 128)
+    >>> model.pieces("unbefriended")
+    ('▁un', 'be', 'friend', 'ed')
     """
 
     name: ClassVar[str] = "varembed"
@@ -47,15 +53,21 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedConfig]):
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Float32:
         """Uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.
 
-        Args:
-            words: any strings.
-            prior: of the prior, even where there is a posterior.
+        Parameters
+        ----------
+        words
+            Any strings.
+        prior
+            Of the prior, even where there is a posterior.
 
-        Returns:
-            float32 (words, width): entropies of the posterior Bernoullis, of the prior's for unseen words.
+        Returns
+        -------
+        float32 (words, width): entropies of the posterior Bernoullis, of the prior's for unseen words.
 
-        Raises:
-            NotFittedError: the model was not fitted or loaded.
+        Raises
+        ------
+        NotFittedError
+            The model was not fitted or loaded.
         """
         return np.asarray(entropy(self._raw(list(words), prior)), np.float32)
 
@@ -81,14 +93,21 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedConfig]):
     ) -> Float32:
         """One vector for every word, (words, width) float32.
 
-        Args:
-            words: any strings.
-            prior: made from the morphemes even where the word was seen (the paper's "morphemes only").
-            output: another output than ``config.output``.
+        Parameters
+        ----------
+        words
+            Any strings.
+        prior
+            Made from the morphemes even where the word was seen (the paper's "morphemes only").
+        output
+            Another output than ``config.output``.
 
-        Raises:
-            NotFittedError: the model was not fitted or loaded.
-            ConfigurationError: ``output`` is unknown.
+        Raises
+        ------
+        NotFittedError
+            The model was not fitted or loaded.
+        ConfigurationError
+            ``output`` is unknown.
         """
         if output is not None:
             output = VarEmbedConfig(output=output).output  # type: ignore[arg-type]
@@ -101,12 +120,17 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedConfig]):
     After Botha and Blunsom (2014), with the network of `VarEmbed`. A word never seen has the sum of its
     morphemes.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `SumEmbedConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `SumEmbedConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
     """
 
     name: ClassVar[str] = "sumembed"

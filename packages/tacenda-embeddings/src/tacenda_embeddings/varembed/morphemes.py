@@ -36,13 +36,20 @@ class Inventory:
     Words are segmented in lower case; where the vocabulary keeps case, capitals are a morpheme of their own
     (``<Xx>``, ``<XX>`` or ``<xX>``). Special types, such as ``<unk>``, have none but the base.
 
-    Args:
-        vocabulary: the word types.
-        segmenter: what cuts a word that is not among them.
-        names: the morphemes, `BASE` first, each once.
-        offsets, ids: morphemes of word i are ``ids[offsets[i] : offsets[i + 1]]``.
-        max_pieces: morphemes of a word at most, base and capitals apart.
-        base: whether every word has the first morpheme.
+    Parameters
+    ----------
+    vocabulary
+        The word types.
+    segmenter
+        What cuts a word that is not among them.
+    names
+        The morphemes, `BASE` first, each once.
+    offsets, ids
+        Morphemes of word i are ``ids[offsets[i] : offsets[i + 1]]``.
+    max_pieces
+        Morphemes of a word at most, base and capitals apart.
+    base
+        Whether every word has the first morpheme.
     """
 
     def __init__(

@@ -48,11 +48,16 @@ def sampled_loss(
     whatever number is drawn (Ma and Collins 2018, section 3). A word drawn that is the target stays in: taking
     it out would bias the scores of frequent words.
 
-    Args:
-        hidden: (tokens, hidden).
-        own: output vectors (tokens, hidden) and biases (tokens,) of the targets x.
-        noise: the same of the words drawn, (drawn, hidden) and (drawn,).
-        log_expected: log E of each target (tokens,) and of each word drawn (drawn,).
+    Parameters
+    ----------
+    hidden
+        (tokens, hidden).
+    own
+        Output vectors (tokens, hidden) and biases (tokens,) of the targets x.
+    noise
+        The same of the words drawn, (drawn, hidden) and (drawn,).
+    log_expected
+        log E of each target (tokens,) and of each word drawn (drawn,).
     """
     right = (hidden * own[0]).sum(1) + own[1]
     wrong = torch.addmm(noise[1] - log_expected[1], hidden, noise[0].T)

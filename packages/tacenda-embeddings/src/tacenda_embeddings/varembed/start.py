@@ -36,13 +36,19 @@ _WORD2VEC_EPOCHS = 5
 def word_start(config: WordVectorConfig, corpus: Corpus, given: Float32 | None) -> Float32:
     """Initial vectors of the vocabulary (types, width), of the root mean square that is set.
 
-    Args:
-        config: settings.
-        corpus: the training text.
-        given: (types, width) vectors to take instead; a row of zeros says nothing about its word.
+    Parameters
+    ----------
+    config
+        Settings.
+    corpus
+        The training text.
+    given
+        (types, width) vectors to take instead; a row of zeros says nothing about its word.
 
-    Raises:
-        ConfigurationError: ``given`` has another shape, or gensim is not installed.
+    Raises
+    ------
+    ConfigurationError
+        ``given`` has another shape, or gensim is not installed.
     """
     shape = (len(corpus.vocabulary), config.width)
     if given is None and config.start == "random":

@@ -25,11 +25,16 @@ _CACHE = 200_000  # unseen words whose vectors are remembered
 class WordState:
     """Vectors of the words and morphemes; nothing changes after construction but a cache.
 
-    Attributes:
-        inventory: vocabulary and morphemes.
-        words: (types, width): the posterior's logits (VarEmbed), or whole vectors (SumEmbed).
-        morphemes: (morphemes, width), the base first; zeros there if the model has none.
-        trained: bool (types,): whether the word was in the training text; another one is taken for unseen.
+    Attributes
+    ----------
+    inventory
+        Vocabulary and morphemes.
+    words
+        (types, width): the posterior's logits (VarEmbed), or whole vectors (SumEmbed).
+    morphemes
+        (morphemes, width), the base first; zeros there if the model has none.
+    trained
+        bool (types,): whether the word was in the training text; another one is taken for unseen.
     """
 
     def __init__(

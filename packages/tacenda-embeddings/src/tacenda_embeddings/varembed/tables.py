@@ -19,10 +19,14 @@ _START = 1e-6  # of the accumulators
 class Rows(NamedTuple):
     """Rows of a table as a batch uses them.
 
-    Attributes:
-        ids: int64 (rows,), ascending, each once.
-        places: int64, of the shape that was asked for: which of ``ids`` stands where.
-        values: (rows, width), a leaf that collects the gradient.
+    Attributes
+    ----------
+    ids
+        int64 (rows,), ascending, each once.
+    places
+        int64, of the shape that was asked for: which of ``ids`` stands where.
+    values
+        (rows, width), a leaf that collects the gradient.
     """
 
     ids: Tensor

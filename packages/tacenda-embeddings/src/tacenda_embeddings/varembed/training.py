@@ -45,12 +45,18 @@ _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softma
 class Trainer:
     """A model under training, as `tacenda.fitting` takes it.
 
-    Args:
-        config: settings; ``VarEmbedConfig`` has the prior, any other sums the morphemes.
-        inventory: the morphemes of every word.
-        counts: of every type in the training stream, int64 (types,).
-        words, morphemes: initial vectors (types, width) and (morphemes, width).
-        valid: held-out stream, or None.
+    Parameters
+    ----------
+    config
+        Settings; ``VarEmbedConfig`` has the prior, any other sums the morphemes.
+    inventory
+        The morphemes of every word.
+    counts
+        Of every type in the training stream, int64 (types,).
+    words, morphemes
+        Initial vectors (types, width) and (morphemes, width).
+    valid
+        Held-out stream, or None.
     """
 
     def __init__(

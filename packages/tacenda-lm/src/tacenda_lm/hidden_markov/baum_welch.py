@@ -25,12 +25,18 @@ _SPREAD = 0.5  # of the logarithms of the first values; states that begin alike 
 class BaumWelch:
     """An `HMM` under training, as `tacenda.fitting` takes it; a step is one pass over the text.
 
-    Args:
-        config: settings.
-        n_types: words.
-        ids: the training text, ``</s>`` after every sentence.
-        offsets: (sentences + 1,).
-        valid: held-out text in the same form, or None; its perplexity is the criterion.
+    Parameters
+    ----------
+    config
+        Settings.
+    n_types
+        Words.
+    ids
+        The training text, ``</s>`` after every sentence.
+    offsets
+        (sentences + 1,).
+    valid
+        Held-out text in the same form, or None; its perplexity is the criterion.
     """
 
     def __init__(

@@ -37,15 +37,23 @@ class BlockStore:
     Blocks in a pool are never changed. Where a pool is full a new one takes its place, and who still reads the old
     one keeps it.
 
-    Args:
-        transitions: what makes them.
-        n_classes: M.
-        k: states of a class.
-        size: bytes of blocks kept at most; one block fits always.
+    Parameters
+    ----------
+    transitions
+        What makes them.
+    n_classes
+        M.
+    k
+        States of a class.
+    size
+        Bytes of blocks kept at most; one block fits always.
 
-    Attributes:
-        capacity: blocks that fit.
-        holds_all: whether there are no more than that.
+    Attributes
+    ----------
+    capacity
+        Blocks that fit.
+    holds_all
+        Whether there are no more than that.
     """
 
     def __init__(
@@ -75,9 +83,12 @@ class BlockStore:
     def get(self, sources: _Ids, targets: _Ids) -> tuple[_Floats, npt.NDArray[np.int32]]:
         """A pool of blocks, and where in it each pair is: (capacity, k, k), (pairs,).
 
-        Args:
-            sources: (pairs,), sorted; at most ``capacity`` pairs, each once.
-            targets: (pairs,).
+        Parameters
+        ----------
+        sources
+            (pairs,), sorted; at most ``capacity`` pairs, each once.
+        targets
+            (pairs,).
         """
         keys = (sources * self._classes + targets).tolist()
         with self._lock:

@@ -28,11 +28,15 @@ _SLACK = 1e-12  # of the text's n log n: what is lost to rounding in a loss that
 class Agglomeration(NamedTuple):
     """Words by rank, the most frequent first, and what became of them.
 
-    Attributes:
-        order: their ids (words,), those that occur and are not ``</s>``.
-        merged: leaders of the classes merged, by rank, in the order of the mergers (words - 1, 2); the first of both
-            is the more frequent word, and leads on.
-        n_classes: C, or the number of words if that is less.
+    Attributes
+    ----------
+    order
+        Their ids (words,), those that occur and are not ``</s>``.
+    merged
+        Leaders of the classes merged, by rank, in the order of the mergers (words - 1, 2); the first of both
+        is the more frequent word, and leads on.
+    n_classes
+        C, or the number of words if that is less.
     """
 
     order: _Ints
@@ -64,12 +68,18 @@ def agglomerate(
 ) -> Agglomeration:  # fmt: skip
     """Brown clusters of the words of a text.
 
-    Args:
-        stream: the text as one row of ids, ``boundary`` before and after every sentence.
-        n_types: words, those that do not occur included.
-        n_classes: C, at least 1.
-        boundary: the id of ``</s>``.
-        min_count: rarer words wait for ever: they are neighbours as one, and have no class.
+    Parameters
+    ----------
+    stream
+        The text as one row of ids, ``boundary`` before and after every sentence.
+    n_types
+        Words, those that do not occur included.
+    n_classes
+        C, at least 1.
+    boundary
+        The id of ``</s>``.
+    min_count
+        Rarer words wait for ever: they are neighbours as one, and have no class.
     """
     from tacenda_lm.hidden_markov.merging import Window, insert_words, merge_all
 

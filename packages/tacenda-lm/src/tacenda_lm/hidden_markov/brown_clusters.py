@@ -26,12 +26,16 @@ LENGTHS = (4, 6, 10, 20)
 class BrownClusters:
     """Words at the leaves of a binary tree: those of one class share a bit string, similar classes a prefix.
 
-    Args:
-        rows: word, bit string and count of each word.
+    Parameters
+    ----------
+    rows
+        Word, bit string and count of each word.
 
-    Raises:
-        DataError: a word comes twice, a path is no bit string or begins with that of another class, a count is
-            negative.
+    Raises
+    ------
+    DataError
+        a word comes twice, a path is no bit string or begins with that of another class, a count is
+        negative.
     """
 
     def __init__(self, rows: Iterable[tuple[str, str, int]]) -> None:
@@ -148,14 +152,21 @@ class BrownClusters:
 def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> BrownClusters:
     """Brown clusters of the words of a text: the same for the same text, always.
 
-    Args:
-        text: a corpus, the path of a file (whitespace tokens, a sentence a line; str or Path), or sentences.
-        n_classes: leaves of the tree; ``</s>`` has none, but is a neighbour like others.
-        min_count: rarer words get no class, and stand together as neighbours of others.
+    Parameters
+    ----------
+    text
+        a corpus, the path of a file (whitespace tokens, a sentence a line; str or Path), or sentences.
+    n_classes
+        Leaves of the tree; ``</s>`` has none, but is a neighbour like others.
+    min_count
+        Rarer words get no class, and stand together as neighbours of others.
 
-    Raises:
-        ConfigurationError: ``n_classes`` is not from 1 to the number of different words.
-        CorpusError: the text cannot be read or has no tokens.
+    Raises
+    ------
+    ConfigurationError
+        ``n_classes`` is not from 1 to the number of different words.
+    CorpusError
+        The text cannot be read or has no tokens.
     """
     corpus = as_corpus(text)
     if not corpus.n_tokens:

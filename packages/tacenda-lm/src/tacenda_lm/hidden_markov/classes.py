@@ -37,16 +37,25 @@ def word_classes(
 ) -> npt.NDArray[np.int32]:  # fmt: skip
     """The class of every word: int32 (types,), from 0 to n_classes - 1.
 
-    Args:
-        stream: the text as one row of ids, ``boundary`` before and after every sentence.
-        n_types: words, those that do not occur included.
-        n_classes: classes; none is empty.
-        boundary: the id of ``</s>``, which is alone in class 0.
-        method: what is maximised, and how.
-        passes: over the words at most, where they are exchanged; it ends where few still move.
+    Parameters
+    ----------
+    stream
+        The text as one row of ids, ``boundary`` before and after every sentence.
+    n_types
+        Words, those that do not occur included.
+    n_classes
+        Classes; none is empty.
+    boundary
+        The id of ``</s>``, which is alone in class 0.
+    method
+        What is maximised, and how.
+    passes
+        Over the words at most, where they are exchanged; it ends where few still move.
 
-    Raises:
-        ConfigurationError: there are fewer words than classes.
+    Raises
+    ------
+    ConfigurationError
+        There are fewer words than classes.
     """
     if not 2 <= n_classes <= n_types:
         raise ConfigurationError(

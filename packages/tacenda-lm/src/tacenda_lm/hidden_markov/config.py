@@ -28,30 +28,49 @@ class VLHMMConfig(Settings):
     """Settings of `VLHMM`. The paper's largest model has ``n_classes=128, states_per_class=256, width=256,
     transitions="flat", state_dropout=0.5, batch=512, learning_rate=0.01`` and Brown clusters.
 
-    Attributes:
-        n_classes: M, word classes (``</s>`` alone in one); 1 leaves the emissions dense: every state emits every word.
-        states_per_class: k; the model has Z = M k states.
-        classes: how words are put into classes, ``"exchange"`` or ``"predictive"``.
-        transitions: ``"two_level"``, p(class | state) p(state | class, state); ``"flat"``, one softmax over all
-            states, as in the paper; ``"features"``, the generalised softmax with a learned positive feature map.
-        features: f of ``"features"``.
-        neural: whether embeddings of the states are turned into distributions by networks they share. If not,
-            every transition between classes seen next to each other, and every emission, is a number of its own.
-        width: h, elements of an embedding.
-        state_dropout: share of the states of every class left out of each step.
-        epochs: passes over the text at most.
-        learning_rate: of Adam, after a warm-up falling along half a cosine to a fiftieth.
-        evaluate_every: epochs from one evaluation of the held-out text to the next. An evaluation keeps all states:
-            with much dropout of many states it costs half as much as an epoch.
-        patience: evaluations without a better perplexity of the held-out text before training ends early.
-        batch: words of a step, about: sentences are kept whole, and an epoch of a small text has fifty steps all
-            the same, if that leaves 256 words to each.
-        averaging: share of the running average of the parameters that a step keeps; the model is the average.
-        clip: bound of the norm of all gradients together.
-        threads: of training; the result does not depend on it.
-        device: where training runs, "cpu", "cuda" or "cuda:1"; of a CUDA device the model differs in rounding. What was
-            fitted runs on the CPU, and is saved without it.
-        seed: of everything random; one seed gives one model.
+    Attributes
+    ----------
+    n_classes
+        M, word classes (``</s>`` alone in one); 1 leaves the emissions dense: every state emits every word.
+    states_per_class
+        k; the model has Z = M k states.
+    classes
+        How words are put into classes, ``"exchange"`` or ``"predictive"``.
+    transitions
+        ``"two_level"``, p(class | state) p(state | class, state); ``"flat"``, one softmax over all
+        states, as in the paper; ``"features"``, the generalised softmax with a learned positive feature map.
+    features
+        f of ``"features"``.
+    neural
+        Whether embeddings of the states are turned into distributions by networks they share. If not,
+        every transition between classes seen next to each other, and every emission, is a number of its own.
+    width
+        h, elements of an embedding.
+    state_dropout
+        Share of the states of every class left out of each step.
+    epochs
+        Passes over the text at most.
+    learning_rate
+        Of Adam, after a warm-up falling along half a cosine to a fiftieth.
+    evaluate_every
+        Epochs from one evaluation of the held-out text to the next. An evaluation keeps all states:
+        with much dropout of many states it costs half as much as an epoch.
+    patience
+        Evaluations without a better perplexity of the held-out text before training ends early.
+    batch
+        Words of a step, about: sentences are kept whole, and an epoch of a small text has fifty steps all
+        the same, if that leaves 256 words to each.
+    averaging
+        Share of the running average of the parameters that a step keeps; the model is the average.
+    clip
+        Bound of the norm of all gradients together.
+    threads
+        Of training; the result does not depend on it.
+    device
+        Where training runs, "cpu", "cuda" or "cuda:1"; of a CUDA device the model differs in rounding. What was
+        fitted runs on the CPU, and is saved without it.
+    seed
+        Of everything random; one seed gives one model.
     """
 
     n_classes: int = 256
@@ -114,14 +133,21 @@ class VLHMMConfig(Settings):
 class HMMConfig(Settings):
     """Settings of `HMM`, the baseline of some hundred states trained by EM.
 
-    Attributes:
-        n_states: Z.
-        epochs: passes over the text at most.
-        smoothing: counts added to every expected count of an emission and a transition, in units of a uniform
-            distribution: the pseudo-counts of a row sum to this.
-        patience: epochs without a better perplexity of the held-out text before training ends early.
-        batch: sentences of a batch; memory is batch x longest sentence x Z.
-        seed: of everything random; one seed gives one model.
+    Attributes
+    ----------
+    n_states
+        Z.
+    epochs
+        Passes over the text at most.
+    smoothing
+        Counts added to every expected count of an emission and a transition, in units of a uniform
+        distribution: the pseudo-counts of a row sum to this.
+    patience
+        Epochs without a better perplexity of the held-out text before training ends early.
+    batch
+        Sentences of a batch; memory is batch x longest sentence x Z.
+    seed
+        Of everything random; one seed gives one model.
     """
 
     n_states: int = 256

@@ -19,9 +19,12 @@ _LEAST = np.finfo(np.float32).tiny
 class Posterior(NamedTuple):
     """States given a whole sentence.
 
-    Attributes:
-        classes: int32 (words,): the class each word belongs to; all its states do.
-        probabilities: p(state | sentence) float32 (words, k), over the states of that class.
+    Attributes
+    ----------
+    classes
+        int32 (words,): the class each word belongs to; all its states do.
+    probabilities
+        p(state | sentence) float32 (words, k), over the states of that class.
     """
 
     classes: npt.NDArray[np.int32]
@@ -58,9 +61,12 @@ class Decoding:
     def posterior(self, sentence: str | Sequence[str], *, eos: bool = True) -> Posterior:
         """p(state | sentence) for every word.
 
-        Args:
-            sentence: words, or a string of words with spaces between.
-            eos: whether the sentence ends there; ``</s>`` is then the last word.
+        Parameters
+        ----------
+        sentence
+            Words, or a string of words with spaces between.
+        eos
+            Whether the sentence ends there; ``</s>`` is then the last word.
         """
         ids = self._ids(sentence, eos)
         probabilities = np.empty((len(ids), self.tables.k), np.float32)
@@ -72,9 +78,12 @@ class Decoding:
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """The most probable path of states: int64 (words,), numbers from 0 to Z - 1.
 
-        Args:
-            sentence: words, or a string of words with spaces between.
-            eos: whether the sentence ends there; ``</s>`` is then the last word.
+        Parameters
+        ----------
+        sentence
+            Words, or a string of words with spaces between.
+        eos
+            Whether the sentence ends there; ``</s>`` is then the last word.
         """
         ids = self._ids(sentence, eos)
         return self.state_path(ids, np.array([0, len(ids)]))

@@ -46,12 +46,17 @@ class Whole(NamedTuple):
 class HMM(HiddenMarkov[HMMConfig]):
     """A hidden Markov language model: every state may emit every word and follow every other.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `HMMConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `HMMConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
     """
 
     name: ClassVar[str] = "hmm"

@@ -32,15 +32,24 @@ _KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to th
 class Outputs(NamedTuple):
     """What a network says of some states of every class, k' of each.
 
-    Attributes:
-        left: (classes, k', h or f), x of the operations `block_softmax` or `features` of `tacenda.kernels.hidden_markov`.
-        reached: (classes, k', h or f), y of it.
-        bias: (classes, k'), d; in the features with features.
-        log_classes: (classes, k', classes), log p(c' | z); None unless two-level.
-        emitting: (classes, k', h).
-        words: (words, h), sorted by class.
-        word_bias: (words,), sorted by class.
-        log_starts: (classes, k'), of the first state of a sentence.
+    Attributes
+    ----------
+    left
+        (classes, k', h or f), x of `block_softmax` or `features`.
+    reached
+        (classes, k', h or f), y of it.
+    bias
+        (classes, k'), d; in the features with features.
+    log_classes
+        (classes, k', classes), log p(c' | z); None unless two-level.
+    emitting
+        (classes, k', h).
+    words
+        (words, h), sorted by class.
+    word_bias
+        (words,), sorted by class.
+    log_starts
+        (classes, k'), of the first state of a sentence.
     """
 
     left: torch.Tensor

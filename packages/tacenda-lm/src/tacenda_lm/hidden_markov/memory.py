@@ -15,11 +15,16 @@ _COPIES = 5  # of parameters: themselves, gradient, two moments, average
 def bytes_needed(config: VLHMMConfig, n_types: int, pairs: int, evaluated: int = 0) -> int:
     """Bytes of the parameters and of the largest step, about.
 
-    Args:
-        config: settings.
-        n_types: words.
-        pairs: pairs of classes in a step at most.
-        evaluated: the same where held-out text is evaluated, all states kept.
+    Parameters
+    ----------
+    config
+        Settings.
+    n_types
+        Words.
+    pairs
+        Pairs of classes in a step at most.
+    evaluated
+        The same where held-out text is evaluated, all states kept.
     """
     M, k, h = config.n_classes, config.states_per_class, config.width
     kept = max(1, round(k * (1 - config.state_dropout)))

@@ -34,16 +34,26 @@ _FAST = {"contract"}
 class Window(NamedTuple):
     """The classes of the moment; a place that no class has is zero, and its losses are infinite.
 
-    Attributes:
-        N: how often a class is followed by another (places, places).
-        NT: its transpose.
-        loss: (places, places), of a pair at [smaller, larger].
-        mass: tokens of each class (places,).
-        leader: the most frequent word of each class, by its rank (places,); -1 where there is none.
-        place: of the class that a word leads (words,); of others anything.
-        joined: the word that leads the class a word was merged into (words,), itself if it leads.
-        merged: (words, 2), leaders of the classes merged, in the order of the mergers.
-        table: g(n) for small n.
+    Attributes
+    ----------
+    N
+        How often a class is followed by another (places, places).
+    NT
+        Its transpose.
+    loss
+        (places, places), of a pair at [smaller, larger].
+    mass
+        Tokens of each class (places,).
+    leader
+        The most frequent word of each class, by its rank (places,); -1 where there is none.
+    place
+        Of the class that a word leads (words,); of others anything.
+    joined
+        The word that leads the class a word was merged into (words,), itself if it leads.
+    merged
+        (words, 2), leaders of the classes merged, in the order of the mergers.
+    table
+        g(n) for small n.
     """
 
     N: _Ints

@@ -42,12 +42,18 @@ class Residual(nn.Module):
 class Network(nn.Module):
     """Embeddings and networks of a `VLHMM`.
 
-    Args:
-        config: settings.
-        order: int64 (words,), ids sorted by class.
-        unigrams: log p(w | class) of the text, (words,), by id.
-        class_unigrams: log p(class) of the text, (classes,).
-        generator: of the first values.
+    Parameters
+    ----------
+    config
+        Settings.
+    order
+        int64 (words,), ids sorted by class.
+    unigrams
+        log p(w | class) of the text, (words,), by id.
+    class_unigrams
+        log p(class) of the text, (classes,).
+    generator
+        Of the first values.
     """
 
     def __init__(

@@ -17,11 +17,16 @@ __all__ = ["Lexicon", "Observed", "sentences_at", "text_of"]
 class Lexicon(NamedTuple):
     """Which word belongs to which class.
 
-    Attributes:
-        classes: int32 (words,), the class of each id.
-        order: int64 (words,), ids sorted by class.
-        places: int64 (words,), where each id stands in ``order``.
-        offsets: int64 (classes + 1,), where each class begins in ``order``.
+    Attributes
+    ----------
+    classes
+        int32 (words,), the class of each id.
+    order
+        int64 (words,), ids sorted by class.
+    places
+        int64 (words,), where each id stands in ``order``.
+    offsets
+        int64 (classes + 1,), where each class begins in ``order``.
     """
 
     classes: npt.NDArray[np.int32]
@@ -48,10 +53,14 @@ class Lexicon(NamedTuple):
 class Observed(NamedTuple):
     """Sequences of a text, with the pairs of classes that occur in them.
 
-    Attributes:
-        sources: int64 (pairs,), sorted.
-        targets: int64 (pairs,).
-        sequences: with ``pairs`` numbering the above, ``words`` the places of `Lexicon`, ``first`` classes.
+    Attributes
+    ----------
+    sources
+        int64 (pairs,), sorted.
+    targets
+        int64 (pairs,).
+    sequences
+        With ``pairs`` numbering the above, ``words`` the places of `Lexicon`, ``first`` classes.
     """
 
     sources: npt.NDArray[np.int64]

@@ -23,11 +23,16 @@ _TOKENS = 16384  # of a piece of text, unless there is no room for as many block
 class Passed(NamedTuple):
     """Sentences of a piece of text after the forward pass.
 
-    Attributes:
-        tokens: where in the text they are.
-        observed: with ``pairs`` numbering the blocks of ``pool``.
-        pool: transition blocks.
-        forward: scores and filtered states.
+    Attributes
+    ----------
+    tokens
+        Where in the text they are.
+    observed
+        With ``pairs`` numbering the blocks of ``pool``.
+    pool
+        Transition blocks.
+    forward
+        Scores and filtered states.
     """
 
     tokens: slice
@@ -39,11 +44,16 @@ class Passed(NamedTuple):
 class Tables:
     """Probabilities of a fitted model.
 
-    Args:
-        lexicon: classes of the words.
-        emissions: p(word | state) float32 (words, k), words in the order of the lexicon.
-        starts: p(first state) float32 (classes, k).
-        store: transition blocks.
+    Parameters
+    ----------
+    lexicon
+        Classes of the words.
+    emissions
+        p(word | state) float32 (words, k), words in the order of the lexicon.
+    starts
+        p(first state) float32 (classes, k).
+    store
+        Transition blocks.
     """
 
     def __init__(
@@ -59,11 +69,15 @@ class Tables:
     def passes(self, ids: Ids, offsets: Offsets, first: _Floats | None = None) -> Iterator[Passed]:
         """The forward pass over sentences, in pieces of bounded size.
 
-        Args:
-            ids: word ids, sentences end to end.
-            offsets: where each begins, and the end.
-            first: p(z | what came before) (k,) of the first token of the first sentence, in the class of that
-                token, if it does not stand at a start.
+        Parameters
+        ----------
+        ids
+            Word ids, sentences end to end.
+        offsets
+            Where each begins, and the end.
+        first
+            p(z | what came before) (k,) of the first token of the first sentence, in the class of that
+            token, if it does not stand at a start.
         """
         size = _TOKENS if self.store.holds_all else min(_TOKENS, self.store.capacity)
         begin = 0

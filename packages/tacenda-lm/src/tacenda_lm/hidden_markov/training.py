@@ -35,13 +35,20 @@ _EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at 
 class Trainer:
     """Batches are numbers of sentences.
 
-    Args:
-        config: settings.
-        network: trained in place, on the device of the settings.
-        lexicon: the classes.
-        ids: the training text, ``</s>`` after every sentence.
-        offsets: (sentences + 1,).
-        valid: held-out text in the same form, or None; its perplexity is the criterion.
+    Parameters
+    ----------
+    config
+        Settings.
+    network
+        Trained in place, on the device of the settings.
+    lexicon
+        The classes.
+    ids
+        The training text, ``</s>`` after every sentence.
+    offsets
+        (sentences + 1,).
+    valid
+        Held-out text in the same form, or None; its perplexity is the criterion.
     """
 
     def __init__(

@@ -22,11 +22,16 @@ _Arrays = dict[str, npt.NDArray[Any]]
 class TwoLevel(NamedTuple):
     """p(z' | z) = p(c' | z) p(z' | z, c').
 
-    Attributes:
-        left: (classes, k, width).
-        reached: (classes, k, width).
-        bias: (classes, k).
-        to_classes: p(c' | z) (classes, k, classes).
+    Attributes
+    ----------
+    left
+        (classes, k, width).
+    reached
+        (classes, k, width).
+    bias
+        (classes, k).
+    to_classes
+        p(c' | z) (classes, k, classes).
     """
 
     left: _Floats
@@ -119,10 +124,14 @@ class Features(NamedTuple):
 class Free(NamedTuple):
     """p(z' | z) = p(c' | z) p(z' | z, c'), the latter kept for the pairs of classes of the text, else uniform.
 
-    Attributes:
-        kept: p(z' | z, c') (pairs, k, k).
-        keys: int64 (pairs,), sorted: ``source * classes + target``.
-        to_classes: p(c' | z) (classes, k, classes).
+    Attributes
+    ----------
+    kept
+        p(z' | z, c') (pairs, k, k).
+    keys
+        int64 (pairs,), sorted: ``source * classes + target``.
+    to_classes
+        p(c' | z) (classes, k, classes).
     """
 
     kept: _Floats

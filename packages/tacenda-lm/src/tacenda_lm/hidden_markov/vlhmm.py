@@ -31,12 +31,17 @@ class VLHMM(HiddenMarkov[VLHMMConfig]):
     The four techniques of the paper each are one setting: ``neural``, ``state_dropout``, ``n_classes``,
     ``transitions="features"``.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `VLHMMConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `VLHMMConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range, or there is no such device.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range, or there is no such device.
     """
 
     name: ClassVar[str] = "vlhmm"

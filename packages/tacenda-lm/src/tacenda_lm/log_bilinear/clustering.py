@@ -95,13 +95,20 @@ def log_odds(
 ) -> npt.NDArray[np.float64]:
     """Log p / (1 - p) of every member of every group after so many steps of EM: float64 (members,).
 
-    Args:
-        vectors: float32 (words, width).
-        weights: float32 (words,), positive: how much each word counts.
-        members: int32 (members,), words, group after group.
-        borders: int64 (groups + 1,): where each group begins.
-        responsibilities: float64 (members,), p to begin with.
-        steps: of EM, at least 1.
+    Parameters
+    ----------
+    vectors
+        float32 (words, width).
+    weights
+        float32 (words,), positive: how much each word counts.
+    members
+        int32 (members,), words, group after group.
+    borders
+        int64 (groups + 1,): where each group begins.
+    responsibilities
+        float64 (members,), p to begin with.
+    steps
+        Of EM, at least 1.
     """
     found = np.zeros(len(members))
     _log_odds(vectors, weights, members, borders, responsibilities.copy(), steps, found)

@@ -35,28 +35,50 @@ class HLBLConfig(Settings):
     """Settings of `HLBL`. The thesis's models have ``width=100, context=5, tail_rates=(), dropout=0.0,
     frequency_power=0.0, across_sentences=False``; its best tree is ``overlap=0.4, copies=4``.
 
-    Attributes:
-        width: D, elements of a feature vector.
-        context: n - 1, words before that have weights of their own (5, 10 and 20 in Table 4.7).
-        tail_rates: lambda of each tail: all older words, fading by it a word. Not in the thesis.
-        far_words: whether words in the tails have feature vectors of their own. Not in the thesis.
-        tree: how words are split: ``"random"``, ``"balanced"``, ``"adaptive"`` or ``"noisy"`` (section 4.4).
-        overlap: epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon).
-        copies: trees in an overcomplete tree.
-        frequency_power: words weigh count ** this in the clustering; 0 is the thesis's, all the same.
-        max_codes: codes of a word in each copy.
-        max_depth: steps of a code in each copy.
-        bootstrap_width: D of the model on a random tree that the clustered vectors come from.
-        bootstrap_epochs: its passes over the text.
-        dropout: share of the elements of the predicted vector left out in training. Not in the thesis.
-        epochs: passes over the text at most.
-        learning_rate: of AdaGrad, after a warm-up falling along half a cosine to a tenth.
-        patience: epochs without a better perplexity of the held-out text before training ends early.
-        piece: words of a contiguous piece of text.
-        batch: pieces of a step.
-        across_sentences: whether the context goes on over the ends of sentences.
-        threads: of training; the result does not depend on it.
-        seed: of everything random; one seed gives one model.
+    Attributes
+    ----------
+    width
+        D, elements of a feature vector.
+    context
+        n - 1, words before that have weights of their own (5, 10 and 20 in Table 4.7).
+    tail_rates
+        lambda of each tail: all older words, fading by it a word. Not in the thesis.
+    far_words
+        Whether words in the tails have feature vectors of their own. Not in the thesis.
+    tree
+        How words are split: ``"random"``, ``"balanced"``, ``"adaptive"`` or ``"noisy"`` (section 4.4).
+    overlap
+        epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon).
+    copies
+        Trees in an overcomplete tree.
+    frequency_power
+        Words weigh count ** this in the clustering; 0 is the thesis's, all the same.
+    max_codes
+        Codes of a word in each copy.
+    max_depth
+        Steps of a code in each copy.
+    bootstrap_width
+        D of the model on a random tree that the clustered vectors come from.
+    bootstrap_epochs
+        Its passes over the text.
+    dropout
+        Share of the elements of the predicted vector left out in training. Not in the thesis.
+    epochs
+        Passes over the text at most.
+    learning_rate
+        Of AdaGrad, after a warm-up falling along half a cosine to a tenth.
+    patience
+        Epochs without a better perplexity of the held-out text before training ends early.
+    piece
+        Words of a contiguous piece of text.
+    batch
+        Pieces of a step.
+    across_sentences
+        Whether the context goes on over the ends of sentences.
+    threads
+        Of training; the result does not depend on it.
+    seed
+        Of everything random; one seed gives one model.
     """
 
     width: int = 208
@@ -113,21 +135,35 @@ class HLBLConfig(Settings):
 class LBLConfig(Settings):
     """Settings of `LBL`. The thesis's models have 100 features, full context matrices and no dropout.
 
-    Attributes:
-        width: D, elements of a feature vector.
-        context: n - 1, words before.
-        contexts: ``"full"`` matrices C_i (eq 3.16), or ``"diagonal"`` ones, which with tied vectors cannot tell
-            which of two words comes first.
-        tied: whether the words to predict have the feature vectors of the context words (section 3.3).
-        loss: ``"softmax"``, the exact likelihood, or ``"nce"``, noise-contrastive estimation (Mnih and Teh 2012).
-        noise: k of ``nce``: words of noise for every word of the text, drawn from the unigram distribution.
-        dropout: share of the elements of the predicted vector left out in training. Not in the thesis.
-        epochs: passes over the text at most.
-        learning_rate: of AdaGrad, after a warm-up falling along half a cosine to a tenth.
-        patience: epochs without a better perplexity of the held-out text before training ends early.
-        batch: words of a step.
-        across_sentences: whether the context goes on over the ends of sentences.
-        seed: of everything random; one seed gives one model.
+    Attributes
+    ----------
+    width
+        D, elements of a feature vector.
+    context
+        n - 1, words before.
+    contexts
+        ``"full"`` matrices C_i (eq 3.16), or ``"diagonal"`` ones, which with tied vectors cannot tell
+        which of two words comes first.
+    tied
+        Whether the words to predict have the feature vectors of the context words (section 3.3).
+    loss
+        ``"softmax"``, the exact likelihood, or ``"nce"``, noise-contrastive estimation (Mnih and Teh 2012).
+    noise
+        k of ``nce``: words of noise for every word of the text, drawn from the unigram distribution.
+    dropout
+        Share of the elements of the predicted vector left out in training. Not in the thesis.
+    epochs
+        Passes over the text at most.
+    learning_rate
+        Of AdaGrad, after a warm-up falling along half a cosine to a tenth.
+    patience
+        Epochs without a better perplexity of the held-out text before training ends early.
+    batch
+        Words of a step.
+    across_sentences
+        Whether the context goes on over the ends of sentences.
+    seed
+        Of everything random; one seed gives one model.
     """
 
     width: int = 100

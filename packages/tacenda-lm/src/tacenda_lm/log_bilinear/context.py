@@ -18,11 +18,16 @@ _Floats = npt.NDArray[np.float32]
 class ContextStates:
     """States, one word after another: ``(last n words, oldest first; bytes of the tails)``.
 
-    Args:
-        words: R, float32 (types, width).
-        far: F, of the words in the tails, float32 (types, width).
-        context: weights of positions and tails, and rates.
-        boundary: the id of ``</s>``.
+    Parameters
+    ----------
+    words
+        R, float32 (types, width).
+    far
+        F, of the words in the tails, float32 (types, width).
+    context
+        Weights of positions and tails, and rates.
+    boundary
+        The id of ``</s>``.
     """
 
     def __init__(self, words: _Floats, far: _Floats, context: Context, boundary: int) -> None:

@@ -41,16 +41,22 @@ class HLBL(LogBilinear[HLBLConfig]):
     (eqs 4.5 to 4.7.) Fitting trains a model on a random tree, clusters words by the average vector predicted for
     them into a better tree, and trains on that one.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `HLBLConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `HLBLConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
 
-    Example:
-        >>> lm = HLBL(copies=2).fit("train.txt", valid="valid.txt")
-        >>> lm.perplexity(Path("test.txt"), context="stream")
+    Examples
+    --------
+    >>> lm = HLBL(copies=2).fit("train.txt", valid="valid.txt")
+    >>> lm.perplexity(Path("test.txt"), context="stream")
     """
 
     name: ClassVar[str] = "hlbl"

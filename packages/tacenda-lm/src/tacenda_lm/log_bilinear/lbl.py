@@ -27,12 +27,17 @@ _CELLS = 1 << 22  # scores of a block: 16 MB
 class LBL(LogBilinear[LBLConfig]):
     """A log-bilinear language model.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `LBLConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `LBLConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
     """
 
     name: ClassVar[str] = "lbl"

@@ -23,11 +23,16 @@ _Ints = npt.NDArray[np.integer[Any]]
 class LBLParameters(NamedTuple):
     """Of one dtype.
 
-    Attributes:
-        words: R (types, width).
-        contexts: C (context, width) of diagonals, or (context, width, width) with r = R[w] @ C[i] for row vectors.
-        targets: q (types, width); no rows where they are R.
-        biases: b (types, 1).
+    Attributes
+    ----------
+    words
+        R (types, width).
+    contexts
+        C (context, width) of diagonals, or (context, width, width) with r = R[w] @ C[i] for row vectors.
+    targets
+        q (types, width); no rows where they are R.
+    biases
+        b (types, 1).
     """
 
     words: _Floats
@@ -44,10 +49,14 @@ class LBLParameters(NamedTuple):
 class Batch(NamedTuple):
     """Contexts and the words that follow.
 
-    Attributes:
-        words: int (tokens, context), the last word first.
-        present: bool (tokens, context): False before the beginning of a sequence.
-        targets: int (tokens,).
+    Attributes
+    ----------
+    words
+        int (tokens, context), the last word first.
+    present
+        bool (tokens, context): False before the beginning of a sequence.
+    targets
+        int (tokens,).
     """
 
     words: _Ints
@@ -88,10 +97,14 @@ def softmax(
 ) -> tuple[float, dict[str, Gradient]]:
     """The summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
 
-    Args:
-        p: parameters.
-        batch: at least one token.
-        keep: (tokens, width), what the predicted vectors are multiplied by: dropout.
+    Parameters
+    ----------
+    p
+        Parameters.
+    batch
+        At least one token.
+    keep
+        (tokens, width), what the predicted vectors are multiplied by: dropout.
     """
     r = predicted(p, batch)
     if keep is not None:
@@ -118,12 +131,18 @@ def nce(
 
         -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
 
-    Args:
-        p: parameters.
-        batch: at least one token.
-        noise: x (k,), drawn from P_noise.
-        log_noise: log P_noise of every type, natural (types,).
-        keep: as in `softmax`.
+    Parameters
+    ----------
+    p
+        Parameters.
+    batch
+        At least one token.
+    noise
+        x (k,), drawn from P_noise.
+    log_noise
+        log P_noise of every type, natural (types,).
+    keep
+        As in `softmax`.
     """
     r = predicted(p, batch)
     if keep is not None:

@@ -71,12 +71,18 @@ def unigrams(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 class LBLTrainer:
     """An LBL under training, as `tacenda.fitting` takes it. Batches are arrays of positions.
 
-    Args:
-        config: settings.
-        parameters: changed in place.
-        counts: of the types in the training text, for noise.
-        stream: the training text.
-        valid: held-out text; its perplexity, with exact normalisation, is the criterion.
+    Parameters
+    ----------
+    config
+        Settings.
+    parameters
+        Changed in place.
+    counts
+        Of the types in the training text, for noise.
+    stream
+        The training text.
+    valid
+        Held-out text; its perplexity, with exact normalisation, is the criterion.
     """
 
     def __init__(

@@ -22,14 +22,22 @@ _Floats = npt.NDArray[np.float32]
 class Parameters:
     """All float32 in C order.
 
-    Attributes:
-        words: R (types, width), of the words that have a position.
-        far_words: F (types, width), of those in the tails; no rows where they have the vectors of ``words``.
-        positions: c (context, width), the last word's weights first.
-        bias: b (1, width), of the predicted vector.
-        tails: a (tails, width).
-        nodes: q (nodes, width).
-        node_biases: (nodes, 1).
+    Attributes
+    ----------
+    words
+        R (types, width), of the words that have a position.
+    far_words
+        F (types, width), of those in the tails; no rows where they have the vectors of ``words``.
+    positions
+        c (context, width), the last word's weights first.
+    bias
+        b (1, width), of the predicted vector.
+    tails
+        a (tails, width).
+    nodes
+        q (nodes, width).
+    node_biases
+        (nodes, 1).
     """
 
     words: _Floats

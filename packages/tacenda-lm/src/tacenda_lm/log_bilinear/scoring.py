@@ -26,9 +26,10 @@ def predicted_blocks(
 ) -> Iterator[tuple[_Floats, Ids, npt.NDArray[np.bool_]]]:
     """The predicted vector of every position, exactly as if the stream were read in one go.
 
-    Yields:
-        vectors float32 (rows, width); the words at these positions, int32 (rows,); and which of them are
-        predicted, bool (rows,): not the first of a sequence.
+    Yields
+    ------
+    vectors float32 (rows, width); the words at these positions, int32 (rows,); and which of them are
+    predicted, bool (rows,): not the first of a sequence.
     """
     context, n = parameters.context(rates), len(parameters.positions)
     ids, firsts = stream.ids, stream.firsts
@@ -66,14 +67,20 @@ def score_stream(model: Packed, stream: Stream) -> Float64:
 def score_on(model: Packed, ids: Ids, first: int, tails: _Floats) -> tuple[Float64, _Floats]:
     """Natural log-probabilities of ``ids[first:]`` after the words before them and tails of all older words.
 
-    Args:
-        model: see `packed`.
-        ids: int32, no more than a window of words before ``first``.
-        first: the first position to score.
-        tails: float32 (tails, width) at that position.
+    Parameters
+    ----------
+    model
+        See `packed`.
+    ids
+        int32, no more than a window of words before ``first``.
+    first
+        The first position to score.
+    tails
+        float32 (tails, width) at that position.
 
-    Returns:
-        float64 (tokens,), and the tails behind the last word.
+    Returns
+    -------
+    float64 (tokens,), and the tails behind the last word.
     """
     found = scores(model, ids, np.array([0, len(ids)]), first, tails)
     return found.log_probs, np.asarray(found.tails, np.float32)

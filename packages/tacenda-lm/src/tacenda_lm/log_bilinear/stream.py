@@ -19,13 +19,20 @@ __all__ = ["Stream", "Windows"]
 class Windows(NamedTuple):
     """Pieces of a stream, one after another, as `tacenda.kernels.log_bilinear.context_sum` takes them.
 
-    Attributes:
-        ids: int32 (tokens,), each piece with what comes before it.
-        offsets: int64 (sequences + 1,): no context reaches over these.
-        starts: int64 (pieces,), where the positions to predict begin in ``ids``.
-        ends: int64 (pieces,), where they end.
-        targets: int32 (rows,), the words at these positions.
-        counted: bool (rows,): which of them are predicted at all; not the first of a sequence.
+    Attributes
+    ----------
+    ids
+        int32 (tokens,), each piece with what comes before it.
+    offsets
+        int64 (sequences + 1,): no context reaches over these.
+    starts
+        int64 (pieces,), where the positions to predict begin in ``ids``.
+    ends
+        int64 (pieces,), where they end.
+    targets
+        int32 (rows,), the words at these positions.
+    counted
+        bool (rows,): which of them are predicted at all; not the first of a sequence.
     """
 
     ids: Ids
@@ -39,9 +46,12 @@ class Windows(NamedTuple):
 class Stream(NamedTuple):
     """Ids with boundaries, cut into sequences whose first id is context only.
 
-    Attributes:
-        ids: int32 (tokens,).
-        offsets: int64 (sequences + 1,).
+    Attributes
+    ----------
+    ids
+        int32 (tokens,).
+    offsets
+        int64 (sequences + 1,).
     """
 
     ids: Ids

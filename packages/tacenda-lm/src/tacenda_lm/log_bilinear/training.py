@@ -37,16 +37,26 @@ class Trainer:
     Batches are arrays of beginnings of pieces. ``state`` holds parameters, accumulators and the number of steps,
     from which the random numbers of a step are drawn.
 
-    Args:
-        parameters: changed in place.
-        codes: of the tree.
-        rates: of the tails.
-        stream: the training text.
-        valid: held-out text; its perplexity is the criterion.
-        length: words of a piece.
-        dropout: share of the elements of predicted vectors left out.
-        seed: of dropout.
-        threads: of the kernels; the result does not depend on it.
+    Parameters
+    ----------
+    parameters
+        Changed in place.
+    codes
+        Of the tree.
+    rates
+        Of the tails.
+    stream
+        The training text.
+    valid
+        Held-out text; its perplexity is the criterion.
+    length
+        Words of a piece.
+    dropout
+        Share of the elements of predicted vectors left out.
+    seed
+        Of dropout.
+    threads
+        Of the kernels; the result does not depend on it.
     """
 
     def __init__(

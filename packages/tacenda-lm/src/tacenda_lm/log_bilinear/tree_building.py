@@ -57,20 +57,32 @@ def build_tree(
 ) -> Tree:
     """A tree over words.
 
-    Args:
-        rule: see the module.
-        n_words: leaves at least.
-        vectors: (words, width), what words are clustered by: the average predicted vector of each. Not for
-            ``random``.
-        weights: (words,), positive: how much each word counts in the clustering; all the same if left out.
-        overlap: epsilon, for ``adaptive`` and ``noisy``.
-        copies: independent trees joined under a balanced top: an overcomplete tree.
-        seed: of all choices; the same gives the same tree.
-        max_codes: codes of a word in each copy.
-        max_depth: steps of a code in each copy; at least what a balanced tree needs.
+    Parameters
+    ----------
+    rule
+        See the module.
+    n_words
+        Leaves at least.
+    vectors
+        (words, width), what words are clustered by: the average predicted vector of each. Not for
+        ``random``.
+    weights
+        (words,), positive: how much each word counts in the clustering; all the same if left out.
+    overlap
+        epsilon, for ``adaptive`` and ``noisy``.
+    copies
+        Independent trees joined under a balanced top: an overcomplete tree.
+    seed
+        Of all choices; the same gives the same tree.
+    max_codes
+        Codes of a word in each copy.
+    max_depth
+        Steps of a code in each copy; at least what a balanced tree needs.
 
-    Raises:
-        ConfigurationError: an argument is out of range or missing.
+    Raises
+    ------
+    ConfigurationError
+        An argument is out of range or missing.
     """
     if rule not in get_args(Rule):
         raise ConfigurationError(

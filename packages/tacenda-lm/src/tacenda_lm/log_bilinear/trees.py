@@ -34,11 +34,15 @@ class Statistics(NamedTuple):
 class Tree:
     """A binary tree whose leaves are words, every word at one leaf or more.
 
-    Args:
-        codes: the path of every leaf. Nodes are numbered from 0 without gaps.
+    Parameters
+    ----------
+    codes
+        The path of every leaf. Nodes are numbered from 0 without gaps.
 
-    Raises:
-        KernelError: the codes are not the leaves of one tree.
+    Raises
+    ------
+    KernelError
+        The codes are not the leaves of one tree.
     """
 
     def __init__(self, codes: Codes) -> None:

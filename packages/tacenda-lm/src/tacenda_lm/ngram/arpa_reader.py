@@ -38,8 +38,10 @@ def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str
     The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one
     is added with a base-10 log-probability of -100.
 
-    Raises:
-        DataError: the file cannot be read or breaks the format; the message names the line.
+    Raises
+    ------
+    DataError
+        The file cannot be read or breaks the format; the message names the line.
     """
     try:
         [found] = as_paths(path) or []

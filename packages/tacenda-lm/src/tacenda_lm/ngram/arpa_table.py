@@ -27,10 +27,14 @@ _LN10 = math.log(10)
 class Listed(NamedTuple):
     """The n-grams of one order as a file lists them.
 
-    Attributes:
-        words: int64 (n-grams, order), ids.
-        log_prob: float64 (n-grams,), base 10.
-        backoff: float64 (n-grams,), base 10; 0 where there is none.
+    Attributes
+    ----------
+    words
+        int64 (n-grams, order), ids.
+    log_prob
+        float64 (n-grams,), base 10.
+    backoff
+        float64 (n-grams,), base 10; 0 where there is none.
     """
 
     words: Int64
@@ -48,9 +52,12 @@ class _Level(NamedTuple):
 def table_of(orders: list[Listed], n_types: int) -> tuple[Table, int]:
     """The table, and how many n-grams were added. Raises DataError for an n-gram listed twice.
 
-    Args:
-        orders: unigrams first, which are all types in the order of their ids.
-        n_types: types.
+    Parameters
+    ----------
+    orders
+        Unigrams first, which are all types in the order of their ids.
+    n_types
+        Types.
     """
     rows = [each.words for each in orders]
     while True:

@@ -16,14 +16,19 @@ MAX_ORDER = 16
 class KneserNeyConfig(ModelSettings):
     """Settings of `KneserNey`.
 
-    Attributes:
-        order: N, the words an n-gram spans: N - 1 of context and the predicted one; 1 to 16.
-        smoothing: ``"interpolated"`` modified Kneser-Ney (Chen and Goodman 1998, as lmplz estimates it);
-            ``"backoff"``, the same discounts, a lower order asked only where a higher one has not seen the
-            word; ``"good_turing"``, Katz's back-off with Good-Turing discounts (Katz 1987) on raw counts.
-        min_count: n-grams of three words or more that occur less often are not listed, and predicted from
-            their last words; 2 is SRILM's default, and what the back-off forms need to be any good.
-        cutoff: k of Katz: counts above it are trusted as they are; for ``good_turing`` only.
+    Attributes
+    ----------
+    order
+        N, the words an n-gram spans: N - 1 of context and the predicted one; 1 to 16.
+    smoothing
+        ``"interpolated"`` modified Kneser-Ney (Chen and Goodman 1998, as lmplz estimates it);
+        ``"backoff"``, the same discounts, a lower order asked only where a higher one has not seen the
+        word; ``"good_turing"``, Katz's back-off with Good-Turing discounts (Katz 1987) on raw counts.
+    min_count
+        n-grams of three words or more that occur less often are not listed, and predicted from
+        their last words; 2 is SRILM's default, and what the back-off forms need to be any good.
+    cutoff
+        k of Katz: counts above it are trusted as they are; for ``good_turing`` only.
     """
 
     order: int = 5

@@ -23,12 +23,18 @@ Int64 = npt.NDArray[np.int64]
 class Grams(NamedTuple):
     """The distinct n-grams of one order, sorted by (prefix, word); all arrays are (n-grams,).
 
-    Attributes:
-        prefix: int64, number of w_1 ... w_{n-1} in the order below.
-        word: int64, id of w_n.
-        suffix: int64, number of w_2 ... w_n in the order below.
-        occurrences: int64, how often it was read.
-        at_start: bool, whether w_1 is ``<s>``.
+    Attributes
+    ----------
+    prefix
+        int64, number of w_1 ... w_{n-1} in the order below.
+    word
+        int64, id of w_n.
+    suffix
+        int64, number of w_2 ... w_n in the order below.
+    occurrences
+        int64, how often it was read.
+    at_start
+        bool, whether w_1 is ``<s>``.
     """
 
     prefix: Int64

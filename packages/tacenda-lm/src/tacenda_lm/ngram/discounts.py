@@ -20,11 +20,14 @@ def kneser_ney_discounts(counts: Int64) -> tuple[Float64, bool]:
 
         Y = t_1 / (t_1 + 2 t_2),   D(k) = k - (k + 1) Y t_{k+1} / t_k
 
-    Args:
-        counts: adjusted counts (n-grams,) of one order; zeros do not count.
+    Parameters
+    ----------
+    counts
+        Adjusted counts (n-grams,) of one order; zeros do not count.
 
-    Returns:
-        float64 (4,), with D(0) = 0; `FALLBACK` and False where a t_k is zero or a discount is not within 0 .. k.
+    Returns
+    -------
+    float64 (4,), with D(0) = 0; `FALLBACK` and False where a t_k is zero or a discount is not within 0 .. k.
     """
     t = np.bincount(np.minimum(counts, 5), minlength=6).astype(np.float64)
     if (t[1:5] > 0).all():
@@ -41,13 +44,17 @@ def good_turing_ratios(counts: Int64, cutoff: int) -> tuple[Float64, bool]:
 
         r* = (r + 1) n_{r+1} / n_r,   mu = (k + 1) n_{k+1} / n_1,   d_r = (r* / r - mu) / (1 - mu)
 
-    Args:
-        counts: counts (n-grams,) of one order; zeros do not count.
-        cutoff: k; counts above it keep what they have.
+    Parameters
+    ----------
+    counts
+        Counts (n-grams,) of one order; zeros do not count.
+    cutoff
+        k; counts above it keep what they have.
 
-    Returns:
-        float64 (cutoff + 1,) within 0 .. 1, with d_0 = 1, and whether the text gave all of them; where
-        it did not, k is lowered until it does, and with no k left an absolute discount of 0.5 takes its place.
+    Returns
+    -------
+    float64 (cutoff + 1,) within 0 .. 1, with d_0 = 1, and whether the text gave all of them; where
+    it did not, k is lowered until it does, and with no k left an absolute discount of 0.5 takes its place.
     """
     n = np.bincount(np.minimum(counts, cutoff + 2), minlength=cutoff + 3).astype(np.float64)
     ratios = np.ones(cutoff + 1)

@@ -32,13 +32,19 @@ Float64 = npt.NDArray[np.float64]
 class Estimate(NamedTuple):
     """A smoothed model, order by order.
 
-    Attributes:
-        grams: the n-grams listed; prefixes and suffixes are numbered among those listed.
-        probs: float64 (n-grams,) each: p(w_n | w_1 ... w_{n-1}).
-        backoffs: float64 (n-grams,) each, for all orders but the highest: what multiplies p(w | h') for
-            words that are not listed after h; 1 where nothing is.
-        discounts: what each order was discounted by, as `discounts` gives it.
-        from_text: whether the text gave these discounts.
+    Attributes
+    ----------
+    grams
+        The n-grams listed; prefixes and suffixes are numbered among those listed.
+    probs
+        float64 (n-grams,) each: p(w_n | w_1 ... w_{n-1}).
+    backoffs
+        float64 (n-grams,) each, for all orders but the highest: what multiplies p(w | h') for
+        words that are not listed after h; 1 where nothing is.
+    discounts
+        What each order was discounted by, as `discounts` gives it.
+    from_text
+        Whether the text gave these discounts.
     """
 
     grams: list[Grams]

@@ -36,17 +36,23 @@ class KneserNey(ConfiguredLanguageModel[KneserNeyConfig]):
     Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a written ``<unk>`` is a word as any
     other. A word outside the vocabulary has the probability of ``<unk>``.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `KneserNeyConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `KneserNeyConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
 
-    Example:
-        >>> lm = KneserNey(order=5).fit("train.txt")
-        >>> lm.score("a sentence")  # log10, with </s>, as the kenlm module
-        -7.21
+    Examples
+    --------
+    >>> lm = KneserNey(order=5).fit("train.txt")
+    >>> lm.score("a sentence")  # log10, with </s>, as the kenlm module
+    -7.21
     """
 
     name: ClassVar[str] = "kneser_ney"

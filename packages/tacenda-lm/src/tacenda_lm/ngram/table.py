@@ -26,12 +26,18 @@ __all__ = ["Table"]
 class Table:
     """A back-off model over ids; natural logarithms.
 
-    Attributes:
-        starts: int64 (order + 1,): n-grams of order n are places starts[n - 1] to starts[n].
-        word: int32 (n-grams,): last word of each; word[i] = i for unigrams.
-        first: int64 (n-grams below the highest order + 1,): where the continuations of each begin.
-        log_prob: float32 (n-grams,): log p(last word | the words before).
-        backoff: float32 (n-grams below the highest order,): what is added for words not listed after it.
+    Attributes
+    ----------
+    starts
+        int64 (order + 1,): n-grams of order n are places starts[n - 1] to starts[n].
+    word
+        int32 (n-grams,): last word of each; word[i] = i for unigrams.
+    first
+        int64 (n-grams below the highest order + 1,): where the continuations of each begin.
+    log_prob
+        float32 (n-grams,): log p(last word | the words before).
+    backoff
+        float32 (n-grams below the highest order,): what is added for words not listed after it.
     """
 
     starts: Int64

@@ -29,24 +29,39 @@ __all__ = ["LanguageModelScorer"]
 class LanguageModelScorer(ModelComponent):
     """Scores every token of a document by a language model.
 
-    Args:
-        nlp: the pipeline.
-        name: the component's name in it.
-        prefix: what the names of all attributes and figures begin with.
-        context: what a token's probability depends on: all before it in its ``"doc"``, in its
-            ``"sentence"``, or in the ``"stream"`` of all documents so far.
-        eos: predict ``</s>`` after every sentence (after the document where boundaries are unknown).
-        rank: find ``token._.lm_rank``; costs a whole distribution a token.
-        entropy: find ``token._.lm_entropy``; likewise.
-        state: find ``token._.lm_state``, the state behind the token on the most probable path through its
-            sentence; for models that have states, not in a ``"stream"``.
-        lowercase: lower-case tokens for their look-up.
-        number_word: what stands for a token that is a number, such as ``"N"``; None: the number.
-        batch_tokens: tokens given to the model at a time; a longer document goes alone.
-        scorer: what ``nlp.evaluate`` calls; None for nothing.
+    Parameters
+    ----------
+    nlp
+        The pipeline.
+    name
+        The component's name in it.
+    prefix
+        What the names of all attributes and figures begin with.
+    context
+        What a token's probability depends on: all before it in its ``"doc"``, in its
+        ``"sentence"``, or in the ``"stream"`` of all documents so far.
+    eos
+        Predict ``</s>`` after every sentence (after the document where boundaries are unknown).
+    rank
+        Find ``token._.lm_rank``; costs a whole distribution a token.
+    entropy
+        Find ``token._.lm_entropy``; likewise.
+    state
+        Find ``token._.lm_state``, the state behind the token on the most probable path through its
+        sentence; for models that have states, not in a ``"stream"``.
+    lowercase
+        Lower-case tokens for their look-up.
+    number_word
+        What stands for a token that is a number, such as ``"N"``; None: the number.
+    batch_tokens
+        Tokens given to the model at a time; a longer document goes alone.
+    scorer
+        What ``nlp.evaluate`` calls; None for nothing.
 
-    Raises:
-        ConfigurationError: a setting is out of range, or the attributes are somebody else's.
+    Raises
+    ------
+    ConfigurationError
+        a setting is out of range, or the attributes are somebody else's.
     """
 
     contexts = ("doc", "sentence", "stream")
@@ -104,25 +119,42 @@ class LanguageModelScorer(ModelComponent):
     ) -> None:
         """Loads a fitted model, or fits one on raw text; with neither, keeps the model there is.
 
-        Args:
-            get_examples: not used; raw text teaches these models, not annotations.
-            nlp: the pipeline; spaCy passes it.
-            artifact: folder of a saved language model (``tacenda lm fit``, ``save``), or a fitted model.
-            corpus: raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``.
-            valid: held-out text in the same forms, for models that stop by it and for the artefact's figures.
-            model: which model of the registry to fit.
-            distribution: whose, if two distributions have one of that name.
-            settings: its settings, such as ``{"order": 3}``.
-            tokenizer: ``"spacy"``, this pipeline's own, or what ``tacenda.Corpus.from_text`` takes.
-            split: ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, which
-                are split at punctuation.
-            max_vocabulary: types kept, the most frequent ones; None keeps all.
-            min_count: rarer types become ``<unk>``.
-            oov: as in ``tacenda.Corpus.from_text``.
+        Parameters
+        ----------
+        get_examples
+            Not used; raw text teaches these models, not annotations.
+        nlp
+            The pipeline; spaCy passes it.
+        artifact
+            Folder of a saved language model (``tacenda lm fit``, ``save``), or a fitted model.
+        corpus
+            Raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``.
+        valid
+            Held-out text in the same forms, for models that stop by it and for the artefact's figures.
+        model
+            Which model of the registry to fit.
+        distribution
+            Whose, if two distributions have one of that name.
+        settings
+            Its settings, such as ``{"order": 3}``.
+        tokenizer
+            ``"spacy"``, this pipeline's own, or what ``tacenda.Corpus.from_text`` takes.
+        split
+            ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, which
+            are split at punctuation.
+        max_vocabulary
+            Types kept, the most frequent ones; None keeps all.
+        min_count
+            Rarer types become ``<unk>``.
+        oov
+            As in ``tacenda.Corpus.from_text``.
 
-        Raises:
-            ConfigurationError: neither or both of artifact and corpus are given, or a setting is wrong.
-            TacendaError: the artefact or the corpus cannot be read.
+        Raises
+        ------
+        ConfigurationError
+            Neither or both of artifact and corpus are given, or a setting is wrong.
+        TacendaError
+            The artefact or the corpus cannot be read.
         """
         if nlp is not None:
             self._nlp = weakref.ref(nlp)
@@ -150,10 +182,13 @@ class LanguageModelScorer(ModelComponent):
     def predict(self, docs: Sequence[Doc]) -> list[DocScores]:
         """The scores of documents; all in one call of the model, except in a stream.
 
-        Raises:
-            NotFittedError: there is no model.
-            ConfigurationError: another component writes the same attributes, or a stream is scored in
-                several processes.
+        Raises
+        ------
+        NotFittedError
+            There is no model.
+        ConfigurationError
+            Another component writes the same attributes, or a stream is scored in
+            several processes.
         """
         scorer = self._ready()
         nlp = self._nlp()

@@ -27,17 +27,28 @@ def scores_key(prefix: str) -> tuple[str, str, None, None]:
 class DocScores(NamedTuple):
     """Scores of the words of a document; whitespace has none.
 
-    Attributes:
-        start: int32 (words,), where each word begins, in characters.
-        length: int32 (words,), its characters.
-        log_prob: float64 (words,), natural.
-        oov: bool (words,), which are outside the vocabulary.
-        segments: int64 (segments + 1,), cuts of the words into what ends with ``</s>``.
-        eos: float64 (segments,), the natural log-probability of ``</s>`` after each; (0,) if not scored.
-        text_length: characters of the document.
-        rank: int64 (words,) or None.
-        entropy: float64 (words,) in bits, or None.
-        state: int64 (words,), numbers of states, or None.
+    Attributes
+    ----------
+    start
+        int32 (words,), where each word begins, in characters.
+    length
+        int32 (words,), its characters.
+    log_prob
+        float64 (words,), natural.
+    oov
+        bool (words,), which are outside the vocabulary.
+    segments
+        int64 (segments + 1,), cuts of the words into what ends with ``</s>``.
+    eos
+        float64 (segments,), the natural log-probability of ``</s>`` after each; (0,) if not scored.
+    text_length
+        Characters of the document.
+    rank
+        int64 (words,) or None.
+    entropy
+        float64 (words,) in bits, or None.
+    state
+        int64 (words,), numbers of states, or None.
     """
 
     start: npt.NDArray[np.int32]

@@ -36,24 +36,36 @@ def render(
 ) -> str | None:
     """Scored documents as an HTML heat-map.
 
-    Args:
-        docs: a document that ``lm_scorer`` has scored, or several.
-        prefix: that of the component.
-        max_bits: the surprisal, in bits, from which on a token has the warmest colour; the same for all
-            pictures that are to be compared.
-        title: a heading; text, not HTML.
-        page: a page of its own, for a file, instead of a piece of one.
-        jupyter: show it in the notebook and return None; by default, whether this is a notebook.
+    Parameters
+    ----------
+    docs
+        a document that ``lm_scorer`` has scored, or several.
+    prefix
+        That of the component.
+    max_bits
+        The surprisal, in bits, from which on a token has the warmest colour; the same for all
+        pictures that are to be compared.
+    title
+        a heading; text, not HTML.
+    page
+        a page of its own, for a file, instead of a piece of one.
+    jupyter
+        Show it in the notebook and return None; by default, whether this is a notebook.
 
-    Returns:
-        HTML, or None where it was shown.
+    Returns
+    -------
+    HTML, or None where it was shown.
 
-    Raises:
-        NotFittedError: a document has no scores.
-        ConfigurationError: ``max_bits`` is not positive.
+    Raises
+    ------
+    NotFittedError
+        a document has no scores.
+    ConfigurationError
+        ``max_bits`` is not positive.
 
-    Example:
-        >>> Path("surprisal.html").write_text(render(nlp("Some text."), page=True), encoding="utf8")
+    Examples
+    --------
+    >>> Path("surprisal.html").write_text(render(nlp("Some text."), page=True), encoding="utf8")
     """
     if not max_bits > 0:
         raise ConfigurationError(f"max_bits must be positive, not {max_bits!r}")

@@ -16,13 +16,18 @@ _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
 class Normalizing:
     """What is done to a token before its look-up; nothing unless asked for.
 
-    Attributes:
-        lowercase: lower-case it.
-        number_word: what stands for a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such
-            as ``"N"`` for a model of the Penn Treebank; None leaves numbers as they are.
+    Attributes
+    ----------
+    lowercase
+        Lower-case it.
+    number_word
+        What stands for a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such
+        as ``"N"`` for a model of the Penn Treebank; None leaves numbers as they are.
 
-    Raises:
-        ConfigurationError: ``number_word`` is empty or has whitespace in it.
+    Raises
+    ------
+    ConfigurationError
+        ``number_word`` is empty or has whitespace in it.
     """
 
     lowercase: bool = False

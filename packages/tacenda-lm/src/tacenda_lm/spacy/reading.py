@@ -25,15 +25,24 @@ class Reading(NamedTuple):
 
     A segment is a sentence where boundaries are known, else a document; those without words are left out.
 
-    Attributes:
-        ids: int32 (predicted,): the words of all documents, and ``</s>`` after each segment if it is scored.
-        is_word: bool (predicted,): which are words.
-        segments: int64 (segments + 1,): cuts of the words into segments.
-        predicted: int64 (segments + 1,): cuts of ``ids`` into segments.
-        doc_segments: int64 (docs + 1,): which segments are whose.
-        oov: bool (words,): which words have no type of their own.
-        start: int32 (words,): where each begins, in characters of its document.
-        length: int32 (words,): its characters.
+    Attributes
+    ----------
+    ids
+        int32 (predicted,): the words of all documents, and ``</s>`` after each segment if it is scored.
+    is_word
+        bool (predicted,): which are words.
+    segments
+        int64 (segments + 1,): cuts of the words into segments.
+    predicted
+        int64 (segments + 1,): cuts of ``ids`` into segments.
+    doc_segments
+        int64 (docs + 1,): which segments are whose.
+    oov
+        bool (words,): which words have no type of their own.
+    start
+        int32 (words,): where each begins, in characters of its document.
+    length
+        int32 (words,): its characters.
     """
 
     ids: Ids
@@ -54,10 +63,14 @@ class Reading(NamedTuple):
 class DocReader:
     """Reads documents for a model of a vocabulary; a word is looked up once.
 
-    Args:
-        vocabulary: that of the model.
-        normalizing: what is done to a token before.
-        eos: put ``</s>`` after every segment.
+    Parameters
+    ----------
+    vocabulary
+        That of the model.
+    normalizing
+        What is done to a token before.
+    eos
+        Put ``</s>`` after every segment.
     """
 
     def __init__(self, vocabulary: Vocabulary, normalizing: Normalizing, eos: bool) -> None:

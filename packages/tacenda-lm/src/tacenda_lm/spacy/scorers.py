@@ -27,16 +27,21 @@ def score_documents(
     Words outside the vocabulary count, at the probability of ``<unk>``, and so does ``</s>`` wherever the
     component predicts it.
 
-    Args:
-        examples: of spaCy; their predicted documents.
-        prefix: that of the component; the names below begin with it.
-        kwargs: not used.
+    Parameters
+    ----------
+    examples
+        Of spaCy; their predicted documents.
+    prefix
+        That of the component; the names below begin with it.
+    kwargs
+        Not used.
 
-    Returns:
-        ``lm_perplexity``; ``lm_perplexity_without_oov``; ``lm_logprob_per_token``, natural, higher is better,
-        to be given a weight when a pipeline is chosen by it; ``lm_bpc``, bits per character;
-        ``lm_oov_rate``, share of the words; ``lm_tokens``, how many were predicted, ``</s>`` included.
-        None for what cannot be computed, because nothing was scored.
+    Returns
+    -------
+    ``lm_perplexity``; ``lm_perplexity_without_oov``; ``lm_logprob_per_token``, natural, higher is better,
+    to be given a weight when a pipeline is chosen by it; ``lm_bpc``, bits per character;
+    ``lm_oov_rate``, share of the words; ``lm_tokens``, how many were predicted, ``</s>`` included.
+    None for what cannot be computed, because nothing was scored.
     """
     from tacenda_lm.spacy.doc_scores import DocScores, pooled
 

@@ -43,11 +43,16 @@ def load(source: Any) -> Any:
 class RawText(NamedTuple):
     """How raw text becomes the tokens a model is fitted on.
 
-    Attributes:
-        nlp: the pipeline; None if it is gone.
-        tokenizer: ``"spacy"``, the pipeline's own, or what ``Corpus.from_text`` takes.
-        split: ``"lines"``, a line is a sentence; ``"sentences"``, lines are split at punctuation.
-        normalizing: what is done to a token.
+    Attributes
+    ----------
+    nlp
+        The pipeline; None if it is gone.
+    tokenizer
+        ``"spacy"``, the pipeline's own, or what ``Corpus.from_text`` takes.
+    split
+        ``"lines"``, a line is a sentence; ``"sentences"``, lines are split at punctuation.
+    normalizing
+        What is done to a token.
     """
 
     nlp: Any
@@ -110,14 +115,22 @@ def fit(
 ) -> Any:
     """A model of the registry, fitted on raw text.
 
-    Args:
-        model: its name.
-        distribution: whose, if two have one of that name.
-        settings: its settings.
-        raw: how the text becomes tokens.
-        corpus: what it is fitted on.
-        valid: held-out text in the same forms, or None.
-        vocabulary: the arguments of ``Corpus.from_text`` about the vocabulary.
+    Parameters
+    ----------
+    model
+        Its name.
+    distribution
+        Whose, if two have one of that name.
+    settings
+        Its settings.
+    raw
+        How the text becomes tokens.
+    corpus
+        What it is fitted on.
+    valid
+        Held-out text in the same forms, or None.
+    vocabulary
+        The arguments of ``Corpus.from_text`` about the vocabulary.
     """
     unfitted = make_model(model, settings, distribution)
     text, names = raw.corpus(corpus, vocabulary)

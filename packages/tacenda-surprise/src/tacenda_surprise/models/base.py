@@ -43,12 +43,17 @@ class RatingModel(Saveable):
 
     Users and items are numbers, as in the `Ratings` it was fitted on; -1 is a user or item that is unknown.
 
-    Attributes:
-        catalogue: users, items and scale; set by ``fit``.
-        tables: biases and factors whose sum and product are the scores, for hosts that show them; None where
-            there are none.
-        figures: what the fit reached.
-        fitted_on: how much data.
+    Attributes
+    ----------
+    catalogue
+        Users, items and scale; set by ``fit``.
+    tables
+        Biases and factors whose sum and product are the scores, for hosts that show them; None where
+        there are none.
+    figures
+        What the fit reached.
+    fitted_on
+        How much data.
     """
 
     kind: ClassVar[str] = "recommenders"
@@ -74,12 +79,18 @@ class RatingModel(Saveable):
     ) -> Self:
         """Fits the model.
 
-        Args:
-            ratings: at least one.
-            identities: items known to be rated, beside those of ``ratings``; only conditional models use them.
-            callbacks: called by the fitting loop.
-            checkpoints: folder to resume from after an interruption.
-            progress: what the progress bar says; "" for the model's name.
+        Parameters
+        ----------
+        ratings
+            At least one.
+        identities
+            Items known to be rated, beside those of ``ratings``; only conditional models use them.
+        callbacks
+            Called by the fitting loop.
+        checkpoints
+            Folder to resume from after an interruption.
+        progress
+            What the progress bar says; "" for the model's name.
         """
 
     def partial_fit(
@@ -93,17 +104,26 @@ class RatingModel(Saveable):
     ) -> Self:
         """Goes on from the present parameters. A copy of the model from before stays as it was.
 
-        Args:
-            ratings: all ratings, old and new. Users and items have the numbers that the model knows them by;
-                new ones follow.
-            identities: as for ``fit``.
-            n_epochs: passes over ``ratings``; None: what the model finds enough.
-            callbacks: as for ``fit``.
-            progress: as for ``fit``.
+        Parameters
+        ----------
+        ratings
+            All ratings, old and new. Users and items have the numbers that the model knows them by;
+            new ones follow.
+        identities
+            As for ``fit``.
+        n_epochs
+            Passes over ``ratings``; None: what the model finds enough.
+        callbacks
+            As for ``fit``.
+        progress
+            As for ``fit``.
 
-        Raises:
-            ConfigurationError: the model cannot; this one is what it is unless overridden.
-            NotFittedError: the model was neither fitted nor loaded.
+        Raises
+        ------
+        ConfigurationError
+            The model cannot; this one is what it is unless overridden.
+        NotFittedError
+            The model was neither fitted nor loaded.
         """
         raise ConfigurationError(
             f"{type(self).__name__} cannot go on from where it is: fit it anew on all ratings"
@@ -113,12 +133,17 @@ class RatingModel(Saveable):
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
         """Expected ratings (pairs,) float32, not clipped.
 
-        Args:
-            users: (pairs,); a user without ratings is predicted from what else is known.
-            items: (pairs,).
+        Parameters
+        ----------
+        users
+            (pairs,); a user without ratings is predicted from what else is known.
+        items
+            (pairs,).
 
-        Raises:
-            NotFittedError: the model was neither fitted nor loaded.
+        Raises
+        ------
+        NotFittedError
+            The model was neither fitted nor loaded.
         """
 
     @abstractmethod
@@ -135,10 +160,14 @@ class RatingModel(Saveable):
     ) -> FoldedUser:
         """A user who is not among those fitted, without fitting again.
 
-        Args:
-            items: (n,) numbers of rated items.
-            values: (n,) the ratings.
-            identities: further items known to be rated.
+        Parameters
+        ----------
+        items
+            (n,) numbers of rated items.
+        values
+            (n,) the ratings.
+        identities
+            Further items known to be rated.
         """
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:

@@ -16,9 +16,12 @@ Doubles = npt.NDArray[np.float64]
 class Weights(NamedTuple):
     """prediction = center + sum_k weights_k (prediction_k - center).
 
-    Attributes:
-        weights: (models,), not negative.
-        center: mean of the ratings.
+    Attributes
+    ----------
+    weights
+        (models,), not negative.
+    center
+        Mean of the ratings.
     """
 
     weights: Doubles
@@ -32,14 +35,20 @@ class Weights(NamedTuple):
 def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 0.05) -> Weights:
     """The weights with the least squared error that are not negative.
 
-    Args:
-        predictions: (ratings, models).
-        truth: (ratings,).
-        ridge: pulls towards the plain average, as a share of the ratings' spread: models that predict nearly
-            the same have weights that are hardly determined.
+    Parameters
+    ----------
+    predictions
+        (ratings, models).
+    truth
+        (ratings,).
+    ridge
+        Pulls towards the plain average, as a share of the ratings' spread: models that predict nearly
+        the same have weights that are hardly determined.
 
-    Raises:
-        DataError: there is nothing to fit to.
+    Raises
+    ------
+    DataError
+        There is nothing to fit to.
     """
     n, k = predictions.shape
     if not n or not k:

@@ -21,13 +21,19 @@ MOST_LEVELS = 50  # ten stars in fifths; more is no scale that anybody clicks on
 class Catalogue:
     """Users, items and the rating scale of the data a model was fitted on.
 
-    Attributes:
-        users: raw ids of the users, in the order of their numbers.
-        items: raw ids of the items, likewise.
-        scale: lowest and highest rating possible.
-        mean: mean rating of the data.
-        levels: (levels,) float32, ascending: the different ratings possible, as far as they can be told;
-            empty if there are more than `MOST_LEVELS`.
+    Attributes
+    ----------
+    users
+        Raw ids of the users, in the order of their numbers.
+    items
+        Raw ids of the items, likewise.
+    scale
+        Lowest and highest rating possible.
+    mean
+        Mean rating of the data.
+    levels
+        (levels,) float32, ascending: the different ratings possible, as far as they can be told;
+        empty if there are more than `MOST_LEVELS`.
     """
 
     users: IdIndex

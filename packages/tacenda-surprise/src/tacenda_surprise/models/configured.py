@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self, TypeVar
 
-from tacenda.artifact import Configured
+from tacenda.artifact import OldConfigured
 from tacenda.fitting import History
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import RatingModel
@@ -13,12 +13,15 @@ from tacenda_surprise.models.settings import Settings
 S = TypeVar("S", bound=Settings)
 
 
-class ConfiguredRatingModel(RatingModel, Configured[S]):
+class ConfiguredRatingModel(RatingModel, OldConfigured[S]):
     """Base of the models of this package.
 
-    Attributes:
-        conditional: whether it conditions on the identities of rated items.
-        history: the course of the last fit.
+    Attributes
+    ----------
+    conditional
+        Whether it conditions on the identities of rated items.
+    history
+        The course of the last fit.
     """
 
     conditional: ClassVar[bool] = False

@@ -19,9 +19,12 @@ Floats = npt.NDArray[np.float32]
 class Identities:
     """The sets N(u), as CSR.
 
-    Attributes:
-        offsets: (users + 1,) int64.
-        item_ids: (identities,) int32, ascending within a user, without duplicates.
+    Attributes
+    ----------
+    offsets
+        (users + 1,) int64.
+    item_ids
+        (identities,) int32, ascending within a user, without duplicates.
     """
 
     offsets: npt.NDArray[np.int64]

@@ -32,9 +32,12 @@ class Settings:
     def check(self, lowest: Mapping[str, float], choices: Mapping[str, tuple[str, ...]]) -> None:
         """Raises ConfigurationError, in one sentence that names the setting.
 
-        Args:
-            lowest: least value of every number; where that is an int, the number must be whole.
-            choices: the words that a setting may be.
+        Parameters
+        ----------
+        lowest
+            Least value of every number; where that is an int, the number must be whole.
+        choices
+            The words that a setting may be.
         """
         for name, low in lowest.items():
             value = getattr(self, name)

@@ -20,8 +20,10 @@ from tacenda_surprise.testing.surprise_suite import SurpriseTests
 class AlgorithmTests(SurpriseTests):
     """Inherit, and define ``make_algorithm``.
 
-    Attributes:
-        like_fitted: least correlation of a user's estimates folded in and fitted.
+    Attributes
+    ----------
+    like_fitted
+        Least correlation of a user's estimates folded in and fitted.
     """
 
     like_fitted: float = 0.5

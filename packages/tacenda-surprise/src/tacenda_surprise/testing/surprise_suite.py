@@ -21,9 +21,12 @@ from tacenda_surprise.testing.data import Testset
 class SurpriseTests:
     """Inherit, and define ``make_algorithm``.
 
-    Attributes:
-        random: whether another seed gives another result.
-        epochs: least number of lines that ``verbose=True`` prints.
+    Attributes
+    ----------
+    random
+        Whether another seed gives another result.
+    epochs
+        Least number of lines that ``verbose=True`` prints.
     """
 
     random: bool = True

@@ -1,7 +1,7 @@
 """Saved models: folders of safetensors files and one ``model.json``, validated; never pickle.
 
 `read` and `write` handle an `Artifact`, which is tensors and metadata and needs no plugin; a model
-class inherits `Saveable`, or `Configured` if it is made from settings; `load` finds the class of a
+class inherits `Saveable`, or `Configured` if it is made from `tacenda.settings`; `load` finds the class of a
 saved model through the registry; `require` is how a model checks the arrays it is given.
 """
 
@@ -10,6 +10,7 @@ from tacenda.artifact.configured import Configured
 from tacenda.artifact.folder import read, write
 from tacenda.artifact.manifest import FORMAT_VERSION
 from tacenda.artifact.model import Artifact
+from tacenda.artifact.old_configured import OldConfigured
 from tacenda.artifact.saveable import Saveable, load
 from tacenda.artifact.settings import ModelSettings
 
@@ -18,6 +19,7 @@ __all__ = [
     "Artifact",
     "Configured",
     "ModelSettings",
+    "OldConfigured",
     "Saveable",
     "load",
     "read",

@@ -2,7 +2,7 @@ r"""The artefact in memory: a fitted model's tensors and metadata, and its form 
 
 The bytes are the folder of `tacenda.artifact.folder` in one piece::
 
-    b"TACENDA\x00\x00\x01", the manifest's length (8 bytes, little-endian), the manifest,
+    b"TACENDA\x01", the manifest's length (8 bytes, little-endian), the manifest,
     each file the manifest names, each nested model in the same form
 
 with files and nested models in the order of the manifest, their sizes and sha256 standing in it.
@@ -20,7 +20,7 @@ from tacenda.artifact import tensors
 from tacenda.artifact.manifest import Manifest, Member
 from tacenda.errors import ArtifactError
 
-MAGIC = b"TACENDA\x00\x00\x01"
+MAGIC = b"TACENDA\x01"
 
 
 @dataclass(frozen=True)

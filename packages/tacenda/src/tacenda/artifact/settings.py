@@ -12,7 +12,7 @@ __all__ = ["ModelSettings"]
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Base of the frozen dataclasses of settings: ``MyModelConfig``, for `Configured` models ``MyModel``.
+    """Base of the frozen dataclasses of settings: ``MyModelConfig``, for `OldConfigured` models ``MyModel``.
 
     A subclass calls the checks from its ``__post_init__``; they raise ConfigurationError in one sentence.
     """

@@ -13,16 +13,23 @@ from tacenda.errors import ArtifactError
 
 
 def settings_of(pairs: list[str]) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` of a repeated option ``--set``; a value that is not JSON is a string."""
+    """Read ``NAME=VALUE`` of a repeated option ``--set``; a value that is not JSON is a string.
+
+    ``advanced.NAME=VALUE`` sets an option of the group ``advanced``.
+    """
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not {pair}")
+        *groups, last = name.replace("-", "_").split(".")
+        place = found
+        for group in groups:
+            place = place.setdefault(group, {})
         try:
-            found[name.replace("-", "_")] = json.loads(value)
-        except json.JSONDecodeError:
-            found[name.replace("-", "_")] = value
+            place[last] = json.loads(value)
+        except ValueError:
+            place[last] = value
     return found
 
 

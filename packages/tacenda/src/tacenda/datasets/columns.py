@@ -65,14 +65,20 @@ def read(
 ) -> Iterator[dict[str, tuple[str, ...]]]:
     """Yield the sentences of a column file as ``{column name: cells, one a word}``.
 
-    Args:
-        path: the file, plain, ``.xz`` or ``.gz``.
-        columns: the name of every column in order, for example `CONLL2000`.
-        separator: the one string between cells; None means any run of spaces and tabs.
+    Parameters
+    ----------
+    path
+        The file, plain, ``.xz`` or ``.gz``.
+    columns
+        The name of every column in order, for example `CONLL2000`.
+    separator
+        The one string between cells; None means any run of spaces and tabs.
 
-    Raises:
-        DataError: the file cannot be read, or a row has another number of cells; file and line are
-            named.
+    Raises
+    ------
+    DataError
+        The file cannot be read, or a row has another number of cells; file and line are
+        named.
     """
     if not columns or len(set(columns)) != len(columns):
         raise DataError(f"the column names {tuple(columns)} are empty or repeat: name each once")
@@ -85,8 +91,10 @@ def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
 
     Valid IOB2 comes back unchanged.
 
-    Raises:
-        DataError: a tag is neither ``O`` nor ``B-`` or ``I-`` with a type.
+    Raises
+    ------
+    DataError
+        a tag is neither ``O`` nor ``B-`` or ``I-`` with a type.
     """
     converted: list[str] = []
     previous = "O"
@@ -119,13 +127,19 @@ def read_ner(
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Yield ``(words, IOB2 tags)``: the first and the last column of every sentence.
 
-    Args:
-        path: the file, plain, ``.xz`` or ``.gz``; the first row settles the number of columns.
-        scheme: how the file writes its tags: CoNLL-2003 ``"iob1"``, WNUT-17 ``"iob2"``.
-        separator: as in `read`.
+    Parameters
+    ----------
+    path
+        The file, plain, ``.xz`` or ``.gz``; the first row settles the number of columns.
+    scheme
+        How the file writes its tags: CoNLL-2003 ``"iob1"``, WNUT-17 ``"iob2"``.
+    separator
+        As in `read`.
 
-    Raises:
-        DataError: the file cannot be read, a row is malformed, or a tag breaks the scheme.
+    Raises
+    ------
+    DataError
+        The file cannot be read, a row is malformed, or a tag breaks the scheme.
     """
     if scheme not in ("iob1", "iob2"):
         raise DataError(f"the tagging scheme {scheme!r} is unknown: choose iob1 or iob2")

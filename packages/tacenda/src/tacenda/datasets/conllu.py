@@ -113,8 +113,10 @@ def _integer(cell: str) -> int | None:
 def read(path: str | Path) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file one by one, whatever its length.
 
-    Raises:
-        DataError: the file cannot be read, or a line is not CoNLL-U; file and line are named.
+    Raises
+    ------
+    DataError
+        The file cannot be read, or a line is not CoNLL-U; file and line are named.
     """
     path = Path(path)
     builder = _Builder(path)

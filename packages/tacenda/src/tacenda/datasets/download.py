@@ -85,18 +85,29 @@ def download(
 ) -> Receipt:
     """Fetch a file, resuming an earlier attempt if one was broken off.
 
-    Args:
-        urls: addresses of the same file, tried in order.
-        target: where the file goes; replaced if it exists.
-        expected: ``sha256:...`` or ``md5:...``; None means that nobody knows.
-        max_bytes: the longest body accepted.
-        timeout: seconds without a byte after which an attempt has failed.
-        attempts: how many attempts in a row may fail without progress at one address.
-        backoff: seconds to wait after the first failure; doubled after each, 60 at most.
-        sleep: how to wait; for tests.
+    Parameters
+    ----------
+    urls
+        Addresses of the same file, tried in order.
+    target
+        Where the file goes; replaced if it exists.
+    expected
+        ``sha256:...`` or ``md5:...``; None means that nobody knows.
+    max_bytes
+        The longest body accepted.
+    timeout
+        Seconds without a byte after which an attempt has failed.
+    attempts
+        How many attempts in a row may fail without progress at one address.
+    backoff
+        Seconds to wait after the first failure; doubled after each, 60 at most.
+    sleep
+        How to wait; for tests.
 
-    Raises:
-        DataError: no address served the file, it is too long, or its hash is another one.
+    Raises
+    ------
+    DataError
+        No address served the file, it is too long, or its hash is another one.
     """
     target = Path(target)
     try:

@@ -96,18 +96,26 @@ def extract(
 ) -> list[str]:
     """Unpack ``archive`` into the new folder ``folder``; return the names of the files, sorted.
 
-    Args:
-        archive: a ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one
-            compressed file (``.gz``, ``.xz``, ``.bz2``), told by its name.
-        folder: must not exist; it appears only when everything is unpacked.
-        members: `fnmatch` patterns of the members to unpack (``*`` matches ``/`` too); none means
-            all. Others are neither written nor checked, but count towards the bytes of a tar file.
-        max_bytes: the most that may be unpacked.
-        max_files: the most files that may be unpacked.
+    Parameters
+    ----------
+    archive
+        a ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one
+        compressed file (``.gz``, ``.xz``, ``.bz2``), told by its name.
+    folder
+        Must not exist; it appears only when everything is unpacked.
+    members
+        `fnmatch` patterns of the members to unpack (``*`` matches ``/`` too); none means
+        all. Others are neither written nor checked, but count towards the bytes of a tar file.
+    max_bytes
+        The most that may be unpacked.
+    max_files
+        The most files that may be unpacked.
 
-    Raises:
-        DataError: the archive is unsafe, damaged, too large, of an unknown kind, or holds none of
-            the members; or ``folder`` exists.
+    Raises
+    ------
+    DataError
+        The archive is unsafe, damaged, too large, of an unknown kind, or holds none of
+        the members; or ``folder`` exists.
     """
     archive, folder = Path(archive), Path(folder)
     if folder.exists():

@@ -50,16 +50,24 @@ def fetch(
     One that is there is checked against its manifest. Nothing is asked: show the user
     ``get(name).licence_text`` first.
 
-    Args:
-        name: as ``tacenda data list`` shows it.
-        output: the data folder to put it in, under its name; None means the cache.
-        force: fetch it again even if it is there.
-        accept_changed: accept a file that differs from the one recorded by an earlier fetch.
-        options: passed on to `download` (``timeout``, ``attempts``, ``backoff``...).
+    Parameters
+    ----------
+    name
+        As ``tacenda data list`` shows it.
+    output
+        The data folder to put it in, under its name; None means the cache.
+    force
+        Fetch it again even if it is there.
+    accept_changed
+        Accept a file that differs from the one recorded by an earlier fetch.
+    options
+        Passed on to `download` (``timeout``, ``attempts``, ``backoff``...).
 
-    Raises:
-        DataError: the dataset is unknown, has no free download, cannot be fetched or unpacked,
-            differs from its hash or from the recorded one, or lacks a file it should have.
+    Raises
+    ------
+    DataError
+        The dataset is unknown, has no free download, cannot be fetched or unpacked,
+        differs from its hash or from the recorded one, or lacks a file it should have.
     """
     spec = get(name)
     if not spec.downloads:
@@ -184,8 +192,10 @@ def _write_manifest(spec: DatasetSpec, folder: Path, receipts: tuple[Receipt, ..
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a fetched dataset, or None if the folder has none.
 
-    Raises:
-        DataError: it is damaged.
+    Raises
+    ------
+    DataError
+        It is damaged.
     """
     path = folder / MANIFEST
     if not path.exists():
@@ -211,8 +221,10 @@ def _recorded(folder: Path) -> dict[str, str]:
 def verify(folder: Path) -> int:
     """Compare the files of a fetched dataset with its manifest; return how many were compared.
 
-    Raises:
-        DataError: a file is missing or differs.
+    Raises
+    ------
+    DataError
+        a file is missing or differs.
     """
     manifest = read_manifest(folder)
     if manifest is None:

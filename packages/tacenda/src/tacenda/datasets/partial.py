@@ -11,11 +11,16 @@ _RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)\Z")
 class Partial:
     """``<target>.part`` and ``<target>.part.json``.
 
-    Attributes:
-        path: the unfinished file.
-        url: the address it came from.
-        etag, last_modified: the validators the server gave for it.
-        length: bytes of the whole file, or None if the server did not say.
+    Attributes
+    ----------
+    path
+        The unfinished file.
+    url
+        The address it came from.
+    etag, last_modified
+        The validators the server gave for it.
+    length
+        Bytes of the whole file, or None if the server did not say.
     """
 
     def __init__(self, target: Path) -> None:

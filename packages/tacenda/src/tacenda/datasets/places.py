@@ -65,8 +65,10 @@ def cache_root() -> Path:
 def data_root() -> Path | None:
     """The folder ``TACENDA_DATA`` names, or None if it is not set.
 
-    Raises:
-        DataError: it is set and is not a folder.
+    Raises
+    ------
+    DataError
+        It is set and is not a folder.
     """
     chosen = os.environ.get(DATA_VARIABLE)
     if not chosen:
@@ -80,8 +82,10 @@ def data_root() -> Path | None:
 def locate(name: str) -> Dataset:
     """Find a dataset in ``TACENDA_DATA`` or, failing that, in the cache.
 
-    Raises:
-        DataError: the dataset is unknown, or it is not here; the message says how to get it.
+    Raises
+    ------
+    DataError
+        The dataset is unknown, or it is not here; the message says how to get it.
     """
     spec = get(name)
     found = find(spec)

@@ -27,8 +27,10 @@ MIB = 1 << 20
 class Download:
     """One file to fetch.
 
-    Raises:
-        DataError: an address is not http or https, or the file name or the hash is malformed.
+    Raises
+    ------
+    DataError
+        An address is not http or https, or the file name or the hash is malformed.
     """
 
     urls: tuple[str, ...]
@@ -65,9 +67,11 @@ class Download:
 class DatasetSpec:
     """A dataset: its terms, where it officially lives, and what its files are called.
 
-    Raises:
-        DataError: the name is not plain, no file is named, or there is neither a download nor a
-            word on how to obtain the data.
+    Raises
+    ------
+    DataError
+        The name is not plain, no file is named, or there is neither a download nor a
+        word on how to obtain the data.
     """
 
     name: str
@@ -114,8 +118,10 @@ def available() -> list[DatasetSpec]:
 def get(name: str) -> DatasetSpec:
     """The dataset of that name.
 
-    Raises:
-        DataError: nobody registered it, or two distributions did.
+    Raises
+    ------
+    DataError
+        Nobody registered it, or two distributions did.
     """
     claims = [(owner, spec) for owner, spec in _registered() if spec.name == name]
     if not claims:

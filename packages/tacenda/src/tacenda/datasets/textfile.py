@@ -17,8 +17,10 @@ from tacenda.errors import DataError
 def open_bytes(path: Path) -> BinaryIO:
     """Open ``path`` for reading, decompressed if its name ends in ``.xz`` or ``.gz``.
 
-    Raises:
-        DataError: the file is missing, is a folder or may not be read.
+    Raises
+    ------
+    DataError
+        The file is missing, is a folder or may not be read.
     """
     try:
         if path.suffix == ".xz":
@@ -39,9 +41,11 @@ def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tup
 
     A byte-order mark at the beginning is dropped.
 
-    Raises:
-        DataError: the file cannot be opened, is compressed data that is damaged or cut short, or
-            holds bytes that are not ``encoding``; the message names file and line.
+    Raises
+    ------
+    DataError
+        The file cannot be opened, is compressed data that is damaged or cut short, or
+        holds bytes that are not ``encoding``; the message names file and line.
     """
     path = Path(path)
     number = 0

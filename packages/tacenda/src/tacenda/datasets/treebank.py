@@ -39,13 +39,19 @@ def parse(
 ) -> Iterator[TaggedSentence]:
     r"""Yield the sentences of numbered lines of bracketed trees, a tree at a time.
 
-    Args:
-        lines: ``(number, line)`` pairs.
-        name: what errors call the source.
-        raw: keep the treebank's escapes (``-LRB-``, ``1\/2``) in the words.
+    Parameters
+    ----------
+    lines
+        ``(number, line)`` pairs.
+    name
+        What errors call the source.
+    raw
+        Keep the treebank's escapes (``-LRB-``, ``1\/2``) in the words.
 
-    Raises:
-        DataError: brackets do not match, or a word stands outside a preterminal.
+    Raises
+    ------
+    DataError
+        Brackets do not match, or a word stands outside a preterminal.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -79,8 +85,10 @@ def parse(
 def read(path: str | Path, *, raw: bool = False) -> Iterator[TaggedSentence]:
     """Yield the tagged sentences of an ``.mrg`` file, of a folder or of a zip file of them.
 
-    Raises:
-        DataError: nothing to read is found, or a file is malformed; file and line are named.
+    Raises
+    ------
+    DataError
+        Nothing to read is found, or a file is malformed; file and line are named.
     """
     path = Path(path)
     if path.suffix == ".zip":

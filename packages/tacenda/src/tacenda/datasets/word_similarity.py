@@ -25,9 +25,11 @@ class WordPair(NamedTuple):
 def read(path: str | Path) -> Iterator[WordPair]:
     """Yield the pairs of a word-similarity file.
 
-    Raises:
-        DataError: the file cannot be read, or a row is not two words and a number; file and line
-            are named.
+    Raises
+    ------
+    DataError
+        The file cannot be read, or a row is not two words and a number; file and line
+        are named.
     """
     path = Path(path)
     for number, line in numbered_lines(path):

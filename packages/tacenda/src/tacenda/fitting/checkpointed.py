@@ -20,9 +20,12 @@ class Checkpointed:
     def checkpointed(self, folder: str | os.PathLike[str], resume: Resume = "auto") -> Self:
         """Makes `fit` save its way into ``folder`` and go on from what is there.
 
-        Args:
-            folder: one for each fit, made if it is not there; a fit killed and started again ends in the same model.
-            resume: ``"auto"`` goes on if there is something, True requires it, False starts afresh.
+        Parameters
+        ----------
+        folder
+            One for each fit, made if it is not there; a fit killed and started again ends in the same model.
+        resume
+            ``"auto"`` goes on if there is something, True requires it, False starts afresh.
         """
         self._checkpoints, self._resume = Path(folder), resume
         return self

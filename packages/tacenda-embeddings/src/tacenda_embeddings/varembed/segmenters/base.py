@@ -19,10 +19,13 @@ MAX_LETTERS = 100
 class Segmenter(Protocol):
     """Cuts words into pieces; what it knows is fixed once it is made.
 
-    Attributes:
-        name: as in the settings of a model.
-        skips_unknown: whether a piece that no word of the vocabulary has says nothing (n-grams overlap, so
-            others speak for it), or stands for a morpheme never seen.
+    Attributes
+    ----------
+    name
+        As in the settings of a model.
+    skips_unknown
+        Whether a piece that no word of the vocabulary has says nothing (n-grams overlap, so
+        others speak for it), or stands for a morpheme never seen.
     """
 
     name: ClassVar[str]

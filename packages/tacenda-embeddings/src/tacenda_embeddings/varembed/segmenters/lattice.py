@@ -19,10 +19,14 @@ _WORDS = 20_000  # of one length, treated together
 class Lattice:
     """Which pieces end where in which words; unchanged while their probabilities are fitted.
 
-    Args:
-        words: none empty.
-        pieces: distinct; together they hold every letter of the words.
-        longest: letters of a piece at most.
+    Parameters
+    ----------
+    words
+        None empty.
+    pieces
+        Distinct; together they hold every letter of the words.
+    longest
+        Letters of a piece at most.
     """
 
     def __init__(self, words: Sequence[str], pieces: Sequence[str], longest: int) -> None:

@@ -21,9 +21,12 @@ class PieceLexicon:
 
     A letter that no piece covers costs ``LETTER``; such letters in a row become one unknown piece.
 
-    Args:
-        pieces: none empty, each once.
-        log_probs: one for each, finite.
+    Parameters
+    ----------
+    pieces
+        None empty, each once.
+    log_probs
+        One for each, finite.
     """
 
     LETTER = -30.0
@@ -62,11 +65,16 @@ def best_pieces(
 ) -> tuple[tuple[str, ...], float]:
     """Viterbi: the pieces, and the log-probability of the whole.
 
-    Args:
-        word: any string.
-        costs: log-probability by piece.
-        longest: letters of the longest piece.
-        letter: log-probability of a letter that is no piece.
+    Parameters
+    ----------
+    word
+        Any string.
+    costs
+        log-probability by piece.
+    longest
+        Letters of the longest piece.
+    letter
+        log-probability of a letter that is no piece.
     """
     n = len(word)
     best = [0.0] + [-math.inf] * n

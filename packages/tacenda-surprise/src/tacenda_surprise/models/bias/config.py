@@ -12,12 +12,18 @@ from tacenda_surprise.models.settings import Settings
 class BiasConfig(Settings):
     """Settings of `BiasModel`; the thesis learns the same biases by SGD without regularization.
 
-    Attributes:
-        biases: ``"both"``, ``"items"``, ``"users"``, or ``"none"``: the mean of all ratings.
-        n_epochs: times that items and users are gone through; few are needed.
-        reg_users: lambda_u, ratings at the expected value that are added to those of every user.
-        reg_items: lambda_i, likewise.
-        seed: without effect, as nothing is random; every model takes one.
+    Attributes
+    ----------
+    biases
+        ``"both"``, ``"items"``, ``"users"``, or ``"none"``: the mean of all ratings.
+    n_epochs
+        Times that items and users are gone through; few are needed.
+    reg_users
+        lambda_u, ratings at the expected value that are added to those of every user.
+    reg_items
+        lambda_i, likewise.
+    seed
+        Without effect, as nothing is random; every model takes one.
     """
 
     biases: Literal["both", "items", "users", "none"] = "both"

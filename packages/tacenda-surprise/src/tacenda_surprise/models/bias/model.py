@@ -50,12 +50,17 @@ class FoldedBias(NamedTuple):
 class BiasModel(ConfiguredRatingModel[BiasConfig]):
     """Biases of users and items; everything else should be better than this.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `BiasConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `BiasConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
     """
 
     name: ClassVar[str] = "bias"

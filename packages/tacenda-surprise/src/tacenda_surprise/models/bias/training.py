@@ -27,12 +27,18 @@ class Biases(NamedTuple):
 class Alternation:
     """Damped means of what the other side leaves.
 
-    Args:
-        config: which biases there are, and how they are damped.
-        ratings: to learn from.
-        mean: taken off every rating.
-        b: biases of users to begin with (users,).
-        c: of items (items,).
+    Parameters
+    ----------
+    config
+        Which biases there are, and how they are damped.
+    ratings
+        To learn from.
+    mean
+        Taken off every rating.
+    b
+        Biases of users to begin with (users,).
+    c
+        Of items (items,).
     """
 
     def __init__(

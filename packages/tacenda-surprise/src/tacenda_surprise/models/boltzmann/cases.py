@@ -19,11 +19,16 @@ _SPAN = 4.0  # of the scores, whatever the scale: that of five stars
 class Scale:
     """The scores s of the levels, and their way back to ratings.
 
-    Attributes:
-        levels: (levels,) ratings, ascending.
-        scores: (levels,) float32, about zero at the mean rating.
-        mean: the rating whose score is zero.
-        unit: rating units in one unit of score.
+    Attributes
+    ----------
+    levels
+        (levels,) ratings, ascending.
+    scores
+        (levels,) float32, about zero at the mean rating.
+    mean
+        The rating whose score is zero.
+    unit
+        Rating units in one unit of score.
     """
 
     levels: Floats
@@ -53,14 +58,21 @@ class Scale:
 class Cases:
     """The training data by case, and what is estimated from it beforehand.
 
-    Attributes:
-        ratings: users are the cases, items the visible units, whatever they were before.
-        levels: (ratings,) int32.
-        slopes: o (cases,): a case's mean score beyond those of its visible units, over the variance of the
-            scores, as that is how far the slope of a softmax moves its mean; zeros without an offset.
-        visible_biases: (visible, levels): logarithms of smoothed frequencies.
-        base: (levels,): the same of all ratings together.
-        identities: of the cases; None: no conditioning.
+    Attributes
+    ----------
+    ratings
+        Users are the cases, items the visible units, whatever they were before.
+    levels
+        (ratings,) int32.
+    slopes
+        o (cases,): a case's mean score beyond those of its visible units, over the variance of the
+        scores, as that is how far the slope of a softmax moves its mean; zeros without an offset.
+    visible_biases
+        (visible, levels): logarithms of smoothed frequencies.
+    base
+        (levels,): the same of all ratings together.
+    identities
+        Of the cases; None: no conditioning.
     """
 
     ratings: Ratings

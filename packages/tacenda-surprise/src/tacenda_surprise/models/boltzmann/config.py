@@ -13,31 +13,50 @@ from tacenda_surprise.models.settings import Settings
 class BoltzmannConfig(Settings):
     """Settings of `RBMModel` and `ConditionalRBMModel`; in brackets the thesis's choice (section 5.4.2).
 
-    Attributes:
-        n_hidden: hidden units [25 to 200].
-        n_epochs: passes over the cases at most.
-        orientation: what a case is: ``"item"``, whose visible units are the users who rated it, or ``"user"``
-            [user]. Cases are inferred, visible units learned: with many ratings for each item the former
-            predicts better.
-        ordinal: tie the weights of the levels, W_mk = s_k a_m [False]; without ties every level of every
-            visible unit has weights of its own, far too many for small data.
-        offset: give every case a fixed slope, how much higher than usual its ratings are [False].
-        persistent: go on with the Gibbs chain of a case where its last update left it [False]. Conditional
-            machines fitted for 40 epochs or more gain 0.002 to 0.004 of RMSE; others do not. The first ten
-            to twenty epochs are worse than no machine at all, so do not stop early.
-        gibbs_steps: T of contrastive divergence [1, later more].
-        prediction: ``"mean_field"`` (eq 5.11) or ``"exact"`` (eq 5.9), which is slower and hardly differs.
-        learning_rate: of Adam, for minibatches of cases.
-        lr_decay: the rate is multiplied by it after every epoch [1].
-        reg: weight of the squared weights, for each case [0.001 to 0.01].
-        reg_side: the same for the weights of identities; they want much less [0.001 to 0.01].
-        batch_cases: cases in a minibatch [1].
-        damping: ratings at the overall mean that are added to those of every case and visible unit for the
-            slopes and the first visible biases.
-        validation: part of the ratings held out to stop early; 0: none.
-        patience: epochs without improvement on them before the fit stops.
-        refit: fit anew on all ratings, for as many epochs as were best on the part held out.
-        seed: of the start, the order and the sampling.
+    Attributes
+    ----------
+    n_hidden
+        Hidden units [25 to 200].
+    n_epochs
+        Passes over the cases at most.
+    orientation
+        What a case is: ``"item"``, whose visible units are the users who rated it, or ``"user"``
+        [user]. Cases are inferred, visible units learned: with many ratings for each item the former
+        predicts better.
+    ordinal
+        Tie the weights of the levels, W_mk = s_k a_m [False]; without ties every level of every
+        visible unit has weights of its own, far too many for small data.
+    offset
+        Give every case a fixed slope, how much higher than usual its ratings are [False].
+    persistent
+        Go on with the Gibbs chain of a case where its last update left it [False]. Conditional
+        machines fitted for 40 epochs or more gain 0.002 to 0.004 of RMSE; others do not. The first ten
+        to twenty epochs are worse than no machine at all, so do not stop early.
+    gibbs_steps
+        T of contrastive divergence [1, later more].
+    prediction
+        ``"mean_field"`` (eq 5.11) or ``"exact"`` (eq 5.9), which is slower and hardly differs.
+    learning_rate
+        Of Adam, for minibatches of cases.
+    lr_decay
+        The rate is multiplied by it after every epoch [1].
+    reg
+        Weight of the squared weights, for each case [0.001 to 0.01].
+    reg_side
+        The same for the weights of identities; they want much less [0.001 to 0.01].
+    batch_cases
+        Cases in a minibatch [1].
+    damping
+        Ratings at the overall mean that are added to those of every case and visible unit for the
+        slopes and the first visible biases.
+    validation
+        Part of the ratings held out to stop early; 0: none.
+    patience
+        Epochs without improvement on them before the fit stops.
+    refit
+        Fit anew on all ratings, for as many epochs as were best on the part held out.
+    seed
+        Of the start, the order and the sampling.
     """
 
     n_hidden: int = 100

@@ -20,14 +20,22 @@ from tacenda_surprise.models.identities import Identities
 class How(NamedTuple):
     """What a fit is told beside its ratings.
 
-    Attributes:
-        config: settings.
-        scale: of the ratings.
-        conditional: whether the machine conditions on identities.
-        identities: items known to be rated, beside those of the ratings.
-        callbacks: for the loop.
-        checkpoints: folder; None: none.
-        description: what the bar says.
+    Attributes
+    ----------
+    config
+        Settings.
+    scale
+        Of the ratings.
+    conditional
+        Whether the machine conditions on identities.
+    identities
+        Items known to be rated, beside those of the ratings.
+    callbacks
+        For the loop.
+    checkpoints
+        Folder; None: none.
+    description
+        What the bar says.
     """
 
     config: BoltzmannConfig

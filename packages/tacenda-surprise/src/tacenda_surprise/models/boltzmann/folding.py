@@ -25,9 +25,12 @@ _BIAS_PENALTY = 1.0
 class FoldedUnit(NamedTuple):
     """Probabilities of the levels of every item, and of an unknown one in the last row.
 
-    Attributes:
-        chances: (items + 1, levels).
-        scale: of the ratings.
+    Attributes
+    ----------
+    chances
+        (items + 1, levels).
+    scale
+        Of the ratings.
     """
 
     chances: Floats

@@ -28,14 +28,22 @@ _BLOCK = (
 class Machine(NamedTuple):
     """Parameters, float32 (notation of ``tacenda.kernels.ratings.boltzmann``).
 
-    Attributes:
-        weights: a (visible, hidden) or W (visible, levels, hidden).
-        visible_biases: b (visible, levels).
-        hidden_biases: d (hidden,).
-        side_weights: U (visible, hidden), or no rows.
-        slopes: o (cases,).
-        base: (levels,), biases of an unknown visible unit.
-        inputs: (cases, hidden), what goes into the hidden units of every case.
+    Attributes
+    ----------
+    weights
+        a (visible, hidden) or W (visible, levels, hidden).
+    visible_biases
+        b (visible, levels).
+    hidden_biases
+        d (hidden,).
+    side_weights
+        U (visible, hidden), or no rows.
+    slopes
+        o (cases,).
+    base
+        (levels,), biases of an unknown visible unit.
+    inputs
+        (cases, hidden), what goes into the hidden units of every case.
     """
 
     weights: Floats

@@ -33,9 +33,12 @@ from tacenda_surprise.models.identities import Identities
 class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
     """A restricted Boltzmann machine with one softmax visible unit for every rating of a case.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `BoltzmannConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `BoltzmannConfig`.
     """
 
     name: ClassVar[str] = "rbm"
@@ -75,17 +78,27 @@ class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
         items are cases) are solved for as `fold_in` does, then the last epochs of the schedule of the
         learning rate are repeated; Adam's averages, and chains, begin afresh.
 
-        Args:
-            ratings: old ratings that are still valid, and new ones.
-            identities: as in ``fit``.
-            n_epochs: passes over the cases; None: a quarter of those of the settings.
-            callbacks: called by the fitting loop.
-            progress: what the progress bar says; "" for the model's name.
+        Parameters
+        ----------
+        ratings
+            Old ratings that are still valid, and new ones.
+        identities
+            As in ``fit``.
+        n_epochs
+            Passes over the cases; None: a quarter of those of the settings.
+        callbacks
+            Called by the fitting loop.
+        progress
+            What the progress bar says; "" for the model's name.
 
-        Raises:
-            NotFittedError: there is nothing to go on from.
-            DataError: users, items or the rating scale do not go on from those fitted.
-            ConfigurationError: ``n_epochs`` is negative.
+        Raises
+        ------
+        NotFittedError
+            There is nothing to go on from.
+        DataError
+            Users, items or the rating scale do not go on from those fitted.
+        ConfigurationError
+            ``n_epochs`` is negative.
         """
         start, planned = self._fitted(), self.config.n_epochs
         catalogue = self.catalogue.extended(ratings)

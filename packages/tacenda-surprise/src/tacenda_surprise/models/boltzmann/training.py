@@ -32,13 +32,20 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 class ContrastiveDivergence:
     """A machine under training.
 
-    Args:
-        config: rates, penalties and seed.
-        cases: to learn from.
-        scale: of the ratings.
-        conditional: learn weights for identities.
-        criterion: error of a machine on ratings held out; None: there are none.
-        start: a machine whose parameters are taken over; None: start afresh.
+    Parameters
+    ----------
+    config
+        Rates, penalties and seed.
+    cases
+        To learn from.
+    scale
+        Of the ratings.
+    conditional
+        Learn weights for identities.
+    criterion
+        Error of a machine on ratings held out; None: there are none.
+    start
+        a machine whose parameters are taken over; None: start afresh.
     """
 
     def __init__(
@@ -156,17 +163,28 @@ def train(
 ) -> tuple[Machine, History]:
     """A machine trained on minibatches of the cases that have ratings.
 
-    Args:
-        config: settings.
-        cases: to learn from.
-        scale: of the ratings.
-        conditional: as in `ContrastiveDivergence`.
-        criterion: likewise.
-        held_out: fingerprint of what the criterion is found on; "": there is none.
-        epochs: passes over the cases.
-        passed: epochs of the schedule of the learning rate that are over.
-        start: a machine to go on from; visible units it does not have are solved for.
-        of_the_loop: ``callbacks``, ``checkpoints`` and ``description`` of `tacenda.fitting.fit`.
+    Parameters
+    ----------
+    config
+        Settings.
+    cases
+        To learn from.
+    scale
+        Of the ratings.
+    conditional
+        As in `ContrastiveDivergence`.
+    criterion
+        Likewise.
+    held_out
+        Fingerprint of what the criterion is found on; "": there is none.
+    epochs
+        Passes over the cases.
+    passed
+        Epochs of the schedule of the learning rate that are over.
+    start
+        a machine to go on from; visible units it does not have are solved for.
+    of_the_loop
+        ``callbacks``, ``checkpoints`` and ``description`` of `tacenda.fitting.fit`.
     """
     if start is not None:
         start = extended(start, scale, cases, config.reg)

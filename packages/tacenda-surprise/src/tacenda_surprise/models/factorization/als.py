@@ -22,12 +22,18 @@ from tacenda_surprise.models.factorization.training import Tabled
 class ALS(Tabled):
     """Tables under training; no conditioning.
 
-    Args:
-        config: penalties, none of them None.
-        ratings: to learn from.
-        tables: changed in place.
-        mean: taken off every rating.
-        held_out: ratings for `evaluate`.
+    Parameters
+    ----------
+    config
+        Penalties, none of them None.
+    ratings
+        To learn from.
+    tables
+        Changed in place.
+    mean
+        Taken off every rating.
+    held_out
+        Ratings for `evaluate`.
     """
 
     def __init__(

@@ -20,11 +20,16 @@ _POWER_ITERATIONS = 2
 def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
     """Tables (users, width) and (items, width) whose product is about the average of those of the samples.
 
-    Args:
-        users: X (samples, users, factors).
-        items: Q (samples, items, factors).
-        rank: width is at most ``rank``; where the samples side by side are no wider it is exact.
-        seed: of the range finder.
+    Parameters
+    ----------
+    users
+        X (samples, users, factors).
+    items
+        Q (samples, items, factors).
+    rank
+        Width is at most ``rank``; where the samples side by side are no wider it is exact.
+    seed
+        Of the range finder.
     """
     X, Q = side_by_side(users), side_by_side(items) / np.float32(len(items))
     if X.shape[1] <= rank:

@@ -42,9 +42,12 @@ _AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 class BayesianPMFModel(Factorization[BayesianConfig]):
     """Probabilistic matrix factorization by Gibbs sampling.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `BayesianConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `BayesianConfig`.
     """
 
     name: ClassVar[str] = "bayesian_pmf"
@@ -80,16 +83,24 @@ class BayesianPMFModel(Factorization[BayesianConfig]):
     ) -> Self:
         """Goes on with the chain where it ended, users and items it does not know included.
 
-        Args:
-            ratings: all ratings, old and new: of a user without any nothing is known from then on. Known users
-                and items are found by their raw ids and keep their numbers; new ones follow.
-            identities: as in ``fit``, in the numbers of ``ratings``.
-            n_epochs: sweeps to take samples of, after a quarter of ``burn_in``; None: ``n_samples``.
-            callbacks: called by the fitting loop.
-            progress: what the progress bar says; "" for the model's name.
+        Parameters
+        ----------
+        ratings
+            All ratings, old and new: of a user without any nothing is known from then on. Known users
+            and items are found by their raw ids and keep their numbers; new ones follow.
+        identities
+            As in ``fit``, in the numbers of ``ratings``.
+        n_epochs
+            Sweeps to take samples of, after a quarter of ``burn_in``; None: ``n_samples``.
+        callbacks
+            Called by the fitting loop.
+        progress
+            What the progress bar says; "" for the model's name.
 
-        Raises:
-            NotFittedError: the model was neither fitted nor loaded.
+        Raises
+        ------
+        NotFittedError
+            The model was neither fitted nor loaded.
         """
         old = self._fitted()
         n = self.config.n_samples if n_epochs is None else n_epochs

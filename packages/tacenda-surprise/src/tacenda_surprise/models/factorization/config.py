@@ -15,25 +15,42 @@ class FactorizationConfig(Settings):
 
     Where None is the default the value follows from the ratings: see `tacenda_surprise.models.factorization.defaults`.
 
-    Attributes:
-        n_factors: D, width of the factors [10 to 500].
-        n_epochs: passes over the ratings [250, with early stopping]; None: 60, 40 of a conditional model, 15 of
-            alternating least squares.
-        biased: learn biases of users and items.
-        solver: ``"sgd"``, or ``"als"``, whose sweeps need no learning rate and which does not condition.
-        lr_factors: learning rate of user and item factors [0.01].
-        lr_biases: of the biases [0.001].
-        lr_side: of the conditioning factors W; large, as a step is divided by the number of items rated [0.005,
-            after every 100 ratings].
-        lr_decay: all rates are multiplied by it after every epoch [1].
-        reg_factors: weight of the squared factors in the loss, for each rating [0.01].
-        reg_biases: of the biases [0.1].
-        reg_side: of the conditioning factors, for each user who has rated the item [0.003].
-        init_std: length that a row of factors has at the start, on average.
-        validation: part of the ratings held out to stop early; 0: none.
-        patience: epochs without improvement on them before the fit stops [never; the best epoch is restored].
-        refit: fit anew on all ratings, for as many epochs as were best on the part held out [no].
-        seed: of the start and of the order of the ratings.
+    Attributes
+    ----------
+    n_factors
+        D, width of the factors [10 to 500].
+    n_epochs
+        Passes over the ratings [250, with early stopping]; None: 60, 40 of a conditional model, 15 of
+        alternating least squares.
+    biased
+        Learn biases of users and items.
+    solver
+        ``"sgd"``, or ``"als"``, whose sweeps need no learning rate and which does not condition.
+    lr_factors
+        Learning rate of user and item factors [0.01].
+    lr_biases
+        Of the biases [0.001].
+    lr_side
+        Of the conditioning factors W; large, as a step is divided by the number of items rated [0.005,
+        after every 100 ratings].
+    lr_decay
+        All rates are multiplied by it after every epoch [1].
+    reg_factors
+        Weight of the squared factors in the loss, for each rating [0.01].
+    reg_biases
+        Of the biases [0.1].
+    reg_side
+        Of the conditioning factors, for each user who has rated the item [0.003].
+    init_std
+        Length that a row of factors has at the start, on average.
+    validation
+        Part of the ratings held out to stop early; 0: none.
+    patience
+        Epochs without improvement on them before the fit stops [never; the best epoch is restored].
+    refit
+        Fit anew on all ratings, for as many epochs as were best on the part held out [no].
+    seed
+        Of the start and of the order of the ratings.
     """
 
     n_factors: int = 100
@@ -97,16 +114,23 @@ class FactorizationConfig(Settings):
 class BayesianConfig(Settings):
     """Settings of `BayesianPMFModel` and `ConditionalBayesianPMFModel`.
 
-    Attributes:
-        n_factors: D, width of the factors; averaging keeps wide ones from overfitting, but they mix slowly and
-            take longer. None: 8 to 32, more for more ratings a user and item (10 for MovieLens-100K, 18 for
-            MovieLens-1M).
-        burn_in: sweeps before the first sample is taken.
-        n_samples: sweeps after that; predictions are averages over all of them.
-        n_kept: samples, evenly spaced among those, that are kept for deviations and for users folded in.
-        rank: width to which the average over all samples is brought for predicting, see
-            `tacenda_surprise.models.factorization.averaging`.
-        seed: of the chain.
+    Attributes
+    ----------
+    n_factors
+        D, width of the factors; averaging keeps wide ones from overfitting, but they mix slowly and
+        take longer. None: 8 to 32, more for more ratings a user and item (10 for MovieLens-100K, 18 for
+        MovieLens-1M).
+    burn_in
+        Sweeps before the first sample is taken.
+    n_samples
+        Sweeps after that; predictions are averages over all of them.
+    n_kept
+        Samples, evenly spaced among those, that are kept for deviations and for users folded in.
+    rank
+        Width to which the average over all samples is brought for predicting, see
+        `tacenda_surprise.models.factorization.averaging`.
+    seed
+        Of the chain.
     """
 
     n_factors: int | None = None

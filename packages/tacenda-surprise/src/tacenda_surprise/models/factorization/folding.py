@@ -27,10 +27,14 @@ Numbers = npt.NDArray[np.integer[Any]]
 class FoldedFactors:
     """Bias and factors of one user; see `tacenda_surprise.models.FoldedUser`.
 
-    Attributes:
-        bias: b.
-        factors: x (factors,).
-        noise: standard deviation of a rating.
+    Attributes
+    ----------
+    bias
+        b.
+    factors
+        x (factors,).
+    noise
+        Standard deviation of a rating.
     """
 
     bias: float
@@ -66,13 +70,20 @@ def fold(
 ) -> tuple[float, Floats]:
     """Bias and factors of a user with these ratings.
 
-    Args:
-        config: of the fitted model, all of it numbers.
-        tables: of the fitted model.
-        mean: of the fitted model.
-        items: (n,) rated.
-        values: (n,) ratings.
-        prior: s (factors,).
+    Parameters
+    ----------
+    config
+        Of the fitted model, all of it numbers.
+    tables
+        Of the fitted model.
+    mean
+        Of the fitted model.
+    items
+        (n,) rated.
+    values
+        (n,) ratings.
+    prior
+        s (factors,).
     """
     n = len(items)
     if not n:

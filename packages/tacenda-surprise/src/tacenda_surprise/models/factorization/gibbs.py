@@ -42,14 +42,22 @@ class Start(NamedTuple):
 class Gibbs:
     """A Markov chain over the parameters, and the samples taken of it.
 
-    Args:
-        config: numbers of sweeps, seed.
-        width: D.
-        ratings: to learn from.
-        mean: taken off every rating.
-        identities: N(u); None: no conditioning.
-        start: where to begin; None: at small random factors.
-        chain: how many chains came before this one; each has random numbers of its own.
+    Parameters
+    ----------
+    config
+        Numbers of sweeps, seed.
+    width
+        D.
+    ratings
+        To learn from.
+    mean
+        Taken off every rating.
+    identities
+        N(u); None: no conditioning.
+    start
+        Where to begin; None: at small random factors.
+    chain
+        How many chains came before this one; each has random numbers of its own.
     """
 
     def __init__(

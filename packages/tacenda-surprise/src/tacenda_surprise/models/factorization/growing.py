@@ -76,12 +76,18 @@ def grown_tables(
 ) -> Tables:
     """Tables with as many rows as ``ratings`` has users and items.
 
-    Args:
-        config: with numbers for all penalties.
-        tables: ``user_factors`` without what comes from identities, p = x - s.
-        prior: s (users, factors), of new users too; (0, factors) without conditioning.
-        mean: taken off every rating.
-        ratings: in the numbers of the tables.
+    Parameters
+    ----------
+    config
+        With numbers for all penalties.
+    tables
+        ``user_factors`` without what comes from identities, p = x - s.
+    prior
+        s (users, factors), of new users too; (0, factors) without conditioning.
+    mean
+        Taken off every rating.
+    ratings
+        In the numbers of the tables.
     """
     old_users, old_items = len(tables.user_factors), len(tables.item_factors)
     p, b = (lengthened(t, ratings.n_users) for t in (tables.user_factors, tables.user_biases))

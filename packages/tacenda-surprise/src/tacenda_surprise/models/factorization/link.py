@@ -27,9 +27,12 @@ _TOLERANCE = 1e-4
 class Link:
     """The map from identities to expected factors.
 
-    Args:
-        identities: N(u) of all users.
-        n_items: columns of F.
+    Parameters
+    ----------
+    identities
+        N(u) of all users.
+    n_items
+        Columns of F.
     """
 
     def __init__(self, identities: Identities, n_items: int) -> None:

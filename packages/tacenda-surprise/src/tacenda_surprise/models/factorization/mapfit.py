@@ -32,13 +32,20 @@ _BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves 
 class How(NamedTuple):
     """What a fit is told beside its data.
 
-    Attributes:
-        config: settings, all of them numbers.
-        name: of the model.
-        conditional: whether it conditions on identities.
-        callbacks: for the loop.
-        checkpoints: folder; None: none.
-        description: what the bar says.
+    Attributes
+    ----------
+    config
+        Settings, all of them numbers.
+    name
+        Of the model.
+    conditional
+        Whether it conditions on identities.
+    callbacks
+        For the loop.
+    checkpoints
+        Folder; None: none.
+    description
+        What the bar says.
     """
 
     config: FactorizationConfig

@@ -48,12 +48,17 @@ class _Fitted(NamedTuple):
 class PMFModel(Factorization[FactorizationConfig]):
     """Probabilistic matrix factorization by maximum a posteriori.
 
-    Args:
-        config: settings; keyword arguments replace single ones.
-        settings: any field of `FactorizationConfig`.
+    Parameters
+    ----------
+    config
+        Settings; keyword arguments replace single ones.
+    settings
+        Any field of `FactorizationConfig`.
 
-    Raises:
-        ConfigurationError: a setting is unknown or out of range.
+    Raises
+    ------
+    ConfigurationError
+        a setting is unknown or out of range.
     """
 
     name: ClassVar[str] = "pmf"
@@ -102,17 +107,25 @@ class PMFModel(Factorization[FactorizationConfig]):
     ) -> Self:
         """Trains on from the present parameters, users and items it does not know included.
 
-        Args:
-            ratings: what to train on, best all ratings, old and new; users without any stay as they are.
-                Known users and items are found by their raw ids and keep their numbers; new ones follow.
-            identities: as in ``fit``, in the numbers of ``ratings``.
-            n_epochs: passes over ``ratings``; None: a quarter of those of the fit. Rates are those of the last
-                epochs of the fit. The mean stays.
-            callbacks: called by the fitting loop.
-            progress: what the progress bar says; "" for the model's name.
+        Parameters
+        ----------
+        ratings
+            What to train on, best all ratings, old and new; users without any stay as they are.
+            Known users and items are found by their raw ids and keep their numbers; new ones follow.
+        identities
+            As in ``fit``, in the numbers of ``ratings``.
+        n_epochs
+            Passes over ``ratings``; None: a quarter of those of the fit. Rates are those of the last
+            epochs of the fit. The mean stays.
+        callbacks
+            Called by the fitting loop.
+        progress
+            What the progress bar says; "" for the model's name.
 
-        Raises:
-            NotFittedError: the model was neither fitted nor loaded.
+        Raises
+        ------
+        NotFittedError
+            The model was neither fitted nor loaded.
         """
         old = self._parameters()
         total = old.config.n_epochs or 0

@@ -42,13 +42,20 @@ def residual_deviation(
 ) -> float:
     """Estimated standard deviation of a new rating about its score.
 
-    Args:
-        ratings: the ratings fitted.
-        score_pairs: the scores of pairs (users, items).
-        users: x (users, factors).
-        items: q (items, factors).
-        penalty: lambda.
-        seed: of the sample.
+    Parameters
+    ----------
+    ratings
+        The ratings fitted.
+    score_pairs
+        The scores of pairs (users, items).
+    users
+        x (users, factors).
+    items
+        q (items, factors).
+    penalty
+        lambda.
+    seed
+        Of the sample.
     """
     rng = np.random.default_rng(seed)
     active = np.flatnonzero(np.diff(ratings.user_offsets))

@@ -13,13 +13,20 @@ from tacenda_surprise.models.base import Floats, Numbers
 class Samples(NamedTuple):
     """What `Gibbs` takes, each with the samples first, float32; the last column is the bias.
 
-    Attributes:
-        users: (samples, users, width).
-        items: (samples, items, width).
-        links: (samples, items, width); no items without conditioning.
-        mean: of the users' factors beside what comes from identities, (samples, width).
-        precision: likewise (samples, width, width).
-        alpha: precision of the ratings (samples,).
+    Attributes
+    ----------
+    users
+        (samples, users, width).
+    items
+        (samples, items, width).
+    links
+        (samples, items, width); no items without conditioning.
+    mean
+        Of the users' factors beside what comes from identities, (samples, width).
+    precision
+        Likewise (samples, width, width).
+    alpha
+        Precision of the ratings (samples,).
     """
 
     users: Floats
@@ -74,12 +81,18 @@ def fold(
 ) -> FoldedSamples:
     """The expected factors of a user under every sample.
 
-    Args:
-        samples: of the fitted model.
-        mean: taken off every rating.
-        items: (n,) rated.
-        values: (n,) ratings.
-        known: all items known to be rated, sorted; of no consequence without conditioning.
+    Parameters
+    ----------
+    samples
+        Of the fitted model.
+    mean
+        Taken off every rating.
+    items
+        (n,) rated.
+    values
+        (n,) ratings.
+    known
+        All items known to be rated, sorted; of no consequence without conditioning.
     """
     expected = samples.mean.copy()
     if samples.links.shape[1]:

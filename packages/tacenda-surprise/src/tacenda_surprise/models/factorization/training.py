@@ -38,11 +38,16 @@ def initial_tables(
 class Tabled:
     """What the fitting loop asks of tables under training, whatever trains them.
 
-    Args:
-        tables: changed in place by ``step``.
-        mean: taken off every rating.
-        held_out: ratings for `evaluate`.
-        identities: N(u); None: no conditioning.
+    Parameters
+    ----------
+    tables
+        Changed in place by ``step``.
+    mean
+        Taken off every rating.
+    held_out
+        Ratings for `evaluate`.
+    identities
+        N(u); None: no conditioning.
     """
 
     def __init__(
@@ -94,13 +99,20 @@ class Tabled:
 class SGD(Tabled):
     """Stochastic gradient descent, a user at a time.
 
-    Args:
-        config: rates, penalties and seed, none of them None.
-        ratings: to learn from.
-        tables: changed in place.
-        mean: taken off every rating.
-        identities: N(u); None: no conditioning.
-        held_out: ratings for `evaluate`.
+    Parameters
+    ----------
+    config
+        Rates, penalties and seed, none of them None.
+    ratings
+        To learn from.
+    tables
+        Changed in place.
+    mean
+        Taken off every rating.
+    identities
+        N(u); None: no conditioning.
+    held_out
+        Ratings for `evaluate`.
     """
 
     def __init__(

@@ -1,0 +1,296 @@
+"""`Settings`: each option of a model is declared, documented and bounded once, in one place.
+
+A model declares its options as fields of a frozen dataclass and takes them in its constructor::
+
+    @dataclass(frozen=True, kw_only=True)
+    class HMMSettings(Settings):
+        states: int = option(64, "number of hidden states", at_least=1)
+        start: Literal["random", "classes"] = option("classes", "what fitting begins with")
+        advanced: HMMAdvanced = group(HMMAdvanced)
+
+    class HMM(Configured[HMMSettings]):
+        @configured_by(HMMSettings)
+        def __init__(self, settings: HMMSettings) -> None:
+            super().__init__(settings)
+
+`HMM(states=10)` then has an explicit keyword-only signature for `help`, an editor and mypy. The type of a
+field says what it may hold: ``int``, ``float``, ``bool``, ``str``, ``Literal``, ``tuple[X, ...]``, another
+`Settings`, or one of these or None.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+import textwrap
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Union, get_args, get_origin
+from typing import get_type_hints as hints_of
+
+from tacenda.errors import ConfigurationError
+
+__all__ = ["Option", "Settings", "configured_by", "group", "option"]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+M = TypeVar("M")
+
+_QUOTED = 80  # characters of a wrong value that a message repeats
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of one option.
+
+    Attributes
+    ----------
+    name, kind, default
+        Its name, its type as annotated, and its default value.
+    doc
+        What it means, and the value of the paper where the default is another.
+    at_least, at_most
+        Bounds that the value may reach.
+    above, below
+        Bounds that it may not reach.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    doc: str
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def wanted(self) -> str:
+        """What the option may be, as an error message says it."""
+        return _described(self.kind, self._range())
+
+    def admits(self, value: Any) -> bool:
+        """Whether ``value`` is of the right type and within the bounds."""
+        return _admits(self.kind, value, self._within)
+
+    def _within(self, value: float) -> bool:
+        return (
+            math.isfinite(value)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def _range(self) -> str:
+        bounds = (
+            ("at least", self.at_least),
+            ("above", self.above),
+            ("at most", self.at_most),
+            ("below", self.below),
+        )
+        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+
+
+def option(
+    default: Any,
+    doc: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """Declare an option: its default, its meaning, its bounds; the annotation is its type."""
+    bounds = {"at_least": at_least, "at_most": at_most, "above": above, "below": below}
+    return field(default=default, metadata={"doc": " ".join(doc.split()), **bounds})
+
+
+def group(settings: Callable[[], Any], doc: str = "options that few need to change") -> Any:
+    """Declare a nested group of options, all at their defaults; a mapping is taken for one too."""
+    return field(default_factory=settings, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of the frozen, keyword-only dataclasses that hold the options of a model.
+
+    Raises
+    ------
+    ConfigurationError
+        A value is of the wrong type or out of bounds; the message names the model and the option.
+    """
+
+    def __post_init__(self) -> None:
+        """Check every value, and make groups of mappings and tuples of lists."""
+        for one in self.options():
+            value = getattr(self, one.name)
+            if _is_group(one.kind) and isinstance(value, Mapping):
+                value = one.kind.from_dict(value)
+            elif isinstance(value, list):
+                value = tuple(value)
+            if not one.admits(value):
+                self.refuse(one.name, one.wanted())
+            object.__setattr__(self, one.name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Check what involves several options; subclasses call `refuse` from here."""
+
+    def refuse(self, name: str, wanted: str) -> None:
+        """Raise ConfigurationError: the option ``name`` must be ``wanted``."""
+        value = repr(getattr(self, name))
+        shown = value if len(value) <= _QUOTED else value[:_QUOTED] + "..."
+        raise ConfigurationError(f"{self.model()}: {name} must be {wanted}, not {shown}")
+
+    @classmethod
+    def model(cls) -> str:
+        """Whose settings these are: the name of the class without ``Settings`` or ``Advanced``."""
+        return cls.__name__.removesuffix("Settings").removesuffix("Advanced")
+
+    @classmethod
+    def options(cls) -> list[Option]:
+        """Every option, in the order of the signature."""
+        return list(_options_of(cls))  # type: ignore[arg-type] # classes can be hashed
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values as JSON: tuples are lists, groups are dictionaries."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from what `to_dict` gave, or from part of it.
+
+        Raises
+        ------
+        ConfigurationError
+            An option is unknown, of the wrong type or out of bounds.
+        """
+        cls.require_known(values)
+        return cls(**values)
+
+    @classmethod
+    def require_known(cls, names: Mapping[str, Any]) -> None:
+        """Raise ConfigurationError for a name that is no option, with the nearest one that is."""
+        known = [one.name for one in fields(cls)]
+        for name in names:
+            if name not in known:
+                raise ConfigurationError(
+                    f"{cls.model()} has no option {str(name)[:_QUOTED]!r}{cls._hint(str(name))}; its "
+                    f"options are {', '.join(known)}"
+                )
+
+    @classmethod
+    def _hint(cls, name: str) -> str:
+        for one in cls.options():
+            inner = [each.name for each in fields(one.kind)] if _is_group(one.kind) else []
+            if name in inner:
+                return f" (it is one of {one.name}={{{name!r}: ...}})"
+        near = difflib.get_close_matches(name, [one.name for one in fields(cls)], 1)
+        return f" (did you mean {near[0]!r}?)" if near else ""
+
+    @classmethod
+    def described(cls) -> str:
+        """The options as the section "Parameters" of a docstring."""
+        lines = ["Parameters", "----------"]
+        for one in cls.options():
+            lines.append(one.name)
+            text = one.doc[:1].upper() + one.doc[1:] + "."
+            lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")
+        return "\n".join(lines)
+
+
+def configured_by(
+    settings: Callable[P, S],
+) -> Callable[[Callable[[M, S], None]], Callable[Concatenate[M, P], None]]:
+    """Make a constructor that takes an object of settings take its options instead.
+
+    Raises
+    ------
+    ConfigurationError
+        From the constructor: an option is unknown, of the wrong type or out of bounds.
+    """
+
+    def decorate(initialise: Callable[[M, S], None]) -> Callable[Concatenate[M, P], None]:
+        @functools.wraps(initialise)
+        def constructor(self: M, *args: P.args, **options: P.kwargs) -> None:
+            if isinstance(settings, type) and issubclass(settings, Settings):
+                settings.require_known(options)
+            initialise(self, settings(*args, **options))
+
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        given = inspect.signature(settings).parameters.values()
+        shown = inspect.Signature([own, *given], return_annotation=None)
+        constructor.__signature__ = shown  # type: ignore[attr-defined]
+        return constructor  # type: ignore[return-value]
+
+    return decorate
+
+
+@functools.cache
+def _options_of(cls: type[Settings]) -> tuple[Option, ...]:
+    hints = hints_of(cls)
+    found = []
+    for one in fields(cls):
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        found.append(Option(one.name, hints[one.name], default, **one.metadata))
+    return tuple(found)
+
+
+def _is_group(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The alternatives of a union, without None."""
+    if get_origin(kind) in (Union, types.UnionType):
+        yield from (part for part in get_args(kind) if part is not type(None))
+    else:
+        yield kind
+
+
+def _admits(kind: Any, value: Any, within: Callable[[float], bool]) -> bool:
+    if value is None:
+        return type(None) in get_args(kind)
+    for part in _parts(kind):
+        if get_origin(part) is Literal:
+            fits = any(
+                value is one or (type(value), value) == (type(one), one) for one in get_args(part)
+            )
+        elif get_origin(part) is tuple:
+            inner = get_args(part)[0]
+            fits = isinstance(value, tuple) and all(_admits(inner, one, within) for one in value)
+        elif part is int:
+            fits = type(value) is int and within(value)
+        elif part is float:
+            fits = type(value) in (int, float) and within(value)
+        elif part is Any:
+            fits = True
+        else:
+            fits = isinstance(value, part)
+        if fits:
+            return True
+    return False
+
+
+def _described(kind: Any, bounds: str) -> str:
+    words = []
+    for part in _parts(kind):
+        if get_origin(part) is Literal:
+            words.append(f"one of {', '.join(map(str, get_args(part)))}")
+        elif get_origin(part) is tuple:
+            words.append(f"a list, each element {_described(get_args(part)[0], bounds)}")
+        elif part in (int, float):
+            number = "a whole number" if part is int else "a number"
+            words.append(f"{number} ({bounds})" if bounds else number)
+        else:
+            words.append({bool: "true or false", str: "text"}.get(part, f"a {part.__name__}"))
+    return " or ".join(words + ["None"] * (type(None) in get_args(kind)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return value.to_dict()
+    return list(value) if isinstance(value, tuple) else value

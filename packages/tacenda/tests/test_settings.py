@@ -1,0 +1,86 @@
+"""Settings: types and bounds are checked where an option is declared, and messages name it."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacenda.cli.options import settings_of
+from tacenda.errors import ConfigurationError
+from tacenda.settings import Settings, group, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeAdvanced(Settings):
+    far: bool = option(False, "whether far words differ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeSettings(Settings):
+    width: int = option(8, "elements of a vector", at_least=1, at_most=64)
+    rates: tuple[float, ...] = option((0.5,), "rates of the tails", above=0, below=1)
+    start: Literal["random", "classes"] = option("classes", "what fitting begins with")
+    kappa: float | None = option(None, "pseudo-counts", at_least=0)
+    name: str = option("tree", "what it is called")
+    advanced: TreeAdvanced = group(TreeAdvanced)
+
+
+REFUSED = {
+    "width": (
+        [0, 65, True, 1.0, "8", None, math.nan],
+        "a whole number (at least 1 and at most 64)",
+    ),
+    "rates": ([0.5, (0.0,), (1.0,), (math.nan,), ("a",), None], "a list, each element a number"),
+    "start": (["other", None, 1], "one of random, classes"),
+    "kappa": ([-1, math.inf, "1", True], "a number (at least 0) or None"),
+    "name": ([1, None], "text"),
+    "advanced": ([1, None], "a TreeAdvanced"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [(name, value, wanted) for name, (values, wanted) in REFUSED.items() for value in values],
+)
+def test_a_wrong_value_is_refused_by_name(name, value, wanted):
+    with pytest.raises(ConfigurationError) as caught:
+        TreeSettings(**{name: value})
+    assert str(caught.value).startswith(f"Tree: {name} must be {wanted}")
+
+
+def test_a_group_is_given_as_an_object_or_as_a_mapping_and_names_its_own_options():
+    assert TreeSettings(advanced={"far": True}) == TreeSettings(advanced=TreeAdvanced(far=True))
+    with pytest.raises(ConfigurationError, match="Tree: far must be true or false, not 3"):
+        TreeSettings(advanced={"far": 3})
+    with pytest.raises(ConfigurationError, match=r"no option 'far' \(it is one of advanced="):
+        TreeSettings.from_dict({"far": True})
+
+
+def test_a_long_wrong_value_is_cut_in_the_message():
+    with pytest.raises(ConfigurationError) as caught:
+        TreeSettings(start="x" * 100_000)
+    assert len(str(caught.value)) < 300
+
+
+@given(
+    st.builds(
+        TreeSettings,
+        width=st.integers(1, 64),
+        rates=st.lists(st.floats(0, 1, exclude_min=True, exclude_max=True)),
+        kappa=st.none() | st.floats(0, 1e9),
+        advanced=st.builds(TreeAdvanced, far=st.booleans()),
+    )
+)
+def test_json_and_back_gives_the_same_settings(settings):
+    assert TreeSettings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+
+
+def test_the_command_line_sets_groups_with_a_dot():
+    found = settings_of(["width=9", "advanced.far=true", "start=random"])
+    assert TreeSettings.from_dict(found) == TreeSettings(
+        width=9, start="random", advanced=TreeAdvanced(far=True)
+    )
