@@ -21,7 +21,7 @@ from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.components import Components
-from tacenda_lm.contract import LanguageModelContract
+from tacenda_lm.contract import FitContext, LanguageModelContract
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
@@ -81,7 +81,7 @@ class Mixture(LanguageModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
         """Fits every component, and where there is held-out text the weights on it."""
         self._components.forget_vocabularies()
         for model in self.components.values():
