@@ -14,6 +14,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFi
 from tacenda.testing.embedder_cases import sample_sentences
 from tacenda_lm import KneserNey, Mixture
 from tacenda_lm.mixture_weights import fit_weights
+from tacenda_lm.sequences import encoded
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
 
@@ -93,15 +94,15 @@ def test_the_same_words_in_another_order_are_the_same_words(models):
 
 
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
-    from tacenda_lm import components, contract
+    from tacenda_lm import contract, mixture
 
-    ids, offsets = models["order-1"]._encoded(VALID[:10], True)
+    ids, offsets = encoded(VALID[:10], models["order-1"].vocabulary, eos=True)
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
     mixed = Mixture(models, [1, 2, 3])
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
     monkeypatch.setattr(contract, "_CELLS", 7 * len(models["order-1"].vocabulary))
     for size in (1, 3, 7, 1000):
-        monkeypatch.setattr(components, "rows_of_block", lambda n_types, size=size: size)
+        monkeypatch.setattr(mixture, "rows_of_block", lambda n_types, size=size: size)
         blocks = list(mixed.distributions(ids, offsets))
         assert {len(block) for block in blocks[:-1]} <= {size}
         np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-9)

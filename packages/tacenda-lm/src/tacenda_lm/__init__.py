@@ -10,17 +10,16 @@ if TYPE_CHECKING:
     from tacenda_lm.hidden_markov.hmm import HMM
     from tacenda_lm.hidden_markov.vlhmm import VLHMM
     from tacenda_lm.kenlm_interface import FullScore
-    from tacenda_lm.language_model import LanguageModel
+    from tacenda_lm.language_model import LanguageModel, Rescored
     from tacenda_lm.log_bilinear.config import HLBLConfig, LBLConfig
     from tacenda_lm.log_bilinear.hlbl import HLBL
     from tacenda_lm.log_bilinear.lbl import LBL
     from tacenda_lm.log_bilinear.tree_building import build_tree
     from tacenda_lm.log_bilinear.trees import Tree
     from tacenda_lm.mixture import Mixture
-    from tacenda_lm.ngram.config import KneserNeyConfig
     from tacenda_lm.ngram.kneser_ney import KneserNey
+    from tacenda_lm.ngram.settings import KneserNeySettings
     from tacenda_lm.perplexity import Perplexity
-    from tacenda_lm.rescoring import Rescored
     from tacenda_lm.state import State
 
 __version__ = "0.1.0"
@@ -36,7 +35,7 @@ __all__ = [
     "HLBLConfig",
     "HMMConfig",
     "KneserNey",
-    "KneserNeyConfig",
+    "KneserNeySettings",
     "LBLConfig",
     "LanguageModel",
     "Mixture",
@@ -67,11 +66,11 @@ _HOMES = {
     "Continuation": "tacenda_lm.generation",
     "FullScore": "tacenda_lm.kenlm_interface",
     "KneserNey": "tacenda_lm.ngram.kneser_ney",
-    "KneserNeyConfig": "tacenda_lm.ngram.config",
+    "KneserNeySettings": "tacenda_lm.ngram.settings",
     "LanguageModel": "tacenda_lm.language_model",
     "Mixture": "tacenda_lm.mixture",
     "Perplexity": "tacenda_lm.perplexity",
-    "Rescored": "tacenda_lm.rescoring",
+    "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.state",
 }
 

@@ -10,22 +10,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
+from tacenda.fitting.recorder import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, checked
 from tacenda_lm.state import State
 
-__all__ = ["LanguageModelContract", "distributions_of", "rows_of_block", "states_before"]
+__all__ = [
+    "FitContext",
+    "LanguageModelContract",
+    "distributions_of",
+    "rows_of_block",
+    "states_before",
+]
 
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
+
+
+class FitContext(NamedTuple):
+    """Where a fit saves its progress (nowhere if None), and whether it continues from what is there."""
+
+    checkpoints: Path | None = None
+    resume: Resume = "auto"
 
 
 class LanguageModelContract(Saveable):
@@ -40,8 +55,14 @@ class LanguageModelContract(Saveable):
     kind: ClassVar[str] = "language_models"
     api_version: ClassVar[int] = 1
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
-        """Fit the model to a corpus, whose vocabulary becomes the model's; ``valid`` may stop it early."""
+    #: Whether ``fit`` can save its progress; a model that cannot refuses ``checkpoints``.
+    keeps_checkpoints: ClassVar[bool] = False
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+        """Fit the model to a corpus, whose vocabulary becomes the model's.
+
+        ``valid`` is held-out text, which may end the training; ``context`` says where to save checkpoints.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
     @property

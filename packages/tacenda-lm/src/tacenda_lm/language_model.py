@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -11,9 +13,11 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
+from tacenda.fitting.recorder import Resume
 from tacenda.tokenizers import Tokenizer
 from tacenda_lm.blocks import blocks
+from tacenda_lm.contract import FitContext
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
@@ -62,7 +66,14 @@ class LanguageModel(KenlmInterface, Generation):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def fit(self, text: Text, valid: Text | None = None) -> Self:
+    def fit(
+        self,
+        text: Text,
+        valid: Text | None = None,
+        *,
+        checkpoints: str | os.PathLike[str] | None = None,
+        resume: Resume = "auto",
+    ) -> Self:
         """Fit the model to a text.
 
         Parameters
@@ -71,27 +82,50 @@ class LanguageModel(KenlmInterface, Generation):
             The training text. Its vocabulary becomes the model's.
         valid
             Held-out text. Its perplexity goes into ``figures``; models that are trained in epochs stop by it.
+        checkpoints
+            A folder in which this fit saves its progress; it is made if it is not there. A fit that was killed
+            and is started again with the same folder ends in the same model. Models whose fit takes seconds
+            refuse it.
+        resume
+            ``"auto"`` continues from a checkpoint if there is one, True requires one, False starts afresh.
 
         Raises
         ------
         CorpusError
             A text cannot be read, has no tokens, or has another vocabulary.
+        ConfigurationError
+            The model keeps no checkpoints, or ``resume`` is True without ``checkpoints``.
+        FittingError
+            A checkpoint cannot be read or written, or belongs to another fit.
         """
-        return self._fit_text(text, valid)
-
-    def _fit_text(self, text: Text, valid: Text | None, **options: Any) -> Self:
-        """Do what `fit` says; ``options`` are passed on to ``_fit``, for models whose ``fit`` takes more."""
+        context = self._fit_context(checkpoints, resume)
         corpus = as_corpus(text)
         if isinstance(valid, Iterator):  # read twice: to fit with, and to count its unknown words
             valid = cast("Text", list(valid))
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         self.fitted_on = {}
         self.figures = []
-        self._fit(corpus, held_out, **options)
+        self._fit(corpus, held_out, context)
         self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context)
         return self
+
+    def _fit_context(
+        self, checkpoints: str | os.PathLike[str] | None, resume: Resume
+    ) -> FitContext:
+        """The arguments of `fit`, checked."""
+        if checkpoints is None and resume is True:
+            raise ConfigurationError(
+                "resume=True needs checkpoints=...: give the folder in which the fit was saved"
+            )
+        if checkpoints is None:
+            return FitContext()
+        if not self.keeps_checkpoints:
+            raise ConfigurationError(
+                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
+            )
+        return FitContext(Path(checkpoints), resume)
 
     def record(self, text: Text, name: str, context: Context = "sentence") -> None:
         """Measure the perplexity of a text and add it to ``figures``, which are saved with the model.

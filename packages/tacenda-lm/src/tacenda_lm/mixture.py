@@ -24,7 +24,7 @@ from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.blocks import blocks
-from tacenda_lm.contract import LanguageModelContract, rows_of_block
+from tacenda_lm.contract import FitContext, LanguageModelContract, rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
@@ -103,7 +103,7 @@ class Mixture(LanguageModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
         """Fit every component, and the weights where there is held-out text."""
         self._maps = None
         for model in self._models.values():

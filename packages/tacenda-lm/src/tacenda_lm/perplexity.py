@@ -28,9 +28,7 @@ def checked_context(context: str) -> Context:
     for known in get_args(Context):
         if context == known:
             return cast("Context", known)
-    raise ConfigurationError(
-        f"context must be 'sentence' or 'stream', not {context!r}"
-    )
+    raise ConfigurationError(f"context must be 'sentence' or 'stream', not {context!r}")
 
 
 class Perplexity(float):
