@@ -51,6 +51,8 @@ def test_fit_saves_a_model_with_its_figures(run, text, valid, tmp_path):
     [
         (["--model", "nobody"], "nobody"),
         (["--set", "ordr=3"], "ordr"),
+        (["--set", "advanced.order=3"], "advanced"),
+        (["--checkpoints", "folder"], "checkpoints"),
         (["--order", "99"], "order"),
         (["--tokenizer", "nonsense"], "nonsense"),
         (["--text", "nowhere.txt"], "nowhere.txt"),

@@ -38,6 +38,15 @@ def test_probabilities_are_weighted_sums(models):
     np.testing.assert_allclose(mixture.token_log_probs(["a0 b1 never"])[0], total)
 
 
+def test_repr_says_the_models_the_weights_and_whether_it_is_fitted():
+    one, two = KneserNey(order=1), KneserNey(order=2)
+    mixture = Mixture({"one": one, "two": two}, [1, 3])
+    said = "<Mixture({{'one': {!r}, 'two': {!r}}}, weights=[0.25, 0.75]), {}>"
+    assert repr(mixture) == said.format(one, two, "not fitted")
+    mixture.fit(TEXT)
+    assert repr(mixture) == said.format(one, two, "fitted")
+
+
 def test_a_weight_of_zero_takes_a_component_out(models):
     mixture = Mixture(models, [0, 1, 0])
     assert mixture.score("a0 b1") == pytest.approx(models["order-2"].score("a0 b1"))

@@ -1,4 +1,4 @@
-"""A text as blocks of word ids, each of which a model scores in one call."""
+"""A text in any form as word ids: whole, or in blocks of bounded size."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tacenda.corpus.text import Text, sentences_of
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.sequences import Ids, Offsets, encoded
+from tacenda_lm.sequences import Ids, Offsets, encoded, with_ends
 
-__all__ = ["Block", "blocks"]
+__all__ = ["Block", "blocks", "encoded_text"]
 
 _TOKENS = 1 << 17  # of a block
 
@@ -40,6 +40,18 @@ class Block(NamedTuple):
     offsets: Offsets
     oov: npt.NDArray[np.bool_]
     n_characters: int | None
+
+
+def encoded_text(text: Text, vocabulary: Vocabulary, *, eos: bool = False) -> tuple[Ids, Offsets]:
+    """Encode a text whole: int32 ids (tokens,) and int64 offsets (sentences + 1,).
+
+    Sentences without tokens stay. With ``eos``, ``</s>`` follows every sentence. Raises CorpusError as `blocks`.
+    """
+    if isinstance(text, Corpus):
+        vocabulary.require_same(text.vocabulary, "the corpus")
+        ids, offsets = np.asarray(text.ids), np.asarray(text.offsets)
+        return with_ends(ids, offsets, vocabulary.boundary_id) if eos else (ids, offsets)
+    return encoded(list(sentences_of(text)), vocabulary, eos=eos)
 
 
 def blocks(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.text import Sentence, tokens_of
+from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.vocabulary import BOUNDARY
+from tacenda_lm.blocks import encoded_text
 from tacenda_lm.contract import LanguageModelContract
-from tacenda_lm.sequences import Float64, Ids, encoded
+from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.state import State
 
 __all__ = ["FullScore", "KenlmInterface"]
@@ -72,9 +73,9 @@ class KenlmInterface(LanguageModelContract):
         rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov, strict=True)
         yield from map(FullScore._make, rows)
 
-    def score_batch(self, sentences: Iterable[Sentence], *, eos: bool = True) -> Float64:
-        """Return the base-10 log-probabilities of many sentences, scored in one call: float64 (sentences,)."""
-        ids, offsets = encoded([tokens_of(each) for each in sentences], self.vocabulary, eos=eos)
+    def score_batch(self, sentences: Text, *, eos: bool = True) -> Float64:
+        """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,)."""
+        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
         sums = np.concatenate([[0.0], np.cumsum(self.score_corpus(ids, offsets))])
         return np.diff(sums[offsets]) / _LN10
 

@@ -16,7 +16,7 @@ from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.fitting.recorder import Resume
 from tacenda.tokenizers import Tokenizer
-from tacenda_lm.blocks import blocks
+from tacenda_lm.blocks import blocks, encoded_text
 from tacenda_lm.contract import FitContext
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
@@ -227,13 +227,13 @@ class LanguageModel(KenlmInterface, Generation):
             context=context,
         )
 
-    def token_log_probs(self, sentences: Iterable[Sentence], *, eos: bool = True) -> list[Float64]:
+    def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
 
         Parameters
         ----------
         sentences
-            Token lists, or strings that are split at whitespace.
+            The sentences, as a text in any form. Those without tokens stay.
         eos
             Add the log-probability of ``</s>`` at the end of each.
 
@@ -241,7 +241,7 @@ class LanguageModel(KenlmInterface, Generation):
         -------
         One float64 array (tokens,) per sentence, one value longer with ``eos``.
         """
-        ids, offsets = encoded([tokens_of(each) for each in sentences], self.vocabulary, eos=eos)
+        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
         scores = self.score_corpus(ids, offsets)
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         return [scores[i:j].copy() for i, j in cuts]
@@ -251,10 +251,10 @@ class LanguageModel(KenlmInterface, Generation):
 
         With ``eos`` it is one value longer: the last is that of ``</s>``.
         """
-        return self.surprisals([sentence], eos=eos)[0]
+        return self.surprisals([tokens_of(sentence)], eos=eos)[0]
 
-    def surprisals(self, sentences: Iterable[Sentence], *, eos: bool = False) -> list[Float64]:
-        """Return the `surprisal` of many sentences, scored in one call."""
+    def surprisals(self, sentences: Text, *, eos: bool = False) -> list[Float64]:
+        """Return the `surprisal` of every sentence of a text, scored in one call."""
         return [-scores / _LN2 for scores in self.token_log_probs(sentences, eos=eos)]
 
     def entropy(self, sentence: Sentence, *, eos: bool = False) -> Float64:
@@ -304,7 +304,7 @@ class LanguageModel(KenlmInterface, Generation):
 
     def check_normalized(
         self,
-        sentences: Iterable[Sentence] | None = None,
+        sentences: Text | None = None,
         *,
         n_contexts: int = 100,
         seed: int = 0,
@@ -343,7 +343,7 @@ class LanguageModel(KenlmInterface, Generation):
         return worst
 
     def _contexts_to_check(
-        self, sentences: Iterable[Sentence] | None, n_contexts: int, seed: int
+        self, sentences: Text | None, n_contexts: int, seed: int
     ) -> Iterator[tuple[list[State], list[str]]]:
         """States with the contexts that they stand for, as an error message shows them."""
         vocabulary = self.vocabulary
@@ -352,7 +352,8 @@ class LanguageModel(KenlmInterface, Generation):
             drawn = rng.integers(len(vocabulary), size=(-(-n_contexts // 10), 9))
             sequences = [row.tolist() for row in drawn]
         else:
-            sequences = [vocabulary.encode(tokens_of(each)).tolist() for each in sentences]
+            ids, offsets = encoded_text(sentences, vocabulary)
+            sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
         yield [self.null()], ["no word"]
         for sequence in sequences:
             states, shown = [self.start()], ["<s>"]

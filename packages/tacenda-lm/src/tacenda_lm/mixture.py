@@ -20,15 +20,15 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable, require
 from tacenda.corpus import Corpus
-from tacenda.corpus.text import Sentence, Text, tokens_of
+from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.blocks import blocks
+from tacenda_lm.blocks import blocks, encoded_text
 from tacenda_lm.contract import FitContext, LanguageModelContract, rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
-from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, encoded, with_ends
+from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, with_ends
 from tacenda_lm.state import State
 
 __all__ = ["Mixture"]
@@ -95,7 +95,7 @@ class Mixture(LanguageModel):
         models = ", ".join(f"{name!r}: {model!r}" for name, model in self._models.items())
         weights = ", ".join(f"{weight:.4g}" for weight in self._weights)
         try:
-            _ = self.vocabulary
+            _ = [model.vocabulary for model in self._models.values()]
             state = "fitted"
         except NotFittedError:
             state = "not fitted"
@@ -236,12 +236,9 @@ class Mixture(LanguageModel):
             [model.score_corpus(_renumbered(own, its), cuts) for model, its in self._with_maps()]
         )
 
-    def component_scores(
-        self, sentences: Iterable[Sentence], *, eos: bool = True
-    ) -> list[dict[str, Float64]]:
+    def component_scores(self, sentences: Text, *, eos: bool = True) -> list[dict[str, Float64]]:
         """Return what `token_log_probs` of each component gives, by its name, for each sentence."""
-        tokens = [tokens_of(each) for each in sentences]
-        ids, offsets = encoded(tokens, self.vocabulary, eos=eos)
+        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
         scores = self.component_log_probs(ids, offsets)
         return [
             {name: row[i:j].copy() for name, row in zip(self._models, scores, strict=True)}
