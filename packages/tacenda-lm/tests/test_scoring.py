@@ -36,7 +36,7 @@ class Tiny(LanguageModel):
 
     vocabulary = property(lambda self: self._vocabulary)
 
-    def _fit(self, corpus, valid):
+    def _fit(self, corpus, valid, context):
         self.held_out = valid
 
     def start(self):

@@ -9,22 +9,31 @@ never predicted. Logarithms are natural here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
+from tacenda.fitting.recorder import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, checked
 from tacenda_lm.state import State
 
-__all__ = ["LanguageModelContract", "rows_of_block"]
+__all__ = ["FitContext", "LanguageModelContract", "rows_of_block"]
 
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
+
+
+class FitContext(NamedTuple):
+    """Where a fit saves its progress (nowhere if None), and whether it goes on from what is there."""
+
+    checkpoints: Path | None = None
+    resume: Resume = "auto"
 
 
 class LanguageModelContract(Saveable):
@@ -39,8 +48,11 @@ class LanguageModelContract(Saveable):
     kind: ClassVar[str] = "language_models"
     api_version: ClassVar[int] = 1
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
-        """Fits the model to a corpus, whose vocabulary becomes the model's; ``valid`` may stop it early."""
+    #: Whether ``fit`` can save its progress; a model of which this is false refuses ``checkpoints``.
+    keeps_checkpoints: ClassVar[bool] = False
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+        """Fit the model to a corpus, whose vocabulary becomes the model's; ``valid`` may stop it early."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it is fitted")
 
     @property

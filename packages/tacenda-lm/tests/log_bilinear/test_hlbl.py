@@ -70,16 +70,16 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(model, tmp_path, monkey
 
     monkeypatch.setattr(Trainer, "step", killed)
     with pytest.raises(_KilledError):
-        HLBL(**SMALL).checkpointed(tmp_path).fit(text(), valid=text(30, 1))
+        HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path)
     monkeypatch.setattr(Trainer, "step", step)
-    again = HLBL(**SMALL).checkpointed(tmp_path, resume=True).fit(text(), valid=text(30, 1))
+    again = HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path, resume=True)
     assert same(again, model)
 
 
 def test_a_checkpoint_of_another_text_is_refused(tmp_path):
-    HLBL(**SMALL).checkpointed(tmp_path).fit(text())
+    HLBL(**SMALL).fit(text(), checkpoints=tmp_path)
     with pytest.raises(FittingError):
-        HLBL(**SMALL).checkpointed(tmp_path).fit(text(seed=5))
+        HLBL(**SMALL).fit(text(seed=5), checkpoints=tmp_path)
 
 
 def test_nan_in_training_keeps_the_best_model(monkeypatch):

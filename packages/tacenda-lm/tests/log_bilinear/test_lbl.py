@@ -143,8 +143,8 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LBLTrainer, "step", killed)
     with pytest.raises(_KilledError):
-        LBL(**SMALL).checkpointed(tmp_path).fit(text())
+        LBL(**SMALL).fit(text(), checkpoints=tmp_path)
     monkeypatch.setattr(LBLTrainer, "step", step)
-    again = LBL(**SMALL).checkpointed(tmp_path, resume=True).fit(text())
+    again = LBL(**SMALL).fit(text(), checkpoints=tmp_path, resume=True)
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(array, again.arrays()[name])

@@ -217,3 +217,10 @@ def test_good_turing_has_the_perplexity_of_srilm(ptb, ptb_train, order, test):
     """As published with the recurrent network language model toolkit; SRILM drops rare n-grams."""
     model = KneserNey(order=order, smoothing="good_turing", min_count=2).fit(ptb_train)
     assert model.perplexity(ptb["test"]) == pytest.approx(test, abs=0.15)
+
+
+def test_checkpoints_are_refused_by_a_model_that_keeps_none(tmp_path):
+    with pytest.raises(ConfigurationError, match="leave out checkpoints"):
+        KneserNey().fit([["a", "b"]], checkpoints=tmp_path)
+    with pytest.raises(ConfigurationError, match="needs checkpoints"):
+        KneserNey().fit([["a", "b"]], resume=True)

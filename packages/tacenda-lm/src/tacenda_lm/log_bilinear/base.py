@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.fitting import Checkpointed
-from tacenda_lm.configured import ConfiguredLanguageModel
+from tacenda_lm.configured import OldConfiguredLanguageModel
 from tacenda_lm.log_bilinear.config import Settings
 from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.perplexity import Context
@@ -21,7 +20,7 @@ __all__ = ["LogBilinear"]
 S = TypeVar("S", bound=Settings)
 
 
-class LogBilinear(Checkpointed, ConfiguredLanguageModel[S]):
+class LogBilinear(OldConfiguredLanguageModel[S]):
     """Base of `HLBL` and `LBL`.
 
     A subclass names its ``settings`` and implements ``_fit``, ``_after``, ``_score_stream``, ``_score_on`` and what
@@ -32,6 +31,8 @@ class LogBilinear(Checkpointed, ConfiguredLanguageModel[S]):
     def own_context(self) -> Context:
         """A stream with ``across_sentences``."""
         return "stream" if self.config.across_sentences else "sentence"
+
+    keeps_checkpoints: ClassVar[bool] = True
 
     # -- one word after another --------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from tacenda.corpus import Corpus
 from tacenda.kernels.log_bilinear import tree_softmax
 from tacenda.kernels.log_bilinear.stream_scores import Packed
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import FitContext
 from tacenda_lm.log_bilinear.base import LogBilinear
 from tacenda_lm.log_bilinear.config import HLBLConfig
 from tacenda_lm.log_bilinear.context import ContextStates
@@ -55,7 +56,7 @@ class HLBL(LogBilinear[HLBLConfig]):
 
     Examples
     --------
-    >>> lm = HLBL(copies=2).fit("train.txt", valid="valid.txt")
+    >>> lm = HLBL(copies=2).fit(Path("train.txt"), valid=Path("valid.txt"))
     >>> lm.perplexity(Path("test.txt"), context="stream")
     """
 
@@ -64,8 +65,8 @@ class HLBL(LogBilinear[HLBLConfig]):
     _fitted: Fitted | None = None
     _scored_with: Packed | None = None
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
-        fitted = fit_hlbl(self.config, corpus, valid, self._checkpoints, self._resume)
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+        fitted = fit_hlbl(self.config, corpus, valid, context.checkpoints, context.resume)
         self._vocabulary, self._fitted, self._scored_with = corpus.vocabulary, fitted, None
         self.fitted_on = {
             "tree": fitted.tree.statistics(corpus.type_counts)._asdict(),

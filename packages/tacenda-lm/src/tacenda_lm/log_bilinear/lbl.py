@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import FitContext
 from tacenda_lm.log_bilinear.base import LogBilinear
 from tacenda_lm.log_bilinear.config import LBLConfig
 from tacenda_lm.log_bilinear.lbl_objective import Batch, LBLParameters, predicted, scores
@@ -44,9 +45,9 @@ class LBL(LogBilinear[LBLConfig]):
     settings = LBLConfig
     _parameters: LBLParameters | None = None
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
         self._parameters, history = fit_lbl(
-            self.config, corpus, valid, self._checkpoints, self._resume
+            self.config, corpus, valid, context.checkpoints, context.resume
         )
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.configured import ConfiguredLanguageModel
+from tacenda_lm.configured import OldConfiguredLanguageModel
+from tacenda_lm.contract import FitContext
 from tacenda_lm.ngram.config import KneserNeyConfig
 from tacenda_lm.ngram.counts import count_grams
 from tacenda_lm.ngram.estimation import estimate
@@ -30,7 +31,7 @@ from tacenda_lm.state import State
 __all__ = ["KneserNey"]
 
 
-class KneserNey(ConfiguredLanguageModel[KneserNeyConfig]):
+class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
     """An n-gram language model.
 
     Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a written ``<unk>`` is a word as any
@@ -50,7 +51,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeyConfig]):
 
     Examples
     --------
-    >>> lm = KneserNey(order=5).fit("train.txt")
+    >>> lm = KneserNey(order=5).fit(Path("train.txt"))
     >>> lm.score("a sentence")  # log10, with </s>, as the kenlm module
     -7.21
     """
@@ -61,7 +62,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeyConfig]):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
         vocabulary, config = corpus.vocabulary, self.config
         boundary = vocabulary.boundary_id
         grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, config.order)
