@@ -13,6 +13,7 @@ Permissions follow the umask, as those of any other file.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -34,6 +35,7 @@ __all__ = [
     "new_folder",
     "remove",
     "replacing",
+    "sha256_of",
     "sweep",
     "sync",
     "temporary",
@@ -148,6 +150,12 @@ def sweep(
         with suppress(OSError):  # another writer may remove it at the same time
             if (alone and not _is_in_use(path)) or _is_old(path):
                 remove(path)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file in hexadecimal; the file is read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_temporary(name: str) -> bool:

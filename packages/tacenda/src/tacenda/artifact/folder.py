@@ -13,7 +13,6 @@ files of other names are never touched.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -116,7 +115,7 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
         with store.temporary(folder) as scratch:
             path = scratch / "tensors"
             tensors.write(arrays, path)
-            member = _measure(path)
+            member = Member(path.stat().st_size, store.sha256_of(path))
             name = manifests.tensor_file(member)
             store.commit(path, folder / name)
             written[name] = member
@@ -224,17 +223,10 @@ def _regular_size(path: Path) -> int:
     return status.st_size
 
 
-def _measure(path: Path) -> Member:
-    """Size and sha256 of a file, which is read in pieces."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-        return Member(file.tell(), digest.hexdigest())
-
-
 def _verify(path: Path, member: Member) -> None:
     """Raise `ArtifactError` unless a file is there and has the size and sha256 it should have."""
     size = _regular_size(path)
     if size != member.size:
         raise ArtifactError(f"{path.name} has {size} bytes and model.json says {member.size}")
-    if _measure(path).sha256 != member.sha256:
+    if store.sha256_of(path) != member.sha256:
         raise ArtifactError(f"{path.name} was altered: its sha256 is not the one in model.json")
