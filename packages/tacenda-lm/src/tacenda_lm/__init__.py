@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from tacenda_lm.hidden_markov.vlhmm import VLHMM
     from tacenda_lm.kenlm_interface import FullScore
     from tacenda_lm.language_model import LanguageModel
-    from tacenda_lm.log_bilinear.config import HLBLConfig, LBLConfig
     from tacenda_lm.log_bilinear.hlbl import HLBL
     from tacenda_lm.log_bilinear.lbl import LBL
     from tacenda_lm.log_bilinear.tree_building import build_tree
@@ -33,11 +32,9 @@ __all__ = [
     "BrownClusters",
     "Continuation",
     "FullScore",
-    "HLBLConfig",
     "HMMConfig",
     "KneserNey",
     "KneserNeyConfig",
-    "LBLConfig",
     "LanguageModel",
     "Mixture",
     "Perplexity",
@@ -54,9 +51,7 @@ _HOMES = {
     "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
     "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
-    "HLBLConfig": "tacenda_lm.log_bilinear.config",
     "LBL": "tacenda_lm.log_bilinear.lbl",
-    "LBLConfig": "tacenda_lm.log_bilinear.config",
     "Posterior": "tacenda_lm.hidden_markov.decoding",
     "Tree": "tacenda_lm.log_bilinear.trees",
     "HMM": "tacenda_lm.hidden_markov.hmm",

@@ -35,6 +35,14 @@ class FitContext(NamedTuple):
     checkpoints: Path | None = None
     resume: Resume = "auto"
 
+    def stage(self, name: str) -> FitContext:
+        """Return the context of one of several stages, which is saved in a folder of its own."""
+        return self._replace(checkpoints=self.checkpoints and self.checkpoints / name)
+
+    def after_first(self) -> FitContext:
+        """Return the context of the stages after the first, which a killed fit need not have reached."""
+        return self._replace(resume="auto") if self.resume is True else self
+
 
 class LanguageModelContract(Saveable):
     """The small contract of every language model.
