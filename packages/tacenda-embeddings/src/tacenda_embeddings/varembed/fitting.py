@@ -12,7 +12,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import PluginUnavailableError
 from tacenda.fitting import Cosine, FitSettings, History, fit
 from tacenda.fitting.batches import fingerprint_arrays
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda_embeddings.varembed.config import WordVectorConfig
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.start import Float32, morpheme_start, word_start

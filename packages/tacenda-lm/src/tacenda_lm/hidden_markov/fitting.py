@@ -11,7 +11,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.fitting import BlockBatches, Cosine, FitSettings, History, WarmUp, fit
 from tacenda.fitting.batches import fingerprint_arrays
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.hidden_markov import class_softmax
 from tacenda_lm.hidden_markov.blocks import BlockStore, Transitions
 from tacenda_lm.hidden_markov.classes import word_classes
