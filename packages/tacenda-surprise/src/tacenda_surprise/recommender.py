@@ -47,7 +47,7 @@ class Recommender(TacendaAlgorithm[RecommenderSettings]):
     Examples
     --------
     >>> cross_validate(Recommender(name="pmf", settings={"n_factors": 20}), data)
-    >>> GridSearchCV(Recommender, {"name": ["pmf"], "settings": {"n_factors": [10, 20]}})
+    >>> GridSearchCV(Recommender, {"name": ["pmf", "rbm"], "random_state": [0]})
     """
 
     settings_class = RecommenderSettings

@@ -84,9 +84,12 @@ class AlgorithmSettings(Settings):
     def for_model(self) -> dict[str, Any]:
         """The options of the model, by name; later arguments overrule earlier ones."""
         values: dict[str, Any] = {}
+        idle = self.idle()
         for one in self.options():
             value = getattr(self, one.name)
-            for path in one.paths if value is not None else ():
+            for path in one.paths:
+                if value is None or path in idle:
+                    continue
                 *groups, name = path.split(".")
                 place = values
                 for group in groups:
