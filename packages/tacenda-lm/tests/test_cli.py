@@ -40,7 +40,7 @@ def test_fit_saves_a_model_with_its_figures(run, text, valid, tmp_path):
     assert (status, out) == (0, "")
     assert "perplexity of the validation text" in err
     model = tacenda.load(tmp_path / "m")
-    assert (model.order, model.config.smoothing) == (2, "backoff")
+    assert (model.order, model.settings.smoothing) == (2, "backoff")
     assert model.fitted_on["sources"] == ["text.txt"]
     assert model.figures[0]["value"] == pytest.approx(model.perplexity(valid))
     assert str(tmp_path) not in (tmp_path / "m" / "model.json").read_text(encoding="utf8")
@@ -51,6 +51,8 @@ def test_fit_saves_a_model_with_its_figures(run, text, valid, tmp_path):
     [
         (["--model", "nobody"], "nobody"),
         (["--set", "ordr=3"], "ordr"),
+        (["--set", "advanced.order=3"], "advanced"),
+        (["--checkpoints", "folder"], "checkpoints"),
         (["--order", "99"], "order"),
         (["--tokenizer", "nonsense"], "nonsense"),
         (["--text", "nowhere.txt"], "nowhere.txt"),

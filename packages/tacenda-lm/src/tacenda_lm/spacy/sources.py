@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from spacy.pipeline import Sentencizer
 
+from tacenda import plugins
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError
 from tacenda.spacy import sources
 from tacenda.tokenizers import get_tokenizer
 from tacenda_lm.contract import LanguageModelContract
-from tacenda_lm.making import make_model
 from tacenda_lm.spacy.normalizing import Normalizing
 
 __all__ = ["RawText", "fit", "load"]
@@ -126,7 +126,7 @@ def fit(
     vocabulary
         The arguments of ``Corpus.from_text`` about the vocabulary.
     """
-    unfitted = make_model(model, settings, distribution)
+    unfitted = plugins.make("language_models", model, settings, distribution=distribution)
     text, names = raw.corpus(corpus, vocabulary)
     held_out = None if valid is None else raw.corpus(valid, {"vocabulary": text.vocabulary})[0]
     fitted = unfitted.fit(text, held_out)
