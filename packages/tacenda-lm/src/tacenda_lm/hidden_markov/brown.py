@@ -135,12 +135,14 @@ class Window(NamedTuple):
     mass: _Ints  # (places,), tokens of each class
     leader: _Ints  # (places,), the most frequent word of each class, by its rank; -1 where there is none
     place: _Ints  # (words,), of the class that a word leads; of other words anything
-    joined: _Ints  # (words,), the word that leads the class a word was merged into, itself if it leads
+    joined: (
+        _Ints  # (words,), the word that leads the class a word was merged into, itself if it leads
+    )
     merged: _Ints  # (words, 2), leaders of the classes merged, in the order of the mergers
     table: _Floats  # g(n) for small n
 
     @classmethod
-    def empty(cls, waiting: _Ints, n_words: int, n_classes: int) -> "Window":
+    def empty(cls, waiting: _Ints, n_words: int, n_classes: int) -> Window:
         """Return the window before the first word; ``waiting`` (2, 2) counts pairs of ``</s>`` and words."""
         places = FIRST + min(n_classes, n_words) + 1
         N = np.zeros((places, places), np.int64)

@@ -87,7 +87,7 @@ class BrownClusters:
         return f"BrownClusters({len(self)} words, {self.n_classes} classes)"
 
     def prefixes(self, word: str, lengths: Sequence[int] = LENGTHS) -> list[str]:
-        """Return the first bits of a word's path, for each length: the whole path if it is shorter, [] for an unknown word."""
+        """Return the first bits of a word's path for each length, or the whole path; [] for an unknown word."""
         path = self._paths.get(word)
         return [] if path is None else [path[:length] for length in lengths]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.fitting import FitSettings, StepResult, Sweeps, fit, fingerprint_arrays
+from tacenda.fitting import FitSettings, StepResult, Sweeps, fingerprint_arrays, fit
 from tacenda.fitting.trainable import State
 from tacenda.kernels.hidden_markov import features as hmm_features
 from tacenda.kernels.hidden_markov.features import Classed, Model

@@ -134,9 +134,7 @@ class Tables:
             yield self._pass(ids, tokens, offsets[begin : end + 1] - offsets[begin], first)
             begin, first = end, None
 
-    def _long(
-        self, ids: Ids, place: slice, size: int, first: _Floats | None
-    ) -> Iterator[Passed]:
+    def _long(self, ids: Ids, place: slice, size: int, first: _Floats | None) -> Iterator[Passed]:
         """Yield a sentence in pieces, each from the state after the one before."""
         for at in range(place.start, place.stop, size):
             tokens = slice(at, min(at + size, place.stop))

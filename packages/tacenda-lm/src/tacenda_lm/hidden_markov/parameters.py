@@ -1,7 +1,8 @@
 """The two parameterisations of a `VLHMM`: networks that all states share, or numbers of their own.
 
-`Network` makes every distribution of a state from its embedding. With E_z the embedding of state z, f_* residual networks of two layers that all states share (Chiu and Rush 2020,
-section 3.3), W_w, C_c vectors of words and classes:
+`Network` makes every distribution of a state from its embedding. With E_z the
+embedding of state z, f_* residual networks of two layers that all states share (Chiu and Rush 2020, section 3.3), and
+W_w, C_c vectors of words and classes:
 
     p(w | z)       = softmax over the words of z's class of     W_w . f_emit(E_z) + a_w
     p(c' | z)      = softmax over the classes of                C_c' . f_class(E_z) + b_c'
@@ -51,8 +52,10 @@ class Residual(nn.Module):
 
 
 class Network(nn.Module):
-    """Embeddings and networks. ``order`` (words,) are ids sorted by class; ``unigrams`` (words,) are log p(w | class) of
-    the text, by id; ``class_unigrams`` (classes,) are log p(class). The generator draws the first values.
+    """Embeddings and networks; the generator draws the first values.
+
+    ``order`` (words,) are ids sorted by class; ``unigrams`` (words,) are log p(w | class) of the text, by id;
+    ``class_unigrams`` (classes,) are log p(class).
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class Network(nn.Module):
                     parameter.data.copy_(drawn)
 
     def forward(self, kept: torch.Tensor | None = None) -> Outputs:
-        """Return what it says of the states ``kept`` (classes, k') int64, numbers within their class; of all if None."""
+        """Return the outputs for the states ``kept`` (classes, k'), numbers within their class, or for all states."""
         E, bias, start = self.states, self.state_bias, self.start_state
         if kept is not None:
             E = E.gather(1, kept[:, :, None].expand(-1, -1, self.h))
@@ -129,7 +132,7 @@ class Network(nn.Module):
         return log_likelihood(outputs, observed, lexicon, self.transitions, threads)
 
     def _features(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the features phi (classes, k', f) up to a factor that all rows share, times exp(bias) where one is given.
+        """Return the features phi (classes, k', f), times exp(bias) where one is given, up to a factor for all rows.
 
         A row's own factor cancels where rows are normalised, which is where ``bias`` is None.
         """
@@ -151,8 +154,8 @@ class Chosen(NamedTuple):
 
 
 class Tabular(nn.Module):
-    """Tables of numbers. Arguments are those of `Network`, and ``keys`` (pairs,), the sorted ``source * classes + target``
-    of the pairs in the text.
+    """Tables of numbers. ``keys`` (pairs,) are the sorted ``source * classes + target`` of the pairs in the text; other
+    arguments are those of `Network`.
     """
 
     def __init__(

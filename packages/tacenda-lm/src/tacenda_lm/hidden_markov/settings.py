@@ -90,8 +90,8 @@ class VLHMMSettings(Settings):
     )
     batch_words: int = option(
         16384,
-        "words of a step, about: sentences are kept whole, and an epoch of a small text has fifty steps all the same, if "
-        "that leaves 256 words to each; 512 in the paper",
+        "words of a step, about: sentences are kept whole, and an epoch of a small text has fifty steps all the same, "
+        "if that leaves 256 words to each; 512 in the paper",
         at_least=1,
         at_most=1 << 24,
     )
@@ -100,8 +100,8 @@ class VLHMMSettings(Settings):
     )
     device: str = option(
         "cpu",
-        'where training runs: "cpu", "cuda" or "cuda:1"; a model from a CUDA device differs by rounding, and once fitted '
-        "runs on the CPU and is saved without this option",
+        'where training runs: "cpu", "cuda" or "cuda:1"; a model from a CUDA device differs by rounding; once fitted '
+        "it runs on the CPU, and is saved without this option",
     )
     seed: int = option(
         0, "of everything random; one seed gives one model", at_least=0, at_most=2**63 - 1

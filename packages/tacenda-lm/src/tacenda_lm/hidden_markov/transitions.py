@@ -15,7 +15,16 @@ from tacenda.errors import ArtifactError
 from tacenda.kernels.hidden_markov import block_softmax, streaming_logsumexp
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
 
-__all__ = ["Features", "Flat", "Free", "Transitions", "TwoLevel", "Whole", "required", "transitions_of"]
+__all__ = [
+    "Features",
+    "Flat",
+    "Free",
+    "Transitions",
+    "TwoLevel",
+    "Whole",
+    "required",
+    "transitions_of",
+]
 
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
@@ -192,7 +201,9 @@ def required(arrays: _Arrays, name: str, *shape: int) -> _Floats:
     return np.ascontiguousarray(array)
 
 
-def _vectors(arrays: _Arrays, n_classes: int, k: int, width: int) -> tuple[_Floats, _Floats, _Floats]:
+def _vectors(
+    arrays: _Arrays, n_classes: int, k: int, width: int
+) -> tuple[_Floats, _Floats, _Floats]:
     left, reached = (required(arrays, name, n_classes, k, width) for name in ("left", "reached"))
     return left, reached, required(arrays, "bias", n_classes, k)
 

@@ -104,7 +104,11 @@ def classes_of(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
         )
     stream = np.concatenate([np.array([boundary], np.int32), ids])
     classes = word_classes(
-        stream, n_types, settings.n_classes, boundary=boundary, method=settings.advanced.word_classes
+        stream,
+        n_types,
+        settings.n_classes,
+        boundary=boundary,
+        method=settings.advanced.word_classes,
     )
     return Lexicon.of(classes, settings.n_classes)
 
@@ -113,7 +117,9 @@ def _n_pairs(ids: Ids, offsets: Offsets, lexicon: Lexicon) -> int:
     return len(Observed.of(ids, offsets, lexicon).sources)
 
 
-def drawn(settings: VLHMMSettings, lexicon: Lexicon, ids: Ids, offsets: Offsets) -> Network | Tabular:
+def drawn(
+    settings: VLHMMSettings, lexicon: Lexicon, ids: Ids, offsets: Offsets
+) -> Network | Tabular:
     """Draw parameters that predict words about as often as they occur, whatever came before."""
     counts = np.bincount(ids, minlength=len(lexicon.classes)) + 0.1
     mass = np.bincount(lexicon.classes, counts, minlength=lexicon.n_classes)
