@@ -1,4 +1,4 @@
-"""A user who was folded in, in raw ids."""
+"""A user the algorithm was not fitted to, in raw ids."""
 
 from __future__ import annotations
 
@@ -15,39 +15,27 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Given(NamedTuple):
-    """What is known of a user who is folded in.
+    """What is known of a new user; items are numbers of the model."""
 
-    Attributes
-    ----------
-    uid
-        Raw id; None if the user is not to be found under any.
-    items
-        Numbers of the items whose ratings are known (n,).
-    values
-        The ratings (n,).
-    rated
-        Numbers of further items known to be rated.
-    """
-
-    uid: Hashable | None
-    items: Numbers
-    values: npt.NDArray[np.float32]
-    rated: Numbers
+    uid: Hashable | None  # raw id; None if the user is not to be found under any
+    items: Numbers  # (n,) items whose ratings are known
+    values: npt.NDArray[np.float32]  # (n,) the ratings
+    rated: Numbers  # further items known to be rated
 
 
-class Folded(NamedTuple):
-    """Predictions for a user the algorithm was not fitted on.
+class NewUser(NamedTuple):
+    """Predictions for a user the algorithm was not fitted to.
 
     Attributes
     ----------
     model_user
-        The same in the model's numbers.
+        The same user in the model's numbers.
     items
         Raw item id -> number.
     scale
         Lowest and highest rating.
     given
-        What the user was folded in from.
+        What is known of the user.
     """
 
     model_user: FoldedUser

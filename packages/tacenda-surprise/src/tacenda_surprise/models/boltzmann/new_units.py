@@ -1,8 +1,8 @@
-"""A user the machine was not fitted on.
+"""Users a machine was not fitted to.
 
-Where users are cases, their hidden units are inferred: nothing is learned. Where they are visible units, the
-biases and weights of one unit are: a small penalized regression on the hidden units of the rated items, with
-the penalties that training has; it is convex and takes a few milliseconds.
+Where users are cases, their hidden units are inferred and nothing is learned. Where they are visible units, the
+biases and weights of one unit are learned: a small penalized regression on the hidden units of the rated items,
+with the penalties that training has. It is convex and takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from tacenda_surprise.models.base import Floats, Numbers
-from tacenda_surprise.models.boltzmann.cases import Cases, Scale
-from tacenda_surprise.models.boltzmann.machine import Machine, softmax, squash
+from tacenda_surprise.models.boltzmann.machine import Cases, Machine, Scale, softmax, squash
 
 Doubles = npt.NDArray[np.float64]
 
@@ -23,17 +22,9 @@ _BIAS_PENALTY = 1.0
 
 
 class FoldedUnit(NamedTuple):
-    """Probabilities of the levels of every item, and of an unknown one in the last row.
+    """Probabilities of the levels of every item, and of an unknown one in the last row."""
 
-    Attributes
-    ----------
-    chances
-        (items + 1, levels).
-    scale
-        Of the ratings.
-    """
-
-    chances: Floats
+    chances: Floats  # (items + 1, levels)
     scale: Scale
 
     def score(self, items: Numbers | None = None) -> Floats:
@@ -48,12 +39,12 @@ class FoldedUnit(NamedTuple):
         return np.asarray(np.sqrt(variance) * np.float32(self.scale.unit), np.float32)
 
     def probabilities(self, items: Numbers) -> Floats:
-        """Of the levels (items, levels)."""
+        """Probabilities of the levels (items, levels)."""
         return np.asarray(self.chances[items])
 
 
 def _expected(chances: Floats, of: Floats) -> Floats:
-    """A sum for each row that does not depend on how many rows there are, as that of BLAS does."""
+    """Weighted sum of each row; unlike that of BLAS it does not depend on how many rows there are."""
     return np.asarray(np.einsum("nk,k->n", chances, of))
 
 
@@ -64,7 +55,7 @@ def usual_slope(
     levels: npt.NDArray[np.int32],
     damping: float,
 ) -> float:
-    """O of a new case with these ratings: as `Cases.slopes`, from the visible biases alone."""
+    """The slope o of a new case with these ratings: as in `Cases`, but from the visible biases alone."""
     if not len(visible):
         return 0.0
     usual = FoldedUnit(softmax(machine.visible_biases[visible]), scale)
@@ -81,7 +72,7 @@ def as_case(
     identities: Numbers,
     slope: float,
 ) -> FoldedUnit:
-    """A case with these ratings; ``machine`` with its rows for the unknown."""
+    """A case with these ratings; the machine has its rows for the unknown."""
     s, W = scale.scores, machine.weights
     x = machine.hidden_biases + machine.side_weights[identities].sum(axis=0)
     rows = W[visible] * s[levels][:, None] if W.ndim == 2 else W[visible, levels]
@@ -98,7 +89,7 @@ def as_visible(
     levels: npt.NDArray[np.int32],
     penalty: float,
 ) -> FoldedUnit:
-    """A visible unit with these ratings of ``cases``; ``machine`` with its rows for the unknown."""
+    """A visible unit with these ratings of ``cases``; the machine has its rows for the unknown."""
     p, s = machine.activations(), scale.scores
     b, w = solve_visible(machine, scale, p, cases, levels, penalty)
     from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
@@ -142,12 +133,12 @@ def solve_visible(
     return b.astype(np.float32), w.astype(np.float32)
 
 
-def penalty_of(reg: float, n_cases: int) -> float:
-    """Of a visible unit beside the likelihood of all its ratings: fits take ``reg`` for each case."""
-    return max(reg * n_cases, 1e-3)
+def penalty_of(penalty: float, n_cases: int) -> float:
+    """The penalty of one visible unit beside the likelihood of all its ratings; fits count it a case."""
+    return max(penalty * n_cases, 1e-3)
 
 
-def extended(machine: Machine, scale: Scale, cases: Cases, reg: float) -> Machine:
+def extended(machine: Machine, scale: Scale, cases: Cases, penalty: float) -> Machine:
     """``machine`` with rows for visible units of ``cases`` that it does not have, solved for one by one.
 
     Steps of the size at which a fit ends would take long to bring new units to where the old ones are.
@@ -163,7 +154,7 @@ def extended(machine: Machine, scale: Scale, cases: Cases, reg: float) -> Machin
     )
     inputs = wider.hidden_inputs(cases.ratings, cases.levels, scale, cases.identities)
     by_visible = cases.ratings.by_item
-    activations, penalty = squash(inputs), penalty_of(reg, len(inputs))
+    activations, penalty = squash(inputs), penalty_of(penalty, len(inputs))
     for m in range(n_old, n_old + n_new):
         numbers, values = by_visible.of_user(m)
         solved = solve_visible(wider, scale, activations, numbers, scale.level_of(values), penalty)

@@ -9,41 +9,41 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.artifact import Configured
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback, History
+from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings.boltzmann import Expected
-from tacenda.ratings import Ratings
-from tacenda_surprise.models.base import Floats, Numbers, check_rated
-from tacenda_surprise.models.boltzmann.cases import Scale
-from tacenda_surprise.models.boltzmann.config import BoltzmannConfig
-from tacenda_surprise.models.boltzmann.fits import How, fit_machine, sides, train_on
-from tacenda_surprise.models.boltzmann.folding import (
+from tacenda.ratings import Ratings, split
+from tacenda.settings import configured_by
+from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
+from tacenda_surprise.models.boltzmann.machine import Machine, Scale, sides
+from tacenda_surprise.models.boltzmann.new_units import (
     FoldedUnit,
     as_case,
     as_visible,
     penalty_of,
     usual_slope,
 )
-from tacenda_surprise.models.boltzmann.machine import Machine
+from tacenda_surprise.models.boltzmann.settings import (
+    BoltzmannSettings,
+    ConditionalBoltzmannSettings,
+)
+from tacenda_surprise.models.boltzmann.training import train
 from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.configured import ConfiguredRatingModel
 from tacenda_surprise.models.identities import Identities
 
 
-class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
-    """A restricted Boltzmann machine with one softmax visible unit for every rating of a case.
-
-    Parameters
-    ----------
-    config
-        Settings; keyword arguments replace single ones.
-    settings
-        Any field of `BoltzmannConfig`.
-    """
+class RBMModel(RatingModel, Configured[BoltzmannSettings]):
+    """A restricted Boltzmann machine with one softmax visible unit for every rating of a case."""
 
     name: ClassVar[str] = "rbm"
-    settings = BoltzmannConfig
+    settings_class = BoltzmannSettings
     _machine: Machine | None = None
+
+    @configured_by(BoltzmannSettings)
+    def __init__(self, settings: BoltzmannSettings) -> None:
+        super().__init__(settings)
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -54,42 +54,52 @@ class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
         identities: Identities | None = None,
         callbacks: Sequence[Callback] = (),
         checkpoints: str | os.PathLike[str] | None = None,
+        resume: Resume = "auto",
         progress: str = "",
     ) -> Self:
         """See `RatingModel.fit`. Raises ConfigurationError for a continuous rating scale."""
-        catalogue = Catalogue.of(ratings)
+        settings, catalogue = self.settings, Catalogue.of(ratings)
         scale = Scale.of(catalogue, type(self).__name__)
-        how = self._how(scale, identities, callbacks, checkpoints, progress)
-        return self._finish(*fit_machine(how, ratings), scale, catalogue, ratings)
+        loop = Loop(callbacks, checkpoints, resume, progress or self.name)
+        epochs, whole = settings.epochs, True
+        if settings.validation and len(ratings) > 1:
+            part, held_out = split(ratings, settings.validation, seed=settings.seed)
+            known = self._known(part, identities)
+            machine, history = train(
+                settings, scale, loop.inside("first"), part, known, epochs, held_out=held_out
+            )
+            whole = settings.refit
+            epochs = history.best.epoch if history.best else epochs
+            loop = loop.after_the_first()
+        if whole:
+            known = self._known(ratings, identities)
+            machine, history = train(settings, scale, loop, ratings, known, epochs)
+        return self._finish(machine, history, scale, catalogue, ratings)
 
     def partial_fit(
         self,
         ratings: Ratings,
         *,
         identities: Identities | None = None,
-        n_epochs: int | None = None,
+        epochs: int | None = None,
         callbacks: Sequence[Callback] = (),
         progress: str = "",
     ) -> Self:
-        """Goes on from the fitted parameters, with all ratings there are by now.
+        """Go on from the fitted parameters, with all ratings there are by now.
 
-        Users and items keep their numbers, new ones come behind them. Slopes and hidden units are found anew
-        from ``ratings``; the scale, and the rating that scores zero, stay. New visible units (users, where
-        items are cases) are solved for as `fold_in` does, then the last epochs of the schedule of the
-        learning rate are repeated; Adam's averages, and chains, begin afresh.
+        Users and items keep their numbers, and new ones come behind them. Slopes and hidden units are
+        found anew from ``ratings``; the scale, and the rating that scores zero, stay. New visible units
+        (users, where items are cases) are solved for as `fold_in` does, then the last epochs of the
+        schedule of the learning rate are repeated; Adam's averages, and chains, begin afresh.
 
         Parameters
         ----------
         ratings
             Old ratings that are still valid, and new ones.
-        identities
+        identities, callbacks, progress
             As in ``fit``.
-        n_epochs
+        epochs
             Passes over the cases; None: a quarter of those of the settings.
-        callbacks
-            Called by the fitting loop.
-        progress
-            What the progress bar says; "" for the model's name.
 
         Raises
         ------
@@ -98,29 +108,24 @@ class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
         DataError
             Users, items or the rating scale do not go on from those fitted.
         ConfigurationError
-            ``n_epochs`` is negative.
+            ``epochs`` is negative.
         """
-        start, planned = self._fitted(), self.config.n_epochs
+        start, planned = self._fitted(), self.settings.epochs
         catalogue = self.catalogue.extended(ratings)
-        epochs = max(planned // 4, 1) if n_epochs is None else n_epochs
-        if epochs < 0:
-            raise ConfigurationError(f"n_epochs must be at least 0, not {epochs}")
-        how = self._how(self._scale, identities, callbacks, None, progress)
-        passed = max(planned - epochs, 0)
-        found = train_on(how, ratings, epochs, start=start, passed=passed)
-        return self._finish(*found, self._scale, catalogue, ratings)
-
-    def _how(
-        self,
-        scale: Scale,
-        identities: Identities | None,
-        callbacks: Sequence[Callback],
-        checkpoints: str | os.PathLike[str] | None,
-        progress: str,
-    ) -> How:
-        description = progress or self.name
-        more = self.conditional, identities, callbacks, checkpoints, description
-        return How(self.config, scale, *more)
+        n = max(planned // 4, 1) if epochs is None else epochs
+        if n < 0:
+            raise ConfigurationError(f"epochs must be at least 0, not {n}")
+        machine, history = train(
+            self.settings,
+            self._scale,
+            Loop(callbacks, progress=progress or self.name),
+            ratings,
+            self._known(ratings, identities),
+            n,
+            start=start,
+            passed=max(planned - n, 0),
+        )
+        return self._finish(machine, history, self._scale, catalogue, ratings)
 
     def _finish(
         self,
@@ -147,9 +152,9 @@ class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
 
     def _expect(self, users: Numbers, items: Numbers) -> Expected:
         self._fitted()
-        visible, cases = sides(self.config, np.asarray(users), np.asarray(items))
+        visible, cases = sides(self.settings, np.asarray(users), np.asarray(items))
         machine, scores = self._complete, self._scale.scores
-        if self.config.prediction == "exact":
+        if self.settings.advanced.prediction == "exact":
             chances = machine.exact(visible, cases, scores)
             return Expected(chances, np.einsum("nk,k->n", chances, scores))
         return machine.expect(visible, cases, scores, self._activations)
@@ -168,7 +173,7 @@ class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
         self._fitted()
         users, everything = np.asarray(users), slice(0, len(self.catalogue.items))
         s, machine, p = self._scale.scores, self._complete, self._activations
-        if self.config.items_are_cases:
+        if self.settings.items_are_cases:
             return self._scale.ratings(machine.mean_scores(users, everything, s, p))
         return self._scale.ratings(machine.mean_scores(everything, users, s, p).T)
 
@@ -181,20 +186,30 @@ class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUnit:
-        """See `RatingModel.fold_in`."""
+        """See `RatingModel.fold_in`; identities tell something of a user only where users are cases."""
         self._fitted()
-        config, machine, scale = self.config, self._complete, self._scale
+        settings, machine, scale = self.settings, self._complete, self._scale
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
-        if config.items_are_cases:
-            penalty = penalty_of(config.reg, len(self.catalogue.items))
+        known = self._known_items(items, identities)
+        if settings.items_are_cases:
+            penalty = penalty_of(settings.penalty, len(self.catalogue.items))
             return as_visible(machine, scale, items, levels, penalty)
-        known = np.union1d(items, np.asarray(identities if identities is not None else [], int))
-        slope = usual_slope(machine, scale, items, levels, config.damping) if config.offset else 0.0
+        damping = settings.advanced.damping
+        slope = usual_slope(machine, scale, items, levels, damping) if settings.offset else 0.0
         known = known if self.conditional else known[:0]
-        return as_case(machine, scale, items, levels, known.astype(np.int64), slope)
+        return as_case(machine, scale, items, levels, known, slope)
+
+    @property
+    def folds_identities(self) -> bool:
+        """Whether ``fold_in`` conditions on identities: where users are cases."""
+        return self.conditional and not self.settings.items_are_cases
 
     # -- artefact ----------------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Settings and scale, as JSON values."""
+        return {"settings": self.settings.to_dict(), "catalogue": self.catalogue.config()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The fitted state. Raises NotFittedError."""
@@ -203,17 +218,17 @@ class RBMModel(ConfiguredRatingModel[BoltzmannConfig]):
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls(BoltzmannConfig.from_dict(dict(config["settings"])))
+        model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         sizes = len(catalogue.users), len(catalogue.items)
-        visible, cases = sizes if model.config.items_are_cases else sizes[::-1]
+        visible, cases = sizes if model.settings.items_are_cases else sizes[::-1]
         machine = Machine.from_arrays(
             arrays,
-            tied=model.config.ordinal,
+            tied=model.settings.ordinal,
             dims={
                 "visible": visible,
                 "cases": cases,
-                "hidden": model.config.n_hidden,
+                "hidden": model.settings.n_hidden,
                 "levels": len(catalogue.levels),
                 "sides": visible if cls.conditional else 0,
             },
@@ -228,3 +243,8 @@ class ConditionalRBMModel(RBMModel):
 
     name: ClassVar[str] = "conditional_rbm"
     conditional: ClassVar[bool] = True
+    settings_class = ConditionalBoltzmannSettings
+
+    @configured_by(ConditionalBoltzmannSettings)
+    def __init__(self, settings: ConditionalBoltzmannSettings) -> None:
+        Configured.__init__(self, settings)
