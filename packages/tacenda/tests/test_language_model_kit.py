@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda.artifact import Saveable, require
-from tacenda.corpus import Corpus
+from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, DataError, NotFittedError
 from tacenda.testing.language_model_cases import pack
 from tacenda.testing.language_models import LanguageModelTests
@@ -21,10 +21,7 @@ class Bigram(Saveable):
         self.fitted_on, self.figures = {}, []
 
     def fit(self, text, valid=None):
-        corpus = text
-        if not isinstance(text, Corpus):
-            is_path = isinstance(text, str) or hasattr(text, "open")
-            corpus = Corpus.from_text(text) if is_path else Corpus.from_sentences(text)
+        corpus = as_corpus(text)
         self.vocabulary_ = corpus.vocabulary
         table = np.ones((len(corpus.vocabulary),) * 2)
         stream = np.concatenate(list(corpus.stream()))

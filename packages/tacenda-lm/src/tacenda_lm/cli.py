@@ -59,8 +59,8 @@ def fit(
 ) -> None:
     """Fit a language model on text and save it."""
     from tacenda import Corpus
+    from tacenda.corpus.text import sentences_of
     from tacenda_lm.making import make_model
-    from tacenda_lm.text import sentences_of
 
     chosen = {} if order is None else {"order": order}
     unfitted = make_model(model, {**chosen, **settings_of(settings or [])}, distribution)
@@ -125,10 +125,10 @@ def perplexity(
     encoding: Encoding = "utf-8",
 ) -> None:
     """Perplexity of a text, with and without unknown words and ends of sentences."""
+    from tacenda.corpus.text import sentences_of
     from tacenda_lm.making import load_model
     from tacenda_lm.perplexity import checked_context
     from tacenda_lm.reporting import perplexity_lines
-    from tacenda_lm.text import sentences_of
 
     how = checked_context(context)
     model = load_model(folder)
@@ -194,9 +194,9 @@ def mix(
     encoding: Encoding = "utf-8",
 ) -> None:
     """Mix language models, with fixed weights or with those that suit a held-out text."""
+    from tacenda.corpus.text import sentences_of
     from tacenda_lm.making import load_model, names_of
     from tacenda_lm.mixture import Mixture
-    from tacenda_lm.text import sentences_of
 
     if valid is not None and weights is not None:
         raise typer.BadParameter("give --valid FILE to fit the weights, or --weights, not both")

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.errors import DataError
 from tacenda.tokenizers import Tokenizer
 from tacenda_lm.contract import LanguageModelContract
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import Float64, Ids, with_ends
 from tacenda_lm.state import State
-from tacenda_lm.text import Sentence, Text, blocks, ids_of, tokens_of
+from tacenda_lm.text import blocks, ids_of
 
 __all__ = ["Evaluation"]
 
@@ -35,11 +36,11 @@ class Evaluation(LanguageModelContract):
         Parameters
         ----------
         text
-            a string is one sentence, as in the kenlm module; a path (``pathlib.Path``) is a file with a
-            sentence a line; otherwise a corpus, or sentences (token lists, or strings). Sentences without
-            tokens are left out.
+            A string is text (one sentence per line, so one line is one sentence, as in the kenlm module) and
+            a ``pathlib.Path`` is a file; otherwise a corpus, or sentences (token lists or strings).
+            Sentences without tokens are left out.
         tokenizer
-            Of a file's lines; see ``tacenda.tokenizers``.
+            Splits the lines of files and strings; see ``tacenda.tokenizers``.
         context
             ``"sentence"``, each from ``start()``; or ``"stream"``, the whole text as one sequence with
             ``</s>`` after every sentence, each in the context of all before it (as recurrent models are
@@ -57,11 +58,10 @@ class Evaluation(LanguageModelContract):
         vocabulary = self.vocabulary
         checked_context(context)
         state = self.start()
-        parts = [text] if isinstance(text, str) else text
         log_prob = log_prob_eos = log_prob_oov = 0.0
         n_sentences = n_words = n_oov = 0
         n_characters: int | None = 0
-        for block in blocks(parts, vocabulary, tokenizer):
+        for block in blocks(text, vocabulary, tokenizer):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
                 scores, state = self.score_from(state, ids)

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.corpus.text import Sentence, tokens_of
 from tacenda.errors import ConfigurationError
 from tacenda_lm.contract import LanguageModelContract
 from tacenda_lm.sequences import Float64
 from tacenda_lm.state import State
-from tacenda_lm.text import Sentence, tokens_of
 
 __all__ = ["Continuation", "Generation"]
 

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.corpus.text import Sentence, tokens_of
 from tacenda.vocabulary import BOUNDARY
 from tacenda_lm.contract import LanguageModelContract
 from tacenda_lm.sequences import Float64, Ids, with_ends
 from tacenda_lm.state import State
-from tacenda_lm.text import Sentence, ids_of, tokens_of
+from tacenda_lm.text import ids_of
 
 __all__ = ["FullScore", "KenlmInterface"]
 

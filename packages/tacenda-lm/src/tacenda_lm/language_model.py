@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting.recorder import Resume
 from tacenda_lm.contract import FitContext
@@ -15,7 +16,6 @@ from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context
 from tacenda_lm.rescoring import Rescoring
-from tacenda_lm.text import Text, as_corpus
 
 __all__ = ["LanguageModel"]
 
@@ -41,8 +41,8 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
         Parameters
         ----------
         text
-            a corpus, the path of a file (whitespace tokens, a sentence a line; str or Path), or sentences.
-            Its vocabulary becomes the model's.
+            A file (a ``Path``; whitespace tokens, one sentence per line), a string, sentences, or a corpus;
+            see `tacenda.corpus.text.as_corpus`. Its vocabulary becomes the model's.
         valid
             Held-out text in the same forms. Its perplexity goes into ``figures``; models that are
             trained in epochs stop by it.
@@ -98,13 +98,13 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
         Parameters
         ----------
         text
-            As in `perplexity`, but a string is a path.
+            As in `perplexity`.
         name
             What the text is, such as "PTB test".
         context
             As in `perplexity`.
         """
-        found = self.perplexity(Path(text) if isinstance(text, str) else text, context=context)
+        found = self.perplexity(text, context=context)
         self.figures.append({"measure": "perplexity", "text": name, **found.to_dict()})
 
     @property

@@ -10,7 +10,6 @@ The weights are fixed, or fitted on held-out text by EM (Jelinek and Mercer 1980
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable, require
 from tacenda.corpus import Corpus
+from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.components import Components
@@ -27,7 +27,7 @@ from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
 from tacenda_lm.sequences import Float64, check_word, with_ends
 from tacenda_lm.state import State
-from tacenda_lm.text import Sentence, Text, blocks, ids_of, tokens_of
+from tacenda_lm.text import blocks, ids_of
 
 __all__ = ["Mixture"]
 
@@ -114,9 +114,8 @@ class Mixture(LanguageModel):
         """
         context = checked_context(self.own_context if context is None else context)
         vocabulary = self.vocabulary
-        source = Path(text) if isinstance(text, str) else text
         state, parts = self.start(), []
-        for each in blocks(source, vocabulary):
+        for each in blocks(text, vocabulary):
             ids, offsets = with_ends(each.ids, each.offsets, vocabulary.boundary_id)
             if context == "stream":
                 found, state = self._components.score_from(state, ids)

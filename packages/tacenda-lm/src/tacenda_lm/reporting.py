@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from tacenda.corpus.text import sentences_of
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Perplexity
-from tacenda_lm.text import sentences_of
 
 __all__ = ["perplexity_lines", "scored_lines", "scored_words"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tacenda.corpus.text import Sentence, tokens_of
 from tacenda_lm.evaluation import Evaluation
-from tacenda_lm.text import Sentence, tokens_of
 
 __all__ = ["Rescored", "Rescoring"]
 

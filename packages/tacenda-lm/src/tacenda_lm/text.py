@@ -1,39 +1,22 @@
-"""Text in any of the forms a language model takes: a corpus, a file, token lists, strings."""
+"""Text as ids in blocks, for scoring: a model counts the words that have no type of their own."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.reading import as_paths, file_blocks
-from tacenda.errors import CorpusError
+from tacenda.corpus.text import Text, sentences_of
 from tacenda.progress import Progress, track
-from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.sequences import Ids, Offsets
 
-__all__ = [
-    "Block",
-    "Sentence",
-    "Text",
-    "as_corpus",
-    "blocks",
-    "encoded",
-    "sentences_of",
-    "tokens_of",
-]
-
-#: A sentence: its tokens, or a string that is split at whitespace.
-Sentence: TypeAlias = str | Sequence[str]
-#: A corpus, the path of a file with a sentence a line, or sentences.
-Text: TypeAlias = Corpus | str | os.PathLike[str] | Iterable[Sentence]
+__all__ = ["Block", "blocks", "encoded", "ids_of"]
 
 _BLOCK = 1 << 17  # tokens of a block
 
@@ -57,36 +40,6 @@ class Block(NamedTuple):
     offsets: Offsets
     oov: npt.NDArray[np.bool_]
     n_characters: int | None
-
-
-def tokens_of(sentence: Sentence) -> list[str]:
-    """The tokens of a sentence. Raises CorpusError for what is neither a string nor strings."""
-    if isinstance(sentence, str):
-        return sentence.split()
-    tokens = list(sentence)
-    for token in tokens:
-        if not isinstance(token, str):
-            raise CorpusError(
-                f"a sentence holds {token!r:.40}, a {type(token).__name__}; "
-                "a sentence is a string or a list of strings"
-            )
-    return tokens
-
-
-def as_corpus(
-    text: Text, vocabulary: Vocabulary | None = None, tokenizer: str | Tokenizer = "whitespace"
-) -> Corpus:
-    """The text as a corpus, of a given vocabulary if one is given.
-
-    A string is the path of a file here, as in ``Corpus.from_text``.
-    """
-    if isinstance(text, Corpus):
-        if vocabulary is not None:
-            vocabulary.require_same(text.vocabulary, "the corpus")
-        return text
-    if isinstance(text, str | os.PathLike):
-        return Corpus.from_text(Path(text), tokenizer=tokenizer, vocabulary=vocabulary)
-    return Corpus.from_sentences(map(tokens_of, text), vocabulary=vocabulary)
 
 
 def blocks(
@@ -139,17 +92,3 @@ def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
             oov = np.isin(ids, vocabulary.oov_ids)
             yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
             bar.update(len(ids))
-
-
-def sentences_of(
-    text: str | os.PathLike[str] | Iterable[Sentence],
-    tokenizer: str | Tokenizer = "whitespace",
-    encoding: str = "utf-8",
-) -> Iterator[list[str]]:
-    """Token lists of the lines of a file, or of sentences; those without tokens too."""
-    if isinstance(text, str | os.PathLike):
-        split = get_tokenizer(tokenizer)
-        for lines in file_blocks(as_paths(Path(text)) or [], encoding, "strict"):
-            yield from map(split, lines)
-        return
-    yield from map(tokens_of, text)

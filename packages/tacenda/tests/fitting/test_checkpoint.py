@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.fitting import ArrayBatches, Checkpoints, Constant, fit
+from tacenda.fitting import ArrayBatches, Checkpoints, Schedule, fit
 from tacenda.fitting import checkpoint as module
 from tacenda.fitting.checkpoint import MANIFEST, Checkpoint, CheckpointFolder
 
@@ -75,7 +75,7 @@ def test_another_configuration_is_refused_and_named(models, saved):
 
 def test_another_schedule_is_refused_and_named(models, saved):
     with pytest.raises(FittingError, match=r"settings \(learning_rate"):
-        resume(models, saved, settings=models.settings(learning_rate=Constant(0.3)))
+        resume(models, saved, settings=models.settings(learning_rate=Schedule(0.3)))
 
 
 def test_another_kind_of_model_is_refused(models, saved):

@@ -56,7 +56,7 @@ class HLBL(LogBilinear[HLBLConfig]):
 
     Examples
     --------
-    >>> lm = HLBL(copies=2).fit("train.txt", valid="valid.txt")
+    >>> lm = HLBL(copies=2).fit(Path("train.txt"), valid=Path("valid.txt"))
     >>> lm.perplexity(Path("test.txt"), context="stream")
     """
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.reading import as_paths, read_blocks
+from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
@@ -44,9 +44,7 @@ def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str
         The file cannot be read or breaks the format; the message names the line.
     """
     try:
-        [found] = as_paths(path) or []
-        reader = _Reader(found)
-        return reader.read()
+        return _Reader(text_file(path)).read()
     except CorpusError as error:
         raise DataError(str(error)) from error
 

@@ -51,7 +51,7 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
 
     Examples
     --------
-    >>> lm = KneserNey(order=5).fit("train.txt")
+    >>> lm = KneserNey(order=5).fit(Path("train.txt"))
     >>> lm.score("a sentence")  # log10, with </s>, as the kenlm module
     -7.21
     """

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from spacy.pipeline import Sentencizer
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.reading import as_paths, file_blocks
+from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError
 from tacenda.spacy import sources
 from tacenda.tokenizers import get_tokenizer
@@ -143,7 +143,7 @@ def fit(
 
 
 def _lines(paths: list[Path]) -> Iterator[str]:
-    for lines in file_blocks(as_paths(paths) or [], "utf-8", "strict"):
+    for lines in text_blocks(paths):
         yield from lines
 
 

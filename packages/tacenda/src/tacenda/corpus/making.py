@@ -1,12 +1,13 @@
 """A corpus from a source of coded blocks: found in a cache folder, or built there or in memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tacenda.corpus import building, reading
+from tacenda.corpus import building
 from tacenda.corpus.building import CodedBlock, Parts, Selection, Types, assemble
 from tacenda.corpus.cache import Build, reusable
+from tacenda.corpus.lines import Lines, text_blocks
 from tacenda.corpus.storage import Place
 from tacenda.corpus.workers import check_sendable, code_in_workers
 from tacenda.errors import CorpusError
@@ -43,8 +44,7 @@ def make(
 
 
 def text_coder(
-    text: reading.Text,
-    paths: Sequence[Path] | None,
+    text: Lines,
     tokenizer: str | Tokenizer,
     encoding: str,
     errors: str,
@@ -56,7 +56,7 @@ def text_coder(
         check_sendable(tokenizer)
 
     def coder(types: Types) -> Iterator[CodedBlock]:
-        blocks = reading.blocks_of(text, paths, encoding, errors)
+        blocks = text_blocks(text, encoding, errors)
         if workers == 1:
             return building.code_lines(blocks, tokenize, types)
         return code_in_workers(blocks, tokenizer, types, workers)

@@ -51,11 +51,12 @@ class LanguageModelTests(LanguageModelArtifactTests):
         assert model.fit(self.corpus()) is model
         assert model.fitted_on["n_tokens"] == self.corpus().n_tokens
 
-    def test_fit_takes_token_lists_and_a_path(self, model: Any, tmp_path: Path) -> None:
+    def test_fit_takes_a_path_a_string_and_token_lists(self, model: Any, tmp_path: Path) -> None:
         sentences = self.text()
+        string = "\n".join(map(" ".join, sentences))
         path = tmp_path / "text.txt"
-        path.write_text("\n".join(map(" ".join, sentences)), encoding="utf8")
-        for text in (path, str(path), iter(sentences)):
+        path.write_text(string, encoding="utf8")
+        for text in (path, string, iter(sentences)):
             other = self.make_model().fit(text)
             self.assert_same_scores(other, model)
 

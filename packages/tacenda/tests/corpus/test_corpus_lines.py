@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tacenda.corpus import Corpus, reading
+from tacenda.corpus import Corpus
+from tacenda.corpus import lines as corpus_lines
 from tacenda.errors import CorpusError
 
 TEXT = "The cat sat.\n\nÉté à la plage\r\nend"
@@ -22,7 +23,7 @@ def decoded(corpus):
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress, bz2.compress])
 @pytest.mark.parametrize("block", [1, 3, 1 << 17])
 def test_plain_and_compressed_files_read_the_same(tmp_path, compress, block, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", block)
+    monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", block)
     path = tmp_path / "text.any"  # known by content, not by name
     path.write_bytes(compress(TEXT.encode()))
     assert decoded(Corpus.from_text(path)) == SENTENCES
@@ -34,7 +35,6 @@ def test_several_files_follow_each_other(tmp_path):
     paths[1].write_bytes(lzma.compress(b"three\n"))
     expected = [["one", "two"], ["three"]]
     assert decoded(Corpus.from_text(paths)) == expected
-    assert decoded(Corpus.from_text([str(path) for path in paths])) == expected
     assert Corpus.from_text(paths).origin["sources"] == ["b.txt", "a.txt.xz"]
 
 
@@ -53,8 +53,8 @@ def test_only_newlines_end_lines_wherever_blocks_end(tmp_path_factory, text, enc
     path = tmp_path_factory.mktemp("lines") / "text.txt"
     path.write_bytes(text.encode(encoding))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "BLOCK_BYTES", size)
-        lines = [line for block in reading.read_blocks(path, encoding) for line in block]
+        patch.setattr(corpus_lines, "BLOCK_BYTES", size)
+        lines = [line for block in corpus_lines.read_blocks(path, encoding) for line in block]
     expected = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     assert lines == (expected if expected[-1] else expected[:-1])
 
@@ -73,7 +73,7 @@ def test_nul_and_other_controls_are_kept(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 17])
 def test_undecodable_bytes_are_located(tmp_path, size, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", size)
+    monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", size)
     path = tmp_path / "latin.txt"
     path.write_bytes("fine\nstill é fine\n".encode() + b"caf\xe9 au lait\n")
     message = r'latin.txt is not utf-8 at line 3, byte offset 22 \(0xe9.*errors="replace"'
@@ -111,12 +111,10 @@ def test_a_directory_is_refused_with_the_way_out(tmp_path):
 @pytest.mark.parametrize(
     "source",
     [
-        "nowhere.txt",
         Path("nowhere"),
-        ["nowhere.txt", "more.txt"],
         [Path("nowhere")],
-        "a text that is no path\n" * 50,
-        "nul\0byte",
+        Path("a text that is no path\n" * 50),
+        Path("nul\0byte"),
     ],
 )
 def test_a_missing_file_is_named(source):
@@ -137,7 +135,7 @@ def _read_with_failing_open(path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "open", refuse)
-        list(reading.read_blocks(path))
+        list(corpus_lines.read_blocks(path))
 
 
 @pytest.mark.parametrize("options", [{"encoding": "utf-99"}, {"errors": "shrug"}])
@@ -154,6 +152,6 @@ def test_progress_counts_the_bytes_of_the_files(tmp_path):
     packed.write_bytes(lzma.compress(plain.read_bytes()))
     for path in (plain, packed):
         seen = []
-        for _ in reading.read_blocks(path, advance=seen.append):
+        for _ in corpus_lines.read_blocks(path, advance=seen.append):
             pass
         assert sum(seen) == path.stat().st_size

@@ -8,12 +8,13 @@ name.
 import bz2
 import codecs
 import gzip
+import io
 import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 from tacenda.errors import CorpusError
 from tacenda.progress import Progress, track
@@ -28,64 +29,78 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"BZh", bz2.open, "bzip2"),
 )
 
-Text = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+#: Untokenized text: a file, files, a string, or lines.
+Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
 Advance = Callable[[int], object]
 
 
-def as_paths(text: Text) -> list[Path] | None:
-    """The files a source means, or None where it is an iterable of lines.
+def text_files(text: object) -> list[Path] | None:
+    """Return the files that ``text`` names: one path or a list of paths; None if it is text itself.
 
-    One string or path is one file. A list is files if its elements are paths, or strings of which
-    the first exists or is named like a text file; otherwise its strings are lines.
+    A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory.
     """
-    if isinstance(text, str | os.PathLike):
-        return [_checked(Path(text))]
-    if isinstance(text, list | tuple) and text and _means_path(text[0]):
-        return [_checked(Path(item)) for item in text]
+    if isinstance(text, os.PathLike):
+        return [text_file(text)]
+    if isinstance(text, list | tuple) and text and isinstance(text[0], os.PathLike):
+        return [text_file(item) for item in text]
     return None
 
 
-def _means_path(item: object) -> bool:
-    if isinstance(item, os.PathLike):
-        return True
-    if not isinstance(item, str) or "\n" in item or "\0" in item or not 0 < len(item) < 4096:
-        return False
-    if len(item.split()) == 1 and item.endswith(_TEXT_SUFFIXES):
-        return True
+def text_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a text file. Raises CorpusError if it is missing or is a directory."""
+    file = Path(path)
     try:
-        return Path(item).is_file()
+        is_folder, exists = file.is_dir(), file.exists()
+    except (OSError, ValueError):  # a name that is too long or has a NUL in it
+        is_folder = exists = False
+    if is_folder:
+        raise CorpusError(
+            f"{file} is a directory where a text file is meant; give the files in it, "
+            f'e.g. sorted(Path("{file}").glob("*.txt"))'
+        )
+    if not exists:
+        name = str(file)  # the end of a long path says more than its middle
+        shown = name if len(name) < 200 else f"{name[:60]}...{name[-60:]}"
+        raise CorpusError(f"there is no file {shown!r}; check its name and folder")
+    return file
+
+
+def refuse_file_name(text: str) -> None:
+    """Raise CorpusError if a string of text is the name of a file, which must be given as a ``Path``."""
+    if "\n" in text or "\0" in text or not 0 < len(text) < 4096:
+        return
+    try:
+        is_file = Path(text).is_file()
     except OSError:
-        return False
+        is_file = False
+    if is_file:
+        raise CorpusError(
+            f"{text!r} is the name of a file, but a string is text itself; "
+            f"to read the file give Path({text!r})"
+        )
+    if len(text.split()) == 1 and text.endswith(_TEXT_SUFFIXES):
+        raise CorpusError(
+            f"there is no file {text!r}, and a string is text itself; "
+            "to read a file give its Path(...)"
+        )
 
 
-def _checked(path: Path) -> Path:
-    try:
-        if path.is_dir():
-            raise CorpusError(
-                f"{path} is a directory where a text file is meant; give the files in it, "
-                f'e.g. sorted(Path("{path}").glob("*.txt"))'
-            )
-        if path.exists():
-            return path
-    except CorpusError:  # a ValueError too
-        raise
-    except (OSError, ValueError):  # a name too long or with a NUL: a text given in place of a path
-        pass
-    text = str(path)  # the end of a long path says more than its middle
-    shown = text if len(text) < 200 else f"{text[:60]}...{text[-60:]}"
-    raise CorpusError(
-        f"there is no file {shown!r}; to tokenize a string itself, give a list of lines: [text]"
-    )
-
-
-def blocks_of(
-    text: Text, paths: Sequence[Path] | None, encoding: str, errors: str
+def text_blocks(
+    text: Lines, encoding: str = "utf-8", errors: str = "strict"
 ) -> Iterator[list[str]]:
-    """Blocks of the lines of a source: of its files, or where paths is None of the iterable it is."""
-    if paths is not None:
-        return file_blocks(paths, encoding, errors)
-    assert not isinstance(text, str | os.PathLike)
-    return line_blocks(text)
+    """Blocks of the lines of files, of a string, or of an iterable of lines, by the rule of `text_files`.
+
+    Raises CorpusError where a string, or the first string of a list, is the name of a file.
+    """
+    files = text_files(text)
+    if files is not None:
+        return file_blocks(files, encoding, errors)
+    if isinstance(text, str):
+        refuse_file_name(text)
+        return line_blocks(io.StringIO(text, newline="\n"))
+    if isinstance(text, list | tuple) and text and isinstance(text[0], str):
+        refuse_file_name(text[0])
+    return line_blocks(cast("Iterable[object]", text))
 
 
 def read_blocks(
