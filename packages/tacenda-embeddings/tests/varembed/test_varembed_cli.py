@@ -8,7 +8,13 @@ pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[var
 import tacenda
 
 pytestmark = pytest.mark.usefixtures("spacy_entry_points")
-SMALL = ["width=6", "hidden=6", "epochs=1", "negatives=16", "n_morphemes=60"]
+SMALL = [
+    "width=6",
+    "epochs=1",
+    "advanced.hidden=6",
+    "advanced.negatives=16",
+    "advanced.n_morphemes=60",
+]
 
 
 @pytest.fixture

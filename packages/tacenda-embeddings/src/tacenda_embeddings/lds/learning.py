@@ -62,9 +62,7 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
     with _em(settings, n_steps, "fitting the LDS") as em:
         rng = np.random.default_rng(settings.seed)
         factors = _hankel_factors(settings, counts, moments, rng, em)
-        parameters = identify(
-            factors, moments, maximum_radius=settings.advanced.maximum_radius
-        )
+        parameters = identify(factors, moments, maximum_radius=settings.advanced.maximum_radius)
         if settings.advanced.start == "random":
             parameters = random_parameters(moments, settings.n_states, parameters, rng)
         if settings.advanced.noise == "full":
@@ -226,7 +224,7 @@ class _EM:
     def _expect(
         self, parameters: Parameters, moments: Moments, stage: str, *, with_observation: bool
     ) -> Statistics:
-        statistics, _ = expectation(
+        statistics = expectation(
             parameters, moments, self._horizon, self._Pi, with_observation=with_observation
         )
         self._Pi = statistics.Pi

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured
-from tacenda.corpus.text import Text, as_corpus
+from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
@@ -101,8 +101,9 @@ class LDS(Configured[LDSSettings]):
             The vocabulary is another one, or `fit` would refuse the text.
         """
         state = self._fitted()
+        if isinstance(text, Corpus | LaggedCounts):
+            state.vocabulary.require_same(text.vocabulary, "the added text")
         counts = self._counts(text, state.vocabulary)
-        state.vocabulary.require_same(counts.vocabulary, "the added text")
         return self._adopt(learning.partial_fit(self.settings, counts, state, iterations), counts)
 
     def _counts(
@@ -341,9 +342,9 @@ class LDS(Configured[LDSSettings]):
     def _blocks(
         self, ids: Ids, offsets: Ids, output: str, out: Float32 | None = None
     ) -> Iterator[outputs.Block]:
-        ids, offsets = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
-        _check(ids, offsets, len(self.vocabulary))
-        return self._composed(self._smoother_of(output), ids, offsets, output, out)
+        words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
+        _check(words, cuts, len(self.vocabulary))
+        return self._composed(self._smoother_of(output), words, cuts, output, out)
 
     def _composed(
         self,

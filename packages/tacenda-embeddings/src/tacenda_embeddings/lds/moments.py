@@ -25,7 +25,7 @@ import scipy.linalg.blas
 import scipy.sparse
 
 from tacenda.kernels.shared import sparse_product
-from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.linear_algebra import Matrix
 from tacenda_embeddings.lds.noise import Loading
 

@@ -93,7 +93,9 @@ class DiagonalNoise(NamedTuple):
     """
 
     d: npt.NDArray[np.float64]  # (observations,), positive; one number repeated for a spherical D
-    mean: npt.NDArray[np.float64]  # m (observations,), along which Psi_0 = I - m m^T has no variance
+    mean: npt.NDArray[
+        np.float64
+    ]  # m (observations,), along which Psi_0 = I - m m^T has no variance
     spherical: bool = False  # whether the M-step averages d over the observations
 
     def _scaled(self, C: Loading) -> Loading:

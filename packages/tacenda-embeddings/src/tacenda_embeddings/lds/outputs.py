@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother, inverse_norms
 from tacenda_embeddings.lds.linear_algebra import Matrix
+from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother, inverse_norms
 
 #: Width in units of the number of states.
 WIDTHS = {

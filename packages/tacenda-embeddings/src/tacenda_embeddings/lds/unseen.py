@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured, Saveable, require
-from tacenda.corpus.text import Text, as_corpus
+from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.lookup import class_of, reserved
 from tacenda.settings import Settings, configured_by, group
@@ -136,8 +136,7 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
     def transform(
         self, sentences: Iterable[Sequence[str]], *, output: str | None = None
     ) -> list[Float32]:
-        """Return the vectors of every token of every sentence, as `LDS.transform` does.
-        """
+        """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
         special = reserved(vocabulary.oov)
         texts = [list(sentence) for sentence in sentences]
