@@ -5,18 +5,13 @@ extension attributes of ``tacenda_lm.spacy.attributes`` read them; it trains not
 fitted in `LanguageModelScorer.initialize`.
 """
 
-import multiprocessing
-import os
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from spacy.tokens import Doc
 
-from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda.spacy.component import ModelComponent, PipelineStandIn
-from tacenda.spacy.requirements import note_requirement
+from tacenda.errors import ConfigurationError
+from tacenda.spacy.component import ModelComponent
 from tacenda_lm.spacy import sources
 from tacenda_lm.spacy.attributes import register
 from tacenda_lm.spacy.doc_scores import DocScores
@@ -65,6 +60,7 @@ class LanguageModelScorer(ModelComponent):
     """
 
     contexts = ("doc", "sentence", "stream")
+    command = "tacenda lm fit"
 
     def __init__(
         self,
@@ -82,7 +78,9 @@ class LanguageModelScorer(ModelComponent):
         batch_tokens: int = 20_000,
         scorer: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
-        super().__init__(nlp, name, "tacenda-lm", context, batch_tokens)
+        super().__init__(
+            nlp, name, distribution="tacenda-lm", context=context, batch_tokens=batch_tokens
+        )
         register(prefix, rank=rank, entropy=entropy, state=state)
         self.prefix = prefix
         self.eos = eos
@@ -91,14 +89,11 @@ class LanguageModelScorer(ModelComponent):
         self.state = state
         self.normalizing = Normalizing(lowercase, number_word)
         self.scorer = scorer
-        self._doc_scorer: DocScorer | None = None
-        self._checked: list[str] | None = None
-        self._process = os.getpid()
 
     @property
     def language_model(self) -> Any:
         """The fitted model; raises NotFittedError if there is none yet."""
-        return self._ready().model
+        return self.fitted
 
     def initialize(
         self,
@@ -156,48 +151,14 @@ class LanguageModelScorer(ModelComponent):
         TacendaError
             The artefact or the corpus cannot be read.
         """
-        if nlp is not None:
-            self._nlp = weakref.ref(nlp)
-        if artifact is not None and corpus is not None:
-            raise ConfigurationError(
-                f"{self.name!r} was given both an artifact and a corpus: give one"
-            )
-        if artifact is not None:
-            self._set_model(sources.load(artifact))
-        elif corpus is not None:
+
+        def fit() -> Any:
             raw = sources.RawText(self._nlp(), tokenizer, split, self.normalizing)
             vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
             chosen = dict(settings or {})
-            self._set_model(
-                sources.fit(model, distribution, chosen, raw, corpus, valid, vocabulary)
-            )
-        elif self._doc_scorer is None:
-            raise ConfigurationError(
-                f"the component {self.name!r} needs a model: set artifact (a folder that `tacenda lm fit` or "
-                "save() wrote) or corpus (a file of raw text to fit one on), as initialize(artifact=...) "
-                f"or in [initialize.components.{self.name}]"
-            )
-        self._look_around()
+            return sources.fit(model, distribution, chosen, raw, corpus, valid, vocabulary)
 
-    def predict(self, docs: Sequence[Doc]) -> list[DocScores]:
-        """The scores of documents; all in one call of the model, except in a stream.
-
-        Raises
-        ------
-        NotFittedError
-            There is no model.
-        ConfigurationError
-            Another component writes the same attributes, or a stream is scored in
-            several processes.
-        """
-        scorer = self._ready()
-        nlp = self._nlp()
-        if nlp is not None and self._checked != nlp.pipe_names:
-            self._look_around()
-        if self.context == "stream":
-            self._refuse_processes()
-        self.warn_without_boundaries(docs)
-        return scorer(docs)
+        self._initialize(nlp, artifact, corpus, fit)
 
     def set_annotations(self, docs: Sequence[Doc], found: Sequence[DocScores]) -> None:
         """Keeps scores, as `predict` gives them, with every document."""
@@ -206,7 +167,8 @@ class LanguageModelScorer(ModelComponent):
 
     def restart_stream(self) -> None:
         """Forgets the documents so far, with ``context="stream"``: the next one is the first."""
-        self._ready().restart()
+        _ = self.fitted
+        cast("DocScorer", self._predictor).restart()
 
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
         """Figures of scored documents, for ``nlp.evaluate``: what the configured scorer returns."""
@@ -214,39 +176,22 @@ class LanguageModelScorer(ModelComponent):
             return {}
         return self.scorer(examples, **{"prefix": self.prefix, **kwargs})
 
-    def _ready(self) -> DocScorer:
-        if self._doc_scorer is None:
-            raise NotFittedError(
-                f"the component {self.name!r} has no model yet: call "
-                f"nlp.get_pipe({self.name!r}).initialize(artifact=FOLDER), or set artifact or "
-                f"corpus in [initialize.components.{self.name}] and call nlp.initialize()"
-            )
-        return self._doc_scorer
+    def _predictor_of(self, model: Any) -> DocScorer:
+        return DocScorer(
+            model,
+            self.normalizing,
+            self.context,
+            self.eos,
+            rank=self.rank,
+            entropy=self.entropy,
+            state=self.state,
+        )
 
-    def _get_model(self) -> Any:
-        return None if self._doc_scorer is None else self._doc_scorer.model
-
-    def _set_model(self, model: Any) -> None:
-        self._doc_scorer = None
-        if model is not None:
-            self._doc_scorer = DocScorer(
-                model,
-                self.normalizing,
-                self.context,
-                self.eos,
-                rank=self.rank,
-                entropy=self.entropy,
-                state=self.state,
-            )
-
-    def _load_model(self, source: Path | bytes) -> Any:
+    def _load_model(self, source: Any) -> Any:
         return sources.load(source)
 
-    def _look_around(self) -> None:
-        """Checks the pipeline around us, once for every composition it has."""
-        nlp = self._nlp()
-        if nlp is None:
-            return
+    def _check_pipeline(self, nlp: Any) -> None:
+        """Raise ConfigurationError if another component writes the same attributes."""
         for name, pipe in nlp.pipeline:
             same = isinstance(pipe, LanguageModelScorer) and pipe.prefix == self.prefix
             if same and pipe is not self:
@@ -254,21 +199,9 @@ class LanguageModelScorer(ModelComponent):
                     f"{name!r} and {self.name!r} both write the attributes that begin with "
                     f"{self.prefix!r}: give one of them another prefix"
                 )
-        for distribution in _distributions(self._get_model()):
-            note_requirement(nlp, distribution)
-        self._checked = nlp.pipe_names
 
-    def _refuse_processes(self) -> None:
-        if os.getpid() != self._process and multiprocessing.parent_process() is not None:
-            raise ConfigurationError(
-                f"{self.name!r} has context = 'stream', which goes from each document to the next and "
-                "cannot be shared by processes: use n_process = 1, or context = 'doc'"
-            )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles through `to_bytes`, for the processes of ``nlp.pipe(n_process=...)``."""
-        settings = {
-            "name": self.name,
+    def _settings(self) -> dict[str, Any]:
+        return {
             "prefix": self.prefix,
             "context": self.context,
             "eos": self.eos,
@@ -280,23 +213,3 @@ class LanguageModelScorer(ModelComponent):
             "batch_tokens": self.batch_tokens,
             "scorer": self.scorer,
         }
-        handler = getattr(self, "error_handler", None)
-        return _unpickle, (self.vocab, settings, self._process, handler, self.to_bytes())
-
-
-def _unpickle(
-    vocab: Any, settings: dict[str, Any], process: int, handler: Any, data: bytes
-) -> LanguageModelScorer:
-    component = LanguageModelScorer(PipelineStandIn(vocab), **settings)
-    component._process = process
-    if handler is not None:
-        component.set_error_handler(handler)
-    return component.from_bytes(data)
-
-
-def _distributions(model: Any) -> set[str]:
-    """Whose plugins a model needs, those of the models it is made of included."""
-    if model is None:
-        return set()
-    parts = model.nested().values() if hasattr(model, "nested") else ()
-    return {getattr(model, "distribution", "")}.union(*map(_distributions, parts))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
+from itertools import chain
 from typing import Any, NamedTuple
 
 from spacy.pipeline import Sentencizer
 
+from tacenda import plugins
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError
 from tacenda.spacy import sources
 from tacenda.tokenizers import get_tokenizer
 from tacenda_lm.contract import LanguageModelContract
-from tacenda_lm.making import make_model
 from tacenda_lm.spacy.normalizing import Normalizing
 
 __all__ = ["RawText", "fit", "load"]
@@ -28,11 +28,7 @@ def load(source: Any) -> Any:
 
     Raises ConfigurationError if it is something else, and what `tacenda.artifact.read` raises.
     """
-    found = (
-        sources.from_bytes(source, "language_models", "a language model", _any)
-        if isinstance(source, bytes)
-        else sources.load(source, "language_models", "a language model", "score_corpus", _any)
-    )
+    found = sources.load(source, "language_models", "a language model", "score_corpus")
     if not isinstance(found, LanguageModelContract):
         raise ConfigurationError(
             f"{type(found).__name__} is no language model: one inherits tacenda_lm.LanguageModel"
@@ -74,10 +70,8 @@ class RawText(NamedTuple):
                 "split = 'sentences' works with tokenizer = 'spacy' alone: set that, or give a text with a "
                 "sentence a line"
             )
-        given = [text] if isinstance(text, str | Path) else text
-        paths = [Path(path) for path in given] if isinstance(given, list | tuple) else None
-        names = None if paths is None else [path.name for path in paths]
-        lines = given if paths is None else _lines(paths)
+        given, names = sources.as_text(text)
+        lines = given if names is None else chain.from_iterable(text_blocks(given))
         return Corpus.from_sentences(self._sentences(lines), **settings), names
 
     def _tokenize(self) -> Callable[[str], list[str]] | str:
@@ -132,7 +126,7 @@ def fit(
     vocabulary
         The arguments of ``Corpus.from_text`` about the vocabulary.
     """
-    unfitted = make_model(model, settings, distribution)
+    unfitted = plugins.make("language_models", model, settings, distribution=distribution)
     text, names = raw.corpus(corpus, vocabulary)
     held_out = None if valid is None else raw.corpus(valid, {"vocabulary": text.vocabulary})[0]
     fitted = unfitted.fit(text, held_out)
@@ -140,12 +134,3 @@ def fit(
     known = {name: fact for name, fact in facts.items() if fact is not None}
     fitted.fitted_on = {**(getattr(fitted, "fitted_on", None) or {}), **known}
     return fitted
-
-
-def _lines(paths: list[Path]) -> Iterator[str]:
-    for lines in text_blocks(paths):
-        yield from lines
-
-
-def _any(name: str | None, distribution: str | None, where: str) -> None:
-    """Any language model will do."""

@@ -3,7 +3,7 @@
     p_j = pi_1 N(x_j; m_1, v_1 I) / sum_c pi_c N(x_j; m_c, v_c I)
 
 (Mnih 2010, section 4.4.) Words can weigh more than others; the sums over a group are compiled loops. Import this
-at need only: it imports numba.
+only where it is needed: it imports numba.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ def _add(sums, scale, x):  # type: ignore[no-untyped-def]
 
 @njit
 def _log_odds(x, weights, members, borders, p, steps, found):  # type: ignore[no-untyped-def]
-    """Log-odds of the first component for all members; ``p`` holds the responsibilities to begin with."""
+    """Set the log-odds of the first component for all members; ``p`` holds the responsibilities to begin with."""
     width = x.shape[1]
     means = np.empty((2, width), np.float32)
     center = np.empty(width, np.float32)
     mass, spread, square = np.empty(2), np.empty(2), np.empty(2)
     for g in range(len(borders) - 1):
         first, last = borders[g], borders[g + 1]
-        center[:] = (
-            0  # distances from the group's centre: no digits are lost where groups are small and far out
-        )
+        # the scatter about the group's centre, by which no variance is lost where groups are small and far out
+        center[:] = 0
         for j in range(first, last):
             _add(center, np.float32(1.0 / (last - first)), x[members[j]])
         shift = np.float64(_dot(center, center))
@@ -58,6 +57,7 @@ def _log_odds(x, weights, members, borders, p, steps, found):  # type: ignore[no
             means[:] = 0
             mass[:] = 0
             square[:] = 0
+            # M step: mass, mean and variance of both components, from the responsibilities
             for j in range(first, last):
                 row, w = x[members[j]], np.float64(weights[members[j]])
                 length = _dot(row, row)
@@ -72,6 +72,7 @@ def _log_odds(x, weights, members, borders, p, steps, found):  # type: ignore[no
                     means[c, d] = means[c, d] / total
                 of_mean = np.float64(_dot(means[c], means[c]))
                 spread[c] = max((square[c] / total - of_mean) / width, floor)
+            # E step: the log-odds of every member from its distances to both means
             base = math.log(max(mass[0], _LEAST)) - math.log(max(mass[1], _LEAST))
             base -= 0.5 * width * (math.log(spread[0]) - math.log(spread[1]))
             n0, n1 = np.float64(_dot(means[0], means[0])), np.float64(_dot(means[1], means[1]))
@@ -93,7 +94,7 @@ def log_odds(
     responsibilities: npt.NDArray[np.float64],
     steps: int,
 ) -> npt.NDArray[np.float64]:
-    """Log p / (1 - p) of every member of every group after so many steps of EM: float64 (members,).
+    """Return log p / (1 - p) of every member of every group after some steps of EM, float64 (members,).
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def log_odds(
     responsibilities
         float64 (members,), p to begin with.
     steps
-        Of EM, at least 1.
+        Steps of EM, at least 1.
     """
     found = np.zeros(len(members))
     _log_odds(vectors, weights, members, borders, responsibilities.copy(), steps, found)
@@ -117,7 +118,7 @@ def log_odds(
 
 @njit
 def add_rows(sums, words, rows):  # type: ignore[no-untyped-def]
-    """sums[word] += row for every row, in float64."""
+    """Add every row to the sum of its word, in float64."""
     for t in range(len(words)):
         into, row = sums[words[t]], rows[t]
         for d in range(len(row)):
