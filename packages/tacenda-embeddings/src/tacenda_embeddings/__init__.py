@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacenda_embeddings.lds.lagged_counts import LaggedCounts
     from tacenda_embeddings.lds.model import LDS
-    from tacenda_embeddings.lds.unseen import MorphologicalLDS
     from tacenda_embeddings.lds.settings import LDSSettings
+    from tacenda_embeddings.lds.unseen import MorphologicalLDS
     from tacenda_embeddings.varembed.model import SumEmbed, VarEmbed
     from tacenda_embeddings.varembed.settings import SumEmbedSettings, VarEmbedSettings
 

@@ -126,7 +126,7 @@ class LaggedCounts(Saveable):
         found = _counted(corpus, n_lags, memory_budget, threads, folder)
         if not found.lags:
             raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
-        return cls(
+        counts = cls(
             corpus.vocabulary,
             found.lags,
             found.unigram,
@@ -134,6 +134,8 @@ class LaggedCounts(Saveable):
             scratch=folder,
             storage=found.storage,
         )
+        counts.fitted_on |= {k: v for k, v in getattr(corpus, "origin", {}).items() if v}
+        return counts
 
     @property
     def n_lags(self) -> int:

@@ -119,6 +119,8 @@ class LDS(Configured[LDSSettings]):
     def _adopt(self, found: learning.Fit, counts: LaggedCounts) -> Self:
         self._state, self.history = found
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
+        origin = {"sources", "tokenizer"} & counts.fitted_on.keys()
+        self.fitted_on |= {name: counts.fitted_on[name] for name in sorted(origin)}
         self.figures = [
             {
                 "measure": "log-likelihood gain over no dynamics, nats per token",

@@ -107,6 +107,7 @@ class MorphologicalEmbedder(Configured[S]):
             "n_types": len(corpus.vocabulary),
             "n_morphemes": len(self.inventory),
             "training": found.history.as_dict(),
+            **{name: fact for name, fact in corpus.origin.items() if fact},
         }
         self.figures = [found.figure]
         return self
