@@ -6,7 +6,8 @@ from typing import Any
 
 from tacenda.corpus import building
 from tacenda.corpus.building import CodedBlock, Parts, Selection, Types, assemble
-from tacenda.corpus.cache import Build, reusable
+from tacenda.corpus.cache import building as building_in
+from tacenda.corpus.cache import commit, reusable
 from tacenda.corpus.lines import Lines, text_blocks
 from tacenda.corpus.storage import Place
 from tacenda.corpus.workers import check_sendable, code_in_workers
@@ -35,11 +36,10 @@ def make(
         # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
         known = found.vocabulary if vocabulary is None else vocabulary
         return Parts(found.ids, found.offsets, known, Place(folder))
-    with Build(folder) as build:
-        place = Place(build.data)
-        parts = assemble(coder(types), types, place, selection, vocabulary, what)
+    with building_in(folder) as data:
+        parts = assemble(coder(types), types, Place(data), selection, vocabulary, what)
         n_sentences = len(parts.offsets) - 1
-        build.commit(len(parts.ids), n_sentences, parts.vocabulary, origin, fingerprint)
+        commit(data, len(parts.ids), n_sentences, parts.vocabulary, origin, fingerprint)
     return parts
 
 
