@@ -5,7 +5,7 @@ import json
 import pytest
 
 import tacenda
-from tacenda.testing.embedder_cases import sample_sentences
+from tacenda.testing.samples import sample_sentences
 from tacenda_lm import HLBL, KneserNey, Mixture
 
 TEXT = sample_sentences(120)

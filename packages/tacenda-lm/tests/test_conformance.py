@@ -1,7 +1,7 @@
 """Our language models against the kit that third parties use."""
 
-from tacenda.testing.language_models import LanguageModelTests
 from tacenda_lm import HLBL, LBL, KneserNey, Mixture
+from tacenda_lm.testing import LanguageModelTests
 
 
 class TestKneserNey(LanguageModelTests):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tacenda
 from tacenda import artifact
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
-from tacenda.testing.embedder_cases import sample_sentences
+from tacenda.testing.samples import sample_sentences
 from tacenda_lm import KneserNey, Mixture
 from tacenda_lm.mixture_weights import fit_weights
 from tacenda_lm.sequences import encoded

@@ -1,32 +1,33 @@
 """Conformance of a rating model: subclass `RecommenderTests` in a test file and say which.
 
-    from tacenda.testing.recommenders import RecommenderTests
+    from tacenda_surprise.testing import RecommenderTests
 
     class TestMyModel(RecommenderTests):
         def make_model(self):
             return MyModel(n_factors=4)
 
 About twenty tests are inherited: what ``fit``, ``score_pairs``, ``score_users`` and ``fold_in`` promise to
-a host, users and items of whom little or nothing is known, and the way to disk and back.
+a host, users and items of whom little or nothing is known, threads and forked processes, and the way to disk
+and back.
 """
 
 from __future__ import annotations
 
-import threading
 from copy import copy
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacenda import plugins
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, NotFittedError, TacendaError
-from tacenda.ratings import IdIndex, Ratings
-from tacenda.testing.recommender_artifacts import RecommenderArtifactTests
+from tacenda.ratings import IdIndex, Ratings, split
+from tacenda.testing.models import ModelTests
+
+__all__ = ["RecommenderTests"]
 
 
-class RecommenderTests(RecommenderArtifactTests):
+class RecommenderTests(ModelTests):
     """Inherit, and define ``make_model``.
 
     Attributes
@@ -35,16 +36,40 @@ class RecommenderTests(RecommenderArtifactTests):
         How far predictions may differ where the same numbers are computed in another order.
     learns
         Whether the model is expected to beat the mean of all ratings on ratings held out.
+    may_hold_nan, fork_seconds
+        See `tacenda.testing.models.ModelTests`.
     """
 
-    # -- what it is --------------------------------------------------------------------------------
+    kind = "recommenders"
+    atol: float = 1e-4
+    learns: bool = True
 
-    def test_names_its_entry_point(self, model: Any) -> None:
-        assert model.kind == "recommenders"
-        assert model.name
-        assert getattr(model, "api_version", 1) == plugins.API_VERSION
-        found = plugins.get(model.kind, model.name, distribution=model.distribution)
-        assert found is type(model), "the entry point leads to another class"
+    def training_data(self) -> Ratings:
+        """Return `ratings`."""
+        return self.ratings()
+
+    def ratings(self) -> Ratings:
+        """Return what to fit the model to; override it if the default does not suit the model."""
+        return self._split()[0]
+
+    def _split(self) -> tuple[Ratings, Ratings]:
+        """Ratings to fit to, and ratings held out."""
+        found = synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3)
+        return split(found.ratings, 0.1, seed=0)
+
+    def applied(self, model: Any) -> list[Any]:
+        """Return scores and deviations of `some_pairs`, and the scores of a user folded in."""
+        pairs, (items, values) = self.some_pairs(), self.ratings().of_user(0)
+        folded = model.fold_in(items, values).score()
+        return [model.score_pairs(*pairs), model.deviations(*pairs), folded]
+
+    def some_pairs(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return numbers of users and of items, unknown ones among them."""
+        rng = np.random.default_rng(0)
+        ratings = self.ratings()
+        return rng.integers(-1, ratings.n_users, 80), rng.integers(-1, ratings.n_items, 80)
+
+    # -- fitting -----------------------------------------------------------------------------------
 
     def test_fit_returns_the_model_and_notes_the_data(self) -> None:
         model = self.make_model()
@@ -143,21 +168,6 @@ class RecommenderTests(RecommenderArtifactTests):
             scores = np.clip(model.score_pairs(users, items), 1, 5)
             assert np.corrcoef(expected, scores)[0, 1] > 0.9
 
-    def test_several_threads_get_what_one_gets(self, model: Any) -> None:
-        expected = model.score_pairs(*self.some_pairs())
-        found: list[Any] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(model.score_pairs(*self.some_pairs())))
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 4
-        for scores in found:
-            np.testing.assert_array_equal(scores, expected)
-
     # -- new users ---------------------------------------------------------------------------------
 
     def test_a_folded_user_is_scored_like_the_same_user_fitted(self, model: Any) -> None:
@@ -240,3 +250,26 @@ class RecommenderTests(RecommenderArtifactTests):
         some = ratings.select((ratings.user_ids > 5) & (ratings.item_ids > 5))
         model = self.make_model().fit(some)
         assert np.isfinite(model.score_users(np.arange(8))).all()
+
+    # -- the way to disk and back ------------------------------------------------------------------
+
+    def test_arrays_of_others_are_of_no_concern(self, model: Any) -> None:
+        """A host may keep more in the folder of a model."""
+        arrays = {**model.arrays(), "host.more": np.arange(3)}
+        again = type(model).from_arrays({**model.config_dict(), "host": {"more": 1}}, arrays)
+        np.testing.assert_array_equal(
+            again.score_pairs(*self.some_pairs()), model.score_pairs(*self.some_pairs())
+        )
+
+    # -- comparisons -------------------------------------------------------------------------------
+
+    def assert_close(self, found: Any, expected: Any) -> None:
+        """Compare arrays up to ``atol``."""
+        for array, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(array, other, rtol=0, atol=self.atol)
+
+    def assert_same_model(self, model: Any, original: Any) -> None:
+        """Compare two models, which must be equal in every respect, bit for bit."""
+        super().assert_same_model(model, original)
+        assert model.catalogue.users.raw.tolist() == original.catalogue.users.raw.tolist()
+        assert model.catalogue.items.raw.tolist() == original.catalogue.items.raw.tolist()

@@ -1,13 +1,18 @@
 """The conformance kit passes a sound embedder, and each way to be unsound fails the test made for it."""
 
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from tacenda.artifact import Saveable, require
 from tacenda.corpus import Corpus
 from tacenda.errors import NotFittedError
-from tacenda.testing.embedders import EmbedderTests
 from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings.testing import EmbedderTests
 
 
 class Toy(Saveable):
@@ -176,6 +181,71 @@ class Fixed(Toy):
         for sentence in sentences:
             np.empty(10_000)[: len(sentence)] = np.arange(len(sentence))
         return super().transform(sentences)
+
+
+class Pooled(Toy):
+    """Works in a pool of threads, which a forked process has not, and waits for it there for ever."""
+
+    def transform(self, sentences):
+        pool = self.__dict__.setdefault("pool", ThreadPoolExecutor(1))
+        return pool.submit(super().transform, list(sentences)).result()
+
+
+class Locked(Toy):
+    """Has a lock that a thread of its own holds, as a refresher of a cache would; the owner knows."""
+
+    def transform(self, sentences):
+        if "lock" not in self.__dict__:
+            self.lock, self.owner = threading.Lock(), os.getpid()
+            threading.Thread(target=self.lock.acquire).start()
+        if os.getpid() != self.owner:
+            self.lock.acquire()
+        return super().transform(sentences)
+
+
+class Fragile(Toy):
+    """Dies in a forked process, as a runtime that refuses to be forked does."""
+
+    def transform(self, sentences):
+        if os.getpid() != self.__dict__.setdefault("owner", os.getpid()):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().transform(sentences)
+
+
+class Estranged(Toy):
+    """Gives other vectors in a forked process."""
+
+    def transform(self, sentences):
+        home = os.getpid() == self.__dict__.setdefault("owner", os.getpid())
+        return [array if home else array + 1 for array in super().transform(sentences)]
+
+
+@pytest.mark.parametrize(
+    ("unsafe", "outcome"),
+    [
+        (Pooled, "it hangs"),
+        (Locked, "it hangs"),
+        (Fragile, "died with exit code -9"),
+        (Estranged, "Not equal to tolerance"),
+    ],
+)
+def test_an_embedder_that_is_not_safe_to_fork_fails_the_test_made_for_it(unsafe, outcome):
+    contents = {"make_model": lambda self: unsafe(), "fork_seconds": 2.0}
+    kit = type("Kit", (EmbedderTests,), contents)()
+    with pytest.raises(AssertionError, match=outcome):
+        kit.test_a_forked_process_may_use_it(unsafe().fit(kit.corpus()))
+
+
+def test_what_fails_in_a_forked_process_is_told():
+    class Failing(Toy):
+        def transform(self, sentences):
+            if os.getpid() != self.__dict__.setdefault("owner", os.getpid()):
+                raise RuntimeError("no handle in this process")
+            return super().transform(sentences)
+
+    kit = type("Kit", (EmbedderTests,), {})()
+    with pytest.raises(AssertionError, match="RuntimeError: no handle in this process"):
+        kit.test_a_forked_process_may_use_it(Failing().fit(kit.corpus()))
 
 
 @pytest.mark.parametrize(

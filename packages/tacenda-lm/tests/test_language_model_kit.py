@@ -6,9 +6,8 @@ import pytest
 from tacenda.artifact import Saveable, require
 from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, DataError, NotFittedError
-from tacenda.testing.language_model_cases import pack
-from tacenda.testing.language_models import LanguageModelTests
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.testing import LanguageModelTests, pack
 
 
 class Bigram(Saveable):

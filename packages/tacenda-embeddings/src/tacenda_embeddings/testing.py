@@ -1,33 +1,33 @@
 """Conformance of a token-embedding model: subclass `EmbedderTests` in a test file and say which.
 
-    from tacenda.testing.embedders import EmbedderTests
+    from tacenda_embeddings.testing import EmbedderTests
 
     class TestMyEmbedder(EmbedderTests):
         def make_model(self):
             return MyEmbedder(width=8)
 
-About twenty-five tests are inherited: what ``fit``, ``transform`` and ``width`` promise to every
-host, the way to disk and back, and what is refused.
+About twenty-five tests are inherited: what ``fit``, ``transform`` and ``width`` promise to every host,
+threads and forked processes, the way to disk and back, and what is refused. Needs pytest: install
+``tacenda-embeddings[testing]``.
 """
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacenda import plugins
 from tacenda.corpus import Corpus
 from tacenda.errors import NotFittedError, TacendaError
-from tacenda.testing.artifact_tests import ArtifactTests
-from tacenda.testing.embedder_cases import STRANGE, Sentences, sample_sentences
-from tacenda.testing.refusals import assert_refuses, refusal_of
+from tacenda.testing.models import ModelTests, assert_refuses, refusal_of
+from tacenda.testing.samples import STRANGE, Sentences, sample_sentences
+
+__all__ = ["EmbedderTests"]
 
 
-class EmbedderTests(ArtifactTests):
+class EmbedderTests(ModelTests):
     """Inherit, and define ``make_model``.
 
     Attributes
@@ -35,39 +35,36 @@ class EmbedderTests(ArtifactTests):
     rtol
         How far, relative to the largest value of the output, results may differ where the same
         numbers are computed in another order: in another batch, or by another fit.
-    may_hold_nan
-        Names of arrays of the artefact in which NaN is legitimate.
-
+    may_hold_nan, fork_seconds
+        See `tacenda.testing.models.ModelTests`.
     """
 
+    kind = "embedders"
     rtol: float = 1e-4
 
     def training_data(self) -> Corpus:
-        """`corpus`."""
+        """Return `corpus`."""
         return self.corpus()
 
     def corpus(self) -> Corpus:
-        """The text the model is fitted on; override it if the default does not suit the model."""
+        """Return the text to fit the model to; override it if the default does not suit the model."""
         return Corpus.from_sentences(sample_sentences())
 
+    def other_corpus(self) -> Corpus:
+        """Return another text, for the test that fits twice."""
+        return Corpus.from_sentences(sample_sentences(seed=1))
+
+    def applied(self, model: Any) -> list[Any]:
+        """Return the vectors of `sentences`."""
+        return list(model.transform(self.sentences()))
+
     def sentences(self) -> Sentences:
-        """Sentences to transform: known words, unknown ones, one word, none."""
+        """Return sentences to transform: known words, unknown ones, one word, none."""
         known = self.corpus().vocabulary.words[:40]
         words = [word for word in known if not word.startswith("<")]
         return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]
 
     # -- what it is --------------------------------------------------------------------------------
-
-    def test_names_its_entry_point(self, model: Any) -> None:
-        assert model.kind == "embedders"
-        assert model.name
-        assert isinstance(model.name, str)
-        assert isinstance(model.distribution, str)
-        assert getattr(model, "api_version", 1) == plugins.API_VERSION
-
-    def test_the_registry_finds_it_under_its_name(self, model: Any) -> None:
-        found = plugins.get(model.kind, model.name, distribution=model.distribution)
-        assert found is type(model), "the entry point leads to another class"
 
     def test_fit_returns_the_model_and_notes_the_text(self) -> None:
         model = self.make_model()
@@ -81,10 +78,6 @@ class EmbedderTests(ArtifactTests):
     def test_fitting_is_deterministic(self, model: Any) -> None:
         other = self.make_model().fit(self.corpus())
         self.assert_close(other.transform(self.sentences()), model.transform(self.sentences()))
-
-    def other_corpus(self) -> Corpus:
-        """Another text, for the test that fits twice."""
-        return Corpus.from_sentences(sample_sentences(seed=1))
 
     # -- transform ---------------------------------------------------------------------------------
 
@@ -139,22 +132,6 @@ class EmbedderTests(ArtifactTests):
             array.fill(np.nan)
         self.assert_equal(model.transform(self.sentences()), before)
 
-    def test_threads_may_share_it(self, model: Any) -> None:
-        expected = model.transform(self.sentences())
-        found: list[Any] = []
-
-        def work() -> None:
-            found.extend(model.transform(self.sentences()) for _ in range(5))
-
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 10, "a thread failed"
-        for result in found:
-            self.assert_equal(result, expected)
-
     # -- what it refuses ---------------------------------------------------------------------------
 
     def test_an_unfitted_model_says_so(self, tmp_path: Path) -> None:
@@ -174,7 +151,7 @@ class EmbedderTests(ArtifactTests):
     # -- comparisons -------------------------------------------------------------------------------
 
     def assert_well_formed(self, model: Any, sentences: Sentences) -> None:
-        """One finite float32 array (tokens, width) a sentence, contiguous in memory of its own."""
+        """Expect one finite, contiguous float32 array (tokens, width) for each sentence."""
         arrays = list(model.transform(sentences))
         assert len(arrays) == len(sentences)
         for array, sentence in zip(arrays, sentences, strict=True):
@@ -185,20 +162,12 @@ class EmbedderTests(ArtifactTests):
             assert np.isfinite(array).all()
 
     def assert_same_model(self, model: Any, original: Any) -> None:
-        """Equal in settings, description and output, bit for bit."""
-        assert model.config_dict() == original.config_dict()
+        """Compare two models, which must be equal in every respect, bit for bit."""
         assert model.width == original.width
-        assert model.figures == original.figures
-        assert model.fitted_on == original.fitted_on
-        self.assert_equal(model.transform(self.sentences()), original.transform(self.sentences()))
+        super().assert_same_model(model, original)
 
-    def assert_equal(self, arrays: Any, expected: Any) -> None:
-        """Bit for bit."""
-        for array, other in zip(arrays, expected, strict=True):
-            np.testing.assert_array_equal(array, other)
-
-    def assert_close(self, arrays: Any, expected: Any) -> None:
-        """Up to ``rtol`` of the largest expected value."""
+    def assert_close(self, found: Any, expected: Any) -> None:
+        """Compare arrays up to ``rtol`` of the largest expected value."""
         scale = max((np.abs(other).max(initial=0.0) for other in expected), default=0.0)
-        for array, other in zip(arrays, expected, strict=True):
+        for array, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(array, other, rtol=0, atol=self.rtol * float(scale))

@@ -1,31 +1,37 @@
 """Conformance of a language model: subclass `LanguageModelTests` in a test file and say which.
 
-    from tacenda.testing.language_models import LanguageModelTests
+    from tacenda_lm.testing import LanguageModelTests
 
     class TestMyModel(LanguageModelTests):
         def make_model(self):
             return MyModel(width=8)
 
 About thirty tests are inherited: what ``fit``, ``start``, ``advance``, ``log_probs``, ``log_prob``,
-``score_corpus``, ``score_from`` and ``distributions`` promise, that every distribution is normalised, the way to
-disk and back, and what is refused. Log-probabilities are natural; words are ids of ``model.vocabulary``.
+``score_corpus``, ``score_from`` and ``distributions`` promise, that every distribution is normalised, threads
+and forked processes, the way to disk and back, and what is refused. Log-probabilities are natural; words are
+ids of ``model.vocabulary``. Needs pytest: install ``tacenda-lm[testing]``.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from tacenda.testing.language_model_artifacts import LanguageModelArtifactTests
-from tacenda.testing.language_model_cases import pack
+from tacenda.corpus import Corpus
+from tacenda.errors import DataError, NotFittedError, TacendaError
+from tacenda.testing.models import ModelTests, assert_refuses, refusal_of
+from tacenda.testing.samples import Sentences, sample_sentences
+
+__all__ = ["LanguageModelTests", "pack"]
 
 
-class LanguageModelTests(LanguageModelArtifactTests):
+class LanguageModelTests(ModelTests):
     """Inherit, and define ``make_model``.
 
     Attributes
@@ -35,16 +41,75 @@ class LanguageModelTests(LanguageModelArtifactTests):
     normalization
         How far the probabilities of a distribution may sum to something other than one.
     uses_context
-        Whether what comes next depends on the word before.
-    may_hold_nan
-        Names of arrays of the artefact in which NaN is legitimate.
-
+        Whether the next word depends on the word before.
+    may_hold_nan, fork_seconds
+        See `tacenda.testing.models.ModelTests`.
     """
 
-    # -- what it is --------------------------------------------------------------------------------
+    kind = "language_models"
+    atol: float = 1e-4
+    normalization: float = 1e-5
+    uses_context: bool = True
 
-    def test_names_its_entry_point(self, model: Any) -> None:
-        self.check_entry_point(model)
+    def training_data(self) -> Corpus:
+        """Return `corpus`."""
+        return self.corpus()
+
+    def text(self) -> Sentences:
+        """Return the sentences to fit the model to; ``<unk>`` is written in some of them."""
+        sentences = sample_sentences()
+        sentences[7][2] = sentences[20][0] = "<unk>"
+        return sentences
+
+    def corpus(self) -> Corpus:
+        """Return `text` as a corpus."""
+        return Corpus.from_sentences(self.text())
+
+    def held_out(self) -> Corpus:
+        """Return other sentences, in the vocabulary of `corpus`."""
+        vocabulary = self.corpus().vocabulary
+        return Corpus.from_sentences(sample_sentences(60, seed=2), vocabulary=vocabulary)
+
+    def other_corpus(self) -> Corpus:
+        """Return another text, for the test that fits twice."""
+        return Corpus.from_sentences(sample_sentences(seed=1))
+
+    def applied(self, model: Any) -> list[Any]:
+        """Return the scores of `sequences`, and the distributions after `some_states`."""
+        scores = model.score_corpus(*pack(self.sequences(model)))
+        return [scores, model.log_probs(self.some_states(model))]
+
+    # -- what is fed -------------------------------------------------------------------------------
+
+    def words(self, model: Any) -> list[int]:
+        """Return the ids of a few ordinary words."""
+        words = [word for word in model.vocabulary.words if not word.startswith("<")]
+        return [model.vocabulary.id_of(word) for word in words[:9]]
+
+    def sequences(self, model: Any) -> list[list[int]]:
+        """Return ids: known words, the unknown one, an end inside, nothing, one word, a sentence of the text."""
+        words, vocabulary = self.words(model), model.vocabulary
+        end, unknown = vocabulary.boundary_id, vocabulary.unknown_id
+        own = vocabulary.encode(self.text()[0]).tolist()
+        strange = [
+            [unknown, words[1], unknown],
+            [*words[:2], end, words[0], end],
+            [end],
+            [end, end],
+        ]
+        return [[*words, end], [], [words[3]], *strange, [*own, end], words[::-1]]
+
+    def some_states(self, model: Any) -> list[Any]:
+        """Return the state at the start, that of no context, and those after `sequences`."""
+        states = [model.start(), model.null()]
+        for sequence in self.sequences(model):
+            state = model.start()
+            for word in sequence:
+                state = model.advance(state, word)
+            states.append(state)
+        return states
+
+    # -- fitting -----------------------------------------------------------------------------------
 
     def test_fit_returns_the_model_and_notes_the_text(self) -> None:
         model = self.make_model()
@@ -81,7 +146,7 @@ class LanguageModelTests(LanguageModelArtifactTests):
     # -- states ------------------------------------------------------------------------------------
 
     def test_states_are_values(self, model: Any) -> None:
-        """Hashable, equal where made in the same way, copyable."""
+        """They are hashable, copyable, and equal where they are made in the same way."""
         for state, same in zip(self.some_states(model), self.some_states(model), strict=True):
             assert state == same
             assert hash(state) == hash(same)
@@ -105,7 +170,7 @@ class LanguageModelTests(LanguageModelArtifactTests):
     # -- distributions -----------------------------------------------------------------------------
 
     def test_every_distribution_is_normalised(self, model: Any) -> None:
-        """After the start, nothing, every word, unknown words, an end, and a long way."""
+        """After the start, after no context, after every word, after unknown words, an end and long texts."""
         states = self.some_states(model)
         states += [model.advance(model.start(), word) for word in range(len(model.vocabulary))]
         rows = model.log_probs(states)
@@ -216,19 +281,69 @@ class LanguageModelTests(LanguageModelArtifactTests):
         np.testing.assert_array_equal(model.score_corpus(ids, offsets), before[0])
         np.testing.assert_array_equal(model.log_probs(states), before[1])
 
-    def test_threads_may_share_it(self, model: Any) -> None:
-        ids, offsets = pack(self.sequences(model))
-        expected = model.score_corpus(ids, offsets)
-        found: list[Any] = []
+    # -- what it refuses ---------------------------------------------------------------------------
 
-        def work() -> None:
-            found.extend(model.score_corpus(ids, offsets) for _ in range(5))
+    def test_an_unfitted_model_says_so(self, tmp_path: Path) -> None:
+        model = self.make_model()
+        assert_refuses(model.start, NotFittedError, "start before fit")
+        assert_refuses(lambda: model.vocabulary, NotFittedError, "vocabulary before fit")
+        score = partial(model.score_corpus, *pack([[0]]))
+        assert_refuses(score, NotFittedError, "score_corpus before fit")
+        assert_refuses(lambda: model.save(tmp_path / "m"), NotFittedError, "save before fit")
+        assert not (tmp_path / "m").exists()
 
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 10, "a thread failed"
-        for scores in found:
-            np.testing.assert_array_equal(scores, expected)
+    @pytest.mark.parametrize("word", [-1, "too many"])
+    def test_an_id_that_is_no_word_is_refused(self, model: Any, word: Any) -> None:
+        word = len(model.vocabulary) if word == "too many" else word
+        acts = {
+            "score_corpus": lambda: model.score_corpus(*pack([[0, word]])),
+            "distributions": lambda: list(model.distributions(*pack([[0, word]]))),
+            "advance": lambda: model.advance(model.start(), word),
+            "score_from": lambda: model.score_from(model.start(), np.array([word])),
+            "log_prob": lambda: model.log_prob([model.start()], np.array([word])),
+        }
+        for name, act in acts.items():
+            assert_refuses(act, DataError, f"{name} with the id {word}")
+
+    @pytest.mark.parametrize("offsets", [[], [0], [1, 2], [0, 1], [0, 2, 1, 2], [0, 3]])
+    def test_offsets_that_do_not_cut_the_ids_are_refused(
+        self, model: Any, offsets: list[int]
+    ) -> None:
+        ids = np.zeros(2, np.int32)
+        score = partial(model.score_corpus, ids, np.array(offsets, np.int64))
+        assert_refuses(score, DataError, f"score_corpus of two ids with offsets {offsets}")
+
+    @pytest.mark.parametrize("sentences", [[["a"]], [["a", "a"], ["a"]]])
+    def test_a_text_of_one_word_is_served_or_refused_clearly(
+        self, sentences: list[list[str]]
+    ) -> None:
+        corpus = Corpus.from_sentences(sentences)
+        model = self.make_model()
+        if refusal_of(lambda: model.fit(corpus), TacendaError, "fitting one word") is None:
+            sums = np.exp(model.log_probs([model.start()]).astype(np.float64)).sum()
+            assert abs(sums - 1) <= self.normalization
+
+    # -- comparisons -------------------------------------------------------------------------------
+
+    def assert_close(self, found: Any, expected: Any) -> None:
+        """Compare arrays up to ``atol``; what is impossible must be so in both."""
+        several = isinstance(found, list)
+        for array, other in zip(found, expected, strict=True) if several else [(found, expected)]:
+            np.testing.assert_allclose(array, other, rtol=0, atol=self.atol)
+
+    def assert_same_scores(self, model: Any, original: Any) -> None:
+        """Compare how two models of one text score it."""
+        assert model.vocabulary.words == original.vocabulary.words
+        ids, offsets = pack(self.sequences(original))
+        self.assert_close(model.score_corpus(ids, offsets), original.score_corpus(ids, offsets))
+
+    def assert_same_model(self, model: Any, original: Any) -> None:
+        """Compare two models, which must be equal in every respect, bit for bit."""
+        assert model.vocabulary == original.vocabulary
+        super().assert_same_model(model, original)
+
+
+def pack(sequences: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Return sequences end to end, and their offsets."""
+    ids = np.array([word for sequence in sequences for word in sequence], np.int32)
+    return ids, np.cumsum([0, *map(len, sequences)], dtype=np.int64)
