@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.vocabulary_arrays import pack
+from tacenda.vocabulary import pack_words
 
 __all__ = [
     "MAX_LETTERS",
@@ -103,7 +103,7 @@ def shortened(word: str) -> str:
 
 def pack_names(prefix: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Return ``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,)."""
-    text, offsets = pack(names)
+    text, offsets = pack_words(names)
     return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
 
 
