@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacenda.artifact import Configured
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback, History
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings.boltzmann import Expected
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by

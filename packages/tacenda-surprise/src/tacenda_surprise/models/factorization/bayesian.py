@@ -20,7 +20,7 @@ from tacenda.artifact import Configured, require
 from tacenda.errors import ArtifactError
 from tacenda.fitting import Callback, FitSettings, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import configured_by

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tacenda.artifact import Configured, require
 from tacenda.errors import ArtifactError
 from tacenda.fitting import Callback, History
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
