@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -327,10 +327,9 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimates (pairs,) of raw ids, clipped to the scale; ``predict`` without its objects."""
-        users, items = self._pairs(uids, iids)
-        scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        for user, rows in self._rows_of_new_users(uids, users):
-            scores[rows] = user.score(items[rows])
+        scores = self._per_pair(
+            uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
+        )
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
@@ -347,20 +346,21 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Standard deviations (pairs,) of the ratings of raw ids, their noise included."""
-        users, items = self._pairs(uids, iids)
-        deviations = self._fitted().deviations(users, items).astype(np.float64)
-        for user, rows in self._rows_of_new_users(uids, users):
-            deviations[rows] = user.deviations(items[rows])
-        return deviations
+        model = self._fitted()
+        return self._per_pair(
+            uids, iids, model.deviations, lambda user, items: user.deviations(items)
+        )
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Probabilities (pairs, levels) of the ratings ``levels``; raises for a continuous scale."""
         model = self._fitted()
-        users, items = self._pairs(uids, iids)
-        chances = model.probabilities(users, items).astype(np.float64)
-        for user, rows in self._rows_of_new_users(uids, users):
-            chances[rows] = folded_probabilities(user, items[rows], model.catalogue.levels)
-        return chances
+        levels = model.catalogue.levels
+        return self._per_pair(
+            uids,
+            iids,
+            model.probabilities,
+            lambda user, items: folded_probabilities(user, items, levels),
+        )
 
     @property
     def levels(self) -> Floats:
@@ -475,13 +475,23 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
                     f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
                 )
 
-    def _pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
+    def _per_pair(
+        self,
+        uids: Sequence[Any],
+        iids: Sequence[Any],
+        of_model: Callable[[Numbers, Numbers], npt.NDArray[np.float32]],
+        of_new_user: Callable[[FoldedUser, Numbers], npt.NDArray[np.float32]],
+    ) -> Floats:
+        """What the model says of pairs of raw ids, and new users of theirs."""
         if len(uids) != len(iids):
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
             )
-        self._fitted()
-        return numbers(uids, self._users), numbers(iids, self._items)
+        users, items = numbers(uids, self._users), numbers(iids, self._items)
+        found = of_model(users, items).astype(np.float64)
+        for user, rows in self._rows_of_new_users(uids, users):
+            found[rows] = of_new_user(user, items[rows])
+        return found
 
     def _rows_of_new_users(
         self, uids: Sequence[Any], users: Numbers
