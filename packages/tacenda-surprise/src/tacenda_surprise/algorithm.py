@@ -15,7 +15,7 @@ from surprise.utils import get_rng
 
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda.fitting import Callback
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import HasSettings
 from tacenda_surprise import storage
 from tacenda_surprise.models.base import FoldedUser, RatingModel, folded_probabilities

@@ -18,7 +18,7 @@ from tacenda.artifact import Saveable
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda.fitting import BatchSource, Callback, FitSettings, History, Trainable
 from tacenda.fitting import fit as run
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings

@@ -1,8 +1,7 @@
-"""A fitted embedder on a text file, and on its own vocabulary."""
+"""Vectors of the tokens of a text file, and of the words of a vocabulary."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import store
 from tacenda.corpus.lines import file_blocks, text_file
 from tacenda.errors import DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
@@ -31,8 +31,12 @@ def embed_file(
 ) -> Iterator[tuple[list[str], Rows]]:
     """Yield the tokens of every line of a file and their vectors ``(n_tokens, width)``.
 
-    A line without tokens yields no tokens and an array without rows. Raises `CorpusError` for a file
-    that cannot be read or an unknown tokenizer.
+    A line without tokens yields no tokens and an array without rows.
+
+    Raises
+    ------
+    CorpusError
+        The file cannot be read, or the tokenizer is unknown.
     """
     split = get_tokenizer(tokenizer)
     batch: list[list[str]] = []
@@ -49,15 +53,20 @@ def embed_file(
 
 
 def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) -> tuple[int, int]:
-    """Save the vectors of lines; returns the number of tokens and of lines.
+    """Save the vectors of lines; return the number of tokens and of lines.
 
     Vectors go through a temporary file, so memory holds the tokens but not the vectors, and ``path``
-    appears only when it is whole. Raises `DataError` if it cannot be written.
+    appears only when it is whole.
+
+    Raises
+    ------
+    DataError
+        The file cannot be written.
     """
     offsets, tokens = [0], []
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tacenda-") as scratch:
-            raw = Path(scratch, "vectors")
+        with store.temporary(path.parent) as scratch:
+            raw = scratch / "vectors"
             with raw.open("wb") as file:
                 for words, rows in lines:
                     file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
@@ -67,9 +76,9 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
             if tokens:
                 vectors = np.memmap(raw, dtype=np.float32, mode="r", shape=(len(tokens), width))
             text = np.frombuffer("\n".join(tokens).encode("utf-8", "replace"), dtype=np.uint8)
-            whole = Path(scratch, "whole.npz")
+            whole = scratch / "whole.npz"
             np.savez(whole, vectors=vectors, offsets=np.array(offsets, dtype=np.int64), tokens=text)
-            whole.replace(path)
+            store.commit(whole, path)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
     return len(tokens), len(offsets) - 1
@@ -81,7 +90,8 @@ def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
     Every word is embedded alone, as a sentence of one token.
     """
     known = [each for each in model.vocabulary.words if not _stands_for_others(each)]
-    vectors = np.concatenate([_alone(model, part) for part in _parts(known)] or [_alone(model, [])])
+    parts = [known[i : i + BATCH_TOKENS] for i in range(0, len(known), BATCH_TOKENS)]
+    vectors = np.concatenate([_alone(model, part) for part in parts or [[]]])
     query = _alone(model, [word])[0]
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
     cosines = vectors @ query / np.where(lengths == 0, 1, lengths)
@@ -90,16 +100,13 @@ def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
 
 
 def _alone(model: Any, words: Sequence[str]) -> Rows:
+    """Return the vectors of words (words, width), each a sentence of its own."""
     rows: Rows = np.concatenate(
         [np.zeros((0, model.width), dtype=np.float32), *model.transform([[w] for w in words])]
     )
     return rows
 
 
-def _parts(words: Sequence[str]) -> list[Sequence[str]]:
-    return [words[i : i + BATCH_TOKENS] for i in range(0, len(words), BATCH_TOKENS)]
-
-
 def _stands_for_others(word: str) -> bool:
-    """Tell a special type of the vocabulary: a boundary, an unknown word or a class of them."""
+    """Return whether a type is special: a boundary, an unknown word or a class of unknown words."""
     return len(word) > 2 and word[0] == "<" and word[-1] == ">"

@@ -1,4 +1,4 @@
-"""Where word and morpheme vectors begin: co-occurrence counts, word2vec, given vectors, or chance."""
+"""Initial vectors of words and morphemes: from co-occurrence counts, word2vec, given vectors, or chance."""
 
 from __future__ import annotations
 
@@ -12,34 +12,31 @@ import scipy.sparse
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.progress import announce
-from tacenda_embeddings.lds.counts import LaggedCounts
-from tacenda_embeddings.varembed.config import WordVectorConfig
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory
+from tacenda_embeddings.varembed.settings import WordVectorSettings
 
-__all__ = ["morpheme_start", "word_start"]
+__all__ = ["factorized_counts", "fitted_morphemes", "initial_words"]
 
 Float32 = npt.NDArray[np.float32]
 
 _OVERSAMPLING = 20
 _POWERS = 3  # power iterations of the randomised factorisation
-_TRANSPOSES = (
-    0,
-    2,
-    1,
-)  # of the blocks: the window's counts are symmetric, before and after are a pair
+# which block is the transpose of each: the window's counts are symmetric, before and after are a pair
+_TRANSPOSES = (0, 2, 1)
 _NEGLIGIBLE = 1e-6  # of the largest squared singular value: rounding
 _CG_STEPS = 30
 _RANDOM = 0.1  # standard deviation of a random start
 _WORD2VEC_EPOCHS = 5
 
 
-def word_start(config: WordVectorConfig, corpus: Corpus, given: Float32 | None) -> Float32:
-    """Initial vectors of the vocabulary (types, width), of the root mean square that is set.
+def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 | None) -> Float32:
+    """Return initial vectors of the vocabulary (types, width), of the root mean square that is set.
 
     Parameters
     ----------
-    config
-        Settings.
+    settings
+        Options.
     corpus
         The training text.
     given
@@ -50,9 +47,9 @@ def word_start(config: WordVectorConfig, corpus: Corpus, given: Float32 | None) 
     ConfigurationError
         ``given`` has another shape, or gensim is not installed.
     """
-    shape = (len(corpus.vocabulary), config.width)
-    if given is None and config.start == "random":
-        drawn = np.random.default_rng([config.seed, 2]).standard_normal(shape, np.float32)
+    shape = (len(corpus.vocabulary), settings.width)
+    if given is None and settings.start == "random":
+        drawn = np.random.default_rng([settings.seed, 2]).standard_normal(shape, np.float32)
         return drawn * np.float32(_RANDOM)
     if given is not None:
         found = np.array(given, np.float32)
@@ -61,30 +58,35 @@ def word_start(config: WordVectorConfig, corpus: Corpus, given: Float32 | None) 
                 f"the vectors to start from have shape {found.shape}; they must be finite and {shape}, "
                 "a row for every type of the vocabulary"
             )
-    elif config.start == "counts":
+    elif settings.start == "counts":
         found = factorized_counts(
-            corpus, config.width, config.start_window, config.seed, config.start_adjacent
+            corpus,
+            settings.width,
+            settings.advanced.start_window,
+            settings.seed,
+            settings.advanced.start_adjacent,
         )
     else:
-        found = _word2vec(corpus, config.width, config.seed)
+        found = _word2vec(corpus, settings.width, settings.seed)
     size = float(np.sqrt(np.mean(np.square(found, dtype=np.float64))))
-    return found * np.float32(config.start_scale / size) if size > 0 else found
+    return found * np.float32(settings.advanced.start_scale / size) if size > 0 else found
 
 
 def factorized_counts(
     corpus: Corpus, width: int, window: int, seed: int, adjacent: float = 0.0
 ) -> Float32:
-    """Vectors from a factorisation of co-occurrence counts, (types, width): Stratos, Collins and Hsu 2015.
+    """Return vectors (types, width) from a factorisation of co-occurrence counts (Stratos et al. 2015).
 
-    With C_ij the counts within ``window`` words to both sides, a word at distance d counting
-    (window - d + 1) / window, r_i its row sums and c_j its column sums, the matrix sqrt(C_ij) / (r_i c_j)^{1/4}
-    tells of topics. The same of how often j stands directly after i, and directly before i, tells of syntax:
-    the three matrices side by side, the latter two times ``adjacent``, are U S V^T.
-    The vectors are U S^{1/2}, turned at random: an LSTM and a sigmoid work on each column by itself, and of the
-    singular vectors the first would be large everywhere and the last hardly anything. Each is divided by the
-    root of its length, which frequent words have thirty times as much of as rare ones: their bits would be
-    settled before training begins, and the morphemes theirs alone. Columns there are no singular values for
-    are zero.
+    Let C_ij be the counts within ``window`` words to both sides, a word at distance d counting
+    (window - d + 1) / window, with row sums r_i and column sums c_j. The matrix sqrt(C_ij) / (r_i c_j)^{1/4}
+    tells of topics. The same matrix of how often j stands directly after i, and directly before i, tells of
+    syntax. The three matrices side by side, the latter two times ``adjacent``, are U S V^T.
+
+    The vectors are U S^{1/2}, turned at random: an LSTM and a sigmoid work on each column by itself, and the
+    first singular vectors would be large everywhere, the last ones hardly anything. Each vector is divided
+    by the root of its length, of which frequent words have thirty times as much as rare ones: otherwise
+    their bits would be settled before training begins, and the morphemes would be theirs alone. Columns
+    without a singular value are zero.
     """
     counts = LaggedCounts.from_corpus(corpus, n_lags=window)
     types = len(corpus.vocabulary)
@@ -104,7 +106,7 @@ def factorized_counts(
 
 
 def _balanced(counts: Any) -> Any:
-    """sqrt(C_ij) / (r_i c_j)^{1/4} of sparse counts C with row sums r and column sums c."""
+    """Return sqrt(C_ij) / (r_i c_j)^{1/4} of sparse counts C with row sums r and column sums c."""
     rows, columns = (
         scipy.sparse.diags_array(np.maximum(counts.sum(axis=axis), 1e-12) ** -0.25)
         for axis in (1, 0)
@@ -113,9 +115,9 @@ def _balanced(counts: Any) -> Any:
 
 
 def _leading(blocks: list[Any], n: int, seed: int) -> tuple[Float32, Float32]:
-    """Leading left singular vectors (types, n) and values of square matrices side by side.
+    """Return the leading left singular vectors (types, n) and values of square matrices side by side.
 
-    Randomised subspace iteration; the first is symmetric, the other two are each other's transposes.
+    By randomised subspace iteration; the first matrix is symmetric, the other two are a transposed pair.
     """
     rng = np.random.default_rng([seed, 3])
     types = blocks[0].shape[0]
@@ -143,7 +145,7 @@ class _Words:
 
 
 def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
-    """CBOW vectors with gensim's defaults, one thread; zeros for types the text does not have."""
+    """Train CBOW vectors with gensim's defaults in one thread; types that the text lacks have zeros."""
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
@@ -168,12 +170,12 @@ def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
     return vectors
 
 
-def morpheme_start(
+def fitted_morphemes(
     inventory: Inventory, words: Float32, weights: npt.NDArray[np.float64], ridge: float
 ) -> Float32:
-    """Morpheme vectors (morphemes, width) whose sums are nearest to the words' vectors (types, width).
+    """Return morpheme vectors (morphemes, width) whose sums are nearest to the word vectors (types, width).
 
-    Ridge regression by conjugate gradients; ``weights`` (types,) say what each word counts.
+    By ridge regression with conjugate gradients; ``weights`` (types,) say how much each word counts.
     """
     shape = (len(words), len(inventory))
     ones = np.ones(len(inventory.ids), np.float32)

@@ -1,4 +1,4 @@
-"""Text as `tacenda.kernels.hidden_markov.block` takes it: which block leads to each token, which row emits it."""
+"""Text as classes of words: which transition block leads to each token, which row of emissions has it."""
 
 from __future__ import annotations
 
@@ -15,61 +15,38 @@ __all__ = ["Lexicon", "Observed", "sentences_at", "text_of"]
 
 
 class Lexicon(NamedTuple):
-    """Which word belongs to which class.
+    """Which word belongs to which class."""
 
-    Attributes
-    ----------
-    classes
-        int32 (words,), the class of each id.
-    order
-        int64 (words,), ids sorted by class.
-    places
-        int64 (words,), where each id stands in ``order``.
-    offsets
-        int64 (classes + 1,), where each class begins in ``order``.
-    """
-
-    classes: npt.NDArray[np.int32]
-    order: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
+    classes: npt.NDArray[np.int32]  # (words,), the class of each id
+    order: npt.NDArray[np.int64]  # (words,), ids sorted by class
+    places: npt.NDArray[np.int64]  # (words,), where each id stands in order
+    offsets: npt.NDArray[np.int64]  # (classes + 1,), where each class begins in order
 
     @classmethod
     def of(cls, classes: npt.NDArray[np.int32], n_classes: int) -> Lexicon:
-        """The lexicon of a clustering."""
+        """Return the lexicon of a clustering."""
         order = np.argsort(classes, kind="stable").astype(np.int64)
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        return cls(
-            classes, order, places, np.searchsorted(classes[order], np.arange(n_classes + 1))
-        )
+        offsets = np.searchsorted(classes[order], np.arange(n_classes + 1))
+        return cls(classes, order, places, offsets)
 
     @property
     def n_classes(self) -> int:
-        """M, empty ones included."""
+        """M, empty classes included."""
         return len(self.offsets) - 1
 
 
 class Observed(NamedTuple):
-    """Sequences of a text, with the pairs of classes that occur in them.
+    """Sequences of a text, with the pairs of classes that occur in them."""
 
-    Attributes
-    ----------
-    sources
-        int64 (pairs,), sorted.
-    targets
-        int64 (pairs,).
-    sequences
-        With ``pairs`` numbering the above, ``words`` the places of `Lexicon`, ``first`` classes.
-    """
-
-    sources: npt.NDArray[np.int64]
-    targets: npt.NDArray[np.int64]
-    sequences: Sequences
+    sources: npt.NDArray[np.int64]  # (pairs,), sorted
+    targets: npt.NDArray[np.int64]  # (pairs,)
+    sequences: Sequences  # pairs are numbers of the above, words are places in the lexicon, first are classes
 
     @classmethod
     def of(cls, ids: Ids, offsets: Offsets, lexicon: Lexicon) -> Observed:
-        """All sequences, each from the start of a sentence."""
+        """Return all sequences, each from the start of a sentence."""
         classes = lexicon.classes[ids].astype(np.int64)
         begins = offsets[:-1][np.diff(offsets) > 0]
         inner = np.ones(len(ids), bool)
@@ -86,7 +63,7 @@ class Observed(NamedTuple):
 
 
 def sentences_at(ids: Ids, offsets: Offsets, chosen: npt.NDArray[np.int64]) -> tuple[Ids, Offsets]:
-    """The chosen sequences, end to end, and where they begin."""
+    """Return the chosen sequences, end to end, and where each begins."""
     lengths = np.diff(offsets)[chosen]
     cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     at = np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1])
@@ -94,5 +71,5 @@ def sentences_at(ids: Ids, offsets: Offsets, chosen: npt.NDArray[np.int64]) -> t
 
 
 def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
-    """Sentences, ``</s>`` after each, and where they begin."""
+    """Return the sentences of a corpus, ``</s>`` after each, and where each begins."""
     return with_ends(corpus.ids, corpus.offsets, corpus.vocabulary.boundary_id)

@@ -1,4 +1,4 @@
-"""Word vectors as the text file of word2vec, which most tools read."""
+"""The text format of word2vec, which most tools read."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def save_word2vec(
     vectors: Callable[[list[str]], npt.NDArray[np.float32]],
     words: Iterable[str] = (),
 ) -> int:
-    """Write the vocabulary's words, and others if given, with their vectors; returns how many.
+    """Write the words of the vocabulary, and others if given, with their vectors; return how many.
 
-    The first line holds the number of words and of columns; then a line is a word and its numbers. A word
-    with whitespace in it cannot be written and is left out, so are special types. ``path`` appears only when
-    it is whole.
+    The first line holds the number of words and of columns; every other line is a word and its numbers.
+    Words with whitespace in them, which cannot be written, and special types are left out. ``path``
+    appears only when it is whole.
 
     Parameters
     ----------

@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tacenda import Corpus
 from tacenda.kernels.shared import row_steps
+from tacenda_embeddings.varembed.initial_vectors import factorized_counts, fitted_morphemes
+from tacenda_embeddings.varembed.learning import StreamBatches, joined
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.start import factorized_counts, morpheme_start
-from tacenda_embeddings.varembed.stream import StreamBatches, joined
 
 
 def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_morphemes_begin_at_the_ridge_regression(corpus):
     expected = np.linalg.solve(
         A.T @ weights @ A + ridge * np.eye(A.shape[1]), A.T @ weights @ words
     )
-    found = morpheme_start(inventory, words, np.sqrt(counts + 1.0), ridge)
+    found = fitted_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
     assert_allclose(found, expected, atol=2e-3)
 
 
@@ -96,7 +96,7 @@ def test_joined_text_has_a_boundary_after_every_sentence():
 )
 def test_streams_read_the_text_in_order_and_every_target_follows_its_input(n, batch, length):
     ids = np.arange(n, dtype=np.int32)
-    source = StreamBatches(ids, batch=batch, length=length)
+    source = StreamBatches(ids, streams=batch, length=length)
     pairs = list(source.batches(0))
     assert len(pairs) == source.n_batches(0)
     inputs = np.concatenate([each for each, _ in pairs])
@@ -114,7 +114,7 @@ def test_streams_read_the_text_in_order_and_every_target_follows_its_input(n, ba
 
 def test_rows_of_a_table_step_as_the_kernel_does():
     torch = pytest.importorskip("torch", reason="the tables of training are torch's")
-    from tacenda_embeddings.varembed.tables import RowTable
+    from tacenda_embeddings.varembed.training import RowTable
 
     rng = np.random.default_rng(0)
     start = rng.standard_normal((9, 4)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What a fitted model consists of: word and morpheme vectors, and how any string finds its own."""
+"""What a fitted model consists of: word and morpheme vectors, and how any string finds its vector."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import require
-from tacenda.lookup import reserved
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.varembed.config import WordVectorConfig
 from tacenda_embeddings.varembed.morphemes import Inventory
+from tacenda_embeddings.varembed.settings import WordVectorSettings
 
-__all__ = ["Float32", "WordState"]
+__all__ = ["FittedWords", "Float32"]
 
 Float32 = npt.NDArray[np.float32]
 
 _CACHE = 200_000  # unseen words whose vectors are remembered
 
 
-class WordState:
-    """Vectors of the words and morphemes; nothing changes after construction but a cache.
+class FittedWords:
+    """Vectors of the words and morphemes; only a cache changes after construction.
 
     Attributes
     ----------
@@ -46,18 +45,17 @@ class WordState:
     ) -> None:
         self.inventory = inventory
         self.words, self.morphemes, self.trained = words, morphemes, trained
-        self._special = reserved(inventory.vocabulary.oov)
         self._rows: dict[str, int] = {}
         self._made: dict[str, Float32] = {}
 
     @cached_property
     def prior(self) -> Float32:
-        """Sums of the morphemes of every word of the vocabulary, (types, width)."""
+        """The sums of the morphemes of every word of the vocabulary, (types, width)."""
         return self.inventory.summed(self.morphemes)
 
     @cached_property
     def unknown(self) -> Float32:
-        """What a morpheme never seen is taken for, (width,): the mean of those that one word alone has."""
+        """The vector (width,) of a morpheme never seen: the mean of those that a single word has."""
         rare = np.flatnonzero(self.inventory.type_counts() == 1)
         rare = rare[rare > 0]
         if not len(rare):
@@ -65,7 +63,7 @@ class WordState:
         return np.asarray(self.morphemes[rare].mean(0, dtype=np.float64), np.float32)
 
     def look_up(self, words: Sequence[str], prior: bool) -> Float32:
-        """Vectors as they were fitted, (words, width): own ones, or the sums of the morphemes."""
+        """Return vectors as they were fitted, (words, width): own ones, or the sums of the morphemes."""
         found = np.empty((len(words), self.words.shape[1]), np.float32)
         rows = np.fromiter(map(self._row, words), np.int64, len(words))
         seen = rows >= 0
@@ -75,7 +73,7 @@ class WordState:
         return found
 
     def _row(self, word: str) -> int:
-        """The word's own row, or -1."""
+        """Return the row of a word that was trained, or -1."""
         row = self._rows.get(word)
         if row is None:
             vocabulary = self.inventory.vocabulary
@@ -86,7 +84,7 @@ class WordState:
         return row
 
     def _imputed(self, word: str) -> Float32:
-        """The prior's logits of a word without a row of its own."""
+        """Return the logits of the prior of a word without a row of its own."""
         vector = self._made.get(word)
         if vector is None:
             ids, n_unknown = self.inventory.morphemes(word)
@@ -96,7 +94,7 @@ class WordState:
         return vector
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All of it as arrays, by name."""
+        """Return all of it as arrays, by name."""
         return {
             "words": np.ascontiguousarray(self.words),
             "morphemes": np.ascontiguousarray(self.morphemes),
@@ -108,18 +106,22 @@ class WordState:
     @classmethod
     def from_arrays(
         cls,
-        config: WordVectorConfig,
+        settings: WordVectorSettings,
         vocabulary: Vocabulary,
         arrays: Mapping[str, npt.NDArray[Any]],
     ) -> Self:
-        """The state an artefact holds. Raises ArtifactError."""
+        """Return the state that an artefact holds. Raises ArtifactError."""
         inventory = Inventory.from_arrays(
-            vocabulary, config.segmenter, config.max_pieces, config.base, arrays
+            vocabulary,
+            settings.segmenter,
+            settings.advanced.max_pieces,
+            settings.advanced.base,
+            arrays,
         )
         dims = {
             "types": len(vocabulary),
             "morphemes": len(inventory),
-            "width": config.width,
+            "width": settings.width,
         }
         words = require(
             arrays, "words", shape=("types", "width"), dtype=np.float32, finite=True, dims=dims

@@ -12,21 +12,11 @@ from tacenda_embeddings.lds.steady_state import Parameters, stationary_covarianc
 
 
 class TransitionPair(NamedTuple):
-    """Words of a singular-vector pair of A: A takes the state of ``before`` to that of ``after``.
+    """Words of a singular-vector pair of A: A takes the state of ``before`` to that of ``after``."""
 
-    Attributes
-    ----------
-    before
-        Words most likely at the right singular vector, most likely first.
-    after
-        Words most likely at the left singular vector, one position later.
-    singular_value
-        How much of the state survives the step, at most about 1.
-    """
-
-    before: list[str]
-    after: list[str]
-    singular_value: float
+    before: list[str]  # most likely at the right singular vector, most likely first
+    after: list[str]  # most likely at the left singular vector, one position later
+    singular_value: float  # how much of the state survives the step, at most about 1
 
 
 def transition_pairs(
@@ -36,7 +26,7 @@ def transition_pairs(
     n_pairs: int,
     n_words: int,
 ) -> list[TransitionPair]:
-    """Singular-vector pairs of the transition operator, both signs of each, largest value first.
+    """Return singular-vector pairs of the transition operator, both signs of each, largest first.
 
     States are measured in units of their prior spread (P^{-1/2} A P^{1/2}), so that the pairs do not depend
     on the arbitrary coordinates of the latent space; words are ranked by their whitened expectation C x.

@@ -22,9 +22,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 from tacenda.kernels.dynamics.lagged_counts import Counts
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds.count_checks import checked_lag
-from tacenda_embeddings.lds.count_runs import RunStore
-from tacenda_embeddings.lds.counting import StreamCounts, block_length, count_stream
+from tacenda_embeddings.lds.counting import RunStore, StreamCounts, block_length, count_stream
 
 __all__ = ["LaggedCounts"]
 
@@ -43,8 +41,8 @@ class CountableCorpus(Protocol):
 class LaggedCounts(Saveable):
     """Co-occurrence counts of a circular stream for the lags 1 .. n_lags.
 
-    Counts of two texts add up: ``a + b`` is the count of two separate circular streams; laid end to
-    end they would differ in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count
+    Counts of two texts add up: ``a + b`` counts two separate circular streams, which differ from the
+    two texts end to end in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count
     less, so ``old.scaled(0.5) + new`` forgets exponentially.
 
     Attributes
@@ -91,7 +89,7 @@ class LaggedCounts(Saveable):
         corpus: CountableCorpus,
         n_lags: int = 7,
         memory_budget: int = DEFAULT_BUDGET,
-        workers: int = 1,
+        threads: int = 1,
         scratch: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Count a corpus in one pass.
@@ -107,8 +105,8 @@ class LaggedCounts(Saveable):
             Bytes that counting may take, whatever the size of the corpus; what does not fit goes
             to a temporary folder, and `lags` are then mapped from there. A few arrays of the
             vocabulary's length come on top.
-        workers
-            Threads; the result does not depend on it.
+        threads
+            Threads that count; the result does not depend on it.
         scratch
             Where the temporary folder is made; the system's place for such folders if None.
 
@@ -119,16 +117,16 @@ class LaggedCounts(Saveable):
         CorpusError
             The corpus is empty.
         """
-        if n_lags < 1 or workers < 1 or memory_budget < 1:
+        if n_lags < 1 or threads < 1 or memory_budget < 1:
             raise ConfigurationError(
-                f"cannot count {n_lags} lags in {memory_budget} bytes with {workers} workers: "
+                f"cannot count {n_lags} lags in {memory_budget} bytes with {threads} threads: "
                 "each must be at least 1"
             )
         folder = Path(scratch) if scratch is not None else None
-        found = _counted(corpus, n_lags, memory_budget, workers, folder)
+        found = _counted(corpus, n_lags, memory_budget, threads, folder)
         if not found.lags:
             raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
-        return cls(
+        counts = cls(
             corpus.vocabulary,
             found.lags,
             found.unigram,
@@ -136,14 +134,16 @@ class LaggedCounts(Saveable):
             scratch=folder,
             storage=found.storage,
         )
+        counts.fitted_on |= {k: v for k, v in getattr(corpus, "origin", {}).items() if v}
+        return counts
 
     @property
     def n_lags(self) -> int:
-        """r, the number of lags counted."""
+        """r, the number of lags that were counted."""
         return len(self.lags)
 
     def matrix(self, k: int) -> scipy.sparse.csr_array:
-        """N_k, k = 1 .. n_lags, as a (vocabulary, vocabulary) array that shares its memory."""
+        """Return N_k, k = 1 .. n_lags, as a (vocabulary, vocabulary) array that shares its memory."""
         if not 1 <= k <= self.n_lags:
             raise ConfigurationError(f"there is no lag {k}: lags 1 to {self.n_lags} were counted")
         indptr, indices, data = self.lags[k - 1]
@@ -151,7 +151,7 @@ class LaggedCounts(Saveable):
         return scipy.sparse.csr_array((data, indices, indptr), shape=(size, size))
 
     def __add__(self, other: "LaggedCounts") -> "LaggedCounts":
-        """Counts of both streams, each circular by itself; same vocabulary and lags required."""
+        """Return the counts of both streams, each circular by itself, of one vocabulary and as many lags."""
         if not isinstance(other, LaggedCounts):
             return NotImplemented
         self.vocabulary.require_same(other.vocabulary, "the counts to be added")
@@ -175,7 +175,7 @@ class LaggedCounts(Saveable):
         )
 
     def scaled(self, factor: float) -> "LaggedCounts":
-        """All counts times ``factor`` (positive, finite) as float32, in memory."""
+        """Return all counts times ``factor`` (positive, finite) as float32, in memory."""
         if not (math.isfinite(factor) and factor > 0):
             raise ConfigurationError(f"cannot scale counts by {factor}: it must be positive")
         lags = [
@@ -192,11 +192,11 @@ class LaggedCounts(Saveable):
         )
 
     def config_dict(self) -> dict[str, Any]:
-        """n_lags, and how the vocabulary looks words up."""
+        """Return n_lags, and how the vocabulary looks words up."""
         return {"n_lags": self.n_lags, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The vocabulary's arrays, ``unigram``, and ``lag<k>.indptr``, ``.indices``, ``.data``."""
+        """Return the arrays of the vocabulary, ``unigram``, and ``lag<k>.indptr``, ``.indices``, ``.data``."""
         arrays = {**self.vocabulary.arrays(), "unigram": self.unigram}
         for k, lag in enumerate(self.lags, start=1):
             arrays |= {f"lag{k}.{part}": array for part, array in lag._asdict().items()}
@@ -204,7 +204,7 @@ class LaggedCounts(Saveable):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Counts from `config_dict` and `arrays`; raises `ArtifactError` where they are damaged."""
+        """Return counts from `config_dict` and `arrays`. Raises ArtifactError where they are damaged."""
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         n_lags = config["n_lags"]
         if not isinstance(n_lags, int) or n_lags < 1 or f"lag{n_lags}.indptr" not in arrays:
@@ -214,15 +214,15 @@ class LaggedCounts(Saveable):
             raise ArtifactError(
                 "the array 'unigram' must hold counts: int64 or float64, none negative"
             )
-        lags = [checked_lag(arrays, k, unigram) for k in range(1, n_lags + 1)]
+        lags = [_checked_lag(arrays, k, unigram) for k in range(1, n_lags + 1)]
         return cls(vocabulary, lags, unigram)
 
 
 def _counted(
-    corpus: CountableCorpus, n_lags: int, memory_budget: int, workers: int, scratch: Path | None
+    corpus: CountableCorpus, n_lags: int, memory_budget: int, threads: int, scratch: Path | None
 ) -> StreamCounts:
-    """The counts of the corpus's stream, under a bar that shows how much of it has been read."""
-    length = block_length(memory_budget, n_lags, workers)
+    """Count the stream of a corpus, under a bar that shows how much of it has been read."""
+    length = block_length(memory_budget, n_lags, threads)
     total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
     progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
     with progress:
@@ -231,12 +231,37 @@ def _counted(
             len(corpus.vocabulary),
             n_lags,
             memory_budget=memory_budget,
-            workers=workers,
+            threads=threads,
             scratch=scratch,
         )
 
 
 def _watched(pieces: Any, progress: Any) -> Any:
+    """Yield the pieces and move the bar on."""
     for piece in pieces:
         yield piece
         progress.update(len(piece))
+
+
+def _checked_lag(arrays: dict[str, npt.NDArray[Any]], k: int, unigram: npt.NDArray[Any]) -> Counts:
+    """Return the counts of lag k of an artefact, in which every index may be trusted from here on."""
+    size, name = len(unigram), f"lag{k}"
+    dims = {"rows + 1": size + 1}
+    indptr = require(arrays, f"{name}.indptr", shape=("rows + 1",), dtype=np.int64, dims=dims)
+    indices = require(arrays, f"{name}.indices", shape=("entries",), dtype=np.int32, dims=dims)
+    dtype = np.int32 if unigram.dtype == np.int64 else np.float32
+    data = require(arrays, f"{name}.data", shape=("entries",), dtype=dtype, dims=dims, finite=True)
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise ArtifactError(f"the array '{name}.indptr' does not divide its entries into rows")
+    if len(indices) and (indices.min() < 0 or indices.max() >= size):
+        raise ArtifactError(f"the array '{name}.indices' holds a column outside the vocabulary")
+    ascending = np.diff(indices) > 0
+    starts = indptr[1:-1]
+    ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True
+    if not ascending.all():
+        raise ArtifactError(f"the columns of a row of '{name}.indices' do not ascend")
+    if (data < 0).any():
+        raise ArtifactError(f"the array '{name}.data' holds a negative count")
+    if not math.isclose(data.sum(dtype=np.float64), unigram.sum(), rel_tol=1e-4):
+        raise ArtifactError(f"the counts of '{name}.data' do not sum to those of 'unigram'")
+    return Counts(indptr, indices, data)
