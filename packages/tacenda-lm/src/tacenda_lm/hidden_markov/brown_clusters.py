@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
+from tacenda.store import write_file
 from tacenda_lm.hidden_markov.brown import agglomerate
 from tacenda_lm.hidden_markov.classed_text import text_of
 
@@ -109,18 +109,10 @@ class BrownClusters:
                     f"the word {word!r:.80} cannot stand in a line of columns with tabs"
                 )
             lines.append(f"{path}\t{word}\t{self._counts[word]}\n")
-        scratch: str | None = None
         try:
-            handle, scratch = tempfile.mkstemp(dir=place.parent, prefix=".tacenda-")
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as text:
-                text.writelines(lines)
-            Path(scratch).replace(place)
-            scratch = None
+            write_file(place, "".join(lines).encode())
         except OSError as error:
             raise DataError(f"cannot write {place}: {error.strerror or error}") from error
-        finally:
-            if scratch is not None:
-                Path(scratch).unlink(missing_ok=True)
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> BrownClusters:
