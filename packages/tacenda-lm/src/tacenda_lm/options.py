@@ -24,7 +24,7 @@ def epochs(default: int) -> Any:
 
 def learning_rate(default: float, optimiser: str, floor: str) -> Any:
     """Declare how far a step goes; ``floor`` says where the rate ends."""
-    doc = f"of {optimiser}: reached after a warm-up, it falls along half a cosine to {floor}"
+    doc = f"step size of {optimiser}: reached after a warm-up, it falls along half a cosine to {floor}"
     return option(default, doc, at_least=0, below=1e6)
 
 
@@ -49,5 +49,5 @@ def threads() -> Any:
 
 def seed() -> Any:
     """Declare the seed of a fit."""
-    doc = "of everything random; one seed gives one model"
+    doc = "seed of everything random; one seed gives one model"
     return option(0, doc, at_least=0, at_most=2**63 - 1)

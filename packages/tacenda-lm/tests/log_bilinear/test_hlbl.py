@@ -10,8 +10,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda.fitting import Callback
 from tacenda.kernels.log_bilinear.stream_scores import rounded
-from tacenda_lm import HLBL, KneserNey, Mixture
-from tacenda_lm.log_bilinear import training
+from tacenda_lm import HLBL, KneserNey, Mixture, training
 from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 

@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tacenda import store
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
-from tacenda.store import write_file
 from tacenda_lm.hidden_markov.brown import agglomerate
 from tacenda_lm.hidden_markov.classed_text import text_of
 
@@ -110,7 +110,7 @@ class BrownClusters:
                 )
             lines.append(f"{path}\t{word}\t{self._counts[word]}\n")
         try:
-            write_file(place, "".join(lines).encode())
+            store.write_file(place, "".join(lines).encode("utf-8"))
         except OSError as error:
             raise DataError(f"cannot write {place}: {error.strerror or error}") from error
 

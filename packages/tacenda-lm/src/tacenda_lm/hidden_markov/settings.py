@@ -30,7 +30,7 @@ class VLHMMAdvanced(Settings):
         "transition between classes seen next to each other, and every emission, is a number of its own",
     )
     n_features: int = option(
-        64, 'f, features of a state with transitions="features"', at_least=1, at_most=1 << 16
+        64, 'features of a state with transitions="features", f', at_least=1, at_most=1 << 16
     )
     evaluate_every: int = option(
         1,
@@ -55,14 +55,17 @@ class VLHMMSettings(Settings):
 
     n_classes: int = option(
         256,
-        "M, word classes, of which ``</s>`` has one alone; with 1 every state emits every word; 128 in the paper",
+        "word classes, M, of which ``</s>`` has one alone; with 1 every state emits every word; 128 in the paper",
         at_least=1,
         at_most=1 << 16,
     )
     states_per_class: int = option(
-        64, "k; the model has M k states; 256 in the paper", at_least=1, at_most=1 << 16
+        64,
+        "states of each class, k; the model has M k states; 256 in the paper",
+        at_least=1,
+        at_most=1 << 16,
     )
-    width: int = options.width(64, "h, elements of an embedding; 256 in the paper")
+    width: int = options.width(64, "elements of an embedding, h; 256 in the paper")
     transitions: Literal["two_level", "flat", "features"] = option(
         "two_level",
         '"two_level": p(class | state) p(state | class, state); "flat": one softmax over all states, as in the paper; '
@@ -123,7 +126,7 @@ class VLHMMSettings(Settings):
 class HMMSettings(Settings):
     """Settings of `HMM`."""
 
-    n_states: int = option(256, "Z, hidden states", at_least=1, at_most=1 << 12)
+    n_states: int = option(256, "hidden states, Z", at_least=1, at_most=1 << 12)
     epochs: int = options.epochs(30)
     smoothing: float = option(
         1.0,

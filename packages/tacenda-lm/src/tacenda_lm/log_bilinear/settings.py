@@ -62,10 +62,10 @@ class HLBLAdvanced(Settings):
 class HLBLSettings(Settings):
     """Settings of `HLBL`."""
 
-    width: int = options.width(208, "D, elements of a feature vector; the thesis has 100")
+    width: int = options.width(208, "elements of a feature vector, D; 100 in the thesis")
     context: int = option(
         10,
-        "n - 1, the number of preceding words that have weights of their own; 5, 10 and 20 in the thesis",
+        "preceding words that have weights of their own, n - 1; 5, 10 and 20 in the thesis",
         at_least=0,
         at_most=1000,
     )
@@ -115,7 +115,7 @@ class LBLAdvanced(Settings):
     )
     noise_words: int = option(
         100,
-        "k of noise-contrastive estimation: words of noise in a step, drawn from the unigram distribution",
+        "words of noise in a step of noise-contrastive estimation, k, drawn from the unigram distribution",
         at_least=1,
         at_most=1 << 20,
     )
@@ -125,8 +125,10 @@ class LBLAdvanced(Settings):
 class LBLSettings(Settings):
     """Settings of `LBL`."""
 
-    width: int = options.width(100, "D, elements of a feature vector; 100 in the thesis")
-    context: int = option(5, "n - 1, the number of preceding words", at_least=1, at_most=1000)
+    width: int = options.width(100, "elements of a feature vector, D; 100 in the thesis")
+    context: int = option(
+        5, "preceding words that a prediction rests on, n - 1", at_least=1, at_most=1000
+    )
     loss: Literal["softmax", "nce"] = option(
         "softmax", "the exact likelihood, or noise-contrastive estimation (Mnih and Teh 2012)"
     )

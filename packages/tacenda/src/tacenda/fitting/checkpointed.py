@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 
 __all__ = ["Checkpointed"]
 
