@@ -102,7 +102,7 @@ def test_the_gradient_is_that_of_the_whole_computation():
     ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
     for kind in ("two_level", "flat", "features"):
-        advanced = {"n_features": 5}
+        advanced = {"n_features": 5} if kind == "features" else {}
         settings = VLHMMSettings(
             n_classes=3, states_per_class=3, width=4, transitions=kind, advanced=advanced
         )
