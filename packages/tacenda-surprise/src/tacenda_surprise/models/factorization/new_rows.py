@@ -59,7 +59,7 @@ def fold(
     values: Floats,
     prior: Floats,
 ) -> tuple[float, Floats]:
-    """Solve for bias and factors of a user with the ratings ``values`` (n,) of ``items`` (n,); ``prior`` is s (factors,)."""
+    """Solve for bias and factors of a user with these ratings (n,) of ``items`` (n,); ``prior`` is s (factors,)."""
     n = len(items)
     if not n:
         return 0.0, prior

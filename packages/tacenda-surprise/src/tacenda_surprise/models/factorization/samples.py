@@ -47,8 +47,8 @@ class Samples(NamedTuple):
 def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
     """Find tables (users, width) and (items, width) whose product is nearly the average over the samples.
 
-    The samples are X (samples, users, factors) and Q (samples, items, factors). The width is at most ``rank``; where the
-    samples side by side are no wider the product is exact. ``seed`` is that of the range finder.
+    The samples are X (samples, users, factors) and Q (samples, items, factors). The width is at most ``rank``;
+    where the samples side by side are no wider the product is exact. ``seed`` is that of the range finder.
     """
     X, Q = side_by_side(users), side_by_side(items) / np.float32(len(items))
     if X.shape[1] <= rank:
