@@ -6,6 +6,7 @@ The toy needs no fitting loop, and its vectors are easy to predict.
 import multiprocessing
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -79,11 +80,13 @@ class ToyIds(Toy):
         return np.split(batch, np.cumsum([len(piece) for piece in pieces])[:-1])
 
 
-@pytest.fixture(scope="session")
-def toy_class() -> type[Toy]:
+@pytest.fixture(scope="module")
+def toy_class() -> Iterator[type[Toy]]:
     plugins.register("embedders", "toy", Toy)
     plugins.register("embedders", "toy_ids", ToyIds)
-    return Toy
+    yield Toy
+    plugins.unregister("embedders", "toy")
+    plugins.unregister("embedders", "toy_ids")
 
 
 @pytest.fixture(params=["toy", "toy_ids"])
