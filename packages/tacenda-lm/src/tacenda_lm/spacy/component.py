@@ -1,8 +1,8 @@
 """The pipeline component behind ``lm_scorer``.
 
-It holds any fitted language model and keeps the scores of its words with every document, where the
-extension attributes of ``tacenda_lm.spacy.attributes`` read them; it trains nothing: the model is loaded or
-fitted in `LanguageModelScorer.initialize`.
+It holds any fitted language model, and keeps the scores of the words with every document, from where the
+extension attributes of ``tacenda_lm.spacy.attributes`` read them. The model is loaded or fitted in
+`LanguageModelScorer.initialize`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,19 +10,22 @@ from typing import Any, cast
 
 from spacy.tokens import Doc
 
+from tacenda import plugins
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.component import ModelComponent
-from tacenda_lm.spacy import sources
+from tacenda.spacy.sources import load
+from tacenda_lm.contract import LanguageModelContract
 from tacenda_lm.spacy.attributes import register
 from tacenda_lm.spacy.doc_scores import DocScores
 from tacenda_lm.spacy.normalizing import Normalizing
+from tacenda_lm.spacy.raw_text import RawText
 from tacenda_lm.spacy.scoring import DocScorer
 
 __all__ = ["LanguageModelScorer"]
 
 
 class LanguageModelScorer(ModelComponent):
-    """Scores every token of a document by a language model.
+    """Scores every token of a document with a language model.
 
     Parameters
     ----------
@@ -31,32 +34,32 @@ class LanguageModelScorer(ModelComponent):
     name
         The component's name in it.
     prefix
-        What the names of all attributes and figures begin with.
+        The beginning of the names of all attributes and figures.
     context
-        What a token's probability depends on: all before it in its ``"doc"``, in its
+        The words on which a token's probability may depend: those before it in its ``"doc"``, in its
         ``"sentence"``, or in the ``"stream"`` of all documents so far.
     eos
-        Predict ``</s>`` after every sentence (after the document where boundaries are unknown).
+        Predict ``</s>`` after every sentence, or after the document where boundaries are unknown.
     rank
-        Find ``token._.lm_rank``; costs a whole distribution a token.
+        Set ``token._.lm_rank``; this computes a whole distribution for every token.
     entropy
-        Find ``token._.lm_entropy``; likewise.
+        Set ``token._.lm_entropy``; this needs the same distributions.
     state
-        Find ``token._.lm_state``, the state behind the token on the most probable path through its
-        sentence; for models that have states, not in a ``"stream"``.
+        Set ``token._.lm_state``, the state behind the token on the most probable path through its sentence.
+        Only for models that have states, and not in a ``"stream"``.
     lowercase
-        Lower-case tokens for their look-up.
+        Lower-case tokens before they are looked up.
     number_word
-        What stands for a token that is a number, such as ``"N"``; None: the number.
+        The word that replaces a token that is a number, such as ``"N"``; None keeps the number.
     batch_tokens
         Tokens given to the model at a time; a longer document goes alone.
     scorer
-        What ``nlp.evaluate`` calls; None for nothing.
+        The function that ``nlp.evaluate`` calls, or None.
 
     Raises
     ------
     ConfigurationError
-        a setting is out of range, or the attributes are somebody else's.
+        A setting is out of range, or another library has extensions of these names.
     """
 
     contexts = ("doc", "sentence", "stream")
@@ -92,7 +95,7 @@ class LanguageModelScorer(ModelComponent):
 
     @property
     def language_model(self) -> Any:
-        """The fitted model; raises NotFittedError if there is none yet."""
+        """The fitted model. Raises NotFittedError if there is none yet."""
         return self.fitted
 
     def initialize(
@@ -112,33 +115,34 @@ class LanguageModelScorer(ModelComponent):
         min_count: int = 1,
         oov: str = "single",
     ) -> None:
-        """Loads a fitted model, or fits one on raw text; with neither, keeps the model there is.
+        """Load a fitted model, or fit one on raw text; with neither, keep the model there is.
 
         Parameters
         ----------
         get_examples
-            Not used; raw text teaches these models, not annotations.
+            Not used: these models learn from raw text, not from annotations.
         nlp
             The pipeline; spaCy passes it.
         artifact
-            Folder of a saved language model (``tacenda lm fit``, ``save``), or a fitted model.
+            The folder of a saved language model (``tacenda lm fit``, ``save``), or a fitted model.
         corpus
-            Raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``.
+            Raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``. A string is
+            the name of a file here, because a configuration has no other way to name one.
         valid
-            Held-out text in the same forms, for models that stop by it and for the artefact's figures.
+            Held-out text in the same forms; its perplexity is saved with the model, and some models stop by it.
         model
-            Which model of the registry to fit.
+            The registered name of the model to fit.
         distribution
-            Whose, if two distributions have one of that name.
+            Its distribution, if two have a model of that name.
         settings
-            Its settings, such as ``{"order": 3}``.
+            Options of the model, such as ``{"order": 3}``.
         tokenizer
-            ``"spacy"``, this pipeline's own, or what ``tacenda.Corpus.from_text`` takes.
+            ``"spacy"``, which is this pipeline's own, or what ``tacenda.Corpus.from_text`` takes.
         split
-            ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, which
+            ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, and
             are split at punctuation.
         max_vocabulary
-            Types kept, the most frequent ones; None keeps all.
+            Keep the most frequent types, this many; None keeps all.
         min_count
             Rarer types become ``<unk>``.
         oov
@@ -147,31 +151,31 @@ class LanguageModelScorer(ModelComponent):
         Raises
         ------
         ConfigurationError
-            Neither or both of artifact and corpus are given, or a setting is wrong.
+            Both or neither of artifact and corpus are given, or a setting is wrong.
         TacendaError
             The artefact or the corpus cannot be read.
         """
 
         def fit() -> Any:
-            raw = sources.RawText(self._nlp(), tokenizer, split, self.normalizing)
+            unfitted = plugins.make("language_models", model, settings, distribution=distribution)
+            raw = RawText(self._nlp(), tokenizer, split, self.normalizing)
             vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
-            chosen = dict(settings or {})
-            return sources.fit(model, distribution, chosen, raw, corpus, valid, vocabulary)
+            return raw.fit(unfitted, corpus, valid, vocabulary)
 
         self._initialize(nlp, artifact, corpus, fit)
 
     def set_annotations(self, docs: Sequence[Doc], found: Sequence[DocScores]) -> None:
-        """Keeps scores, as `predict` gives them, with every document."""
+        """Keep the scores that `predict` returned with their documents."""
         for doc, scores in zip(docs, found, strict=True):
             scores.keep(doc, self.prefix)
 
     def restart_stream(self) -> None:
-        """Forgets the documents so far, with ``context="stream"``: the next one is the first."""
+        """Forget the documents so far, with ``context="stream"``: the next one is then the first."""
         _ = self.fitted
         cast("DocScorer", self._predictor).restart()
 
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
-        """Figures of scored documents, for ``nlp.evaluate``: what the configured scorer returns."""
+        """Return the figures of scored documents that the configured scorer computes, for ``nlp.evaluate``."""
         if self.scorer is None:
             return {}
         return self.scorer(examples, **{"prefix": self.prefix, **kwargs})
@@ -188,7 +192,12 @@ class LanguageModelScorer(ModelComponent):
         )
 
     def _load_model(self, source: Any) -> Any:
-        return sources.load(source)
+        model = load(source, "language_models", "a language model", "score_corpus")
+        if not isinstance(model, LanguageModelContract):
+            raise ConfigurationError(
+                f"a {type(model).__name__} is no language model: it does not inherit tacenda_lm.LanguageModel"
+            )
+        return model
 
     def _check_pipeline(self, nlp: Any) -> None:
         """Raise ConfigurationError if another component writes the same attributes."""

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError
-from tacenda.vocabulary_arrays import pack
+from tacenda.vocabulary import pack_words
 
 __all__ = ["pack_names", "unpack_names"]
 
 
 def pack_names(prefix: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,)."""
-    text, offsets = pack(names)
+    text, offsets = pack_words(names)
     return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
-from tacenda.kernels.dynamics.linear_recurrence.arguments import check_offsets
+from tacenda.kernels.machinery.arrays import as_offsets
 
 if TYPE_CHECKING:
     from tacenda.kernels.log_bilinear.context_sum import Context
@@ -41,7 +41,7 @@ def check(
         raise KernelError(
             f"ids run from {ids.min()} to {ids.max()}, and the table has {len(table)} rows"
         )
-    offsets = check_offsets(offsets, len(ids), "ids")
+    offsets = as_offsets(offsets, len(ids))
     starts, ends = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
     if starts.ndim != 1 or starts.shape != ends.shape:
         raise KernelError(f"starts {starts.shape} and ends {ends.shape} must be (spans,) both")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
-from tacenda.kernels.dynamics.linear_recurrence.arguments import check_offsets
+from tacenda.kernels.machinery.arrays import as_offsets
 
 if TYPE_CHECKING:
     from tacenda.kernels.log_bilinear.stream_scores.packed import Packed
@@ -30,4 +30,4 @@ def check(
     u = np.zeros(shape, np.float32) if tails is None else np.array(tails, np.float32, order="C")
     if u.shape != shape:
         raise KernelError(f"tails must be {shape}, not {u.shape}")
-    return np.ascontiguousarray(ids, np.int32), check_offsets(offsets, len(ids), "ids"), u
+    return np.ascontiguousarray(ids, np.int32), as_offsets(offsets, len(ids)), u

@@ -1,18 +1,18 @@
-"""Small awkward inputs for the operations of the log-bilinear models; see `tacenda.testing.kernel_cases`."""
+"""Awkward inputs for the operations of the log-bilinear models."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from tacenda import kernels
+from tacenda.kernels.dispatch import REFERENCE
+from tacenda.kernels.log_bilinear import context_sum as sums
+from tacenda.kernels.log_bilinear import tree_softmax as trees
 from tacenda.kernels.log_bilinear.context_sum import Context
-from tacenda.kernels.log_bilinear.context_sum import naive as naive_context
 from tacenda.kernels.log_bilinear.stream_scores import pack
 from tacenda.kernels.log_bilinear.tree_softmax import Codes
-from tacenda.kernels.log_bilinear.tree_softmax import naive as naive_tree
-
-Case = tuple[str, tuple[Any, ...]]
-
+from tacenda.testing.kernels.shared import Case
 
 #: Three words, the last with two codes.
 _CODES = Codes(
@@ -30,7 +30,9 @@ def tree_softmax_backward() -> Iterator[Case]:
     """The gradients of the same."""
     for label, arguments in _tree_problems():
         grad = np.linspace(-1, 1, len(arguments[1]), dtype=np.float32)
-        yield label, (*arguments, naive_tree.forward(*arguments), grad, 1)
+        with kernels.use(REFERENCE):
+            found = trees.forward(*arguments)
+        yield label, (*arguments, found, grad, 1)
 
 
 def tree_softmax_step() -> Iterator[Case]:
@@ -56,7 +58,8 @@ def context_sum() -> Iterator[Case]:
 def context_sum_backward() -> Iterator[Case]:
     """The gradients of the same."""
     for label, (table, ids, offsets, context, spans, far) in _contexts():
-        found = naive_context.forward(table, ids, offsets, spans[0], spans[1], context, None, far)
+        with kernels.use(REFERENCE):
+            found = sums.forward(table, ids, offsets, spans[0], spans[1], context, None, far)
         grad = np.cos(found.vectors)
         yield label, (table, ids, offsets, *spans, context, found.before, grad, far, 1)
 
@@ -68,17 +71,6 @@ def stream_scores() -> Iterator[Case]:
         packed = pack(table, context, _CODES, q, q[:, 0], far)
         for first in {0, len(ids) // 2}:
             yield f"{label}, from {first}", (packed, ids, offsets, first, None)
-
-
-def row_steps() -> Iterator[Case]:
-    """No rows, one column, rows that have had a step and rows that have not."""
-    for n, width in ((0, 3), (1, 1), (4, 63)):
-        rng = np.random.default_rng(n)
-        table, sums = rng.standard_normal((5, width), np.float32), np.full(5, 1e-8, np.float32)
-        sums[0] = 3
-        gradient = rng.standard_normal((n, width), np.float32)
-        arguments = (table, sums, rng.permutation(5)[:n].astype(np.int32), gradient, 0.1, 1e-8, 1)
-        yield f"{n} rows, {width} wide", arguments
 
 
 def _tree_problems() -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -112,3 +104,14 @@ def _contexts() -> Iterator[tuple[str, tuple[Any, ...]]]:
             for far in (None, np.tanh(table)):
                 label = f"{tokens} tokens, {n} positions, {tails} tails, {width} wide, far={far is not None}"
                 yield label, (table, ids, offsets, context, spans, far)
+
+
+CASES = (
+    context_sum,
+    context_sum_backward,
+    stream_scores,
+    tree_softmax,
+    tree_softmax_backward,
+    tree_softmax_step,
+    tree_softmax_distribution,
+)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacenda.corpus import Corpus, building, lines, storage
+from tacenda.corpus import Corpus, lines, storage, word_ids
 from tacenda.errors import CorpusError
 from tacenda.vocabulary import Normalization, Vocabulary
 
@@ -22,7 +22,7 @@ sentences = st.lists(st.lists(token, max_size=6), max_size=12)
 def tiny_blocks(monkeypatch):
     """Everything that has a block size takes many blocks for a handful of words."""
     monkeypatch.setattr(lines, "BLOCK_BYTES", 16)
-    monkeypatch.setattr(building, "BLOCK_TOKENS", 3)
+    monkeypatch.setattr(word_ids, "BLOCK_TOKENS", 3)
     monkeypatch.setattr(storage, "PASS_ITEMS", 5)
     monkeypatch.setattr(storage, "SPILL_BYTES", 40)
 
@@ -195,7 +195,7 @@ def test_a_vocabulary_of_one_word_is_no_error():
         (lambda: Corpus.from_text(["a"], max_vocabulary=0), "max_vocabulary is 0"),
         (lambda: Corpus.from_text(["a"], min_count=0), "min_count is 0"),
         (lambda: Corpus.from_text(["a"], oov="many"), "oov is 'many'"),
-        (lambda: Corpus.from_text(["a"], workers=0), "workers is 0"),
+        (lambda: Corpus.from_text(["a"], processes=0), "processes is 0"),
     ],
 )
 def test_unusable_sources_and_settings_are_clear_errors(source, message):

@@ -1,96 +1,26 @@
-"""Small awkward inputs for the operations of hidden Markov models; see `tacenda.testing.kernel_cases`."""
+"""Awkward inputs for the operations of hidden Markov models."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from tacenda import kernels
+from tacenda.kernels.dispatch import REFERENCE
+from tacenda.kernels.hidden_markov import block, features
+from tacenda.kernels.hidden_markov import block_softmax as blocks_of
+from tacenda.kernels.hidden_markov import class_softmax as words_of
+from tacenda.kernels.hidden_markov import streaming_logsumexp as sums
 from tacenda.kernels.hidden_markov.block import Sequences
-from tacenda.kernels.hidden_markov.block import naive as naive_passes
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.hidden_markov.block_softmax import naive as naive_blocks
-from tacenda.kernels.hidden_markov.class_softmax import naive as naive_classes
 from tacenda.kernels.hidden_markov.features import Classed, Model
-from tacenda.kernels.hidden_markov.features import naive as naive_features
-from tacenda.kernels.hidden_markov.streaming_logsumexp import naive as naive_sums
-
-Case = tuple[str, tuple[Any, ...]]
+from tacenda.testing.kernels.shared import Case
 
 _LENGTHS = ((), (0,), (1,), (0, 5, 1, 0, 63), (1, 1, 1))
 
 
 def hmm_block() -> Iterator[Case]:
     """No sequences, empty ones, one token, one state."""
-    for label, arguments in _passes():
-        yield label, (*arguments, 1)
-
-
-def hmm_block_backward() -> Iterator[Case]:
-    """The expected counts of the same."""
-    for label, arguments in _passes():
-        yield label, (*arguments, naive_passes.forward(*arguments), 1)
-
-
-def hmm_features() -> Iterator[Case]:
-    """As of blocks, one feature and more than states."""
-    yield from _features()
-
-
-def hmm_features_backward() -> Iterator[Case]:
-    """The gradients of the same."""
-    for label, (model, observed) in _features():
-        yield label, (model, observed, naive_features.forward(model, observed))
-
-
-def block_softmax() -> Iterator[Case]:
-    """No pairs, one state, sources without pairs; two levels and one."""
-    for label, (vectors, sources, targets, weights, norms) in _blocks():
-        yield label, (vectors, sources, targets, weights, norms, 1)
-
-
-def block_softmax_backward() -> Iterator[Case]:
-    """The gradients of the same."""
-    for label, (vectors, sources, targets, weights, norms) in _blocks():
-        blocks = naive_blocks.forward(vectors, sources, targets, weights, norms)
-        counts = np.abs(np.cos(blocks * 9)).astype(np.float32)
-        yield label, (vectors, sources, targets, blocks, counts, weights, 1)
-
-
-def class_softmax() -> Iterator[Case]:
-    """An empty class, a class of one word, one state."""
-    yield from _classes()
-
-
-def class_softmax_backward() -> Iterator[Case]:
-    """The gradients of the same."""
-    for label, arguments in _classes():
-        found = naive_classes.forward(*arguments)
-        yield label, (*arguments, found, np.abs(np.cos(found * 9)))
-
-
-def streaming_logsumexp() -> Iterator[Case]:
-    """No rows, one column, more than a tile of both, columns left out, large scores."""
-    yield from _sums()
-
-
-def streaming_logsumexp_backward() -> Iterator[Case]:
-    """The gradients of the same."""
-    for label, arguments in _sums():
-        found = naive_sums.forward(*arguments)
-        yield label, (*arguments, found, np.cos(found))
-
-
-def _normal(rng: np.random.Generator, *shape: int) -> Any:
-    return rng.standard_normal(shape, np.float32)
-
-
-def _stochastic(rng: np.random.Generator, *shape: int) -> Any:
-    """Positive, summing to one over the second axis from the end."""
-    found = rng.random(shape, np.float32) + np.float32(0.01)
-    return found / found.sum(axis=-2, keepdims=True)
-
-
-def _passes() -> Iterator[Case]:
     for k in (1, 3, 16, 33):
         for lengths in _LENGTHS:
             rng = np.random.default_rng([k, len(lengths)])
@@ -105,7 +35,14 @@ def _passes() -> Iterator[Case]:
             yield f"{k} states, lengths {lengths}", (*arguments, observed)
 
 
-def _features() -> Iterator[Case]:
+def hmm_block_backward() -> Iterator[Case]:
+    """The expected counts of the same."""
+    for label, arguments in hmm_block():
+        yield label, (*arguments, _reference(block.forward, *arguments))
+
+
+def hmm_features() -> Iterator[Case]:
+    """The same, with one feature and with more features than states."""
     for classes, k, width in ((1, 1, 1), (1, 7, 3), (4, 3, 5)):
         for lengths in _LENGTHS:
             rng = np.random.default_rng([k, len(lengths)])
@@ -119,7 +56,14 @@ def _features() -> Iterator[Case]:
             yield f"{classes} x {k} states, {width} features, {lengths}", (model, observed)
 
 
-def _blocks() -> Iterator[Case]:
+def hmm_features_backward() -> Iterator[Case]:
+    """The gradients of the same."""
+    for label, arguments in hmm_features():
+        yield label, (*arguments, _reference(features.forward, *arguments))
+
+
+def block_softmax() -> Iterator[Case]:
+    """No pairs, one state, sources without pairs; two levels and one."""
     for k, width in ((1, 1), (3, 5), (16, 15), (33, 8)):
         rng = np.random.default_rng(k)
         vectors = Vectors(_normal(rng, 4, k, width), _normal(rng, 4, k, width), _normal(rng, 4, k))
@@ -134,7 +78,16 @@ def _blocks() -> Iterator[Case]:
                 yield label, (vectors, sources, targets, *chosen)
 
 
-def _classes() -> Iterator[Case]:
+def block_softmax_backward() -> Iterator[Case]:
+    """The gradients of the same."""
+    for label, arguments in block_softmax():
+        blocks = _reference(blocks_of.forward, *arguments)
+        counts = np.abs(np.cos(blocks * 9)).astype(np.float32)
+        yield label, (*arguments[:3], blocks, counts, arguments[3])
+
+
+def class_softmax() -> Iterator[Case]:
+    """An empty class, a class of one word, one state."""
     for k, width in ((1, 1), (3, 4), (17, 9)):
         rng = np.random.default_rng(k)
         for cuts in ((0, 0, 1, 9, 9), (0, 5), (0, 0)):
@@ -144,7 +97,15 @@ def _classes() -> Iterator[Case]:
             yield f"{cuts} words, {k} states", arguments
 
 
-def _sums() -> Iterator[Case]:
+def class_softmax_backward() -> Iterator[Case]:
+    """The gradients of the same."""
+    for label, arguments in class_softmax():
+        found = _reference(words_of.forward, *arguments)
+        yield label, (*arguments, found, np.abs(np.cos(found * 9)))
+
+
+def streaming_logsumexp() -> Iterator[Case]:
+    """No rows, one column, more than a tile of both, columns left out, large scores."""
     for rows, columns, width in ((0, 1, 1), (1, 1, 1), (5, 63, 7), (515, 1030, 3)):
         rng = np.random.default_rng(columns)
         arguments = [_normal(rng, n, width) for n in (rows, columns)]
@@ -154,3 +115,41 @@ def _sums() -> Iterator[Case]:
         some = bias.copy()
         some[1:] = -np.inf
         yield f"{rows} x {columns}, one left", (*arguments, some)
+
+
+def streaming_logsumexp_backward() -> Iterator[Case]:
+    """The gradients of the same."""
+    for label, arguments in streaming_logsumexp():
+        found = _reference(sums.forward, *arguments)
+        yield label, (*arguments, found, np.cos(found))
+
+
+def _reference(function: Any, *arguments: Any) -> Any:
+    """What the specification returns."""
+    with kernels.use(REFERENCE):
+        return function(*arguments)
+
+
+def _normal(rng: np.random.Generator, *shape: int) -> Any:
+    """Normal random numbers, float32."""
+    return rng.standard_normal(shape, np.float32)
+
+
+def _stochastic(rng: np.random.Generator, *shape: int) -> Any:
+    """Positive random numbers, float32, that sum to one over the second axis from the end."""
+    found = rng.random(shape, np.float32) + np.float32(0.01)
+    return found / found.sum(axis=-2, keepdims=True)
+
+
+CASES = (
+    hmm_block,
+    hmm_block_backward,
+    hmm_features,
+    hmm_features_backward,
+    block_softmax,
+    block_softmax_backward,
+    class_softmax,
+    class_softmax_backward,
+    streaming_logsumexp,
+    streaming_logsumexp_backward,
+)

@@ -1,15 +1,11 @@
-"""Cases of the operations on ratings, for `tacenda.testing.kernel_cases`."""
+"""Awkward inputs for the operations on ratings."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tacenda.kernels.dynamics.lagged_counts import Counts
 from tacenda.kernels.ratings.sgd import Coefficients, Tables
-
-Case = tuple[str, tuple[Any, ...]]
+from tacenda.testing.kernels.shared import Case, random_counts
 
 
 def rating_sgd() -> Iterator[Case]:
@@ -64,7 +60,7 @@ def rating_solves() -> Iterator[Case]:
                 yield f"{rows} rows, {width} wide, noise={noisy}, scaled={scaled}", arguments
 
 
-def rating_boltzmann() -> Iterator[Case]:
+def boltzmann_divergence() -> Iterator[Case]:
     """One hidden unit, two levels, a case without ratings, tied and untied weights, identities."""
     for n_cases, visible, hidden, K in ((1, 1, 1, 2), (4, 6, 63, 5), (3, 2, 5, 10)):
         for tied in (False, True):
@@ -87,7 +83,7 @@ def rating_boltzmann() -> Iterator[Case]:
                 yield f"{label}, chains", (*arguments, rng.random((n_cases, hidden), np.float32))
 
 
-def rating_expectations() -> Iterator[Case]:
+def boltzmann_expectations() -> Iterator[Case]:
     """No pairs, one hidden unit, two levels and ten, what is unknown; tied and untied weights."""
     for n, hidden, K in ((0, 3, 5), (1, 1, 2), (50, 63, 10)):
         for tied in (False, True):
@@ -101,12 +97,4 @@ def rating_expectations() -> Iterator[Case]:
             yield f"{n} pairs, {hidden} hidden, {K} levels, tied={tied}", arguments
 
 
-def random_counts(
-    rows: int, columns: int, density: float, dtype: npt.DTypeLike, seed: int
-) -> Counts:
-    """A random table as CSR, integers in ``data``."""
-    rng = np.random.default_rng(seed)
-    present = rng.random((rows, columns)) < density
-    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int64)
-    indices = np.nonzero(present)[1].astype(np.int32)
-    return Counts(indptr, indices, rng.integers(1, 1000, len(indices)).astype(dtype))
+CASES = (rating_sgd, rating_scores, rating_solves, boltzmann_divergence, boltzmann_expectations)

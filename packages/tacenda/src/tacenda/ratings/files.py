@@ -1,7 +1,7 @@
 """Ratings from text files: user, item, rating and possibly more in each line.
 
-Known by their looks: MovieLens ``u.data`` (tabs), ``ratings.dat`` (``::``) and CSV with or without a
-header line; plain, ``.xz`` or ``.gz``.
+The formats of MovieLens (``u.data`` with tabs, ``ratings.dat`` with ``::``) and CSV with or without a header line are
+recognized; files may be compressed.
 """
 
 import csv
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
-from tacenda.ratings.checks import Duplicates
 from tacenda.ratings.index import IdIndex
-from tacenda.ratings.table import Ratings
+from tacenda.ratings.table import Duplicates, Ratings
 
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 
@@ -33,14 +32,30 @@ def read_ratings(
     duplicates: Duplicates = "error",
     encoding: str = "utf-8",
 ) -> Ratings:
-    """Reads ratings; empty lines are skipped.
+    """Read ratings from a file; empty lines are skipped.
 
-    ``separator``: None finds it in the first line (``::``, tab, comma, semicolon, bar or white
-    space). ``header``: None takes the first line for one if its rating is not a number.
-    ``columns``: where user, item and rating stand, counted from 0. ``scale`` and ``duplicates`` as
-    in ``Ratings``. Users and items are numbered in sorted order, integers by value.
+    Users and items are numbered in sorted order, integers by value.
 
-    Raises DataError, naming file and line, for whatever cannot be read.
+    Parameters
+    ----------
+    path
+        The file, plain or compressed.
+    separator
+        What stands between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
+        space).
+    header
+        Whether the first line is a header; None takes it for one if its rating is not a number.
+    columns
+        Where user, item and rating stand, counted from 0.
+    scale, duplicates
+        As in `Ratings`.
+    encoding
+        Of the file.
+
+    Raises
+    ------
+    DataError
+        Something cannot be read; the message names file and line.
     """
     path = Path(path)
     users, items, values = _Numbering(), _Numbering(), array("f")

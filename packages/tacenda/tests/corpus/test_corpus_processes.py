@@ -21,7 +21,7 @@ def test_two_workers_give_what_one_gives(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "BLOCK_BYTES", 500)
     settings = {"tokenizer": "words", "digits": True, "max_vocabulary": 20, "oov": "classes"}
     one = Corpus.from_text(path, **settings)
-    two = Corpus.from_text(path, workers=2, cache=tmp_path / "cache", **settings)
+    two = Corpus.from_text(path, processes=2, cache=tmp_path / "cache", **settings)
     assert two.ids.tolist() == one.ids.tolist()
     assert two.offsets.tolist() == one.offsets.tolist()
     assert two.vocabulary == one.vocabulary
@@ -29,17 +29,17 @@ def test_two_workers_give_what_one_gives(tmp_path, monkeypatch):
 
 def test_errors_of_a_worker_reach_the_caller():
     with pytest.raises(CorpusError, match="tokenizer returned a str"):
-        Corpus.from_text(LINES, tokenizer=str.upper, workers=2)
+        Corpus.from_text(LINES, tokenizer=str.upper, processes=2)
 
 
 def test_a_tokenizer_that_cannot_travel_is_refused():
-    with pytest.raises(CorpusError, match=r"cannot be sent to other processes.*workers=1"):
-        Corpus.from_text(LINES, tokenizer=lambda line: line.split(), workers=2)
+    with pytest.raises(CorpusError, match=r"cannot be sent to other processes.*processes=1"):
+        Corpus.from_text(LINES, tokenizer=lambda line: line.split(), processes=2)
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("from tacenda.corpus import Corpus\nCorpus.from_text(['a b'], workers=2)\n")
+    script.write_text("from tacenda.corpus import Corpus\nCorpus.from_text(['a b'], processes=2)\n")
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
     )
@@ -62,7 +62,7 @@ def test_workers_end_with_a_killed_parent(tmp_path):
                 print(*[child.pid for child in multiprocessing.active_children()], flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
             if __name__ == "__main__":
-                Corpus.from_text(lines(), workers=2)
+                Corpus.from_text(lines(), processes=2)
             """
         )
     )
