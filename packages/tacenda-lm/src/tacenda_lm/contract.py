@@ -21,7 +21,7 @@ from tacenda.corpus import Corpus
 from tacenda.fitting.recorder import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, Integers, checked
+from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked
 from tacenda_lm.state import State
 
 __all__ = [
@@ -126,9 +126,17 @@ class LanguageModelContract(Saveable):
             One state for every word.
         words
             Ids (states,).
+
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary.
         """
+        words = np.asarray(words, np.int64)
+        for word in (words.min(initial=0), words.max(initial=0)):
+            check_word(int(word), len(self.vocabulary))
         rows = self.log_probs(states)
-        return rows[np.arange(len(rows)), np.asarray(words, np.int64)].astype(np.float64)
+        return rows[np.arange(len(rows)), words].astype(np.float64)
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the log-probability of every id given those before it in its sequence.
