@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked
+from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
 from tacenda_lm.state import State
 
 __all__ = [
@@ -134,11 +134,9 @@ class LanguageModelContract(Saveable):
         DataError
             An id is not in the vocabulary.
         """
-        words = np.asarray(words, np.int64)
-        for word in (words.min(initial=0), words.max(initial=0)):
-            check_word(int(word), len(self.vocabulary))
+        ids = checked_ids(words, len(self.vocabulary))
         rows = self.log_probs(states)
-        return rows[np.arange(len(rows)), words].astype(np.float64)
+        return rows[np.arange(len(rows)), ids].astype(np.float64)
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the log-probability of every id given those before it in its sequence.
@@ -195,7 +193,7 @@ class LanguageModelContract(Saveable):
         -------
         The log-probability of every id, float64 (tokens,), natural; and the state after the last.
         """
-        ids, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        ids = checked_ids(ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
         for t, word in enumerate(ids.tolist()):
             scores[t] = self.log_prob([state], [word])[0]
