@@ -22,7 +22,7 @@ from tacenda.corpus import Corpus
 from tacenda.fitting.checkpoint import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, Integers, checked
+from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
 from tacenda_lm.state import State
 
 __all__ = [
@@ -187,7 +187,7 @@ class LanguageModelContract(Saveable):
         -------
         The log-probability of every id, float64 (tokens,), natural; and the state after the last.
         """
-        ids, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        ids = checked_ids(ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
         for t, word in enumerate(ids.tolist()):
             scores[t] = self.log_prob([state], [word])[0]
