@@ -128,9 +128,15 @@ class LanguageModelContract(Saveable):
             One state for every word.
         words
             Ids (states,).
+
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary.
         """
+        ids = checked_ids(words, len(self.vocabulary))
         rows = self.log_probs(states)
-        return rows[np.arange(len(rows)), np.asarray(words, np.int64)].astype(np.float64)
+        return rows[np.arange(len(rows)), ids].astype(np.float64)
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the log-probability of every id given those before it in its sequence.
