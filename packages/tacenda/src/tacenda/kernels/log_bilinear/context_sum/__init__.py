@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.dynamics.linear_recurrence.arguments import check_offsets
 
-__all__ = ["Context", "Forward", "Gradients", "backward", "forward"]
+__all__ = ["Context", "Forward", "Gradients", "backward", "forward", "places_of"]
 
 _Floats = NDArray[np.floating[Any]]
 _Ints = NDArray[np.integer[Any]]
@@ -97,9 +99,10 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a number is out of range.
     """
-    result: Forward = resolve("context_sum")(
-        table, ids, offsets, starts, ends, context, tails, far, threads
-    )
+    text = _check(table, ids, offsets, starts, ends, context, far)
+    if tails is not None:
+        tails = _check_shape("tails", tails, (len(text.starts), *text.context.tail_weights.shape), text)
+    result: Forward = resolve("context_sum")(*text[:6], tails, text.far, threads)
     return result
 
 
@@ -120,7 +123,78 @@ def backward(
     ``before`` is that of `Forward`; as part of the input it is taken for constant (the gradient of the words it
     was summed from is cut off there). Sums are in a fixed order, whatever the number of threads.
     """
-    result: Gradients = resolve("context_sum_backward")(
-        table, ids, offsets, starts, ends, context, before, grad, far, threads
-    )
+    text = _check(table, ids, offsets, starts, ends, context, far)
+    before = _check_shape("before", before, (len(text.starts), *text.context.tail_weights.shape), text)
+    rows = int(places_of(text.starts, text.ends)[-1])
+    grad = _check_shape("grad", grad, (rows, len(text.context.bias)), text)
+    result: Gradients = resolve("context_sum_backward")(*text[:6], before, grad, text.far, threads)
     return result
+
+
+def places_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the rows of each span begin among those of all spans, (spans + 1,)."""
+    return np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+
+
+class _Text(NamedTuple):
+    """Arguments of both operations, checked: in C order, floats in the dtype of the table."""
+
+    table: _Floats
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    context: Context
+    far: _Floats | None
+
+
+def _check(
+    table: _Floats,
+    ids: _Ints,
+    offsets: _Ints,
+    starts: _Ints,
+    ends: _Ints,
+    context: Context,
+    far: _Floats | None,
+) -> _Text:
+    """The arguments as the loops need them. Raises KernelError."""
+    table, ids = np.ascontiguousarray(table), np.asarray(ids)
+    if table.ndim != 2 or table.dtype not in (np.float32, np.float64):
+        raise KernelError(
+            f"table must be (words, width) in float32 or float64, not {table.dtype} {table.shape}"
+        )
+    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
+        raise KernelError(f"ids must be (tokens,) integers, not {ids.dtype} {ids.shape}")
+    if len(ids) and (ids.min() < 0 or ids.max() >= len(table)):
+        raise KernelError(
+            f"ids run from {ids.min()} to {ids.max()}, and the table has {len(table)} rows"
+        )
+    offsets = check_offsets(offsets, len(ids), "ids")
+    starts, ends = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
+    if starts.ndim != 1 or starts.shape != ends.shape:
+        raise KernelError(f"starts {starts.shape} and ends {ends.shape} must be (spans,) both")
+    last = len(ids)  # the position behind the last word
+    if len(starts) and (
+        starts.min() < 0 or (starts > ends).any() or starts.max() > last or ends.max() > last + 1
+    ):
+        raise KernelError(
+            f"spans must lie in the positions 0 to {last} and not end before they start"
+        )
+    width, n, tails = table.shape[1], len(context.weights), len(context.rates)
+    shapes = ((n, width), (width,), (tails,), (tails, width))
+    text = _Text(
+        table, np.ascontiguousarray(ids, np.int32), offsets, starts, ends, context, None
+    )
+    parts = zip(context._fields, context, shapes, strict=True)
+    return text._replace(
+        context=Context(*(_check_shape(name, part, shape, text) for name, part, shape in parts)),
+        far=None if far is None else _check_shape("far", far, table.shape, text),
+    )
+
+
+def _check_shape(name: str, array: _Floats, shape: tuple[int, ...], text: _Text) -> _Floats:
+    """``array`` in C order and the dtype of the table. Raises KernelError where it has another shape."""
+    array = np.ascontiguousarray(array, text.table.dtype)
+    if array.shape != shape:
+        raise KernelError(f"{name} must be {shape}, not {array.shape}")
+    return array
