@@ -59,7 +59,6 @@ def _scan(decay, rotation, n_real, table, ids, offsets, initial, reverse, out, c
     """out[t] = what comes into token t; last[s] = what goes on from the last token, undecayed."""
     states = len(decay)
     before = np.empty_like(decay)
-    rows, size = table.ctypes.data, states * table.itemsize
     for s in range(len(offsets) - 1):
         start, end = offsets[s], offsets[s + 1]
         total = last[s]
@@ -69,7 +68,7 @@ def _scan(decay, rotation, n_real, table, ids, offsets, initial, reverse, out, c
             t = end - 1 - i if reverse else start + i
             later = t - _AHEAD if reverse else t + _AHEAD
             if 0 <= later < len(ids):
-                prefetch(rows + ids[later] * size, size)
+                prefetch(table, np.int64(ids[later]) * states, states)
             if i > 0:
                 for j in range(states):
                     before[j] = decay[j] * total[j]
