@@ -1,4 +1,4 @@
-"""Vectors of 16 float32 for the few compiled loops that numba does not vectorise well enough.
+"""Vectors of 16 float32, and of 16 int32 for sums of whole numbers, for the few compiled loops that numba does not vectorise well enough.
 
 A vector is a value of a compiled function as a number is: it can be kept in a variable, passed and returned. LLVM
 turns it into what the processor has: one register with AVX-512, two with AVX2, four with NEON or SSE.
@@ -29,9 +29,23 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
 
-__all__ = ["LANES", "add", "add_up", "load", "multiply", "multiply_add", "spread", "store"]
+__all__ = [
+    "LANES",
+    "PAIRS",
+    "add",
+    "add_pairs",
+    "add_up",
+    "add_up_whole",
+    "load",
+    "multiply",
+    "multiply_add",
+    "no_sums",
+    "spread",
+    "store",
+]
 
 LANES = 16
+PAIRS = 2 * LANES  # small whole numbers that `add_pairs` multiplies at a time
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _LANES_OF_FLOAT = ir.VectorType(_FLOAT, LANES)
@@ -42,19 +56,21 @@ _NAME = f"v{LANES}f32"  # as LLVM writes the type in the names of its own functi
 class Vector(types.Type):  # type: ignore[misc]
     """The numba type of a vector: what a variable of a compiled function holds."""
 
-    def __init__(self) -> None:
-        super().__init__(name=f"float32x{LANES}")
+    def __init__(self, element: str) -> None:
+        self.element = element
+        super().__init__(name=f"{element}x{LANES}")
 
 
-vector = Vector()
+vector, whole_vector = Vector("float32"), Vector("int32")
 
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
     """In LLVM a vector is a single value, which lives in registers."""
 
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _LANES_OF_FLOAT)
+    def __init__(self, manager: Any, kind: Vector) -> None:
+        lanes = _LANES_OF_FLOAT if kind.element == "float32" else _LANES_OF_INT32
+        super().__init__(manager, kind, lanes)
 
 
 def _check_array(array: Any) -> None:
@@ -188,3 +204,53 @@ def add_up(typing_context: Any, x: Any) -> Any:
         return _call(builder, f"llvm.vector.reduce.fadd.{_NAME}", _FLOAT, [zero, arguments[0]], fastmath=("reassoc",))
 
     return types.float32(vector), generate
+
+
+@intrinsic
+def no_sums(typing_context: Any) -> Any:
+    """``no_sums()``: sixteen int32 zeros, for `add_pairs` to begin with."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(_LANES_OF_INT32, [0] * LANES)
+
+    return whole_vector(), generate
+
+
+@intrinsic
+def add_pairs(typing_context: Any, sums: Any, x: Any, offset: Any, y: Any, place: Any) -> Any:
+    """``add_pairs(sums, x, offset, y, place)``: sums + the products of 32 numbers of x and of y, two to a lane.
+
+    ``x`` is an int16 array, ``y`` an int8 array, both in C order; their numbers from ``offset`` and ``place`` on are
+    multiplied. Nothing is rounded; the caller sees to it that no sum overflows.
+    """
+    for array, dtype in ((x, types.int16), (y, types.int8)):
+        if not (isinstance(array, types.Array) and array.dtype == dtype and array.layout == "C"):
+            raise TypingError(f"pairs are read from {dtype} arrays in C order, not {array}")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def widened(kind: Any, array: Any, first: Any, bits: int) -> Any:
+            data = context.make_array(kind)(context, builder, array).data
+            small = ir.VectorType(ir.IntType(bits), PAIRS)
+            place = builder.bitcast(builder.gep(data, [first]), small.as_pointer())
+            return builder.sext(builder.load(place, align=1), ir.VectorType(_INT32, PAIRS))
+
+        def every_second(first: int) -> Any:
+            lanes = ir.Constant(_LANES_OF_INT32, list(range(first, PAIRS, 2)))
+            return builder.shuffle_vector(products, products, lanes)
+
+        sums, x_array, x_first, y_array, y_first = arguments
+        products = builder.mul(widened(x, x_array, x_first, 16), widened(y, y_array, y_first, 8))
+        # LLVM finds the instruction that does all of this at once, vpdpwssd or vpmaddwd, where there is one
+        return builder.add(sums, builder.add(every_second(0), every_second(1)))
+
+    return whole_vector(whole_vector, x, types.int64, y, types.int64), generate
+
+
+@intrinsic
+def add_up_whole(typing_context: Any, sums: Any) -> Any:
+    """``add_up_whole(sums)``: the sum of all lanes, an int32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, f"llvm.vector.reduce.add.v{LANES}i32", _INT32, list(arguments))
+
+    return types.int32(whole_vector), generate

@@ -17,7 +17,7 @@ from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.dynamics.linear_recurrence.arguments import check_offsets
 
-__all__ = ["Context", "Forward", "Gradients", "backward", "forward", "places_of"]
+__all__ = ["Context", "Forward", "Gradients", "backward", "check_text", "forward", "places_of"]
 
 _Floats = NDArray[np.floating[Any]]
 _Ints = NDArray[np.integer[Any]]
@@ -99,7 +99,7 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a number is out of range.
     """
-    text = _check(table, ids, offsets, starts, ends, context, far)
+    text = check_text(table, ids, offsets, starts, ends, context, far)
     if tails is not None:
         tails = _check_shape("tails", tails, (len(text.starts), *text.context.tail_weights.shape), text)
     result: Forward = resolve("context_sum")(*text[:6], tails, text.far, threads)
@@ -123,7 +123,7 @@ def backward(
     ``before`` is that of `Forward`; as part of the input it is taken for constant (the gradient of the words it
     was summed from is cut off there). Sums are in a fixed order, whatever the number of threads.
     """
-    text = _check(table, ids, offsets, starts, ends, context, far)
+    text = check_text(table, ids, offsets, starts, ends, context, far)
     before = _check_shape("before", before, (len(text.starts), *text.context.tail_weights.shape), text)
     rows = int(places_of(text.starts, text.ends)[-1])
     grad = _check_shape("grad", grad, (rows, len(text.context.bias)), text)
@@ -148,7 +148,7 @@ class _Text(NamedTuple):
     far: _Floats | None
 
 
-def _check(
+def check_text(
     table: _Floats,
     ids: _Ints,
     offsets: _Ints,

@@ -2,7 +2,7 @@
 
 Four positions share what they read: the weights of positions and tails, and nearly all of their words, as each word is
 one position further back for the next token. Their sums stay in registers until all words have been added
-(`_predict`). Backward, the gradient by every word is first that of every position of the text, which is a sum of the
+(`predict`). Backward, the gradient by every word is first that of every position of the text, which is a sum of the
 same form over the text of gradients read backwards, and then added up by word.
 """
 
@@ -40,7 +40,7 @@ def _row_of(ids, p, there, width):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, place):  # type: ignore[no-untyped-def]
+def predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, place):  # type: ignore[no-untyped-def]
     """Write r_t of the positions t0 .. t1 of the sequence from ``begin`` on to the rows of ``out`` from ``place`` on.
 
     The tails u are those at t0 where they are ``current``, otherwise those at t0 - 1; they become those at t1 - 1.
@@ -102,9 +102,9 @@ def _predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, pl
 
 @njit
 def _blame(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):  # type: ignore[no-untyped-def]
-    """Add to d_c, d_b and d_a the gradients of a loss, of which ``grad`` holds those by r_t, where `_predict` has r_t.
+    """Add to d_c, d_b and d_a the gradients of a loss, of which ``grad`` holds those by r_t, where `predict` has r_t.
 
-    The same walk over the text as in `_predict`, with the same arguments otherwise.
+    The same walk over the text as in `predict`, with the same arguments otherwise.
     """
     n, tails, width = len(d_c), len(rates), table.shape[1]
     one = np.float32(1)
@@ -157,7 +157,7 @@ def _blame(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, gra
 
 
 @njit(fastmath={"contract"})
-def _fade(far, rates, ids, first, last, u):  # type: ignore[no-untyped-def]
+def fade(far, rates, ids, first, last, u):  # type: ignore[no-untyped-def]
     """Let the words first .. last go into the tails, one after another."""
     for p in range(first, last):
         for k in range(len(rates)):
@@ -180,7 +180,7 @@ def _forward(  # type: ignore[no-untyped-def]
         u = after[s]
         u[:] = before[s]
         if not given:
-            _fade(far, rates, ids, offsets[at], start - n, u)
+            fade(far, rates, ids, offsets[at], start - n, u)
             before[s] = u
         t = start
         while t < end:
@@ -189,11 +189,11 @@ def _forward(  # type: ignore[no-untyped-def]
                 u[:] = 0
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             current = t == start or t == offsets[at]
-            _predict(table, far, c, b, rates, a, ids, t, limit, offsets[at], current, u, out, place + t - start)
+            predict(table, far, c, b, rates, a, ids, t, limit, offsets[at], current, u, out, place + t - start)
             t = limit
         p = end - 1 - n  # leaves the window behind the last position, unless that is behind the last word
         if start < end <= tokens and p >= offsets[at]:
-            _fade(far, rates, ids, p, p + 1, u)
+            fade(far, rates, ids, p, p + 1, u)
 
 
 @njit
@@ -214,11 +214,11 @@ def _by_position(of_rows, of_far, c, rates, a, grad, begin, start, end, low, hig
         order[i] = m - 1 - i
     v, zeros, place = np.zeros_like(a), np.zeros(width, np.float32), high + 1 - end
     if not apart:
-        _predict(text, text, c, zeros, rates, a, order, 1, count + 1, 0, False, v, of_rows, place)
+        predict(text, text, c, zeros, rates, a, order, 1, count + 1, 0, False, v, of_rows, place)
         return
-    _predict(text, text, c, zeros, rates[:0], a, order, 1, count + 1, 0, False, v, of_rows, place)
+    predict(text, text, c, zeros, rates[:0], a, order, 1, count + 1, 0, False, v, of_rows, place)
     none = np.zeros_like(c)
-    _predict(text, text, none, zeros, rates, a, order, 1, count + 1, 0, False, v, of_far, place)
+    predict(text, text, none, zeros, rates, a, order, 1, count + 1, 0, False, v, of_far, place)
 
 
 @njit

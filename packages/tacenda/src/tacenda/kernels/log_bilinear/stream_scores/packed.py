@@ -4,19 +4,14 @@ A node vector is s k with whole numbers k from -127 to 127 and a scale s of its 
 before are not changed by it: s has so few binary digits that every s k is exact.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.log_bilinear.context_sum.arguments import check as check_context
-from tacenda.kernels.log_bilinear.context_sum.arguments import check_far
-from tacenda.kernels.log_bilinear.tree_softmax.arguments import check as check_tree
-from tacenda.kernels.log_bilinear.tree_softmax.codes import Codes
+from tacenda.kernels.log_bilinear.context_sum import Context, check_text
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, check_tree
 from tacenda.kernels.machinery.memory import CHUNK, LINE, WIDE, aligned
-
-if TYPE_CHECKING:
-    from tacenda.kernels.log_bilinear.context_sum import Context
 
 __all__ = ["Packed", "pack", "rounded"]
 
@@ -105,7 +100,7 @@ def _rounded(node_vectors: _Array) -> tuple[_Array, _Array]:
 
 def pack(
     table: _Array,
-    context: "Context",
+    context: Context,
     codes: Codes,
     node_vectors: _Array,
     node_biases: _Array,
@@ -130,8 +125,9 @@ def pack(
     """
     nothing = np.empty(0, np.int64)
     table = np.ascontiguousarray(table, np.float32)
-    *_, context = check_context(table, nothing, np.zeros(1, np.int64), nothing, nothing, context)
-    _, _, q, b = check_tree(table[:0], None, codes, node_vectors, node_biases)
+    text = check_text(table, nothing, np.zeros(1, np.int64), nothing, nothing, context, far)
+    context = text.context
+    _, q, b = check_tree(table[:0], codes, node_vectors, node_biases)
     width = table.shape[1]
     whole, scales = _rounded(q)
     end = -(-width // CHUNK) * CHUNK
@@ -143,7 +139,7 @@ def pack(
     records = _records(codes, _NEAR // rows.shape[1])
     return Packed(
         words,
-        words if far is None else aligned(check_far(far, table), WIDE),
+        words if text.far is None else aligned(text.far, WIDE),
         padded[0],
         padded[1],
         context.rates,

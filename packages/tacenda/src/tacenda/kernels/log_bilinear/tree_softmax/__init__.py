@@ -22,6 +22,7 @@ __all__ = [
     "Gradients",
     "Step",
     "backward",
+    "check_tree",
     "distribution",
     "forward",
     "starts_of",
@@ -172,7 +173,7 @@ def distribution(
     softmax over as many words as there are leaves. Raises KernelError if the codes do not make up trees with
     one root, since probabilities would not sum to one.
     """
-    vectors, q, b = _check(vectors, codes, node_vectors, node_biases)
+    vectors, q, b = check_tree(vectors, codes, node_vectors, node_biases)
     _ = codes.children  # refuses what is no tree
     result: _Floats = resolve("tree_softmax_distribution")(vectors, codes, q, b)
     return result
@@ -185,7 +186,7 @@ def starts_of(words: NDArray[np.int32], codes: Codes) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _check(
+def check_tree(
     vectors: _Floats, codes: Codes, node_vectors: _Floats, node_biases: _Floats
 ) -> tuple[_Floats, _Floats, _Floats]:
     """Vectors, node vectors and biases in C order and one dtype. Raises KernelError."""
@@ -209,7 +210,7 @@ def _check_pairs(
     vectors: _Floats, words: _Ints, codes: Codes, node_vectors: _Floats, node_biases: _Floats
 ) -> tuple[_Floats, NDArray[np.int32], Codes, _Floats, _Floats]:
     """The arguments of `forward`, one word for every vector. Raises KernelError."""
-    vectors, q, b = _check(vectors, codes, node_vectors, node_biases)
+    vectors, q, b = check_tree(vectors, codes, node_vectors, node_biases)
     words = np.asarray(words)
     if words.ndim != 1 or (words.dtype.kind not in "iu" and words.size):
         raise KernelError(f"words must be (tokens,) integers, not {words.dtype} {words.shape}")

@@ -29,6 +29,15 @@ _CELLS = 1 << 21  # activations of a block of whole distributions: 8 MB
 
 
 @njit
+def _ask_for_nodes(word, heads, steps, nodes, q):  # type: ignore[no-untyped-def]
+    """Prefetch the nodes of the next token while this one is worked on, but for those near the root."""
+    width = q.shape[1]
+    for j in range(steps[heads[word]], steps[heads[word + 1]]):
+        if np.int64(nodes[j]) * width >= _NEAR:
+            prefetch(q, np.int64(nodes[j]) * width, min(width, _HEAD))
+
+
+@njit
 def activations(vectors, t, q, b, nodes, first, last, out, place):  # type: ignore[no-untyped-def]
     """out[place + j] = r_t . q_i + b_i for the nodes i of the steps first .. last."""
     multiply_rows(vectors, t, q, nodes, first, last - first, out, place)
@@ -136,6 +145,8 @@ def _forward(  # type: ignore[no-untyped-def]
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
     negatives, products = np.empty(most), np.empty(most)
     for t in range(first, last):
+        if t + 1 < last:
+            _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
         c0, c1, place, n = heads[words[t]], heads[words[t] + 1], starts[t], starts[t + 1] - starts[t]
         activations(vectors, t, q, b, nodes, steps[c0], steps[c1], x, place)
         decay(x[place : place + n], powers[:n], e[:n])
@@ -214,14 +225,9 @@ def _token_steps(  # type: ignore[no-untyped-def]
     x, e, powers = np.zeros(longest, np.float32), np.empty(longest, np.float32), np.empty(longest, np.int32)
     right, wrong = np.empty_like(e), np.empty_like(e)
     negatives, products = np.empty(most), np.empty(most)
-    width = q.shape[1]
-    near = _NEAR // width
     for t in range(first, last):
-        if t + 1 < last:  # ask for the nodes of the next token, but for those near the root
-            following = words[t + 1]
-            for j in range(steps[heads[following]], steps[heads[following + 1]]):
-                if nodes[j] >= near:
-                    prefetch(q, np.int64(nodes[j]) * width, min(width, _HEAD))
+        if t + 1 < last:
+            _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
         c0, c1, place, n = heads[words[t]], heads[words[t] + 1], starts[t], starts[t + 1] - starts[t]
         begin = steps[c0]
         activations(vectors, t, q, b, nodes, begin, begin + n, x, 0)
