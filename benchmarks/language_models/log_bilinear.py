@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,11 @@ from benchmarks.language_models.ngrams import beside_kenlm
 from tacenda import Corpus, datasets
 from tacenda.kernels.log_bilinear import tree_softmax
 from tacenda_lm import HLBL, KneserNey, Mixture, build_tree
-from tacenda_lm.log_bilinear.config import LBLConfig
-from tacenda_lm.log_bilinear.fitting import text_stream
-from tacenda_lm.log_bilinear.lbl_training import LBLTrainer, drawn
-from tacenda_lm.log_bilinear.parameters import Parameters
-from tacenda_lm.log_bilinear.scoring import predicted_blocks
-from tacenda_lm.log_bilinear.training import Trainer, pieces
+from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
+from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
+from tacenda_lm.log_bilinear.lbl_training import LBLTrainer
+from tacenda_lm.log_bilinear.settings import HLBLAdvanced, LBLAdvanced, LBLSettings
+from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.sequences import with_ends
 
 PROTOCOL = {
@@ -85,7 +85,7 @@ def rates(call: Callable[[], Any], n: float, repeats: int) -> dict[str, float]:
 
 def fitted(cache: Path, fresh: bool, train: Corpus, valid: Corpus) -> tuple[HLBL, dict[str, Any]]:
     """The default model, from the cache if it is there, and what was seen of its fit."""
-    settings = json.dumps(HLBL().config.to_dict(), sort_keys=True)
+    settings = json.dumps(HLBL().settings.to_dict(), sort_keys=True)
     folder = cache / f"hlbl-ptb-{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
     if fresh or not (folder / "fit.json").exists():
         trained, round_nodes = [], Parameters.round_nodes
@@ -112,9 +112,9 @@ def fitted(cache: Path, fresh: bool, train: Corpus, valid: Corpus) -> tuple[HLBL
 def float_scores(model: HLBL, nodes: Any, corpus: Corpus) -> Any:
     """Log-probabilities of a stream in float32, with these node vectors."""
     learned, found = model.parameters, []
-    for r, words, counted in predicted_blocks(
-        learned, model.config.tail_rates, text_stream(corpus, True)
-    ):
+    rates, boundary = model.settings.advanced.tail_rates, model.vocabulary.boundary_id
+    predictor = HLBLPredictor(learned, model.tree, rates, boundary)
+    for r, words, counted in predictor.predicted(Stream.of_corpus(corpus, True), 512):
         biases = learned.node_biases[:, 0]
         found.append(
             tree_softmax.forward(
@@ -125,48 +125,43 @@ def float_scores(model: HLBL, nodes: Any, corpus: Corpus) -> Any:
 
 
 def training_rate(model: HLBL, corpus: Corpus, threads: int, repeats: int, steps: int = 40) -> Any:
-    config, counts = model.config, corpus.type_counts
-    tree = model.tree
-    text = text_stream(corpus, True)
-    rng = np.random.default_rng(0)
-    parameters = Parameters.drawn(
-        len(counts), config.width, config.context, config.tail_rates, tree.biases(counts), rng
-    )
-    trainer = Trainer(
-        parameters, tree.codes, config.tail_rates, text, None, length=config.piece,
-        dropout=config.dropout, seed=0, threads=threads,
-    )  # fmt: skip
-    starts = rng.permutation(pieces(text, config.piece))[: steps * config.batch]
+    settings, counts = replace(model.settings, threads=threads), corpus.type_counts
+    tree, rng = model.tree, np.random.default_rng(0)
+    parameters = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    trainer = HLBLTrainer(settings, parameters, tree, Stream.of_corpus(corpus, True), None)
+    size = settings.advanced.batch_pieces
+    starts = rng.permutation(trainer.begins)[: steps * size]
 
     def work() -> None:
         for part in np.split(starts, steps):
             trainer.step((part,), 0.1)
 
-    return rates(work, steps * config.batch * config.piece, repeats)
+    return rates(work, steps * size * settings.advanced.piece_words, repeats)
 
 
 def lbl_rate(
     corpus: Corpus, width: int, context: int, repeats: int, steps: int = 3
 ) -> dict[str, Any]:
-    config = LBLConfig(width=width, context=context, contexts="diagonal", batch=512)
-    counts = corpus.type_counts
-    parameters = drawn(config, counts, np.random.default_rng(0))
-    trainer = LBLTrainer(config, parameters, counts, text_stream(corpus, True), None)
-    positions = np.random.default_rng(0).integers(1, corpus.n_tokens, (steps, config.batch))
-    tokens = steps * config.batch
+    size = 512
+    advanced = LBLAdvanced(context_matrices="diagonal")
+    settings = LBLSettings(width=width, context=context, batch_words=size, advanced=advanced)
+    text = Stream.of_corpus(corpus, True)
+    trainer = LBLTrainer(settings, corpus.type_counts, text, None)
+    positions = np.random.default_rng(0).integers(1, corpus.n_tokens, (steps, size))
+    tokens = steps * size
 
     def work() -> None:
         for batch in positions:
             trainer.step((batch,), 0.1)
 
-    r = np.random.default_rng(0).standard_normal((config.batch, width), np.float32)
-    q = parameters.outputs
-    flops = 2.0 * config.batch * width * len(q)
+    r = np.random.default_rng(0).standard_normal((size, width), np.float32)
+    q = trainer.current.outputs
+    flops = 2.0 * size * width * len(q)
     found = rates(work, tokens, repeats)
     gemm = flops / seconds(lambda: r @ q.T, repeats, time.process_time) / 1e9
     return {
         **found,
-        "GFLOP/s": 3 * flops / config.batch * found["per CPU second"] / 1e9,
+        "GFLOP/s": 3 * flops / size * found["per CPU second"] / 1e9,
         "sgemm GFLOP/s": gemm,
     }
 
@@ -208,7 +203,7 @@ def quality(
         }
     )
     rows.append({"what": "mixture", "weights": mixture.weights})
-    settings = {"settings": hlbl.config.to_dict(), **hlbl.fitted_on["tree"]}
+    settings = {"settings": hlbl.settings.to_dict(), **hlbl.fitted_on["tree"]}
     return [*rows, {"what": "HLBL", **settings}]
 
 
@@ -230,16 +225,20 @@ def scoring(hlbl: HLBL, train: Corpus, test: Corpus, lines: list[str], repeats: 
 
 def training(hlbl: HLBL, train: Corpus, repeats: int) -> Any:
     plain = HLBL(
-        width=100, context=5, tail_rates=(), copies=1, dropout=0.0, epochs=0, bootstrap_epochs=1,
-        frequency_power=0.0,
-    ).fit(train)  # fmt: skip
+        width=100,
+        context=5,
+        copies=1,
+        dropout=0.0,
+        epochs=0,
+        advanced=HLBLAdvanced(tail_rates=(), bootstrap_epochs=1, frequency_power=0.0),
+    ).fit(train)
     ours = {}
     for name, model in (("default", hlbl), ("the thesis's: 100 features, 5 words", plain)):
         for threads in (1, 2):
             found = training_rate(model, train, threads, repeats)
             ours[name, threads] = found["per CPU second"]
             yield {"what": f"HLBL training, tokens, {name}, {threads} threads", **found}
-    for width, context in ((100, 5), (hlbl.config.width, hlbl.config.context)):
+    for width, context in ((100, 5), (hlbl.settings.width, hlbl.settings.context)):
         found = lbl_rate(train, width, context, min(repeats, 5))
         yield {
             "what": f"LBL training, tokens, exact softmax, {width} features, {context} words",

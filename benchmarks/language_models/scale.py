@@ -65,8 +65,7 @@ def corpora(lines: int) -> tuple[Corpus, Corpus, Corpus]:
 def made(name: str, options: argparse.Namespace) -> KneserNey | HLBL:
     if name == "kneser_ney":
         return KneserNey(order=5)
-    model = HLBL(epochs=options.epochs, threads=options.threads)
-    return model.checkpointed(cache() / f"scale-hlbl-{options.lines}-{options.epochs}")
+    return HLBL(epochs=options.epochs, threads=options.threads)
 
 
 def figures(model: Any, dev: Corpus, test: Corpus) -> dict[str, Any]:
@@ -89,7 +88,11 @@ def fitted(name: str, options: argparse.Namespace) -> dict[str, Any]:
     train, dev, test = corpora(options.lines)
     model = made(name, options)
     wall, processor = time.perf_counter(), time.process_time()
-    model.fit(train, dev) if name == "hlbl" else model.fit(train)
+    if name == "hlbl":
+        folder = cache() / f"scale-hlbl-{options.lines}-{options.epochs}"
+        model.fit(train, dev, checkpoints=folder)
+    else:
+        model.fit(train)
     seconds = time.perf_counter() - wall, time.process_time() - processor
     folder = cache() / f"scale-{name}"
     model.save(folder)

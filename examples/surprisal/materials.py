@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import tacenda
-from tacenda.corpus.reading import as_paths, file_blocks
+from tacenda.corpus.lines import text_blocks
 from tacenda.datasets import synthetic_text
 
 LINES = 40_000
@@ -71,5 +71,5 @@ def invented(n_lines: int) -> Material:
 
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a text, compressed or not, that have anything in them."""
-    for lines in file_blocks(as_paths(path) or [], "utf-8", "strict"):
+    for lines in text_blocks(path):
         yield from (line.strip() for line in lines if line.strip())

@@ -60,10 +60,8 @@ def neural(texts: Texts, what: str, folder: Path | None) -> Row:
 def plain(texts: Texts, what: str, folder: Path | None) -> Row:
     """A hidden Markov model of scalars, by EM."""
     model = HMM(**EM)
-    if folder is not None:
-        model.checkpointed(folder / "hmm")
     start = time.process_time()
-    model.fit(texts.train, texts.valid)
+    model.fit(texts.train, texts.valid, checkpoints=folder and folder / "hmm")
     seconds = time.process_time() - start
     Z, V = model.config.n_states, len(texts.train.vocabulary)
     training = model.fitted_on["training"]

@@ -60,10 +60,8 @@ def fitted(
 ) -> tuple[VLHMM, Row]:
     """A model and its row; with a folder the fit can be killed and gone on with."""
     model = VLHMM(**settings)
-    if folder is not None:
-        model.checkpointed(folder)
     start = time.process_time()
-    model.fit(texts.train, texts.valid)
+    model.fit(texts.train, texts.valid, checkpoints=folder)
     seconds = time.process_time() - start
     losses = model.fitted_on["training"]["epoch_losses"]
     row = {

@@ -14,7 +14,7 @@ import typer
 from spacy.tokens import Doc, DocBin
 
 from tacenda import datasets
-from tacenda.corpus.reading import read_blocks
+from tacenda.corpus.lines import read_blocks
 from tacenda.datasets import conllu, synthetic_text
 from tacenda.errors import DataError
 from tacenda.tokenizers import get_tokenizer

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from tacenda.testing.recommenders import RecommenderTests
 from tacenda_surprise.models import (
     BayesianPMFModel,
     BiasModel,
@@ -13,6 +12,7 @@ from tacenda_surprise.models import (
     PMFModel,
     RBMModel,
 )
+from tacenda_surprise.testing import RecommenderTests
 
 
 class TestPMF(RecommenderTests):

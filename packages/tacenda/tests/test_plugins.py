@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 
 from tacenda import plugins
-from tacenda.errors import PluginError, PluginLoadError, PluginUnavailableError
+from tacenda.errors import ConfigurationError, PluginError, PluginLoadError, PluginUnavailableError
 
 
 class FakePoint:
@@ -65,6 +65,25 @@ def test_a_registered_object_is_got_listed_and_taken_back():
         plugins.get("embedders", "mine")
     with pytest.raises(PluginError, match="not registered"):
         plugins.unregister("embedders", "mine")
+
+
+def test_an_unfitted_model_is_made_from_its_name_and_options():
+    class Old:
+        """A model without `Settings`, whose constructor raises TypeError for what it does not know."""
+
+        def __init__(self, width=3):
+            self.width = width
+
+    plugins.register("embedders", "old", Old)
+    try:
+        assert plugins.make("embedders", "old").width == 3
+        assert plugins.make("embedders", "old", {"width": 5}).width == 5
+        with pytest.raises(ConfigurationError, match=r"Old cannot be made with the options depth"):
+            plugins.make("embedders", "old", {"depth": 5})
+    finally:
+        plugins.unregister("embedders", "old")
+    with pytest.raises(PluginError, match="old"):
+        plugins.make("embedders", "old")
 
 
 def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice():

@@ -2,9 +2,11 @@
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,3 +86,49 @@ def test_the_command_line_sets_groups_with_a_dot():
     assert TreeSettings.from_dict(found) == TreeSettings(
         width=9, start="random", advanced=TreeAdvanced(far=True)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopperAdvanced(Settings):
+    decay: float = option(1.0, "factor on the rate", above=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopperSettings(Settings):
+    solver: Literal["slow", "exact"] = option("slow", "what finds the minimum")
+    validation: float = option(0.0, "part held out; 0: none", at_least=0, below=1)
+    patience: int = option(3, "epochs without improvement", at_least=1)
+    advanced: StopperAdvanced = group(StopperAdvanced)
+
+    def idle(self):
+        found = {} if self.validation else {"patience": "without validation"}
+        return found | ({"advanced.decay": "on an exact solver"} if self.solver == "exact" else {})
+
+
+def test_an_option_without_effect_is_refused():
+    assert StopperSettings(patience=3).patience == 3  # the default, said aloud
+    assert StopperSettings(patience=5, validation=0.1).patience == 5
+    with pytest.raises(
+        ConfigurationError, match="Stopper: patience has no effect without validation; leave it out"
+    ):
+        StopperSettings(patience=5)
+    with pytest.raises(ConfigurationError, match=r"advanced\.decay has no effect on an exact"):
+        StopperSettings(solver="exact", advanced={"decay": 0.5})
+
+
+def test_numbers_of_numpy_become_numbers():
+    found = StopperSettings(patience=np.int64(4), validation=np.float32(0.5))
+    assert type(found.patience) is int
+    assert found.to_dict()["validation"] == 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LooseSettings(Settings):
+    pairs: Iterable[int] | None = option(None, "anything to go through")
+    whatever: Any = option(None, "anything at all")
+
+
+def test_abstract_types_and_any():
+    assert LooseSettings(pairs=range(3)).whatever is None
+    with pytest.raises(ConfigurationError, match="pairs must be an Iterable or None, not 3"):
+        LooseSettings(pairs=3)

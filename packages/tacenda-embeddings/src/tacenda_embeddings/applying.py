@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus import reading
+from tacenda.corpus.lines import file_blocks, text_file
 from tacenda.errors import DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 
@@ -35,10 +35,9 @@ def embed_file(
     that cannot be read or an unknown tokenizer.
     """
     split = get_tokenizer(tokenizer)
-    paths = reading.as_paths(path) or []
     batch: list[list[str]] = []
     size = 0
-    for block in reading.file_blocks(paths, encoding, errors):
+    for block in file_blocks([text_file(path)], encoding, errors):
         for line in block:
             words = list(split(line))
             batch.append(words)

@@ -1,7 +1,7 @@
 """The LDS keeps what every token-embedding model promises."""
 
-from tacenda.testing.embedders import EmbedderTests
 from tacenda_embeddings import LDS
+from tacenda_embeddings.testing import EmbedderTests
 
 SETTINGS = {"n_states": 5, "subspace_iterations": 4, "full_iterations": 1}
 

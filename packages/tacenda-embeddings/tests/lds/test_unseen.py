@@ -8,9 +8,9 @@ import tacenda
 from tacenda import plugins
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
-from tacenda.testing.embedders import EmbedderTests
 from tacenda_embeddings import LDS, SumEmbed, VarEmbed
 from tacenda_embeddings.lds.unseen import MorphologicalLDS
+from tacenda_embeddings.testing import EmbedderTests
 
 pytest.importorskip("torch", reason="fitting VarEmbed needs torch")
 QUICK = {"n_states": 6, "kappa": 5.0, "subspace_iterations": 2, "full_iterations": 1}

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
-from tacenda.testing.embedders import EmbedderTests
 from tacenda_embeddings import SumEmbed, VarEmbed
+from tacenda_embeddings.testing import EmbedderTests
 
 TINY = {"width": 6, "hidden": 6, "epochs": 1, "negatives": 16, "batch": 8, "length": 8}
 

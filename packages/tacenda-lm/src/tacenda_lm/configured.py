@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
-from tacenda.artifact import OldConfigured
-from tacenda.artifact.old_configured import Settings
+from tacenda.artifact import Configured, OldConfigured
+from tacenda.artifact.old_configured import Settings as OldSettings
+from tacenda.settings import Settings
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
 
-__all__ = ["ConfiguredLanguageModel"]
+__all__ = ["ConfiguredLanguageModel", "OldConfiguredLanguageModel"]
 
 S = TypeVar("S", bound=Settings)
+Old = TypeVar("Old", bound=OldSettings)
 
 
-class ConfiguredLanguageModel(LanguageModel, OldConfigured[S]):
+class ConfiguredLanguageModel(LanguageModel, Configured[S]):
     """Base of the models of this package but `Mixture`; ``_fit`` and ``from_arrays`` set ``_vocabulary``."""
 
     distribution: ClassVar[str] = "tacenda-lm"
@@ -27,5 +29,22 @@ class ConfiguredLanguageModel(LanguageModel, OldConfigured[S]):
         return self._learned(self._vocabulary)
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings and the vocabulary's, as JSON values."""
+        """Return the settings and the vocabulary's as JSON values."""
+        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+
+
+class OldConfiguredLanguageModel(LanguageModel, OldConfigured[Old]):
+    """As `ConfiguredLanguageModel`, for models whose settings have not moved to `tacenda.settings` yet."""
+
+    distribution: ClassVar[str] = "tacenda-lm"
+    _fitted_to: ClassVar[str] = "text"
+    _vocabulary: Vocabulary | None = None
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the ids mean. Raises NotFittedError."""
+        return self._learned(self._vocabulary)
+
+    def config_dict(self) -> dict[str, Any]:
+        """Return the settings and the vocabulary's as JSON values."""
         return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}

@@ -142,7 +142,7 @@ def killed(self, *arguments):
     return step(self, *arguments)
 Trainer.step = killed
 lines = [line.split() for line in open(sys.argv[1])]
-VLHMM(n_classes=5, states_per_class=4, width=8, batch=100, epochs=2).checkpointed(sys.argv[2]).fit(lines)
+VLHMM(n_classes=5, states_per_class=4, width=8, batch=100, epochs=2).fit(lines, checkpoints=sys.argv[2])
 """
 
 
@@ -152,7 +152,7 @@ def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
     arguments = [sys.executable, "-c", KILLED, tmp_path / "text", tmp_path / "fit"]
     assert subprocess.run(arguments, check=False, timeout=200).returncode == -signal.SIGKILL
     assert any((tmp_path / "fit").rglob("*")), "an epoch was over when it was killed"
-    again = VLHMM(**SMALL).checkpointed(tmp_path / "fit", resume=True).fit(text())
+    again = VLHMM(**SMALL).fit(text(), checkpoints=tmp_path / "fit", resume=True)
     whole = VLHMM(**SMALL).fit(text())
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(again.arrays()[name], array)

@@ -45,9 +45,11 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
     monkeypatch.setattr(BaumWelch, "step", killed)
     with pytest.raises(InterruptedError):
-        HMM(n_states=3, epochs=6).checkpointed(tmp_path).fit(text(), valid=text(20, 1))
+        HMM(n_states=3, epochs=6).fit(text(), valid=text(20, 1), checkpoints=tmp_path)
     monkeypatch.setattr(BaumWelch, "step", step)
-    again = HMM(n_states=3, epochs=6).checkpointed(tmp_path, True).fit(text(), valid=text(20, 1))
+    again = HMM(n_states=3, epochs=6).fit(
+        text(), valid=text(20, 1), checkpoints=tmp_path, resume=True
+    )
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(again.arrays()[name], array)
 

@@ -1,7 +1,7 @@
 """Hidden Markov models against the kit that third parties use."""
 
-from tacenda.testing.language_models import LanguageModelTests
 from tacenda_lm import HMM, VLHMM
+from tacenda_lm.testing import LanguageModelTests
 
 SMALL = {"n_classes": 6, "states_per_class": 4, "width": 8, "batch": 200, "epochs": 3}
 

@@ -180,16 +180,16 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(model, tmp_path, monkey
 
     monkeypatch.setattr(Trainer, "step", killed)
     with pytest.raises(_KilledError):
-        VLHMM(**SMALL).checkpointed(tmp_path).fit(text(), valid=text(30, 1))
+        VLHMM(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path)
     monkeypatch.setattr(Trainer, "step", step)
-    again = VLHMM(**SMALL).checkpointed(tmp_path, resume=True).fit(text(), valid=text(30, 1))
+    again = VLHMM(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path, resume=True)
     assert same(again, model)
 
 
 def test_a_checkpoint_of_another_text_is_refused(tmp_path):
-    VLHMM(**SMALL).checkpointed(tmp_path).fit(text())
+    VLHMM(**SMALL).fit(text(), checkpoints=tmp_path)
     with pytest.raises(FittingError):
-        VLHMM(**SMALL).checkpointed(tmp_path).fit(text(seed=5))
+        VLHMM(**SMALL).fit(text(seed=5), checkpoints=tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS[:3], ids=str)

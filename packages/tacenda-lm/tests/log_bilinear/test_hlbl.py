@@ -1,5 +1,7 @@
 """HLBL: training that can be cut, repeated and stopped; streams; what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,11 +10,13 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda.fitting import Callback
 from tacenda.kernels.log_bilinear.stream_scores import rounded
-from tacenda_lm import HLBL, HLBLConfig, KneserNey, Mixture
-from tacenda_lm.log_bilinear import fitting
-from tacenda_lm.log_bilinear.training import Trainer
+from tacenda_lm import HLBL, KneserNey, Mixture
+from tacenda_lm.log_bilinear import training
+from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
+from tacenda_lm.log_bilinear.settings import HLBLSettings
 
-SMALL = {"width": 12, "context": 2, "bootstrap_width": 8, "epochs": 3, "piece": 16, "copies": 2}
+ADVANCED = {"bootstrap_width": 8, "piece_words": 16}
+SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2, "advanced": ADVANCED}
 
 
 def text(n=150, seed=0):
@@ -58,39 +62,39 @@ class _KilledError(Exception):
 
 @pytest.mark.parametrize("stage", ["bootstrap", "model"])
 def test_a_fit_that_was_killed_goes_on_to_the_same_model(model, tmp_path, monkeypatch, stage):
-    step, seen = Trainer.step, []
+    step, seen = HLBLTrainer.step, []
 
     def killed(self, *arguments):
         seen.append(self.current.words.shape[1])
-        width = SMALL["bootstrap_width"] if stage == "bootstrap" else SMALL["width"]
-        per_epoch = -(-len(self.stream.ids) // (16 * 4))
+        width = ADVANCED["bootstrap_width"] if stage == "bootstrap" else SMALL["width"]
+        per_epoch = -(-len(self.text.ids) // (16 * 4))
         if seen.count(width) > per_epoch + 3:
             raise _KilledError
         return step(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "step", killed)
+    monkeypatch.setattr(HLBLTrainer, "step", killed)
     with pytest.raises(_KilledError):
-        HLBL(**SMALL).checkpointed(tmp_path).fit(text(), valid=text(30, 1))
-    monkeypatch.setattr(Trainer, "step", step)
-    again = HLBL(**SMALL).checkpointed(tmp_path, resume=True).fit(text(), valid=text(30, 1))
+        HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path)
+    monkeypatch.setattr(HLBLTrainer, "step", step)
+    again = HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path, resume=True)
     assert same(again, model)
 
 
 def test_a_checkpoint_of_another_text_is_refused(tmp_path):
-    HLBL(**SMALL).checkpointed(tmp_path).fit(text())
+    HLBL(**SMALL).fit(text(), checkpoints=tmp_path)
     with pytest.raises(FittingError):
-        HLBL(**SMALL).checkpointed(tmp_path).fit(text(seed=5))
+        HLBL(**SMALL).fit(text(seed=5), checkpoints=tmp_path)
 
 
 def test_nan_in_training_keeps_the_best_model(monkeypatch):
-    step = Trainer.step
+    step = HLBLTrainer.step
 
     def diverges(self, batch, rate):
         if self.current.words.shape[1] == SMALL["width"] and self.steps > 25:
             self.current.words[:] = np.nan
         return step(self, batch, rate)
 
-    monkeypatch.setattr(Trainer, "step", diverges)
+    monkeypatch.setattr(HLBLTrainer, "step", diverges)
     with pytest.warns(RuntimeWarning, match="kept"):
         model = HLBL(**SMALL).fit(text(), valid=text(30, 1))
     assert np.isfinite(model.parameters.words).all()
@@ -101,7 +105,7 @@ def test_a_rate_that_is_far_too_high_from_the_start_is_an_error(monkeypatch):
     def diverges(self, batch, rate):
         return float("nan"), 1.0
 
-    monkeypatch.setattr(Trainer, "step", diverges)
+    monkeypatch.setattr(HLBLTrainer, "step", diverges)
     with pytest.raises(FittingError, match="learning rate"):
         HLBL(**SMALL).fit(text())
 
@@ -148,11 +152,7 @@ def test_the_perplexity_of_an_unknown_context_is_refused(model):
         {"width": 0},
         {"context": -1},
         {"context": 2.0},
-        {"tail_rates": [1.0]},
-        {"tail_rates": [0.5, "x"]},
-        {"tail_rates": 0.5},
         {"tree": "huffman"},
-        {"overlap": 0.5},
         {"copies": 0},
         {"dropout": 1.0},
         {"learning_rate": float("nan")},
@@ -166,9 +166,26 @@ def test_settings_out_of_range_are_refused(wrong):
         HLBL(**wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tail_rates": [1.0]},
+        {"tail_rates": [0.5, "x"]},
+        {"tail_rates": 0.5},
+        {"overlap": 0.5},
+        {"batch_pieces": 0},
+        {"no_such": 1},
+    ],
+)
+def test_advanced_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ConfigurationError, match=f"HLBL.*{next(iter(wrong))}"):
+        HLBL(advanced=wrong)
+
+
 def test_settings_come_back_from_json():
-    config = HLBLConfig(tail_rates=(0.5, 0.9), tree="noisy")
-    assert HLBLConfig.from_dict(config.to_dict()) == config
+    settings = HLBLSettings(tree="noisy", advanced={"tail_rates": [0.5, 0.9]})
+    assert settings.advanced.tail_rates == (0.5, 0.9)
+    assert HLBLSettings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
 
 
 def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
@@ -239,12 +256,12 @@ def test_the_learning_rate_falls_to_a_tenth():
         def on_step(self, run):
             rates.append(run.learning_rate)
 
-    original = fitting.fit
+    original = training.fit
     try:
-        fitting.fit = lambda *a, **k: original(*a, **{**k, "callbacks": [Watch()]})
+        training.fit = lambda *a, **k: original(*a, **{**k, "callbacks": [Watch()]})
         HLBL(**{**SMALL, "tree": "random"}).fit(text())
     finally:
-        fitting.fit = original
+        training.fit = original
     assert max(rates) == pytest.approx(0.1, rel=0.1)
     assert rates[-1] == pytest.approx(0.01, rel=0.2)
     assert rates[0] < 0.05

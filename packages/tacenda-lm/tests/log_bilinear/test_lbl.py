@@ -15,7 +15,7 @@ from tacenda_lm.log_bilinear.lbl_objective import (
 )
 from tacenda_lm.log_bilinear.lbl_training import LBLTrainer
 
-SMALL = {"width": 8, "context": 2, "epochs": 4, "batch": 32}
+SMALL = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 
 
 def problem(contexts, tied, types=7, width=3, n=2, tokens=9, seed=0):
@@ -119,7 +119,11 @@ def text(n=150, seed=0):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"contexts": "full", "tied": False}, {"loss": "nce", "noise": 60, "epochs": 12}],
+    [
+        {},
+        {"advanced": {"context_matrices": "full", "tied": False}},
+        {"loss": "nce", "epochs": 12, "advanced": {"noise_words": 60}},
+    ],
 )
 def test_it_learns_what_follows_what(settings):
     model = LBL(**{**SMALL, **settings}).fit(text(), valid=text(30, 1))
@@ -143,8 +147,8 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LBLTrainer, "step", killed)
     with pytest.raises(_KilledError):
-        LBL(**SMALL).checkpointed(tmp_path).fit(text())
+        LBL(**SMALL).fit(text(), checkpoints=tmp_path)
     monkeypatch.setattr(LBLTrainer, "step", step)
-    again = LBL(**SMALL).checkpointed(tmp_path, resume=True).fit(text())
+    again = LBL(**SMALL).fit(text(), checkpoints=tmp_path, resume=True)
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(array, again.arrays()[name])

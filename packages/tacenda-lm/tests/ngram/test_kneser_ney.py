@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tacenda import Corpus, datasets
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram.discounts import FALLBACK, good_turing_ratios, kneser_ney_discounts
+from tacenda_lm.ngram.smoothing import FALLBACK, good_turing_ratios, kneser_ney_discounts
 
 TEXTS = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "d", "<unk>"]), min_size=1, max_size=7),
@@ -171,6 +171,21 @@ def test_a_setting_out_of_range_is_named(settings):
         KneserNey(**settings)
 
 
+def test_a_cutoff_that_has_no_effect_is_refused():
+    assert KneserNey(smoothing="good_turing", cutoff=5).settings.cutoff == 5
+    with pytest.raises(
+        ConfigurationError, match="cutoff has no effect without smoothing='good_turing'"
+    ):
+        KneserNey(cutoff=5)
+
+
+def test_repr_says_the_options_and_whether_it_is_fitted():
+    model = KneserNey(order=2)
+    said = "<KneserNey(order=2, smoothing='interpolated', min_count=1, cutoff=7), {}>"
+    assert repr(model) == said.format("not fitted")
+    assert repr(model.fit(["a b"])) == said.format("fitted")
+
+
 # -- published figures ---------------------------------------------------------------------------------
 
 
@@ -217,3 +232,10 @@ def test_good_turing_has_the_perplexity_of_srilm(ptb, ptb_train, order, test):
     """As published with the recurrent network language model toolkit; SRILM drops rare n-grams."""
     model = KneserNey(order=order, smoothing="good_turing", min_count=2).fit(ptb_train)
     assert model.perplexity(ptb["test"]) == pytest.approx(test, abs=0.15)
+
+
+def test_checkpoints_are_refused_by_a_model_that_keeps_none(tmp_path):
+    with pytest.raises(ConfigurationError, match="leave out checkpoints"):
+        KneserNey().fit([["a", "b"]], checkpoints=tmp_path)
+    with pytest.raises(ConfigurationError, match="needs checkpoints"):
+        KneserNey().fit([["a", "b"]], resume=True)

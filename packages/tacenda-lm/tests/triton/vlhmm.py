@@ -96,7 +96,7 @@ def test_a_fit_ends_where_that_on_the_cpu_does(kind, tmp_path, request):
     settings = {"n_classes": 4, "states_per_class": 3, "width": 6, "batch": 20, "transitions": kind}
     cpu = VLHMM(**settings, epochs=2).fit(text(9), valid=text(4, 1))
     called = request.getfixturevalue("on_tensors")
-    here = VLHMM(**settings, epochs=2).checkpointed(tmp_path).fit(text(9), valid=text(4, 1))
+    here = VLHMM(**settings, epochs=2).fit(text(9), valid=text(4, 1), checkpoints=tmp_path)
     assert called
     # rounding decides where Adam goes from a gradient that is almost nothing
     assert here.figures[0]["value"] == pytest.approx(cpu.figures[0]["value"], rel=2e-3)

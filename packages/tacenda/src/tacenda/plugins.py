@@ -11,11 +11,18 @@ from __future__ import annotations
 import difflib
 import importlib
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tacenda.entry_points import Entry, canonical, installed_entries
-from tacenda.errors import PluginError, PluginLoadError, PluginUnavailableError, describe
+from tacenda.errors import (
+    ConfigurationError,
+    PluginError,
+    PluginLoadError,
+    PluginUnavailableError,
+    describe,
+)
 
 #: What a plugin can be; its entry-point group is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
@@ -96,6 +103,29 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     if len(matching) > 1:
         raise PluginError(_ambiguous(kind, name, matching))
     return _load(matching[0])
+
+
+def make(
+    kind: str,
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    distribution: str | None = None,
+) -> Any:
+    """Make an unfitted model of a registered class with these options.
+
+    Raises what `get` raises, and `ConfigurationError` for an option that the class does not have or
+    that is out of bounds.
+    """
+    model_class = get(kind, name, distribution=distribution)
+    chosen = dict(options or {})
+    try:
+        return model_class(**chosen)
+    except TypeError as error:  # of a class without `tacenda.settings.Settings`
+        raise ConfigurationError(
+            f"{model_class.__name__} cannot be made with the options "
+            f"{', '.join(chosen) or '(none)'}: {error}"
+        ) from error
 
 
 def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:

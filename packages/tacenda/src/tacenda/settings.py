@@ -28,16 +28,31 @@ import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Union, get_args, get_origin
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 from typing import get_type_hints as hints_of
+
+import numpy as np
 
 from tacenda.errors import ConfigurationError
 
-__all__ = ["Option", "Settings", "configured_by", "group", "option"]
+__all__ = ["HasSettings", "Option", "Settings", "configured_by", "group", "option"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
 M = TypeVar("M")
+C = TypeVar("C", bound="Settings")
 
 _QUOTED = 80  # characters of a wrong value that a message repeats
 
@@ -56,6 +71,9 @@ class Option:
         Bounds that the value may reach.
     above, below
         Bounds that it may not reach.
+    paths
+        The options of a model that it stands for, as ``advanced.rate_decay``; empty but in the
+        settings of a host, which has words of its own.
     """
 
     name: str
@@ -66,6 +84,7 @@ class Option:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
+    paths: tuple[str, ...] = ()
 
     def wanted(self) -> str:
         """What the option may be, as an error message says it."""
@@ -120,13 +139,16 @@ class Settings:
     Raises
     ------
     ConfigurationError
-        A value is of the wrong type or out of bounds; the message names the model and the option.
+        A value is of the wrong type or out of bounds, or an option was set that has no effect
+        beside the others; the message names the model and the option.
     """
 
     def __post_init__(self) -> None:
-        """Check every value, and make groups of mappings and tuples of lists."""
+        """Check every value, and make groups of mappings, tuples of lists, numbers of numpy's."""
         for one in self.options():
             value = getattr(self, one.name)
+            if isinstance(value, np.generic):
+                value = value.item()
             if _is_group(one.kind) and isinstance(value, Mapping):
                 value = one.kind.from_dict(value)
             elif isinstance(value, list):
@@ -135,6 +157,27 @@ class Settings:
                 self.refuse(one.name, one.wanted())
             object.__setattr__(self, one.name, value)
         self.check()
+        self._refuse_idle(self, self.idle(), "")
+
+    def idle(self) -> Mapping[str, str]:
+        """Say which options have no effect beside the others, and why; subclasses override it.
+
+        A key is the name of an option, or its path (``advanced.rate_decay``); a value completes the
+        sentence "it has no effect ...". Such an option is refused unless it has its default.
+        """
+        return {}
+
+    def _refuse_idle(self, settings: Settings, reasons: Mapping[str, str], prefix: str) -> None:
+        for one in settings.options() if reasons else []:
+            value = getattr(settings, one.name)
+            if isinstance(value, Settings):
+                self._refuse_idle(value, reasons, f"{prefix}{one.name}.")
+                continue
+            found = [reasons.get(path) for path in one.paths or (prefix + one.name,)]
+            if found and found[0] and all(found) and value != one.default:
+                raise ConfigurationError(
+                    f"{self.model()}: {prefix}{one.name} has no effect {found[0]}; leave it out"
+                )
 
     def check(self) -> None:
         """Check what involves several options; subclasses call `refuse` from here."""
@@ -229,6 +272,57 @@ def configured_by(
     return decorate
 
 
+class HasSettings(Generic[C]):
+    """A mixin for classes made from settings: constructor, docstring, ``repr``.
+
+    A class sets ``settings_class`` and decorates its constructor with `configured_by`; its docstring
+    then lists the options. What ``is_fitted`` says comes into the ``repr``.
+
+    Attributes
+    ----------
+    settings
+        The options it was made with.
+    """
+
+    settings_class: ClassVar[type[Settings]]
+
+    def __init__(self, settings: C) -> None:
+        self.settings = settings
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Add the options to the docstring of a class that has settings of its own."""
+        super().__init_subclass__(**more)
+        if "settings_class" in vars(cls):
+            about = inspect.cleandoc(cls.__doc__ or "")
+            cls.__doc__ = f"{about}\n\n{cls.settings_class.described()}\n"
+
+    @classmethod
+    def from_settings(cls, settings: C | Mapping[str, Any]) -> Self:
+        """Make one with these settings, which may be JSON values.
+
+        Raises
+        ------
+        ConfigurationError
+            An option is unknown, of the wrong type or out of bounds.
+        """
+        if isinstance(settings, Settings):
+            settings = {one.name: getattr(settings, one.name) for one in fields(settings)}
+        make: Any = cls
+        made: Self = make(**settings)
+        return made
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it was fitted, or loaded."""
+        raise NotImplementedError(f"{type(self).__name__} does not say whether it is fitted")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{one.name}={getattr(self.settings, one.name)!r}" for one in fields(self.settings)
+        )
+        return f"<{type(self).__name__}({shown}), {'fitted' if self.is_fitted else 'not fitted'}>"
+
+
 @functools.cache
 def _options_of(cls: type[Settings]) -> tuple[Option, ...]:
     hints = hints_of(cls)
@@ -253,7 +347,7 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 def _admits(kind: Any, value: Any, within: Callable[[float], bool]) -> bool:
     if value is None:
-        return type(None) in get_args(kind)
+        return kind is Any or type(None) in get_args(kind)
     for part in _parts(kind):
         if get_origin(part) is Literal:
             fits = any(
@@ -269,7 +363,7 @@ def _admits(kind: Any, value: Any, within: Callable[[float], bool]) -> bool:
         elif part is Any:
             fits = True
         else:
-            fits = isinstance(value, part)
+            fits = isinstance(value, get_origin(part) or part)
         if fits:
             return True
     return False
@@ -286,7 +380,9 @@ def _described(kind: Any, bounds: str) -> str:
             number = "a whole number" if part is int else "a number"
             words.append(f"{number} ({bounds})" if bounds else number)
         else:
-            words.append({bool: "true or false", str: "text"}.get(part, f"a {part.__name__}"))
+            name = (get_origin(part) or part).__name__
+            article = "an" if name[0].upper() in "AEIOU" else "a"
+            words.append({bool: "true or false", str: "text"}.get(part, f"{article} {name}"))
     return " or ".join(words + ["None"] * (type(None) in get_args(kind)))
 
 

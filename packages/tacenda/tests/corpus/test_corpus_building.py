@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacenda.corpus import Corpus, building, reading, storage
+from tacenda.corpus import Corpus, building, lines, storage
 from tacenda.errors import CorpusError
 from tacenda.vocabulary import Normalization, Vocabulary
 
@@ -21,7 +21,7 @@ sentences = st.lists(st.lists(token, max_size=6), max_size=12)
 @pytest.fixture
 def tiny_blocks(monkeypatch):
     """Everything that has a block size takes many blocks for a handful of words."""
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 16)
     monkeypatch.setattr(building, "BLOCK_TOKENS", 3)
     monkeypatch.setattr(storage, "PASS_ITEMS", 5)
     monkeypatch.setattr(storage, "SPILL_BYTES", 40)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacenda.corpus import Corpus, reading
+from tacenda.corpus import Corpus, lines
 from tacenda.errors import CorpusError
 
 LINES = [
@@ -18,7 +18,7 @@ LINES = [
 def test_two_workers_give_what_one_gives(tmp_path, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_text("\n".join(LINES))
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 500)
     settings = {"tokenizer": "words", "digits": True, "max_vocabulary": 20, "oov": "classes"}
     one = Corpus.from_text(path, **settings)
     two = Corpus.from_text(path, workers=2, cache=tmp_path / "cache", **settings)

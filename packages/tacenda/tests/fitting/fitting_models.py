@@ -12,12 +12,11 @@ from tacenda.fitting import (
     Adam,
     ArrayBatches,
     Checkpoints,
+    Cosine,
     FitSettings,
-    Plateau,
     StepResult,
     WarmUp,
     fit,
-    gradient_norm,
 )
 
 
@@ -38,7 +37,7 @@ class SoftmaxRegression:
             "W": self.rng.normal(size=(width, classes)) * 0.01,
             "b": np.zeros(classes),
         }
-        self.optimizer = optimizer or Adam(weight_decay={"W": 1e-3}, scales={"b": 2.0})
+        self.optimizer = optimizer or Adam(weight_decay={"W": 1e-3})
         self.dropout, self.dev = dropout, dev
         self.rates = []
 
@@ -56,7 +55,7 @@ class SoftmaxRegression:
         p[np.arange(len(y)), y] -= 1.0
         gradients = {"W": X.T @ p / len(y), "b": p.mean(0)}
         self.optimizer.update(self.weights, gradients, learning_rate)
-        return StepResult(loss, len(y), gradient_norm(gradients))
+        return StepResult(loss, len(y), np.linalg.norm(gradients["W"]))
 
     def evaluate(self):
         if self.dev is None:
@@ -91,7 +90,7 @@ def torch_model():
     """An LSTM tagger with dropout, Adam and gradient clipping: predicts the parity so far."""
     import torch
 
-    from tacenda.fitting.torch_model import TorchTrainable
+    from tacenda.fitting import torch_model as arrays_of
 
     class Network(torch.nn.Module):
         def __init__(self):
@@ -104,19 +103,54 @@ def torch_model():
             hidden = torch.nn.functional.dropout(self.embed(ids), 0.2, self.training)
             return self.out(self.lstm(hidden)[0])
 
-    class Parity(TorchTrainable):
+    class Parity:
+        def __init__(self, module, optimizer):
+            self.module, self.optimizer = module, optimizer
+
         def loss(self, batch):
             ids = torch.from_numpy(batch[0])
             target = ids.cumsum(1) % 2
             scores = self.module(ids).flatten(0, 1)
-            total = torch.nn.functional.cross_entropy(scores, target.flatten(), reduction="sum")
-            return total, ids.numel()
+            return torch.nn.functional.cross_entropy(scores, target.flatten(), reduction="sum")
+
+        def step(self, batch, learning_rate):
+            self.module.train()
+            arrays_of.set_learning_rate(self.optimizer, learning_rate)
+            self.optimizer.zero_grad()
+            loss, units = self.loss(batch), batch[0].size
+            (loss / units).backward()
+            norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
+            self.optimizer.step()
+            return StepResult(loss.detach(), units, norm)
 
         def evaluate(self):
             self.module.eval()
+            ids = sequences(60, seed=5)
             with torch.no_grad():
-                loss, units = self.loss((sequences(60, seed=5),))
-            return float(loss) / units
+                return float(self.loss((ids,))) / ids.size
+
+        def parameters(self):
+            return arrays_of.module_arrays(self.module)
+
+        def load_parameters(self, parameters):
+            arrays_of.load_module_arrays(self.module, parameters)
+
+        def state(self):
+            parts = {
+                "module": arrays_of.module_arrays(self.module),
+                "optimizer": arrays_of.optimizer_arrays(self.optimizer),
+                "generator": arrays_of.generator_arrays({}, cuda=False),
+            }
+            return {f"{part}/{k}": a for part, arrays in parts.items() for k, a in arrays.items()}
+
+        def load_state(self, state):
+            def part(name):
+                prefix = f"{name}/"
+                return {k.removeprefix(prefix): a for k, a in state.items() if k.startswith(prefix)}
+
+            arrays_of.load_module_arrays(self.module, part("module"))
+            arrays_of.load_optimizer_arrays(self.optimizer, part("optimizer"))
+            arrays_of.load_generator_arrays({}, part("generator"))
 
     torch.set_num_threads(1)
     torch.manual_seed(3)
@@ -125,7 +159,7 @@ def torch_model():
         {"params": network.embed.parameters(), "scale": 0.5},
         {"params": [*network.lstm.parameters(), *network.out.parameters()]},
     ]
-    return Parity(network, torch.optim.Adam(groups, lr=1.0), clip=1.0)
+    return Parity(network, torch.optim.Adam(groups, lr=1.0))
 
 
 def sequences(n=160, seed=0):
@@ -135,9 +169,7 @@ def sequences(n=160, seed=0):
 def settings(**changes):
     plain = {
         "epochs": 4,
-        "learning_rate": WarmUp(Plateau(0.3, factor=0.5, minimum=1e-4), steps=5),
-        "evaluate_every": 7,
-        "evaluate_unit": "steps",
+        "learning_rate": WarmUp(Cosine(0.3, epochs=4, floor=1e-4), steps=5),
         "patience": 50,
     }
     return FitSettings(**(plain | changes))
@@ -148,7 +180,7 @@ def run(folder, kind="numpy", **hooks):
     if kind == "torch":
         model, data = torch_model(), (sequences(),)
         source = ArrayBatches(*data, batch_size=16, seed=4)
-        chosen = settings(learning_rate=WarmUp(Plateau(0.02), steps=5))
+        chosen = settings(learning_rate=WarmUp(Cosine(0.02), steps=5))
     else:
         model, source, chosen = numpy_model(), ArrayBatches(*clusters(), batch_size=40), settings()
     if hooks.get("prepare"):
@@ -167,6 +199,7 @@ def main(kind, folder, result, kill_at, kill_in):
     ``kill_in``: "step" (of the model), "files" (after a tensor file, before its manifest),
     "manifest" (after the manifest, before old files are removed) or "slow" (steps take time).
     """
+    from tacenda import store
     from tacenda.fitting import checkpoint
 
     calls = 0
@@ -189,14 +222,14 @@ def main(kind, folder, result, kill_at, kill_in):
 
         model.step = dying
 
-    replace = checkpoint._replace
+    replace = store.write_file
 
     def dying_replace(path, data):
         replace(path, data)
         if kill_in == ("manifest" if path.name == checkpoint.MANIFEST else "files"):
             count_and_kill()
 
-    checkpoint._replace = dying_replace
+    store.write_file = dying_replace
     model, history = run(folder, kind, prepare=prepare)
     np.savez(result, history=np.array(json.dumps(history.as_dict())), **model.state())
 

@@ -101,7 +101,7 @@ def test_a_finished_run_is_not_trained_again(models, tmp_path):
 
 def test_a_finished_run_goes_on_with_more_epochs_as_if_it_had_never_stopped(models, tmp_path):
     source = models.ArrayBatches(*models.clusters(), batch_size=40)
-    rate = {"learning_rate": 0.05, "evaluate_every": 1, "evaluate_unit": "epochs"}
+    rate = {"learning_rate": 0.05}
     for epochs in (2, 5):
         model = models.numpy_model()
         settings = models.settings(epochs=epochs, **rate)

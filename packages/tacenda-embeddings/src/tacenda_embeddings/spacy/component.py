@@ -4,17 +4,14 @@ It holds any fitted embedder of the registry, writes one row per token into ``Do
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
 """
 
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc
 
-from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda.spacy.component import ModelComponent, PipelineStandIn
-from tacenda.spacy.requirements import note_requirement
+from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.sources import resolve_tokenizer
 from tacenda_embeddings.spacy import sources
 from tacenda_embeddings.spacy.encoding import DocEncoder
@@ -49,6 +46,9 @@ class TokenEmbeddings(ModelComponent):
 
     """
 
+    command = "tacenda embed fit"
+    _pickled = ("_process", "_previous_owner")
+
     def __init__(
         self,
         nlp: Any,
@@ -61,29 +61,23 @@ class TokenEmbeddings(ModelComponent):
         context: str = "doc",
         batch_tokens: int = 20_000,
     ) -> None:
-        super().__init__(nlp, name, "tacenda-embeddings", context, batch_tokens)
+        super().__init__(
+            nlp, name, distribution="tacenda-embeddings", context=context, batch_tokens=batch_tokens
+        )
         self.embedder = embedder
         self.distribution = distribution
         self.target = Target(target, mode)
-        self._encoder: DocEncoder | None = None
-        self._checked: list[str] | None = None
         self._previous_owner = "other"
 
     @property
     def embeddings(self) -> Any:
         """The fitted embedder; raises `NotFittedError` if there is none yet."""
-        if self._encoder is None:
-            raise NotFittedError(
-                f"the component {self.name!r} has no model yet: call "
-                f"nlp.get_pipe({self.name!r}).initialize(artifact=FOLDER), or set artifact or "
-                f"corpus in [initialize.components.{self.name}] and call nlp.initialize()"
-            )
-        return self._encoder.model
+        return self.fitted
 
     @property
     def width(self) -> int | None:
         """Columns this component writes; None as long as it has no model."""
-        return None if self._encoder is None else self._encoder.width
+        return None if self._model is None else int(self._model.width)
 
     def initialize(
         self,
@@ -128,15 +122,8 @@ class TokenEmbeddings(ModelComponent):
             The artefact or the corpus cannot be read.
 
         """
-        if nlp is not None:
-            self._nlp = weakref.ref(nlp)
-        if artifact is not None and corpus is not None:
-            raise ConfigurationError(
-                f"{self.name!r} was given both an artifact and a corpus: give one"
-            )
-        if artifact is not None:
-            self._set_model(sources.load(artifact, self.embedder, self.distribution))
-        elif corpus is not None:
+
+        def fit() -> Any:
             vocabulary = {
                 "max_vocabulary": max_vocabulary,
                 "min_count": min_count,
@@ -146,61 +133,29 @@ class TokenEmbeddings(ModelComponent):
             }
             words = resolve_tokenizer(tokenizer, self._nlp())
             model_class = sources.embedder_class(self.embedder, self.distribution)
-            self._set_model(sources.fit(model_class, corpus, words, vocabulary, settings or {}))
-        elif self._encoder is None:
-            raise ConfigurationError(
-                f"the component {self.name!r} needs a model: set artifact (a folder that `tacenda "
-                "embed fit` or save() wrote) or corpus (a file of raw text to fit one on), as "
-                f"initialize(artifact=...) or in [initialize.components.{self.name}]"
-            )
-        self._look_around()
+            return sources.fit(model_class, corpus, words, vocabulary, settings or {})
 
-    def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
-        """Return one float32 array ``(n_tokens, width)`` per document; whitespace tokens have
-        zeros.
-
-        Raises `NotFittedError` without a model, `ConfigurationError` if ``Doc.tensor`` is not ours
-        to write.
-        """
-        _ = self.embeddings
-        nlp = self._nlp()
-        if nlp is not None and self._checked != nlp.pipe_names:
-            self._look_around()
-        self.warn_without_boundaries(docs)
-        assert self._encoder is not None
-        return self._encoder(docs, sentences=self.context == "sentence")
+        self._initialize(nlp, artifact, corpus, fit)
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document."""
         self.target.write(docs, vectors, self.name, self._previous_owner)
 
-    def _get_model(self) -> Any:
-        return None if self._encoder is None else self._encoder.model
+    def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
+        """Return what gives one float32 array ``(n_tokens, width)`` per document."""
+        return partial(DocEncoder(model), sentences=self.context == "sentence")
 
-    def _set_model(self, model: Any) -> None:
-        self._encoder = None if model is None else DocEncoder(model)
-
-    def _load_model(self, source: Path | bytes) -> Any:
-        if isinstance(source, bytes):
-            return sources.from_bytes(source, self.embedder, self.distribution)
+    def _load_model(self, source: Any) -> Any:
         return sources.load(source, self.embedder, self.distribution)
 
-    def _look_around(self) -> None:
-        """Check the pipeline around us, once for every composition it has."""
-        nlp = self._nlp()
-        if nlp is None:
-            return
+    def _check_pipeline(self, nlp: Any) -> None:
+        """Raise `ConfigurationError` if ``Doc.tensor`` is not this component's to write."""
         check_ownership(nlp, self)
         announce_widths(nlp)
-        if self._encoder is not None:
-            note_requirement(nlp, getattr(self._encoder.model, "distribution", ""))
         self._previous_owner = earlier_owner(nlp, self, self.target.name)
-        self._checked = nlp.pipe_names
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle through `to_bytes`, for the processes of ``nlp.pipe(n_process=...)``."""
-        state = {
-            "name": self.name,
+    def _settings(self) -> dict[str, Any]:
+        return {
             "embedder": self.embedder,
             "distribution": self.distribution,
             "target": self.target.name,
@@ -208,15 +163,3 @@ class TokenEmbeddings(ModelComponent):
             "context": self.context,
             "batch_tokens": self.batch_tokens,
         }
-        handler = getattr(self, "error_handler", None)
-        return _unpickle, (self.vocab, state, self._previous_owner, handler, self.to_bytes())
-
-
-def _unpickle(
-    vocab: Any, state: dict[str, Any], previous_owner: str, handler: Any, data: bytes
-) -> TokenEmbeddings:
-    component = TokenEmbeddings(PipelineStandIn(vocab), **state)
-    component._previous_owner = previous_owner
-    if handler is not None:
-        component.set_error_handler(handler)
-    return component.from_bytes(data)

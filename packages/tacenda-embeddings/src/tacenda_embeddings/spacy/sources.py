@@ -7,24 +7,19 @@ from tacenda.errors import ConfigurationError
 from tacenda.spacy import sources
 from tacenda_embeddings.building import build, record_text
 
-__all__ = ["embedder_class", "fit", "from_bytes", "load"]
+__all__ = ["embedder_class", "fit", "load"]
 
 KIND = "embedders"
 
 
 def load(source: Any, embedder: str | None, distribution: str | None) -> Any:
-    """Return the model in a folder, or ``source`` itself if it is a fitted model.
+    """Return the model in a folder or in bytes, or ``source`` itself if it is a fitted model.
 
     Raises `ConfigurationError` if it is not the embedder this component is for, and what
     `tacenda.spacy.sources.load` raises.
     """
     check = _check(embedder, distribution)
     return sources.load(source, KIND, "token embeddings", "transform", check)
-
-
-def from_bytes(data: bytes, embedder: str | None, distribution: str | None) -> Any:
-    """Return the model that ``Artifact.to_bytes`` serialized."""
-    return sources.from_bytes(data, KIND, "token embeddings", _check(embedder, distribution))
 
 
 def embedder_class(embedder: str | None, distribution: str | None) -> Any:

@@ -50,7 +50,7 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
         It cannot be read.
 
     """
-    from tacenda.spacy.requirements import note_requirement
+    from tacenda.spacy.component import note_requirement
 
     vectors = MorphologicalVectors(strings=nlp.vocab.strings).take(source)
     nlp.vocab.vectors = vectors
@@ -188,7 +188,7 @@ class MorphologicalVectors(VectorTable):
         from tacenda_embeddings.spacy import sources
 
         if data:
-            self._set(sources.from_bytes(data, None, None))
+            self._set(sources.load(data, None, None))
         return self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
-from tacenda.fitting import Checkpointed
-from tacenda_lm.configured import ConfiguredLanguageModel
+from tacenda_lm.configured import OldConfiguredLanguageModel
 from tacenda_lm.hidden_markov.config import Settings
 from tacenda_lm.hidden_markov.decoding import Decoding
 from tacenda_lm.hidden_markov.tables import Tables
@@ -24,7 +23,7 @@ _ROWS = 64  # states of a class whose next words are computed side by side
 S = TypeVar("S", bound=Settings)
 
 
-class HiddenMarkov(Checkpointed, ConfiguredLanguageModel[S], Decoding):
+class HiddenMarkov(OldConfiguredLanguageModel[S], Decoding):
     """Base of `VLHMM` and `HMM`: all but the fit.
 
     A state is the class of the last word and the probabilities of the k states of that class given all words of the
@@ -37,6 +36,8 @@ class HiddenMarkov(Checkpointed, ConfiguredLanguageModel[S], Decoding):
     def tables(self) -> Tables:
         """The probabilities. Raises NotFittedError."""
         return self._learned(self._tables)
+
+    keeps_checkpoints: ClassVar[bool] = True
 
     # -- one word after another --------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tacenda.corpus.reading import as_paths, read_blocks
+from tacenda.corpus.lines import read_blocks, text_file
+from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda_lm.hidden_markov.brown import agglomerate
 from tacenda_lm.hidden_markov.observed import text_of
-from tacenda_lm.text import Text, as_corpus
 
 __all__ = ["LENGTHS", "BrownClusters", "brown_clusters"]
 
@@ -129,7 +129,7 @@ class BrownClusters:
         Raises DataError, which names the line, for a file that is missing or not of this form.
         """
         try:
-            [place] = as_paths(file) or []
+            place = text_file(file)
             lines = [line for block in read_blocks(place) for line in block]
         except CorpusError as error:
             raise DataError(str(error)) from error
@@ -155,7 +155,7 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
     Parameters
     ----------
     text
-        a corpus, the path of a file (whitespace tokens, a sentence a line; str or Path), or sentences.
+        A file (a ``Path``; whitespace tokens, one sentence per line), a string, sentences, or a corpus.
     n_classes
         Leaves of the tree; ``</s>`` has none, but is a neighbour like others.
     min_count

@@ -13,6 +13,7 @@ from tacenda.errors import CorpusError
 from tacenda.fitting import FitSettings, Sweeps, fit
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.base import HiddenMarkov
 from tacenda_lm.hidden_markov.baum_welch import BaumWelch
 from tacenda_lm.hidden_markov.blocks import BlockStore
@@ -62,7 +63,7 @@ class HMM(HiddenMarkov[HMMConfig]):
     name: ClassVar[str] = "hmm"
     settings = HMMConfig
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
         if not corpus.n_tokens:
             raise CorpusError("the text has no tokens; there is nothing to fit on")
         text = text_of(corpus)
@@ -78,8 +79,8 @@ class HMM(HiddenMarkov[HMMConfig]):
                 "settings": self.config.to_dict(),
                 "valid": None if held_out is None else fingerprint_arrays(held_out),
             },
-            checkpoints=self._checkpoints,
-            resume=self._resume if self._checkpoints is not None else "auto",
+            checkpoints=context.checkpoints,
+            resume=context.resume,
         )
         transitions, emissions, starts = trainer.tables.values()
         self._set(corpus.vocabulary, np.ascontiguousarray(transitions.T), emissions, starts)

@@ -11,6 +11,7 @@ from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.base import HiddenMarkov
 from tacenda_lm.hidden_markov.blocks import BlockStore
 from tacenda_lm.hidden_markov.config import VLHMMConfig
@@ -51,11 +52,11 @@ class VLHMM(HiddenMarkov[VLHMMConfig]):
         super().__init__(config, **settings)
         check_device(self.config)
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
         from tacenda_lm.hidden_markov.fitting import fit_vlhmm
 
         self._tables, history = fit_vlhmm(
-            self.config, corpus, valid, self._checkpoints, self._resume
+            self.config, corpus, valid, context.checkpoints, context.resume
         )
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}

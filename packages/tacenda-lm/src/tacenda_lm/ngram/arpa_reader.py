@@ -1,8 +1,8 @@
-r"""ARPA files, read line by line; plain or compressed, with every rule of the format checked.
+r"""Reading ARPA files, plain or compressed; every rule of the format is checked.
 
 A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for each order the line
-``\n-grams:`` and its n-grams, one a line, as base-10 log-probability, words and, if it is the beginning of a
-longer one, perhaps a base-10 back-off, with tabs or spaces between; and the line ``\end\``.
+``\n-grams:`` and its n-grams, one per line: a base-10 log-probability, the words and, if longer n-grams begin
+with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from tacenda.corpus.reading import as_paths, read_blocks
+from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.arpa_table import Listed, table_of
 from tacenda_lm.ngram.arpa_writer import START
-from tacenda_lm.ngram.config import MAX_ORDER
+from tacenda_lm.ngram.settings import MAX_ORDER
 from tacenda_lm.ngram.table import Table
+from tacenda_lm.sequences import Float64
 
 __all__ = ["read_arpa"]
 
 _LINES = 1 << 16
-_LOWEST = -100.0  # log10; what "-inf" and a missing <unk> become, as in KenLM
+_LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
 
 
 def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str, Any]]:
-    """Vocabulary, table, and notes on what the file left out (JSON values).
+    """Return the vocabulary, the table, and notes on what the file left out (JSON values).
 
     The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one
     is added with a base-10 log-probability of -100.
@@ -44,20 +44,21 @@ def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str
         The file cannot be read or breaks the format; the message names the line.
     """
     try:
-        [found] = as_paths(path) or []
-        reader = _Reader(found)
-        return reader.read()
+        return _Reader(text_file(path)).read()
     except CorpusError as error:
         raise DataError(str(error)) from error
 
 
 class _Reader:
+    """Reads one file, and knows the line it is at for error messages."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = 0  # of the line read last
         self._lines = (line for block in read_blocks(path) for line in block)
 
     def read(self) -> tuple[Vocabulary, Table, dict[str, Any]]:
+        """The whole file, as `read_arpa` returns it."""
         counts = self._header()
         bar: Progress[object] = track(None, "reading n-grams", total=sum(counts), unit="n-gram")
         with bar:
@@ -100,11 +101,13 @@ class _Reader:
         self._fail(r"the file ends here, before \end\: it is cut short")
 
     def _marker(self, wanted: str) -> None:
+        """Read a line that must be as ``wanted``."""
         line = self._next()
         if line != wanted:
             self._fail(f"expected {wanted}, found {line!r:.60}: the counts at the top are wrong")
 
     def _header(self) -> list[int]:
+        r"""The counts of all orders; read up to the line ``\1-grams:``."""
         while (line := self._next()) != "\\data\\":
             if line.startswith("\\"):
                 self._fail(rf"expected \data\, found {line!r:.60}: this is no ARPA file")
@@ -119,7 +122,7 @@ class _Reader:
         return counts
 
     def _section(self, n: int, count: int, bar: Any) -> Iterator[list[str]]:
-        """The lines of an order's n-grams, many at a time; ``number`` is that before the first of them."""
+        """The lines of an order's n-grams, many at a time; ``self.number`` is that of the line before them."""
         left = count
         while left:
             lines = [
@@ -146,6 +149,7 @@ class _Reader:
     # -- n-grams -----------------------------------------------------------------------------------
 
     def _unigrams(self, count: int, highest: bool) -> tuple[list[str], Listed]:
+        """The words and their unigrams; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
         words: list[str] = []
         probs: list[float] = []
         backoffs: list[float] = []
@@ -171,11 +175,12 @@ class _Reader:
             self._fail(f"the unigram {twice!r} is listed twice")
         if BOUNDARY not in words:
             self._fail(f"there is no unigram {BOUNDARY}: an end of sentence cannot be predicted")
-        backoffs[words.index(BOUNDARY)] = start_backoff  # both marks are one type here
+        backoffs[words.index(BOUNDARY)] = start_backoff  # both marks are one type in the table
         shown = np.zeros(len(words)) if highest else np.array(backoffs)
         return words, Listed(np.arange(len(words))[:, None], np.array(probs), shown)
 
     def _block(self, n: int, ids: dict[str, int], lines: list[str]) -> Listed:
+        """The n-grams of some lines; all lines of one width are split at once."""
         n_spaces = np.array([line.count(" ") for line in lines])
         rows = np.empty((len(lines), n), np.int64)
         probs, backoffs = np.empty(len(lines)), np.zeros(len(lines))
@@ -206,8 +211,8 @@ class _Reader:
 
     def _numbers(
         self, probs: Sequence[str], backoffs: Sequence[str], places: Sequence[int]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Checked base-10 log-probabilities and back-offs of lines at these places of a block."""
+    ) -> tuple[Float64, Float64]:
+        """The log-probabilities and back-offs (base 10) of the lines at these places of a block, checked."""
         found = []
         for texts in (probs, backoffs):
             try:
@@ -230,7 +235,7 @@ class _Reader:
         return found[0], found[1]
 
     def _joined(self, n: int, parts: list[Listed], ids: dict[str, int]) -> Listed:
-        """An order's n-grams, ``<s>`` and ``</s>`` made one where each can stand."""
+        """An order's n-grams, with one id for ``<s>`` and ``</s>``, after a check that each stands where it can."""
         if not parts:
             return Listed(np.empty((0, n), np.int64), np.empty(0), np.empty(0))
         rows, probs, backoffs = (np.concatenate(columns) for columns in zip(*parts, strict=True))

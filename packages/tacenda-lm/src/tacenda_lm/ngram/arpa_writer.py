@@ -1,6 +1,6 @@
-"""A back-off model as an ARPA file, the form that KenLM, SRILM and most decoders read.
+"""Writing ARPA files, the form of a back-off model that KenLM, SRILM and most decoders read.
 
-Logarithms have base 10. ``<s>`` has the probability that it does not have, -99, and the back-off of the
+Logarithms have base 10. ``<s>``, which is never predicted, has the log-probability -99 and the back-off of the
 beginning of a sentence; ``</s>`` has a probability and no back-off.
 """
 
@@ -29,7 +29,7 @@ _LINES = 1 << 16
 
 
 def write_arpa(path: str | os.PathLike[str], vocabulary: Vocabulary, table: Table) -> None:
-    """Writes a table, gzipped if the path ends in .gz; the file appears when it is whole.
+    """Write a table, gzipped if the path ends in .gz; the file appears only when it is complete.
 
     Raises DataError for a word that the format cannot hold, or a path that cannot be written.
     """
@@ -54,17 +54,19 @@ def write_arpa(path: str | os.PathLike[str], vocabulary: Vocabulary, table: Tabl
 
 
 def _check_words(vocabulary: Vocabulary) -> None:
+    """Raise DataError for a word with a space in it, or the mark of a beginning."""
     for word in vocabulary.words:
         if word == START or not word or any(space in word for space in " \t\n\r"):
             raise DataError(
-                f"the word {word!r:.80} cannot stand in an ARPA file, where words are separated by "
-                f"spaces and {START} is the beginning of a sentence: rename it in the text"
+                f"the word {word!r:.80} cannot stand in an ARPA file, where spaces separate words and "
+                f"{START} marks the beginning of a sentence: rename it in the text"
             )
 
 
 def _write(file: IO[bytes] | gzip.GzipFile, vocabulary: Vocabulary, table: Table) -> None:
+    """Write the counts, then the n-grams of each order."""
     sizes = table.sizes
-    sizes[0] += 1  # <s> and </s>, which are one type here
+    sizes[0] += 1  # <s> and </s> are one type in the table
     counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, 1))
     file.write(f"\\data\\\n{counts}".encode())
     bar: Progress[object] = track(None, "writing n-grams", total=sum(sizes), unit="n-gram")
@@ -102,6 +104,7 @@ def _lines(vocabulary: Vocabulary, table: Table, n: int) -> Iterator[list[str]]:
 
 
 def _unigrams(vocabulary: Vocabulary, table: Table) -> Iterator[list[str]]:
+    """The lines of all words, and that of ``<s>``."""
     lines = []
     for i, word in enumerate(vocabulary.words):
         p = min(float(table.log_prob[i]), 0.0) * _LOG10

@@ -1,4 +1,12 @@
-"""Conformance of a rating algorithm for Surprise: subclass `AlgorithmTests` in a test file and say which.
+"""Conformance of a rating model and of an algorithm for Surprise: subclass a kit in a test file and say which.
+
+    from tacenda_surprise.testing import RecommenderTests
+
+    class TestMyModel(RecommenderTests):
+        def make_model(self):
+            return MyModel(n_factors=4)
+
+tests what the model promises to every host. `AlgorithmTests` tests the algorithm that hosts it:
 
     from tacenda_surprise.testing import AlgorithmTests
 
@@ -13,6 +21,7 @@ and ``callbacks``.
 
 from tacenda_surprise.testing.algorithms import AlgorithmTests
 from tacenda_surprise.testing.data import dataset, small_dataset
+from tacenda_surprise.testing.models import RecommenderTests
 from tacenda_surprise.testing.surprise_suite import SurpriseTests
 
-__all__ = ["AlgorithmTests", "SurpriseTests", "dataset", "small_dataset"]
+__all__ = ["AlgorithmTests", "RecommenderTests", "SurpriseTests", "dataset", "small_dataset"]

@@ -1,29 +1,24 @@
 """A corpus in a folder: ``.npy`` arrays in a sub-folder, and ``corpus.json``, which names it.
 
-The manifest is written last, by ``os.replace``, and is the only commit point: a build that is
-killed leaves the corpus that was there before, and a sub-folder that nothing names and the next
-build removes.
+The manifest is written last, as `tacenda.store` does it: a build that is killed leaves the corpus that was there
+before, and a sub-folder that nothing names and the next build removes.
 """
 
 import json
-import os
-import secrets
-import shutil
-import socket
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda import store
 from tacenda.corpus.manifest import MANIFEST, PREFIX, Manifest, read_manifest
 from tacenda.corpus.storage import PASS_ITEMS, load_array, writing
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.vocabulary import Vocabulary
-
-_running: set[str] = set()  # the builds of this process
 
 
 class Stored(NamedTuple):
@@ -35,72 +30,59 @@ class Stored(NamedTuple):
     manifest: Manifest
 
 
-class Build:
-    """A new corpus on its way into a folder; a context manager that leaves nothing behind unless
-    committed.
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """Yield a new sub-folder for the arrays of a corpus, which stays if `commit` writes a manifest that names it.
 
     Raises CorpusError if the folder is a file, or holds something that is not ours.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._committed = False
-        if folder.exists() and not folder.is_dir():
-            raise CorpusError(f"the cache {folder} is a file; give a folder")
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(p.name for p in folder.iterdir() if not _is_ours(p.name))
-        if strange:
-            raise CorpusError(
-                f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
-                "give a new or empty folder"
-            )
-        _remove_abandoned(folder)
-        self.data = folder / f"{PREFIX}{_host()}-{os.getpid()}-{secrets.token_hex(6)}"
-        _running.add(self.data.name)
-        with writing(self.data):
-            self.data.mkdir()
-
-    def __enter__(self) -> "Build":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        _running.discard(self.data.name)
-        if not self._committed:
-            shutil.rmtree(self.data, ignore_errors=True)
-
-    def commit(
-        self,
-        n_tokens: int,
-        n_sentences: int,
-        vocabulary: Vocabulary,
-        origin: dict[str, Any],
-        fingerprint: str | None,
-    ) -> None:
-        """Write the vocabulary, then the manifest; remove what an earlier manifest named."""
-        arrays = vocabulary.arrays()
-        manifest = Manifest(
-            data=self.data.name,
-            n_tokens=n_tokens,
-            n_sentences=n_sentences,
-            n_types=len(vocabulary),
-            n_text_bytes=len(arrays["vocabulary.text"]),
-            vocabulary=vocabulary.config_dict(),
-            origin=origin,
-            fingerprint=fingerprint,
+    if folder.exists() and not folder.is_dir():
+        raise CorpusError(f"the cache {folder} is a file; give a folder")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    strange = sorted(p.name for p in folder.iterdir() if not _is_ours(p.name))
+    if strange:
+        raise CorpusError(
+            f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
+            "give a new or empty folder"
         )
-        previous = _named(self._folder)
-        temporary = self.data / MANIFEST
-        with writing(self.data):
-            for name, array in arrays.items():
-                np.save(self.data / f"{name}.npy", array, allow_pickle=False)
-            temporary.write_text(json.dumps(vars(manifest), indent=1), encoding="utf-8")
-            for path in self.data.iterdir():
-                _sync(path)
-            temporary.replace(self._folder / MANIFEST)
-        self._committed = True
-        if previous is not None and previous != self.data.name:
-            shutil.rmtree(self._folder / previous, ignore_errors=True)
+    _sweep(folder)
+    try:
+        with ExitStack() as stack:
+            with writing(folder):
+                data = stack.enter_context(store.new_folder(folder, PREFIX))
+            yield data
+    finally:
+        _sweep(folder)
+
+
+def commit(
+    data: Path,
+    n_tokens: int,
+    n_sentences: int,
+    vocabulary: Vocabulary,
+    origin: dict[str, Any],
+    fingerprint: str | None,
+) -> None:
+    """Write the vocabulary of a corpus beside its arrays, then the manifest of the folder."""
+    arrays = vocabulary.arrays()
+    manifest = Manifest(
+        data=data.name,
+        n_tokens=n_tokens,
+        n_sentences=n_sentences,
+        n_types=len(vocabulary),
+        n_text_bytes=len(arrays["vocabulary.text"]),
+        vocabulary=vocabulary.config_dict(),
+        origin=origin,
+        fingerprint=fingerprint,
+    )
+    with writing(data):
+        for name, array in arrays.items():
+            np.save(data / f"{name}.npy", array, allow_pickle=False)
+        store.sync(data)
+        store.write_file(
+            data.parent / MANIFEST, json.dumps(vars(manifest), indent=1).encode("utf-8")
+        )
 
 
 def reusable(folder: Path, fingerprint: str | None) -> Stored | None:
@@ -165,40 +147,9 @@ def _is_ours(name: str) -> bool:
     return name == MANIFEST or name.startswith((PREFIX, "."))
 
 
-def _host() -> str:
-    return "".join(c for c in socket.gethostname() if c.isalnum())[:32] or "host"
-
-
-def _named(folder: Path) -> str | None:
-    try:
-        return read_manifest(folder).data
-    except CorpusError:
-        return None
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what builds left that were killed: those of processes of this host that are gone."""
-    named = _named(folder)
-    for path in folder.glob(f"{PREFIX}{_host()}-*-*"):
-        process = path.name.split("-")[2]
-        if path.name == named or path.name in _running or not process.isdigit():
-            continue
-        if int(process) == os.getpid() or not _is_alive(int(process)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    if os.name != "posix":
-        return True  # signal 0 would end the process on Windows
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+def _sweep(folder: Path) -> None:
+    """Remove what the manifest does not name, but for the folders of builds that are still running."""
+    keep = {MANIFEST}
+    with suppress(CorpusError):
+        keep.add(read_manifest(folder).data)
+    store.sweep(folder, keep, lambda name: name.startswith(PREFIX))

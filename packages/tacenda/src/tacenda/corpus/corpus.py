@@ -10,10 +10,11 @@ from typing import Any, Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.corpus import building, reading, views
+from tacenda.corpus import building, views
 from tacenda.corpus.building import CodedBlock, Parts, Selection, Types
 from tacenda.corpus.cache import open_folder
 from tacenda.corpus.fingerprint import fingerprint
+from tacenda.corpus.lines import Lines, text_files
 from tacenda.corpus.making import make, selection_for, text_coder
 from tacenda.corpus.storage import Place
 from tacenda.errors import CorpusError
@@ -63,7 +64,7 @@ class Corpus:
     @classmethod
     def from_text(
         cls,
-        text: reading.Text,
+        text: Lines,
         *,
         tokenizer: str | Tokenizer = "whitespace",
         vocabulary: Vocabulary | None = None,
@@ -77,9 +78,8 @@ class Corpus:
         """Tokenize text files, or lines, in one pass: a line is a sentence, empty lines are
         skipped.
 
-        text: a path, a list of paths (plain text or .xz, .gz, .bz2), or an iterable of lines. One
-            string is always a path; a list of strings is paths if the first is a file or named like
-            one (.txt, .xz, .gz, .bz2), and lines otherwise.
+        text: a ``Path`` or a list of them (plain text or .xz, .gz, .bz2), a string, or an iterable
+            of lines. A path is a file and a string is text, here as everywhere in Tacenda.
         tokenizer: "whitespace", "words", "spacy:en" or a callable; see tacenda.tokenizers.
         max_vocabulary: how many proper words become types, the most frequent first; ``</s>``,
             ``<unk>`` and the OOV classes come on top. None (default) keeps all.
@@ -101,9 +101,9 @@ class Corpus:
         a text without tokens, contradictory settings, or a cache folder that is not ours.
         """
         selection = selection_for(vocabulary, Selection(**settings))
-        paths = reading.as_paths(text)
+        paths = text_files(text)
         n = at_least_one(workers, "workers")
-        coder = text_coder(text, paths, tokenizer, encoding, errors, n)
+        coder = text_coder(text, tokenizer, encoding, errors, n)
         key = fingerprint(
             paths=paths,
             tokenizer=tokenizer_version(tokenizer),

@@ -1,12 +1,14 @@
 """A corpus from a source of coded blocks: found in a cache folder, or built there or in memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tacenda.corpus import building, reading
+from tacenda.corpus import building
 from tacenda.corpus.building import CodedBlock, Parts, Selection, Types, assemble
-from tacenda.corpus.cache import Build, reusable
+from tacenda.corpus.cache import building as building_in
+from tacenda.corpus.cache import commit, reusable
+from tacenda.corpus.lines import Lines, text_blocks
 from tacenda.corpus.storage import Place
 from tacenda.corpus.workers import check_sendable, code_in_workers
 from tacenda.errors import CorpusError
@@ -34,17 +36,15 @@ def make(
         # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
         known = found.vocabulary if vocabulary is None else vocabulary
         return Parts(found.ids, found.offsets, known, Place(folder))
-    with Build(folder) as build:
-        place = Place(build.data)
-        parts = assemble(coder(types), types, place, selection, vocabulary, what)
+    with building_in(folder) as data:
+        parts = assemble(coder(types), types, Place(data), selection, vocabulary, what)
         n_sentences = len(parts.offsets) - 1
-        build.commit(len(parts.ids), n_sentences, parts.vocabulary, origin, fingerprint)
+        commit(data, len(parts.ids), n_sentences, parts.vocabulary, origin, fingerprint)
     return parts
 
 
 def text_coder(
-    text: reading.Text,
-    paths: Sequence[Path] | None,
+    text: Lines,
     tokenizer: str | Tokenizer,
     encoding: str,
     errors: str,
@@ -56,7 +56,7 @@ def text_coder(
         check_sendable(tokenizer)
 
     def coder(types: Types) -> Iterator[CodedBlock]:
-        blocks = reading.blocks_of(text, paths, encoding, errors)
+        blocks = text_blocks(text, encoding, errors)
         if workers == 1:
             return building.code_lines(blocks, tokenize, types)
         return code_in_workers(blocks, tokenizer, types, workers)

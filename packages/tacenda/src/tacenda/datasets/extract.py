@@ -11,8 +11,6 @@ import fnmatch
 import gzip
 import lzma
 import re
-import secrets
-import shutil
 import stat
 import tarfile
 import zipfile
@@ -21,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, cast
 
+from tacenda import store
 from tacenda.errors import DataError
 
 _CHUNK = 1 << 16
@@ -121,11 +120,8 @@ def extract(
     if folder.exists():
         raise DataError(f"{folder} exists already: remove it or choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Not mkdtemp, whose 0700 would stay with the finished folder.
-    temporary = folder.parent / f".{folder.name}-{secrets.token_hex(6)}"
-    temporary.mkdir()
-    try:
-        writer = _Writer(archive, temporary, members, max_bytes, max_files)
+    with store.temporary(folder.parent) as scratch:
+        writer = _Writer(archive, scratch, members, max_bytes, max_files)
         try:
             _unpack(archive, writer)
         except _FAULTS as error:
@@ -135,10 +131,7 @@ def extract(
             ) from error
         if not writer.names:
             raise writer.fault("none of the files looked for is in it")
-        temporary.replace(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        store.commit(scratch, folder)
     return sorted(writer.names.values())
 
 

@@ -1,30 +1,15 @@
-"""The one fitting loop: batch sources, schedules, checkpoints, optimisers for numpy models."""
+"""The one fitting loop, its batch sources, schedules and checkpoints, and Adam for numpy models."""
 
-from tacenda.fitting.batches import ArrayBatches, BlockBatches, RangeBatches, Sweeps
-from tacenda.fitting.callbacks import Callback
+from tacenda.fitting.adam import Adam
+from tacenda.fitting.batches import ArrayBatches, BlockBatches, Sweeps, fingerprint_arrays
 from tacenda.fitting.checkpointed import Checkpointed
-from tacenda.fitting.history import Evaluation, History
-from tacenda.fitting.loop import FitLoop, fit
-from tacenda.fitting.meter import DivergenceError
-from tacenda.fitting.optimizers import SGD, AdaGrad, Adam, Optimizer, clip_gradients, gradient_norm
-from tacenda.fitting.recorder import Checkpoints
-from tacenda.fitting.schedules import (
-    Constant,
-    Cosine,
-    InverseDecay,
-    Plateau,
-    Position,
-    Schedule,
-    StepDecay,
-    WarmUp,
-    as_schedule,
-)
-from tacenda.fitting.settings import FitSettings
-from tacenda.fitting.trainable import BatchSource, HasParameters, StepResult, Trainable
+from tacenda.fitting.history import DivergenceError, Evaluation, History
+from tacenda.fitting.loop import Callback, FitLoop, FitSettings, fit
+from tacenda.fitting.recorder import Checkpoints, Resume
+from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp, as_schedule
+from tacenda.fitting.trainable import BatchSource, HasParameters, State, StepResult, Trainable
 
 __all__ = [
-    "SGD",
-    "AdaGrad",
     "Adam",
     "ArrayBatches",
     "BatchSource",
@@ -32,7 +17,6 @@ __all__ = [
     "Callback",
     "Checkpointed",
     "Checkpoints",
-    "Constant",
     "Cosine",
     "DivergenceError",
     "Evaluation",
@@ -40,19 +24,16 @@ __all__ = [
     "FitSettings",
     "HasParameters",
     "History",
-    "InverseDecay",
-    "Optimizer",
-    "Plateau",
     "Position",
-    "RangeBatches",
+    "Resume",
     "Schedule",
+    "State",
     "StepDecay",
     "StepResult",
     "Sweeps",
     "Trainable",
     "WarmUp",
     "as_schedule",
-    "clip_gradients",
+    "fingerprint_arrays",
     "fit",
-    "gradient_norm",
 ]

@@ -2,14 +2,14 @@
 
 A checkpoint folder holds ``checkpoint.json`` and the files it names by content,
 ``state-<sha256>.safetensors`` (all the next step depends on) and ``best-<sha256>.safetensors`` (the
-best parameters so far, written only when they have changed). The manifest is replaced last and
-atomically: a kill at any moment leaves the previous checkpoint or the new one.
+best parameters so far, written only when they have changed). The manifest is written last; see
+`tacenda.store`.
 """
 
 import hashlib
 import json
 import os
-import tempfile
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from tacenda import store
 from tacenda.errors import FittingError
 from tacenda.fitting.trainable import State
 
 FORMAT = 1
 MANIFEST = "checkpoint.json"
+_ARRAYS = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class CheckpointFolder:
                 "files": files,
             }
             data = json.dumps(manifest, indent=1).encode()
-            _replace(self.manifest, data)
+            store.write_file(self.manifest, data)
             self._sweep({entry["name"] for entry in files.values()})
         except OSError as error:
             raise FittingError(
@@ -113,7 +115,7 @@ class CheckpointFolder:
         digest = hashlib.sha256(data).hexdigest()
         name = f"{role}-{digest[:32]}.safetensors"
         if not (self.folder / name).exists():
-            _replace(self.folder / name, data)
+            store.write_file(self.folder / name, data)
         return {"name": name, "size": len(data), "sha256": digest}
 
     def _read_arrays(self, role: str, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
@@ -129,28 +131,12 @@ class CheckpointFolder:
             raise self._damaged(f"names {name}, which is not a safetensors file") from error
 
     def _sweep(self, keep: set[str]) -> None:
-        for pattern in ("state-*.safetensors", "best-*.safetensors", ".writing-*"):
-            for path in self.folder.glob(pattern):
-                if path.name not in keep:
-                    path.unlink(missing_ok=True)
+        store.sweep(self.folder, {MANIFEST, *keep}, _ARRAYS.fullmatch)
 
     def _damaged(self, what: str) -> FittingError:
         return FittingError(
             f"the checkpoint {self.manifest} {what}; start afresh with resume=False"
         )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:

@@ -1,31 +1,91 @@
-"""The one fitting loop: for every model trained by steps, whatever it computes with.
+"""The one fitting loop, for every model trained by steps, whatever it computes with.
 
-After every step, in this order: losses are converted and checked, an evaluation is made if it is
-due, callbacks are called, a checkpoint is saved if one is due and nothing has ended the fit. A
+After every step a checkpoint is saved if one is due. After every epoch, in this order: an evaluation is
+made if one is due, callbacks are called, and a checkpoint is saved if nothing has ended the fit. A
 checkpoint therefore never records a moment at which an uninterrupted run would have stopped.
 """
 
-import copy
+from __future__ import annotations
+
 import math
 import os
+import signal
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import MISSING, dataclass, fields
+from types import FrameType
+from typing import Any, Literal
 
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.fitting.best import BestSeen
-from tacenda.fitting.callbacks import Callback
-from tacenda.fitting.history import Evaluation, History
-from tacenda.fitting.interrupt import DeferredInterrupt
-from tacenda.fitting.meter import DivergenceError, LossMeter
-from tacenda.fitting.recorder import Checkpoints, Recorder, Resume, identity
-from tacenda.fitting.schedules import Position, as_schedule
-from tacenda.fitting.settings import FitSettings
+from tacenda.fitting.history import BestSeen, DivergenceError, Evaluation, History, LossMeter
+from tacenda.fitting.recorder import Checkpoints, Recorder, Resume
+from tacenda.fitting.schedules import Position, Schedule, as_schedule
 from tacenda.fitting.trainable import BatchSource, StepResult, Trainable
 from tacenda.progress import track
+from tacenda.settings import Settings, option
 
-_FINAL = {"patience", "rate", "callback"}  # ends that more epochs, steps or time do not undo
+__all__ = ["Callback", "FitLoop", "FitSettings", "fit"]
+
+_FINAL = {"patience", "callback"}  # reasons to stop that more epochs do not undo
+_MAY_DIFFER = {"epochs", "check_losses_every", "on_divergence"}  # between a run and one resumed
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings(Settings):
+    """How long to train, at what rate, when to evaluate and when to stop."""
+
+    epochs: int = option(MISSING, "passes over the batch source at most", at_least=0)
+    learning_rate: float | Schedule = option(
+        MISSING, "the rate of every step; a number is a constant rate", at_least=0
+    )
+    evaluate_every: int = option(
+        1, "evaluate after every so many epochs; 0: only at the end", at_least=0
+    )
+    patience: int | None = option(
+        None,
+        "stop after this many evaluations in a row without a new best; None: never",
+        at_least=1,
+    )
+    restore_best: bool = option(
+        True,
+        """leave the model with its best parameters, which needs memory for one copy of them. Without
+        evaluations these are the last ones; after a divergence, those of the last whole epoch""",
+    )
+    check_losses_every: int = option(
+        1, "convert losses to numbers, and look for NaN, every so many steps", at_least=1
+    )
+    on_divergence: Literal["raise", "return"] = option(
+        "raise",
+        """what to do after a loss or an evaluation that is not finite, once the best parameters are
+        restored. "return" warns; in the first epoch, which leaves nothing to keep, it raises too""",
+    )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return as JSON the settings that a resumed run must share with the run it continues."""
+        shared = {one.name: getattr(self, one.name) for one in fields(self)}
+        shared["learning_rate"] = as_schedule(self.learning_rate).config()
+        return {name: value for name, value in shared.items() if name not in _MAY_DIFFER}
+
+
+class Callback:
+    """Base class with hooks that do nothing; a hook that returns True ends the fit.
+
+    ``run`` offers ``model``, ``settings``, ``history``, ``step`` (steps done), ``epoch`` (epochs
+    done), ``learning_rate`` and ``last`` (the latest StepResult). Callbacks are not part of a
+    checkpoint: one that ends a fit should decide from ``run`` alone, so that a resumed run agrees.
+    """
+
+    def on_step(self, run: FitLoop) -> bool | None:
+        """Called after every step."""
+
+    def on_evaluation(self, run: FitLoop, evaluation: Evaluation) -> bool | None:
+        """Called after every evaluation."""
+
+    def on_epoch_end(self, run: FitLoop) -> bool | None:
+        """Called after every epoch and its evaluation."""
 
 
 def fit(
@@ -39,21 +99,53 @@ def fit(
     resume: Resume = "auto",
     description: str = "fitting",
 ) -> History:
-    """Trains ``model`` in place on the batches of ``source`` and returns the history of the fit.
+    """Train ``model`` in place on the batches of ``source``.
 
-    ``configuration`` (JSON) identifies what the model was made from, held-out data included; a
-    checkpoint of another configuration, other data or other settings is refused. ``resume``:
-    "auto" goes on from a checkpoint if there is one, True requires one, False starts afresh and
-    removes what is there.
+    Parameters
+    ----------
+    model, source
+        What to train, and on what.
+    settings
+        How long, at what rate, when to stop.
+    configuration
+        Identifies what the model was made from, held-out data included, as JSON values. A checkpoint of
+        another configuration, other data or other settings is refused.
+    callbacks
+        Hooks that see every step, evaluation and epoch.
+    checkpoints
+        A folder, made if it is missing, in which the fit is saved every few minutes and after every epoch.
+    resume
+        ``"auto"`` continues from a checkpoint if there is one, True requires one, False removes what is
+        there and starts from the beginning.
+    description
+        What the progress bar says.
 
-    Raises DivergenceError if a loss or an evaluation is not finite (the model then holds the best
-    parameters seen; see ``FitSettings.on_divergence``), FittingError if a checkpoint cannot be used
-    or saved, KeyboardInterrupt after Ctrl-C (see ``FitSettings.on_interrupt``).
+    Returns
+    -------
+    History
+        Losses, evaluations and rates, and why the fit ended.
+
+    Raises
+    ------
+    DivergenceError
+        A loss or an evaluation is not finite. The model then holds the best parameters seen; see
+        ``FitSettings.on_divergence``.
+    FittingError
+        A checkpoint cannot be used or saved.
+    KeyboardInterrupt
+        After Ctrl-C, once the step is done, a checkpoint saved and the best parameters restored; a
+        second Ctrl-C raises it at once.
     """
     recorder = None
     if checkpoints is not None:
         where = checkpoints if isinstance(checkpoints, Checkpoints) else Checkpoints(checkpoints)
-        recorder = Recorder(where, identity(model, source, settings, configuration or {}))
+        identity = {
+            "model": type(model).__qualname__,
+            "configuration": dict(configuration or {}),
+            "data": source.fingerprint(),
+            "settings": settings.fingerprint(),
+        }
+        recorder = Recorder(where, identity)
     elif resume is True:
         raise ConfigurationError("resume=True needs checkpoints=...; give the folder they are in")
     run = FitLoop(model, source, settings, tuple(callbacks), recorder, description)
@@ -70,7 +162,7 @@ def fit(
 
 
 class FitLoop:
-    """One fit under way; what callbacks see."""
+    """A running fit, as callbacks see it."""
 
     def __init__(
         self,
@@ -86,25 +178,25 @@ class FitLoop:
         self.learning_rate = math.nan
         self.last: StepResult | None = None
         self._callbacks, self._recorder, self._description = callbacks, recorder, description
-        self._schedule = copy.deepcopy(as_schedule(settings.learning_rate))
+        self._schedule = as_schedule(settings.learning_rate)
         self._meter = LossMeter(settings.check_losses_every)
-        self._best = BestSeen(model, keep=settings.restore_best, min_delta=settings.min_delta)
-        self._interrupt = DeferredInterrupt()
-        self._batch = 0  # batches done in the present epoch
+        self._best = BestSeen(model, keep=settings.restore_best)
+        self._interrupt = _DeferredInterrupt()
+        self._batch = 0  # batches done in the current epoch
         self._clocked = time.monotonic()
 
     @property
     def step(self) -> int:
-        """Steps done."""
+        """Number of steps done."""
         return self.history.steps
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of epochs done."""
         return self.history.epochs
 
     def run(self, resume: Resume = False) -> History:
-        """Trains to the end, from the start or from a checkpoint."""
+        """Train to the end, from the start or from a checkpoint."""
         resumed = self._resume(resume)
         try:
             with self._interrupt:
@@ -120,22 +212,22 @@ class FitLoop:
         best = self.history.best
         if best is not None and best.step != self.step:
             self._best.restore()
-        if reason == "interrupted" and self.settings.on_interrupt == "raise":
+        if reason == "interrupted":
             where = f"; see {self._recorder.folder.folder}" if self._recorder is not None else ""
             raise KeyboardInterrupt(f"the fit was interrupted after step {self.step}{where}")
         return self.history
 
     def _train(self, resumed: bool) -> str:
+        """Run epochs until something ends the fit, and return what did."""
         if not resumed:
             self._best.keep()
-            if self.settings.evaluate_first:
-                self._evaluate()
-        reason = self._limit()
+        reason = "interrupted" if self._interrupt.requested else ""
         while not reason:
             reason = "epochs" if self.epoch >= self.settings.epochs else self._run_epoch()
         return reason
 
     def _run_epoch(self) -> str:
+        """Make the remaining steps of an epoch; return what ends the fit, or an empty string."""
         epoch, total = self.epoch, self.source.n_batches(self.epoch)
         batches = self.source.batches(epoch, skip=self._batch)
         left = None if total is None else total - self._batch
@@ -147,21 +239,17 @@ class FitLoop:
             self.history.steps += 1
             self._batch += 1
             self._meter.add(self.step, self.learning_rate, self.last)
-            reason = self._after_step()
+            reason = self._call("on_step")
+            if not reason and self._interrupt.requested:
+                reason = "interrupted"
             if reason:
                 return reason
+            if self._recorder is not None and self._recorder.due(self.step):
+                self._save()
         return self._end_epoch()
 
-    def _after_step(self) -> str:
-        every = self.settings.evaluate_every
-        due = self.settings.evaluate_unit == "steps" and every and self.step % every == 0
-        reason = self._evaluate() if due else ""
-        reason = self._call("on_step") or reason or self._limit()
-        if not reason and self._recorder is not None and self._recorder.due(self.step):
-            self._save()
-        return reason
-
     def _end_epoch(self) -> str:
+        """Record the epoch, evaluate if due, save; return what ends the fit, or an empty string."""
         if self._batch == 0:
             raise FittingError(f"epoch {self.epoch + 1} has no batches; there is nothing to fit on")
         loss, norm = self._meter.close_epoch()
@@ -171,8 +259,7 @@ class FitLoop:
         self.history.epochs += 1
         self._batch = 0
         every = self.settings.evaluate_every
-        due = self.settings.evaluate_unit == "epochs" and every and self.epoch % every == 0
-        reason = self._evaluate() if due else ""
+        reason = self._evaluate() if every and self.epoch % every == 0 else ""
         if self.history.best is None:
             self._best.keep()  # what is left after a divergence
         reason = self._call("on_epoch_end") or reason
@@ -181,6 +268,7 @@ class FitLoop:
         return reason
 
     def _evaluate(self) -> str:
+        """Evaluate the model as it is; return what ends the fit, or an empty string."""
         self._meter.flush()
         value = self.model.evaluate()
         if value is None:
@@ -196,31 +284,23 @@ class FitLoop:
         evaluation = Evaluation(self.step, self.epoch + (self._batch > 0), value)
         self.history.evaluations.append(evaluation)
         self.history.best = self._best.observe(evaluation, self.history.best)
-        self._schedule.observe(value)
-        reason = "rate" if self._schedule.exhausted else ""
-        if self.settings.patience is not None and self._best.waited >= self.settings.patience:
-            reason = "patience"
+        patience = self.settings.patience
+        reason = "patience" if patience is not None and self._best.waited >= patience else ""
         return self._call("on_evaluation", evaluation) or reason
 
     def _call(self, hook: str, *arguments: Any) -> str:
+        """Call a hook of every callback; return "callback" if one wants to end the fit."""
         wishes = [getattr(callback, hook)(self, *arguments) for callback in self._callbacks]
         return "callback" if any(wish is True for wish in wishes) else ""
 
-    def _limit(self) -> str:
-        if self._interrupt.requested:
-            return "interrupted"
-        if self.settings.max_steps is not None and self.step >= self.settings.max_steps:
-            return "steps"
-        budget = self.settings.max_seconds
-        return "time" if budget is not None and self._clock() >= budget else ""
-
-    def _clock(self) -> float:
+    def _clock(self) -> None:
+        """Add the time since the last call to the history."""
         now = time.monotonic()
         self.history.seconds += now - self._clocked
         self._clocked = now
-        return self.history.seconds
 
     def _finish(self, reason: str) -> None:
+        """Evaluate once more where training went on since the last evaluation, and save."""
         self._meter.flush()
         evaluations = self.history.evaluations
         stale = not evaluations or evaluations[-1].step != self.step
@@ -231,6 +311,7 @@ class FitLoop:
         self._save()
 
     def _save(self) -> None:
+        """Save a checkpoint, if they are wanted."""
         if self._recorder is None:
             return
         self._clock()
@@ -239,12 +320,12 @@ class FitLoop:
             "batch": self._batch,
             "best": self._best.state(),
             "meter": self._meter.state(),
-            "schedule": self._schedule.state(),
             "history": self.history.as_dict(),
         }
         self._recorder.save(progress, self.model, self._best.parameters, self._best.version)
 
     def _resume(self, resume: Resume) -> bool:
+        """Continue from a checkpoint; False where there is none to continue from."""
         saved = None if self._recorder is None else self._recorder.find(resume)
         if saved is None:
             return False
@@ -252,7 +333,6 @@ class FitLoop:
         try:
             self.history = History.from_dict(progress["history"])
             self._meter.load_state(progress["meter"])
-            self._schedule.load_state(progress["schedule"])
             self._best.load_state(progress["best"], saved.best)
             self._batch = int(progress["batch"])
             self.model.load_state(saved.state)
@@ -264,3 +344,32 @@ class FitLoop:
         if self.history.stopped not in _FINAL:
             self.history.stopped = ""
         return True
+
+
+class _DeferredInterrupt:
+    """Context in which the first Ctrl-C only sets ``requested``, and the second raises at once.
+
+    Outside the main thread, where Python does not allow it, and where somebody else handles the
+    signal, everything stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._installed = False
+
+    def __enter__(self) -> None:
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._handle)
+            self._installed = True
+
+    def __exit__(self, *error: object) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._installed = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        print("\nstopping after this step (Ctrl-C again: at once)", file=sys.stderr)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from tacenda.errors import FittingError
 from tacenda.fitting.checkpoint import Checkpoint, CheckpointFolder, check_identity
-from tacenda.fitting.settings import FitSettings
-from tacenda.fitting.trainable import BatchSource, Trainable
+from tacenda.fitting.trainable import Trainable
 
 Resume = bool | Literal["auto"]
 
@@ -22,18 +21,6 @@ class Checkpoints:
     folder: str | os.PathLike[str]
     every_steps: int | None = None
     every_seconds: float | None = 300.0
-
-
-def identity(
-    model: Trainable, source: BatchSource, settings: FitSettings, configuration: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What must be the same in a run that goes on from a checkpoint (JSON)."""
-    return {
-        "model": type(model).__qualname__,
-        "configuration": dict(configuration),
-        "data": source.fingerprint(),
-        "settings": settings.fingerprint(),
-    }
 
 
 class Recorder:

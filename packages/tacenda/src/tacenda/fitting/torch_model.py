@@ -1,11 +1,10 @@
-"""What a torch model needs to be fitted: its state as numpy arrays, and a ready-made step.
+"""The state of a torch model, its optimizer and its random generators as numpy arrays, and back.
 
-Imported on demand only (``tacenda.fitting`` itself needs no torch). While a fit is running, torch's
+Imported on demand only: ``tacenda.fitting`` itself needs no torch. While a fit is running, torch's
 global random generator belongs to it (dropout draws from it): seed it before, and put
 ``torch.random.fork_rng()`` around the fit where others depend on it.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,13 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacenda.fitting.trainable import State, StepResult
+from tacenda.fitting.trainable import State
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
-    """A copy on the host; bfloat16, which numpy lacks, as the int16 of the same bits."""
+    """Copy a tensor to the host; bfloat16, which numpy lacks, becomes int16 of the same bits."""
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.int16)
@@ -27,7 +26,7 @@ def to_array(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def to_tensor(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
-    """The inverse of ``to_array``, on the device of ``like``."""
+    """Make a tensor of what `to_array` returned, on the device and of the type of ``like``."""
     tensor = torch.from_numpy(np.array(array, order="C", copy=True))
     if like.dtype == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)
@@ -35,12 +34,12 @@ def to_tensor(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
 
 
 def module_arrays(module: torch.nn.Module) -> Arrays:
-    """Parameters and buffers by the names of ``state_dict``."""
+    """Return parameters and buffers under their names in ``state_dict``."""
     return {name: to_array(tensor) for name, tensor in module.state_dict().items()}
 
 
 def load_module_arrays(module: torch.nn.Module, arrays: State) -> None:
-    """Puts back ``module_arrays``; raises ValueError where names or shapes do not fit."""
+    """Put back what `module_arrays` returned; raise ValueError where names or shapes do not fit."""
     present = module.state_dict()
     if set(present) != set(arrays):
         odd = sorted(set(present) ^ set(arrays))
@@ -52,7 +51,7 @@ def load_module_arrays(module: torch.nn.Module, arrays: State) -> None:
 
 
 def optimizer_arrays(optimizer: torch.optim.Optimizer) -> Arrays:
-    """Per-parameter optimiser state as "number of the parameter/name"; settings are not in it."""
+    """Return the optimizer's state of each parameter as "number of the parameter/name", without settings."""
     arrays: Arrays = {}
     for number, slots in optimizer.state_dict()["state"].items():
         for name, value in slots.items():
@@ -64,7 +63,7 @@ def optimizer_arrays(optimizer: torch.optim.Optimizer) -> Arrays:
 
 
 def load_optimizer_arrays(optimizer: torch.optim.Optimizer, arrays: State) -> None:
-    """Puts back ``optimizer_arrays``."""
+    """Put back what `optimizer_arrays` returned."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     slots: dict[int, dict[str, Any]] = {}
     for key, array in arrays.items():
@@ -79,7 +78,7 @@ def load_optimizer_arrays(optimizer: torch.optim.Optimizer, arrays: State) -> No
 
 
 def generator_arrays(generators: Mapping[str, torch.Generator], cuda: bool) -> Arrays:
-    """States (uint8) of torch's global generators and of the given ones."""
+    """Return the states (uint8) of torch's global generators and of the given ones."""
     arrays = {"cpu": torch.get_rng_state().numpy().copy()}
     if cuda:
         arrays["cuda"] = torch.cuda.get_rng_state().numpy().copy()
@@ -89,7 +88,7 @@ def generator_arrays(generators: Mapping[str, torch.Generator], cuda: bool) -> A
 
 
 def load_generator_arrays(generators: Mapping[str, torch.Generator], arrays: State) -> None:
-    """Puts back ``generator_arrays``."""
+    """Put back what `generator_arrays` returned."""
     torch.set_rng_state(torch.from_numpy(np.array(arrays["cpu"])))
     if "cuda" in arrays:
         torch.cuda.set_rng_state(torch.from_numpy(np.array(arrays["cuda"])))
@@ -98,75 +97,6 @@ def load_generator_arrays(generators: Mapping[str, torch.Generator], arrays: Sta
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Sets the rate of every parameter group, times the group's own "scale" where it has one."""
+    """Set the rate of every parameter group, times the group's own "scale" where it has one."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group.get("scale", 1.0)
-
-
-class TorchTrainable(ABC):
-    """A module and its optimiser as the fitting loop wants them; a subclass gives the loss.
-
-    Minimises the mean loss per unit of each batch. ``clip`` bounds the common norm of all gradients
-    (which is then reported). ``generators``: the module's own random generators, by name.
-    """
-
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        *,
-        clip: float | None = None,
-        generators: Mapping[str, torch.Generator] | None = None,
-    ) -> None:
-        self.module, self.optimizer, self.clip = module, optimizer, clip
-        self.generators = dict(generators or {})
-
-    @abstractmethod
-    def loss(self, batch: Any) -> tuple[torch.Tensor, float]:
-        """The loss summed over a batch (a scalar with a gradient), and the number of units."""
-
-    def evaluate(self) -> float | None:
-        """No held-out data unless a subclass has some."""
-        return None
-
-    def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """One optimiser step on the mean loss of the batch."""
-        self.module.train()
-        set_learning_rate(self.optimizer, learning_rate)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss, units = self.loss(batch)
-        (loss / units).backward()
-        norm = None
-        if self.clip is not None:
-            norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.clip)
-        self.optimizer.step()
-        return StepResult(loss.detach(), units, norm)
-
-    def parameters(self) -> Arrays:
-        """Parameters and buffers."""
-        return module_arrays(self.module)
-
-    def load_parameters(self, parameters: State) -> None:
-        """Puts parameters and buffers back."""
-        load_module_arrays(self.module, parameters)
-
-    def state(self) -> Arrays:
-        """Parameters, buffers, optimiser state and generators."""
-        cuda = any(p.is_cuda for p in self.module.parameters())
-        parts = {
-            "module": module_arrays(self.module),
-            "optimizer": optimizer_arrays(self.optimizer),
-            "generator": generator_arrays(self.generators, cuda),
-        }
-        return {f"{part}/{k}": a for part, arrays in parts.items() for k, a in arrays.items()}
-
-    def load_state(self, state: State) -> None:
-        """Puts back what ``state()`` gave."""
-
-        def part(name: str) -> Arrays:
-            prefix = f"{name}/"
-            return {k[len(prefix) :]: a for k, a in state.items() if k.startswith(prefix)}
-
-        load_module_arrays(self.module, part("module"))
-        load_optimizer_arrays(self.optimizer, part("optimizer"))
-        load_generator_arrays(self.generators, part("generator"))

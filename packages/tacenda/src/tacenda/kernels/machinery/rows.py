@@ -38,12 +38,15 @@ def multiply_rows(vectors, t, table, numbers, first, n, out, place):  # type: ig
 
 @njit(fastmath={"contract"})
 def add_rows(table, numbers, first, weights, place, n, out, k):  # type: ignore[no-untyped-def]
-    """Add ``weights[place + j] table[numbers[first + j]]`` to ``out[k]``, j = 0 .. n - 1, in this order."""
+    """Add ``weights[place + j] table[numbers[first + j]]`` to ``out[k]``, j = 0 .. n - 1, in this order.
+
+    The weights are float32, or int32, which are rounded to float32.
+    """
     j = 0
     while j + 4 <= n:
         i0, i1, i2, i3 = numbers[first + j], numbers[first + j + 1], numbers[first + j + 2], numbers[first + j + 3]
-        p = place + j
-        w0, w1, w2, w3 = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
+        w0, w1 = np.float32(weights[place + j]), np.float32(weights[place + j + 1])
+        w2, w3 = np.float32(weights[place + j + 2]), np.float32(weights[place + j + 3])
         for d in range(table.shape[1]):
             x = out[k, d] + w0 * table[i0, d]
             x = x + w1 * table[i1, d]
@@ -51,6 +54,6 @@ def add_rows(table, numbers, first, weights, place, n, out, k):  # type: ignore[
             out[k, d] = x + w3 * table[i3, d]
         j += 4
     for i in range(j, n):
-        i0, w0 = numbers[first + i], weights[place + i]
+        i0, w0 = numbers[first + i], np.float32(weights[place + i])
         for d in range(table.shape[1]):
             out[k, d] += w0 * table[i0, d]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.dynamics.linear_recurrence.arguments import check_offsets
+from tacenda.kernels.machinery.arrays import as_offsets, check_floats, check_range
 
 __all__ = ["Context", "Forward", "Gradients", "backward", "check_text", "forward", "places_of"]
 
@@ -159,17 +159,9 @@ def check_text(
 ) -> _Text:
     """The arguments as the loops need them. Raises KernelError."""
     table, ids = np.ascontiguousarray(table), np.asarray(ids)
-    if table.ndim != 2 or table.dtype not in (np.float32, np.float64):
-        raise KernelError(
-            f"table must be (words, width) in float32 or float64, not {table.dtype} {table.shape}"
-        )
-    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
-        raise KernelError(f"ids must be (tokens,) integers, not {ids.dtype} {ids.shape}")
-    if len(ids) and (ids.min() < 0 or ids.max() >= len(table)):
-        raise KernelError(
-            f"ids run from {ids.min()} to {ids.max()}, and the table has {len(table)} rows"
-        )
-    offsets = check_offsets(offsets, len(ids), "ids")
+    check_floats(table, 2, "table")
+    check_range(ids, len(table), "ids")
+    offsets = as_offsets(offsets, len(ids))
     starts, ends = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
     if starts.ndim != 1 or starts.shape != ends.shape:
         raise KernelError(f"starts {starts.shape} and ends {ends.shape} must be (spans,) both")

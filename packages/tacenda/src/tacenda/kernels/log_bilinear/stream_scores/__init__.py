@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.dynamics.linear_recurrence.arguments import check_offsets
 from tacenda.kernels.log_bilinear.stream_scores.packed import Packed, pack, rounded
+from tacenda.kernels.machinery.arrays import as_offsets, check_range
 
 __all__ = ["Packed", "Scores", "pack", "rounded", "scores"]
 
@@ -60,14 +60,10 @@ def scores(
         Where shapes or dtypes do not fit, or a number is out of range.
     """
     ids = np.asarray(ids)
-    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
-        raise KernelError(f"ids must be (tokens,) integers, not {ids.dtype} {ids.shape}")
-    known = min(len(packed.words), packed.codes.n_words)
-    if len(ids) and (ids.min() < 0 or ids.max() >= known):
-        raise KernelError(f"ids run from {ids.min()} to {ids.max()}, and there are {known} words")
+    check_range(ids, min(len(packed.words), packed.codes.n_words), "ids")
     if not 0 <= first <= len(ids):
         raise KernelError(f"first is {first}, and there are {len(ids)} ids")
-    offsets, shape = check_offsets(offsets, len(ids), "ids"), (len(packed.rates), packed.width)
+    offsets, shape = as_offsets(offsets, len(ids)), (len(packed.rates), packed.width)
     if tails is not None:
         tails = np.ascontiguousarray(tails, np.float32)
         if tails.shape != shape:

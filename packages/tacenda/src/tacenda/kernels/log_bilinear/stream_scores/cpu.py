@@ -15,9 +15,9 @@ from tacenda.kernels.log_bilinear.stream_scores import Scores
 from tacenda.kernels.log_bilinear.stream_scores.packed import GROUP, HEAD, Packed
 from tacenda.kernels.log_bilinear.tree_softmax.cpu import decay
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.memory import LINE, aligned
+from tacenda.kernels.machinery.memory import LINE, aligned_zeros
 from tacenda.kernels.machinery.prefetch import prefetch
-from tacenda.kernels.machinery.vectors import LANES, PAIRS, add_pairs, add_up_whole, no_sums
+from tacenda.kernels.machinery.vectors import PAIRS, add_pairs, add_up_whole, no_sums
 
 _Array = NDArray[Any]
 _BLOCK = 16  # tokens
@@ -184,9 +184,8 @@ def scores(
         u[:, : packed.width] = tails
     log_probs = np.empty(len(ids) - first)
     if len(ids):
-        padded = packed.words.shape[1]
-        rows = aligned(np.zeros((_BLOCK, padded), np.float32), LANES)
-        vectors = aligned(np.zeros((_BLOCK, packed.width), np.int16), PAIRS)
+        rows = aligned_zeros(_BLOCK, packed.words.shape[1])
+        vectors = aligned_zeros(_BLOCK, packed.stride, np.int16)
         x = np.zeros(_BLOCK * (packed.most + 1) + 2 * LINE, np.float32)
         _scores(
             packed.words, packed.far, packed.weights, packed.bias[0], packed.rates, packed.tail_weights, packed.rows,

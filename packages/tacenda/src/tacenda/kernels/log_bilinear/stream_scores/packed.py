@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.log_bilinear.context_sum import Context, check_text
 from tacenda.kernels.log_bilinear.tree_softmax import Codes, check_tree
-from tacenda.kernels.machinery.memory import CHUNK, LINE, WIDE, aligned
+from tacenda.kernels.machinery.memory import LINE, WIDE, aligned, aligned_zeros
 
 __all__ = ["Packed", "pack", "rounded"]
 
@@ -20,6 +20,7 @@ _MOST = 127  # of 8 bits, so that with every number there is its negative
 _DIGITS = 16  # of a scale; 7 of k are added, and float32 has 24
 _LEAST = 1e-30  # the largest element of a row that counts for more than zero
 _NEAR = 1 << 20  # bytes of rows, from the root down, that are taken to be in the cache
+CHUNK = 32  # whole numbers that are multiplied at a time, of 8 and of 16 bits
 GROUP = 4  # turns of a code are filled up to a multiple of this
 HEAD = 3  # numbers at the head of a record
 
@@ -63,9 +64,9 @@ class Packed(NamedTuple):
     most: int
 
     @property
-    def chunks(self) -> int:
-        """Of a row."""
-        return -(-self.width // CHUNK)
+    def stride(self) -> int:
+        """Whole numbers of a row with padding: where its scale and its bias are."""
+        return -(-self.width // CHUNK) * CHUNK
 
     @property
     def limit(self) -> int:
@@ -74,7 +75,7 @@ class Packed(NamedTuple):
 
     def nodes(self) -> tuple[_Array, _Array]:
         """Node vectors (nodes, width) as rounded and biases (nodes,), float32."""
-        end = self.chunks * CHUNK
+        end = self.stride
         numbers = np.ascontiguousarray(self.rows[:, end : end + 8]).view(np.float32)
         return self.rows[:, : self.width] * numbers[:, :1], numbers[:, 1].copy()
 
@@ -131,7 +132,7 @@ def pack(
     width = table.shape[1]
     whole, scales = _rounded(q)
     end = -(-width // CHUNK) * CHUNK
-    rows = aligned(np.zeros((len(q), end + 8), np.int8), LINE)
+    rows = aligned_zeros(len(q), -(-(end + 8) // LINE) * LINE, np.int8)
     rows[:, :width] = whole
     rows[:, end : end + 8] = np.stack([scales, b], axis=1).view(np.int8)
     words = aligned(table, WIDE)

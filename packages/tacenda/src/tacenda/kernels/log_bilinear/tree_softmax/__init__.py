@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.log_bilinear.tree_softmax.codes import Codes
+from tacenda.kernels.machinery.arrays import check_floats, check_range
 
 __all__ = [
     "Codes",
@@ -191,10 +192,7 @@ def check_tree(
 ) -> tuple[_Floats, _Floats, _Floats]:
     """Vectors, node vectors and biases in C order and one dtype. Raises KernelError."""
     vectors = np.ascontiguousarray(vectors)
-    if vectors.ndim != 2 or vectors.dtype not in (np.float32, np.float64):
-        raise KernelError(
-            f"vectors must be (tokens, width) in float32 or float64, not {vectors.dtype} {vectors.shape}"
-        )
+    check_floats(vectors, 2, "vectors")
     q = np.ascontiguousarray(node_vectors, vectors.dtype)
     b = np.ascontiguousarray(node_biases, vectors.dtype)
     if q.ndim != 2 or q.shape[1] != vectors.shape[1] or b.shape != q.shape[:1]:
@@ -212,12 +210,7 @@ def _check_pairs(
     """The arguments of `forward`, one word for every vector. Raises KernelError."""
     vectors, q, b = check_tree(vectors, codes, node_vectors, node_biases)
     words = np.asarray(words)
-    if words.ndim != 1 or (words.dtype.kind not in "iu" and words.size):
-        raise KernelError(f"words must be (tokens,) integers, not {words.dtype} {words.shape}")
-    if len(words) and (words.min() < 0 or words.max() >= codes.n_words):
-        raise KernelError(
-            f"words run from {words.min()} to {words.max()}, and {codes.n_words} have codes"
-        )
+    check_range(words, codes.n_words, "words")
     if len(vectors) != len(words):
         raise KernelError(f"there are {len(vectors)} vectors and {len(words)} words")
     return vectors, np.ascontiguousarray(words, np.int32), codes, q, b

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import check_array, check_floats, check_range
 
 __all__ = ["adagrad"]
 
@@ -63,24 +63,10 @@ def _check(
     table: _Floats, sums: _Floats, rows: NDArray[np.integer[Any]], gradient: _Floats
 ) -> tuple[NDArray[np.int32], _Floats]:
     """``rows`` and ``gradient`` as the loops need them. Raises KernelError."""
-    for name, array, ndim in (("table", table, 2), ("sums", sums, 1)):
-        if (
-            array.ndim != ndim
-            or array.dtype not in (np.float32, np.float64)
-            or not array.flags.c_contiguous
-        ):
-            raise KernelError(
-                f"{name} must have {ndim} dimensions, float32 or float64, in C order, "
-                f"not {array.dtype} {array.shape}"
-            )
-    if sums.shape != table.shape[:1] or sums.dtype != table.dtype:
-        raise KernelError(f"sums {sums.dtype} {sums.shape} do not fit {table.dtype} {table.shape}")
+    check_floats(table, 2, "table")
+    check_array(table, table.shape, table, "table")
+    check_array(sums, table.shape[:1], table, "sums")
     rows, gradient = np.asarray(rows), np.ascontiguousarray(gradient)
-    if gradient.shape != (len(rows), table.shape[1]) or gradient.dtype != table.dtype:
-        raise KernelError(
-            f"gradient must be {table.dtype} {(len(rows), table.shape[1])}, "
-            f"not {gradient.dtype} {gradient.shape}"
-        )
-    if len(rows) and (rows.min() < 0 or rows.max() >= len(table)):
-        raise KernelError(f"rows run from {rows.min()} to {rows.max()}, of {len(table)}")
+    check_array(gradient, (len(rows), table.shape[1]), table, "gradient")
+    check_range(rows, len(table), "rows")
     return rows.astype(np.int32, copy=False), gradient

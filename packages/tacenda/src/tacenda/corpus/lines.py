@@ -1,0 +1,209 @@
+r"""Lines of text files, plain or compressed, in blocks of bounded size.
+
+Only ``\n`` and ``\r\n`` end a line; other characters that Unicode counts as line separators do
+not. A byte-order mark at the start of a file is dropped. Compression is known by content, not by
+name.
+"""
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+from tacenda.errors import CorpusError
+from tacenda.progress import Progress, track
+
+BLOCK_BYTES = 1 << 17  # the strings of a block fit into a processor's cache
+"""How much text is held, decoded and tokenized at a time."""
+
+_TEXT_SUFFIXES: Final = (".txt", ".gz", ".xz", ".bz2")
+_COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
+    (b"\x1f\x8b", gzip.open, "gzip"),
+    (b"\xfd7zXZ\x00", lzma.open, "xz"),
+    (b"BZh", bz2.open, "bzip2"),
+)
+
+#: Untokenized text: a file, files, a string, or lines.
+Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
+Advance = Callable[[int], object]
+
+
+def text_files(text: object) -> list[Path] | None:
+    """Return the files that ``text`` names: one path or a list of paths; None if it is text itself.
+
+    A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory.
+    """
+    if isinstance(text, os.PathLike):
+        return [text_file(text)]
+    if isinstance(text, list | tuple) and text and isinstance(text[0], os.PathLike):
+        return [text_file(item) for item in text]
+    return None
+
+
+def text_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a text file. Raises CorpusError if it is missing or is a directory."""
+    file = Path(path)
+    try:
+        is_folder, exists = file.is_dir(), file.exists()
+    except (OSError, ValueError):  # a name that is too long or has a NUL in it
+        is_folder = exists = False
+    if is_folder:
+        raise CorpusError(
+            f"{file} is a directory where a text file is meant; give the files in it, "
+            f'e.g. sorted(Path("{file}").glob("*.txt"))'
+        )
+    if not exists:
+        name = str(file)  # the end of a long path says more than its middle
+        shown = name if len(name) < 200 else f"{name[:60]}...{name[-60:]}"
+        raise CorpusError(f"there is no file {shown!r}; check its name and folder")
+    return file
+
+
+def refuse_file_name(text: str) -> None:
+    """Raise CorpusError if a string of text is the name of a file, which must be given as a ``Path``."""
+    if "\n" in text or "\0" in text or not 0 < len(text) < 4096:
+        return
+    try:
+        is_file = Path(text).is_file()
+    except OSError:
+        is_file = False
+    if is_file:
+        raise CorpusError(
+            f"{text!r} is the name of a file, but a string is text itself; "
+            f"to read the file give Path({text!r})"
+        )
+    if len(text.split()) == 1 and text.endswith(_TEXT_SUFFIXES):
+        raise CorpusError(
+            f"there is no file {text!r}, and a string is text itself; "
+            "to read a file give its Path(...)"
+        )
+
+
+def text_blocks(
+    text: Lines, encoding: str = "utf-8", errors: str = "strict"
+) -> Iterator[list[str]]:
+    """Blocks of the lines of files, of a string, or of an iterable of lines, by the rule of `text_files`.
+
+    Raises CorpusError where a string, or the first string of a list, is the name of a file.
+    """
+    files = text_files(text)
+    if files is not None:
+        return file_blocks(files, encoding, errors)
+    if isinstance(text, str):
+        refuse_file_name(text)
+        return line_blocks(io.StringIO(text, newline="\n"))
+    if isinstance(text, list | tuple) and text and isinstance(text[0], str):
+        refuse_file_name(text[0])
+    return line_blocks(cast("Iterable[object]", text))
+
+
+def read_blocks(
+    path: Path, encoding: str = "utf-8", errors: str = "strict", advance: Advance | None = None
+) -> Iterator[list[str]]:
+    """Blocks of the lines of a file, without their line ends; ``advance`` hears of bytes read.
+
+    A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that
+    and by the longest line. Raises CorpusError for bytes the encoding does not have, or a damaged
+    archive.
+    """
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)(errors)
+        codecs.lookup_error(errors)
+    except LookupError as error:
+        raise CorpusError(f"{error}; use e.g. encoding='utf-8', errors='replace'") from error
+    tail: list[str] = []
+    n_lines = n_bytes = 0
+    at_start = True
+    for data in _chunks(path, advance):
+        pending = len(decoder.getstate()[0])
+        try:
+            text = decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            raise _undecodable(path, encoding, error, n_bytes - pending, n_lines) from error
+        except UnicodeError as error:
+            raise CorpusError(f"{path} is not {encoding}: {error}; name its encoding") from error
+        n_bytes += len(data)
+        if at_start and text:
+            text, at_start = text.removeprefix("\ufeff"), False
+        head, newline, rest = text.rpartition("\n")
+        if newline:
+            # a carriage return and its line feed may come in different chunks: look at them joined
+            block = "".join([*tail, head, "\n"]).replace("\r\n", "\n")[:-1].split("\n")
+            n_lines += len(block)
+            tail = [rest] if rest else []
+            yield block
+        elif rest:
+            tail.append(rest)
+    if tail:
+        yield ["".join(tail)]
+
+
+def _chunks(path: Path, advance: Advance | None) -> Iterator[bytes]:
+    """Decompressed bytes in pieces, then one empty piece."""
+    compression = "text"
+    try:
+        with path.open("rb") as raw:
+            start = raw.peek(6)[:6]
+            stream: Any = raw
+            for magic, opener, name in _COMPRESSIONS:
+                if start.startswith(magic):
+                    stream, compression = opener(raw), name
+            position = 0
+            while data := stream.read(BLOCK_BYTES):
+                yield data
+                if advance is not None and raw.seekable():
+                    advance(raw.tell() - position)
+                    position = raw.tell()
+            yield b""
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorpusError(f"{path} is a damaged {compression} file: {error}") from error
+    except OSError as error:
+        what = "cannot read" if compression == "text" else f"cannot read the {compression} file"
+        raise CorpusError(f"{what} {path}: {error.strerror or error}") from error
+
+
+def _undecodable(
+    path: Path, encoding: str, error: UnicodeDecodeError, start: int, n_lines: int
+) -> CorpusError:
+    bad = error.object[error.start : min(error.end, error.start + 4)]
+    line = n_lines + error.object[: error.start].count(b"\n") + 1
+    return CorpusError(
+        f"{path} is not {encoding} at line {line}, byte offset {start + error.start} "
+        f'(0x{bad.hex()}: {error.reason}); name its encoding, or pass errors="replace"'
+    )
+
+
+def file_blocks(paths: Sequence[Path], encoding: str, errors: str) -> Iterator[list[str]]:
+    """Blocks of the lines of files, one after the other, with a progress bar."""
+    total = sum(path.stat().st_size for path in paths)
+    bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
+    with bar:
+        for path in paths:
+            yield from read_blocks(path, encoding, errors, bar.update)
+
+
+def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
+    """Lines from an iterable, gathered into blocks; a line end at the end of a line is dropped."""
+    block: list[str] = []
+    size = 0
+    bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
+    with bar:
+        for number, line in enumerate(bar):
+            if not isinstance(line, str):
+                raise CorpusError(
+                    f"line {number} of the text is a {type(line).__name__}, not a string; "
+                    "for sentences that are tokenized already use Corpus.from_sentences"
+                )
+            block.append(line.rstrip("\r\n"))
+            size += len(line)
+            if size >= BLOCK_BYTES:
+                yield block
+                block, size = [], 0
+    if block:
+        yield block

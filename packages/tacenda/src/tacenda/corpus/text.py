@@ -1,0 +1,111 @@
+"""Text in any of the forms a model takes: a corpus, a file, a string, lines, or token lists.
+
+One rule holds for all models: a ``pathlib.Path`` is a file and a ``str`` is text.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TypeAlias, cast
+
+from tacenda.corpus.corpus import Corpus
+from tacenda.corpus.lines import Lines, text_blocks, text_files
+from tacenda.errors import CorpusError
+from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda.vocabulary import Vocabulary
+
+__all__ = ["Sentence", "Text", "as_corpus", "sentences_of", "tokens_of"]
+
+#: A sentence: its tokens, or a string that is split at whitespace.
+Sentence: TypeAlias = str | Sequence[str]
+#: A corpus, a file or files (one sentence per line), a string (likewise), or sentences.
+Text: TypeAlias = Corpus | str | os.PathLike[str] | Iterable[os.PathLike[str]] | Iterable[Sentence]
+
+
+def tokens_of(sentence: Sentence, tokenizer: str | Tokenizer = "whitespace") -> list[str]:
+    """Return the tokens of a sentence.
+
+    Parameters
+    ----------
+    sentence
+        A list of tokens, which stays as it is, or a string.
+    tokenizer
+        Splits a string; see `tacenda.tokenizers`.
+
+    Raises
+    ------
+    CorpusError
+        The sentence is neither a string nor a list of strings.
+    """
+    if isinstance(sentence, str):
+        return get_tokenizer(tokenizer)(sentence)
+    try:
+        tokens = list(sentence)
+    except TypeError:
+        tokens = [cast("str", sentence)]
+    for token in tokens:
+        if not isinstance(token, str):
+            raise CorpusError(
+                f"a sentence holds {token!r:.40}, a {type(token).__name__}; "
+                "a sentence is a string or a list of strings"
+            )
+    return tokens
+
+
+def as_corpus(
+    text: Text, vocabulary: Vocabulary | None = None, tokenizer: str | Tokenizer = "whitespace"
+) -> Corpus:
+    """Return a text as a corpus, the form in which models are fitted.
+
+    Parameters
+    ----------
+    text
+        A ``Path`` (a file with one sentence per line, plain or compressed) or a list of paths; a ``str``
+        (text, one sentence per line); an iterable of sentences, each a list of tokens or a string; or a
+        `Corpus`, which is returned as it is.
+    vocabulary
+        The vocabulary to use, as for held-out text; by default that of the text.
+    tokenizer
+        Splits lines and strings; see `tacenda.tokenizers`. Token lists stay as they are.
+
+    Raises
+    ------
+    CorpusError
+        The text cannot be read, has no tokens, or is a corpus with another vocabulary; or a string names a
+        file, which must be given as a ``Path``.
+    """
+    if isinstance(text, Corpus):
+        if vocabulary is not None:
+            vocabulary.require_same(text.vocabulary, "the corpus")
+        return text
+    if not isinstance(text, str | os.PathLike):
+        sentences = iter(cast("Iterable[Sentence]", text))
+        first = next(sentences, None)
+        if not isinstance(first, str | os.PathLike):
+            rest = [] if first is None else chain([first], sentences)
+            return Corpus.from_sentences(
+                (tokens_of(each, tokenizer) for each in rest), vocabulary=vocabulary
+            )
+        if isinstance(text, Iterator):
+            text = cast("Text", chain([first], sentences))
+        if isinstance(first, os.PathLike):
+            text = list(cast("Iterable[os.PathLike[str]]", text))
+    return Corpus.from_text(cast("Lines", text), tokenizer=tokenizer, vocabulary=vocabulary)
+
+
+def sentences_of(
+    text: str | os.PathLike[str] | Iterable[os.PathLike[str]] | Iterable[Sentence],
+    tokenizer: str | Tokenizer = "whitespace",
+    encoding: str = "utf-8",
+) -> Iterator[list[str]]:
+    """Yield the token lists of a text in any form but a `Corpus`, those without tokens too.
+
+    The forms of ``text`` and what is raised are those of `as_corpus`; ``encoding`` is that of files.
+    """
+    split = get_tokenizer(tokenizer)
+    if isinstance(text, str) or text_files(text) is not None:
+        for lines in text_blocks(cast("Lines", text), encoding):
+            yield from map(split, lines)
+        return
+    for sentence in cast("Iterable[Sentence]", text):
+        yield tokens_of(sentence, split)

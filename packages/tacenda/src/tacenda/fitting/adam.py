@@ -1,0 +1,95 @@
+"""Adam on numpy arrays, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.errors import ConfigurationError
+
+__all__ = ["Adam"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+# decay of the mean and of the mean square of gradients, and what keeps the division finite
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class Adam:
+    """Kingma and Ba 2015 (arXiv 1412.6980), algorithm 1, tested against ``torch.optim.Adam``.
+
+    Parameters and gradients are dictionaries of arrays by name. A name may be absent from the
+    gradients of a step; its parameter is then left as it is.
+
+    Parameters
+    ----------
+    weight_decay
+        By parameter name: this number times the parameter is added to its gradient (L2 penalty).
+    """
+
+    def __init__(self, *, weight_decay: Mapping[str, float] | None = None) -> None:
+        self.weight_decay = dict(weight_decay or {})
+        self._slots: dict[str, NDArray[Any]] = {}
+
+    def update(self, parameters: Arrays, gradients: Arrays, learning_rate: float) -> None:
+        """Make one step, in place.
+
+        Parameters
+        ----------
+        parameters
+            Arrays to change, by name.
+        gradients
+            ``gradients[name]`` has the shape of ``parameters[name]``.
+        learning_rate
+            Rate of this step.
+
+        Raises
+        ------
+        ConfigurationError
+            A gradient has another shape than its parameter.
+        """
+        for name, gradient in gradients.items():
+            parameter = parameters[name]
+            if gradient.shape != parameter.shape:
+                raise ConfigurationError(
+                    f"gradient of {name!r} has shape {gradient.shape}, "
+                    f"its parameter {parameter.shape}; they must be equal"
+                )
+            decay = self.weight_decay.get(name, 0.0)
+            if decay:
+                gradient = gradient + decay * parameter
+            self._step(name, parameter, gradient, learning_rate)
+
+    def _step(self, name: str, w: NDArray[Any], g: NDArray[Any], rate: float) -> None:
+        """Algorithm 1 for one parameter; m and v are its running means."""
+        m, v = self._slot("mean", name, w), self._slot("square", name, w)
+        steps = self._slots.setdefault(f"steps/{name}", np.zeros((), np.int64))
+        steps += 1
+        t = int(steps)
+        m += (1.0 - BETA_1) * (g - m)
+        v *= BETA_2
+        v += (1.0 - BETA_2) * (g * g)
+        denominator = np.sqrt(v)
+        denominator *= 1.0 / (1.0 - BETA_2**t) ** 0.5
+        denominator += EPSILON
+        np.divide(m, denominator, out=denominator)
+        denominator *= rate / (1.0 - BETA_1**t)
+        w -= denominator
+
+    def _slot(self, slot: str, name: str, like: NDArray[Any]) -> NDArray[Any]:
+        """A running mean of one parameter, zeros at first."""
+        key = f"{slot}/{name}"
+        if key not in self._slots:
+            self._slots[key] = np.zeros_like(like, order="C")
+        return self._slots[key]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the running means and step counts (not copied); empty before the first update."""
+        return dict(self._slots)
+
+    def load_state(self, state: Arrays) -> None:
+        """Put back (copies of) what `state` returned."""
+        self._slots = {key: np.array(array, copy=True) for key, array in state.items()}

@@ -1,0 +1,157 @@
+import bz2
+import gzip
+import io
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tacenda.corpus import Corpus
+from tacenda.corpus import lines as corpus_lines
+from tacenda.errors import CorpusError
+
+TEXT = "The cat sat.\n\nÉté à la plage\r\nend"
+SENTENCES = [["The", "cat", "sat."], ["Été", "à", "la", "plage"], ["end"]]
+
+
+def decoded(corpus):
+    return [corpus.vocabulary.decode(sentence) for sentence in corpus]
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress, bz2.compress])
+@pytest.mark.parametrize("block", [1, 3, 1 << 17])
+def test_plain_and_compressed_files_read_the_same(tmp_path, compress, block, monkeypatch):
+    monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", block)
+    path = tmp_path / "text.any"  # known by content, not by name
+    path.write_bytes(compress(TEXT.encode()))
+    assert decoded(Corpus.from_text(path)) == SENTENCES
+
+
+def test_several_files_follow_each_other(tmp_path):
+    paths = [tmp_path / name for name in ("b.txt", "a.txt.xz")]
+    paths[0].write_text("one two")  # no line end: the next file still starts a new sentence
+    paths[1].write_bytes(lzma.compress(b"three\n"))
+    expected = [["one", "two"], ["three"]]
+    assert decoded(Corpus.from_text(paths)) == expected
+    assert Corpus.from_text(paths).origin["sources"] == ["b.txt", "a.txt.xz"]
+
+
+def test_lines_come_from_lists_generators_and_open_files():
+    for lines in (["a b", "c"], iter(["a b\n", "c\r\n"]), io.StringIO("a b\nc")):
+        assert decoded(Corpus.from_text(lines)) == [["a", "b"], ["c"]]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(st.sampled_from("aé😀 \r\n\u2028\x85\x0b\x00\ufeff"), max_size=40),
+    st.sampled_from(["utf-8", "utf-16", "utf-16-le"]),
+    st.integers(1, 9),
+)
+def test_only_newlines_end_lines_wherever_blocks_end(tmp_path_factory, text, encoding, size):
+    path = tmp_path_factory.mktemp("lines") / "text.txt"
+    path.write_bytes(text.encode(encoding))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus_lines, "BLOCK_BYTES", size)
+        lines = [line for block in corpus_lines.read_blocks(path, encoding) for line in block]
+    expected = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    assert lines == (expected if expected[-1] else expected[:-1])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
+    path = tmp_path / "bom.txt"
+    path.write_bytes(b"\xef\xbb\xbfword word")
+    assert decoded(Corpus.from_text(path)) == [["word", "word"]]
+
+
+def test_nul_and_other_controls_are_kept(tmp_path):
+    path = tmp_path / "nul.txt"
+    path.write_bytes(b"a\x00b c\n\x00")
+    assert decoded(Corpus.from_text(path)) == [["a\x00b", "c"], ["\x00"]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 17])
+def test_undecodable_bytes_are_located(tmp_path, size, monkeypatch):
+    monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", size)
+    path = tmp_path / "latin.txt"
+    path.write_bytes("fine\nstill é fine\n".encode() + b"caf\xe9 au lait\n")
+    message = r'latin.txt is not utf-8 at line 3, byte offset 22 \(0xe9.*errors="replace"'
+    with pytest.raises(CorpusError, match=message):
+        Corpus.from_text(path)
+    assert decoded(Corpus.from_text(path, errors="replace"))[2] == ["caf\ufffd", "au", "lait"]
+    assert decoded(Corpus.from_text(path, encoding="latin-1"))[2] == ["café", "au", "lait"]
+
+
+def test_a_file_cut_within_a_character_is_an_error(tmp_path):
+    path = tmp_path / "cut.txt"
+    path.write_bytes("abc é".encode()[:-1])
+    with pytest.raises(CorpusError, match="line 1, byte offset 4"):
+        Corpus.from_text(path)
+
+
+@pytest.mark.parametrize(
+    ("compress", "kind"),
+    [(gzip.compress, "gzip"), (lzma.compress, "xz"), (bz2.compress, "bzip2")],
+)
+def test_a_truncated_archive_is_an_error(tmp_path, compress, kind):
+    path = tmp_path / "text"
+    path.write_bytes(compress(b"some words " * 500)[:-20])
+    with pytest.raises(CorpusError, match=f"text is a damaged {kind} file"):
+        Corpus.from_text(path)
+
+
+def test_a_directory_is_refused_with_the_way_out(tmp_path):
+    with pytest.raises(CorpusError, match=r"is a directory where a text file.*glob"):
+        Corpus.from_text(tmp_path)
+    with pytest.raises(CorpusError, match="is a directory"):
+        Corpus.from_text([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Path("nowhere"),
+        [Path("nowhere")],
+        Path("a text that is no path\n" * 50),
+        Path("nul\0byte"),
+    ],
+)
+def test_a_missing_file_is_named(source):
+    with pytest.raises(CorpusError, match=r"there is no file '(nowhere|a text|nul)"):
+        Corpus.from_text(source)
+
+
+def test_an_unreadable_file_is_named(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a")
+    with pytest.raises(CorpusError, match=r"cannot read .*text\.txt: no such luck"):
+        _read_with_failing_open(path)
+
+
+def _read_with_failing_open(path):
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "no such luck")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        list(corpus_lines.read_blocks(path))
+
+
+@pytest.mark.parametrize("options", [{"encoding": "utf-99"}, {"errors": "shrug"}])
+def test_unknown_encodings_and_handlers_are_named(tmp_path, options):
+    path = tmp_path / "text.txt"
+    path.write_text("a")
+    with pytest.raises(CorpusError, match=r"utf-99|shrug"):
+        Corpus.from_text(path, **options)
+
+
+def test_progress_counts_the_bytes_of_the_files(tmp_path):
+    plain, packed = tmp_path / "a.txt", tmp_path / "b.xz"
+    plain.write_text("some words\n" * 100_000)
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    for path in (plain, packed):
+        seen = []
+        for _ in corpus_lines.read_blocks(path, advance=seen.append):
+            pass
+        assert sum(seen) == path.stat().st_size

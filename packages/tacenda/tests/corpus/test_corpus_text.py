@@ -1,0 +1,94 @@
+"""Text in every form a model takes: a path is a file, a string is text."""
+
+from pathlib import Path
+
+import pytest
+
+from tacenda.corpus import Corpus, as_corpus
+from tacenda.corpus.text import sentences_of, tokens_of
+from tacenda.errors import CorpusError
+
+LINES = ["a b", "c b a"]
+TOKENS = [["a", "b"], ["c", "b", "a"]]
+
+
+def decoded(corpus):
+    return [corpus.vocabulary.decode(sentence) for sentence in corpus]
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a b\n\nc b a\n", encoding="utf8")
+    return path
+
+
+def forms(path):
+    return [
+        path,
+        [path],
+        iter([path]),
+        "a b\n\nc b a",
+        LINES,
+        iter(LINES),
+        TOKENS,
+        (list(tokens) for tokens in TOKENS),
+        [tuple(tokens) for tokens in TOKENS],
+    ]
+
+
+@pytest.mark.parametrize("form", range(9))
+def test_every_form_is_the_same_corpus(path, form):
+    assert decoded(as_corpus(forms(path)[form])) == TOKENS
+
+
+@pytest.mark.parametrize("form", [0, 1, 3, 4, 5, 6, 7, 8])
+def test_every_form_is_the_same_sentences(path, form):
+    assert [each for each in sentences_of(forms(path)[form]) if each] == TOKENS
+
+
+def test_a_tokenizer_splits_strings_and_leaves_token_lists_alone(path):
+    path.write_text("It is.\n", encoding="utf8")
+    for text in (path, "It is.", ["It is."]):
+        assert decoded(as_corpus(text, tokenizer="words")) == [["It", "is", "."]]
+    assert decoded(as_corpus([["It", "is."]], tokenizer="words")) == [["It", "is."]]
+
+
+def test_a_given_vocabulary_is_used(path):
+    known = as_corpus([["a", "c"]]).vocabulary
+    for text in forms(path):
+        assert as_corpus(text, known).vocabulary is known
+    other = Corpus.from_sentences(TOKENS)
+    with pytest.raises(CorpusError, match="vocabulary"):
+        as_corpus(other, known)
+    assert as_corpus(other) is other
+
+
+@pytest.mark.parametrize("read", [as_corpus, Corpus.from_text, lambda text: [*sentences_of(text)]])
+def test_a_string_that_names_a_file_is_refused_with_the_way_out(path, read):
+    with pytest.raises(CorpusError, match=r"is the name of a file.*give Path\('"):
+        read(str(path))
+    with pytest.raises(CorpusError, match=r"no file 'nowhere\.txt', and a string is text itself"):
+        read("nowhere.txt")
+
+
+def test_lines_that_name_files_are_refused(path):
+    for read in (as_corpus, Corpus.from_text):
+        with pytest.raises(CorpusError, match="is the name of a file"):
+            read([str(path), str(path)])
+
+
+def test_a_string_with_a_line_break_is_text_whatever_it_says(path):
+    assert decoded(as_corpus(f"{path}\n")) == [[str(path)]]
+
+
+def test_missing_files_and_strange_sentences_are_named():
+    with pytest.raises(CorpusError, match="there is no file 'nowhere'"):
+        as_corpus(Path("nowhere"))
+    for strange in ([["a", 3]], [3], [["a"], None]):
+        with pytest.raises(CorpusError, match="a sentence holds"):
+            as_corpus(strange)
+    for nothing in ("", [], [[]], iter(())):
+        with pytest.raises(CorpusError, match="no tokens"):
+            as_corpus(nothing)
+    assert tokens_of("a  b") == ["a", "b"]
