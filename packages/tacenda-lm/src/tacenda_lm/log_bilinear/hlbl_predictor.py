@@ -121,7 +121,8 @@ class HLBLPredictor:
     """A fitted HLBL. ``boundary`` is the id of ``</s>``.
 
     With ``eight_bits`` the node vectors are rounded, so that all results agree with the scores of texts; the
-    parameters must not change once a text was scored. The value of a state is ``(the last n words, oldest first; the bytes of the tails)``.
+    parameters must not change once a text was scored. The value of a state is ``(the last n words, oldest first; the
+    bytes of the tails)``.
     """
 
     def __init__(

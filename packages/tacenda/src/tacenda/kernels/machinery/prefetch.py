@@ -33,7 +33,9 @@ def prefetch(typing_context: Any, array: Any, offset: Any, n: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [_BYTE, _INT32, _INT32, _INT32])
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         read, every_cache, data_not_code = (ir.Constant(_INT32, n) for n in (0, 3, 1))
-        lines = builder.sdiv(builder.add(size, ir.Constant(_INT64, LINE - 1)), ir.Constant(_INT64, LINE))
+        lines = builder.sdiv(
+            builder.add(size, ir.Constant(_INT64, LINE - 1)), ir.Constant(_INT64, LINE)
+        )
         with cgutils.for_range(builder, lines) as loop:
             line = builder.gep(first, [builder.mul(loop.index, ir.Constant(_INT64, LINE))])
             builder.call(hint, [line, read, every_cache, data_not_code])

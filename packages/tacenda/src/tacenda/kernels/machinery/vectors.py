@@ -1,4 +1,4 @@
-"""Vectors of 16 float32, and of 16 int32 for sums of whole numbers, for the few compiled loops that numba does not vectorise well enough.
+"""Vectors of 16 float32, or of 16 int32 sums, for the few compiled loops that numba does not vectorise well enough.
 
 A vector is a value of a compiled function as a number is: it can be kept in a variable, passed and returned. LLVM
 turns it into what the processor has: one register with AVX-512, two with AVX2, four with NEON or SSE.
@@ -75,8 +75,12 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 def _check_array(array: Any) -> None:
     """Refuse, while a loop is being compiled, arrays whose elements do not lie one after another as float32."""
-    if not (isinstance(array, types.Array) and array.dtype == types.float32 and array.layout == "C"):
-        raise TypingError(f"vectors are read from and written to float32 arrays in C order, not {array}")
+    if not (
+        isinstance(array, types.Array) and array.dtype == types.float32 and array.layout == "C"
+    ):
+        raise TypingError(
+            f"vectors are read from and written to float32 arrays in C order, not {array}"
+        )
 
 
 def _spread(builder: Any, value: Any, kind: Any) -> Any:
@@ -101,13 +105,17 @@ def _is_whole(builder: Any, n: Any) -> Any:
 def _present(builder: Any, n: Any) -> Any:
     """Which lanes are below ``n``, a number less than `LANES`."""
     numbers = ir.Constant(_LANES_OF_INT32, list(range(LANES)))
-    return builder.icmp_signed("<", numbers, _spread(builder, builder.trunc(n, _INT32), _LANES_OF_INT32))
+    return builder.icmp_signed(
+        "<", numbers, _spread(builder, builder.trunc(n, _INT32), _LANES_OF_INT32)
+    )
 
 
 def _call(builder: Any, name: str, result: Any, arguments: list[Any], **flags: Any) -> Any:
     """Call one of LLVM's own functions."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments, **flags)
+    return builder.call(
+        cgutils.get_or_insert_function(builder.module, kind, name), arguments, **flags
+    )
 
 
 @intrinsic
@@ -201,7 +209,13 @@ def add_up(typing_context: Any, x: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         zero = ir.Constant(_FLOAT, 0.0)
         # without leave to reorder LLVM would add one lane after the other
-        return _call(builder, f"llvm.vector.reduce.fadd.{_NAME}", _FLOAT, [zero, arguments[0]], fastmath=("reassoc",))
+        return _call(
+            builder,
+            f"llvm.vector.reduce.fadd.{_NAME}",
+            _FLOAT,
+            [zero, arguments[0]],
+            fastmath=("reassoc",),
+        )
 
     return types.float32(vector), generate
 

@@ -101,7 +101,9 @@ def forward(
     """
     text = check_text(table, ids, offsets, starts, ends, context, far)
     if tails is not None:
-        tails = _check_shape("tails", tails, (len(text.starts), *text.context.tail_weights.shape), text)
+        tails = _check_shape(
+            "tails", tails, (len(text.starts), *text.context.tail_weights.shape), text
+        )
     result: Forward = resolve("context_sum")(*text[:6], tails, text.far, threads)
     return result
 
@@ -124,7 +126,9 @@ def backward(
     was summed from is cut off there). Sums are in a fixed order, whatever the number of threads.
     """
     text = check_text(table, ids, offsets, starts, ends, context, far)
-    before = _check_shape("before", before, (len(text.starts), *text.context.tail_weights.shape), text)
+    before = _check_shape(
+        "before", before, (len(text.starts), *text.context.tail_weights.shape), text
+    )
     rows = int(places_of(text.starts, text.ends)[-1])
     grad = _check_shape("grad", grad, (rows, len(text.context.bias)), text)
     result: Gradients = resolve("context_sum_backward")(*text[:6], before, grad, text.far, threads)
@@ -174,9 +178,7 @@ def check_text(
         )
     width, n, tails = table.shape[1], len(context.weights), len(context.rates)
     shapes = ((n, width), (width,), (tails,), (tails, width))
-    text = _Text(
-        table, np.ascontiguousarray(ids, np.int32), offsets, starts, ends, context, None
-    )
+    text = _Text(table, np.ascontiguousarray(ids, np.int32), offsets, starts, ends, context, None)
     parts = zip(context._fields, context, shapes, strict=True)
     return text._replace(
         context=Context(*(_check_shape(name, part, shape, text) for name, part, shape in parts)),

@@ -189,9 +189,26 @@ def _forward(  # type: ignore[no-untyped-def]
                 u[:] = 0
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             current = t == start or t == offsets[at]
-            predict(table, far, c, b, rates, a, ids, t, limit, offsets[at], current, u, out, place + t - start)
+            predict(
+                table,
+                far,
+                c,
+                b,
+                rates,
+                a,
+                ids,
+                t,
+                limit,
+                offsets[at],
+                current,
+                u,
+                out,
+                place + t - start,
+            )
             t = limit
-        p = end - 1 - n  # leaves the window behind the last position, unless that is behind the last word
+        p = (
+            end - 1 - n
+        )  # leaves the window behind the last position, unless that is behind the last word
         if start < end <= tokens and p >= offsets[at]:
             fade(far, rates, ids, p, p + 1, u)
 
@@ -244,9 +261,13 @@ def _backward(  # type: ignore[no-untyped-def]
             begin = offsets[at]
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             here = grad[place + t - start : place + limit - start]
-            current = t == start or t == begin
-            _blame(table, far, d_c[s], d_b[s], rates, d_a[s], ids, t, limit, begin, current, u, here, 0)
-            _by_position(of_rows, of_far, c, rates, a, here, begin, t, limit, lows[s], highs[s], apart)
+            current = t in (start, begin)
+            _blame(
+                table, far, d_c[s], d_b[s], rates, d_a[s], ids, t, limit, begin, current, u, here, 0
+            )
+            _by_position(
+                of_rows, of_far, c, rates, a, here, begin, t, limit, lows[s], highs[s], apart
+            )
             t = limit
 
 

@@ -55,11 +55,17 @@ def _round(rows, n, limit, vectors, units):  # type: ignore[no-untyped-def]
 @njit
 def _activations(vectors, i, unit, nodes, numbers, width, paths, first, n, x, place):  # type: ignore[no-untyped-def]
     """x[place + j] = r . q + b for the nodes ``paths[first + j]``, j = 0 .. n - 1 and up to three more."""
-    stride, scale = nodes.shape[1], width // 4  # behind a row lie its scale and its bias, as ``numbers`` has them
+    stride, scale = (
+        nodes.shape[1],
+        width // 4,
+    )  # behind a row lie its scale and its bias, as ``numbers`` has them
     for j in range(0, n, 4):
         last = first + n - 1
         n0, n1 = np.int64(paths[first + j]), np.int64(paths[min(first + j + 1, last)])
-        n2, n3 = np.int64(paths[min(first + j + 2, last)]), np.int64(paths[min(first + j + 3, last)])
+        n2, n3 = (
+            np.int64(paths[min(first + j + 2, last)]),
+            np.int64(paths[min(first + j + 3, last)]),
+        )
         s0, s1, s2, s3 = no_sums(), no_sums(), no_sums(), no_sums()
         for d in range(0, width, PAIRS):
             at = i * vectors.shape[1] + d
@@ -69,9 +75,15 @@ def _activations(vectors, i, unit, nodes, numbers, width, paths, first, n, x, pl
             s3 = add_pairs(s3, vectors, at, nodes, n3 * stride + d)
         p = place + j
         x[p] = np.float32(add_up_whole(s0)) * (unit * numbers[n0, scale]) + numbers[n0, scale + 1]
-        x[p + 1] = np.float32(add_up_whole(s1)) * (unit * numbers[n1, scale]) + numbers[n1, scale + 1]
-        x[p + 2] = np.float32(add_up_whole(s2)) * (unit * numbers[n2, scale]) + numbers[n2, scale + 1]
-        x[p + 3] = np.float32(add_up_whole(s3)) * (unit * numbers[n3, scale]) + numbers[n3, scale + 1]
+        x[p + 1] = (
+            np.float32(add_up_whole(s1)) * (unit * numbers[n1, scale]) + numbers[n1, scale + 1]
+        )
+        x[p + 2] = (
+            np.float32(add_up_whole(s2)) * (unit * numbers[n2, scale]) + numbers[n2, scale + 1]
+        )
+        x[p + 3] = (
+            np.float32(add_up_whole(s3)) * (unit * numbers[n3, scale]) + numbers[n3, scale + 1]
+        )
 
 
 @njit
@@ -88,7 +100,9 @@ def _products(nodes, numbers, width, starts, paths, ids, t0, t1, vectors, units,
         place += 1
         start = starts[ids[t]]
         n = paths[start]
-        _activations(vectors, t - t0, units[t - t0], nodes, numbers, width, paths, start + HEAD, n, x, place)
+        _activations(
+            vectors, t - t0, units[t - t0], nodes, numbers, width, paths, start + HEAD, n, x, place
+        )
         place += n
     return place
 
@@ -161,13 +175,32 @@ def _scores(  # type: ignore[no-untyped-def]
             at += 1
             u[:] = 0
         t1 = min(t0 + _BLOCK, offsets[at + 1])
-        for t in range(t0 + _BLOCK, min(t1 + _BLOCK, tokens)):  # ask for what the next block reads first
+        for t in range(
+            t0 + _BLOCK, min(t1 + _BLOCK, tokens)
+        ):  # ask for what the next block reads first
             prefetch(words, np.int64(ids[t]) * width, width)
             prefetch(paths, starts[ids[t]], _RECORD)
         current = t0 == first or t0 == offsets[at]
-        predict(words, far, weights, bias, rates, tail_weights, ids, t0, t1, offsets[at], current, u, rows, 0)
+        predict(
+            words,
+            far,
+            weights,
+            bias,
+            rates,
+            tail_weights,
+            ids,
+            t0,
+            t1,
+            offsets[at],
+            current,
+            u,
+            rows,
+            0,
+        )
         _round(rows, t1 - t0, limit, vectors, units)
-        place = _products(nodes, numbers, vectors.shape[1], starts, paths, ids, t0, t1, vectors, units, x, places)
+        place = _products(
+            nodes, numbers, vectors.shape[1], starts, paths, ids, t0, t1, vectors, units, x, places
+        )
         _turns(x, -(-place // LINE) * LINE, powers, e, p)
         _words(ids, t0, t1, starts, paths, turns, places, x, p, out[t0 - first :])
         t0 = t1

@@ -56,7 +56,9 @@ def decay(x, powers, out):  # type: ignore[no-untyped-def]
     scale = powers.view(np.float32)
     for j in range(len(x)):
         t = np.float32(-1.44269504) * abs(x[j])  # to the base 2
-        t = t if t > np.float32(-126) else np.float32(-126)  # the least exponent of a normal float32
+        t = (
+            t if t > np.float32(-126) else np.float32(-126)
+        )  # the least exponent of a normal float32
         scale[j] = t + np.float32(12582912)
         f = t - (scale[j] - np.float32(12582912))
         p = np.float32(1.535336188319500e-4)  # the expansion of 2^f
@@ -147,7 +149,12 @@ def _forward(  # type: ignore[no-untyped-def]
     for t in range(first, last):
         if t + 1 < last:
             _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
-        c0, c1, place, n = heads[words[t]], heads[words[t] + 1], starts[t], starts[t + 1] - starts[t]
+        c0, c1, place, n = (
+            heads[words[t]],
+            heads[words[t] + 1],
+            starts[t],
+            starts[t + 1] - starts[t],
+        )
         activations(vectors, t, q, b, nodes, steps[c0], steps[c1], x, place)
         decay(x[place : place + n], powers[:n], e[:n])
         log_probs[t] = log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products)
@@ -161,7 +168,12 @@ def _backward(  # type: ignore[no-untyped-def]
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
     negatives, products = np.empty(most), np.empty(most)
     for t in range(first, last):
-        c0, c1, place, n = heads[words[t]], heads[words[t] + 1], starts[t], starts[t + 1] - starts[t]
+        c0, c1, place, n = (
+            heads[words[t]],
+            heads[words[t] + 1],
+            starts[t],
+            starts[t + 1] - starts[t],
+        )
         d_x[place : place + n] = x[place : place + n]
         decay(x[place : place + n], powers[:n], e[:n])
         log_prob = log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products)
@@ -222,13 +234,22 @@ def _token_steps(  # type: ignore[no-untyped-def]
     vectors, words, heads, steps, nodes, signs, q, b, starts, grad, most, longest, slopes, log_probs, d_r, first, last
 ):  # fmt: skip
     """Forward and backward of the tokens first .. last in one: ``slopes`` are the gradients of the activations."""
-    x, e, powers = np.zeros(longest, np.float32), np.empty(longest, np.float32), np.empty(longest, np.int32)
+    x, e, powers = (
+        np.zeros(longest, np.float32),
+        np.empty(longest, np.float32),
+        np.empty(longest, np.int32),
+    )
     right, wrong = np.empty_like(e), np.empty_like(e)
     negatives, products = np.empty(most), np.empty(most)
     for t in range(first, last):
         if t + 1 < last:
             _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
-        c0, c1, place, n = heads[words[t]], heads[words[t] + 1], starts[t], starts[t + 1] - starts[t]
+        c0, c1, place, n = (
+            heads[words[t]],
+            heads[words[t] + 1],
+            starts[t],
+            starts[t + 1] - starts[t],
+        )
         begin = steps[c0]
         activations(vectors, t, q, b, nodes, begin, begin + n, x, 0)
         decay(x[:n], powers[:n], e[:n])
@@ -237,7 +258,9 @@ def _token_steps(  # type: ignore[no-untyped-def]
         if total < _FAINT:
             log_probs[t] = log_prob_of(c0, c1, steps, signs, x, 0, e, negatives, products)
             slopes[place : place + n] = x[:n]
-            _slopes_of(c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], slopes, place)
+            _slopes_of(
+                c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], slopes, place
+            )
         else:
             log_probs[t] = math.log(total)
             for c in range(c0, c1):
@@ -381,7 +404,11 @@ def step(
     """
     _require_single(vectors)
     q, b, starts = node_vectors, node_biases, starts_of(words, codes)
-    x, log_probs, d_r = np.empty(starts[-1], np.float32), np.empty(len(words)), np.empty_like(vectors)
+    x, log_probs, d_r = (
+        np.empty(starts[-1], np.float32),
+        np.empty(len(words)),
+        np.empty_like(vectors),
+    )
 
     def by_token(first: int, last: int) -> None:
         _token_steps(

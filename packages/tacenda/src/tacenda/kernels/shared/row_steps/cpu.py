@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit

@@ -108,7 +108,6 @@ def _scatter_columns(splits, indices, data, rows, tiles, table):  # type: ignore
                     table[k, j] += value * rows[i, j]
 
 
-
 def multiply(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
