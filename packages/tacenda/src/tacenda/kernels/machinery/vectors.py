@@ -53,7 +53,7 @@ _LANES_OF_INT32 = ir.VectorType(_INT32, LANES)
 _NAME = f"v{LANES}f32"  # as LLVM writes the type in the names of its own functions
 
 
-class Vector(types.Type):  # type: ignore[misc]
+class Vector(types.Type):
     """The numba type of a vector: what a variable of a compiled function holds."""
 
     def __init__(self, element: str) -> None:
@@ -65,7 +65,7 @@ vector, whole_vector = Vector("float32"), Vector("int32")
 
 
 @register_model(Vector)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class _VectorModel(models.PrimitiveModel):
     """In LLVM a vector is a single value, which lives in registers."""
 
     def __init__(self, manager: Any, kind: Vector) -> None:

@@ -135,7 +135,7 @@ def backward(
     return result
 
 
-def places_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+def places_of(starts: _Ints, ends: _Ints) -> NDArray[np.int64]:
     """Where the rows of each span begin among those of all spans, (spans + 1,)."""
     return np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
 
@@ -146,8 +146,8 @@ class _Text(NamedTuple):
     table: _Floats
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    starts: _Ints
+    ends: _Ints
     context: Context
     far: _Floats | None
 

@@ -126,15 +126,14 @@ def epoch(
 
 def _check_tables(tables: Tables) -> tuple[int, int]:
     """The numbers of users and items, if all tables agree about them. Raises KernelError."""
-    p, q, b, c, w = tables
-    users, factors = np.shape(p)
-    items = len(q)
+    users, factors = np.shape(tables.user_factors)
+    items, sides = len(tables.item_factors), len(tables.side_factors)
     shapes = (
         (users, factors),
         (items, factors),
         (users,),
         (items,),
-        (items if len(w) else 0, factors),
+        (items if sides else 0, factors),
     )
     for name, array, shape in zip(Tables._fields, tables, shapes, strict=True):
         check_array(array, shape, np.empty(0, np.float32), name)
@@ -142,7 +141,7 @@ def _check_tables(tables: Tables) -> tuple[int, int]:
 
 
 def _check_packed(
-    offsets: _Ints, ids: _Ints, users: NDArray[np.int64], n_items: int, n_users: int, what: str
+    offsets: _Ints, ids: _Ints, users: _Ints, n_items: int, n_users: int, what: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Offsets int64 and ids int32 for every user, those of the users visited in range. Raises KernelError."""
     ids = np.asarray(ids)

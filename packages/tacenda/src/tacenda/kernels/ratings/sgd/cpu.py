@@ -43,7 +43,7 @@ def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
 
 @njit
 def _product(own, q, i):  # type: ignore[no-untyped-def]
-    """x . q_i."""
+    """The scalar product of x and q_i."""
     width, total = q.shape[1], spread(0)
     for d in range(0, width, LANES):
         n = width - d

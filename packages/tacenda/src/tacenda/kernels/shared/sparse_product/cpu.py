@@ -194,7 +194,7 @@ def _multiply_transposed(product: _Product, each: _Map, threads: int) -> None:
     np.multiply(table[:, :width], scale[:, None], out=product.out)
 
 
-def _column_tiles(indices: _Int, columns: int, row_bytes: int, threads: int) -> _Int:
+def _column_tiles(indices: NDArray[np.int32], columns: int, row_bytes: int, threads: int) -> _Int:
     """Bounds of column tiles that hold about equally many nonzeros, the hot one first."""
     hot = min(max(1, _HOT_BYTES // row_bytes), columns)
     sample = np.sort(indices[:: max(1, len(indices) // 65536)])
