@@ -12,7 +12,7 @@ import numpy.typing as npt
 from surprise import AlgoBase, Dataset
 from surprise.model_selection import KFold, cross_validate
 
-from tacenda_surprise import ConditionalPMF
+from tacenda_surprise import ConditionalBayesianPMF
 
 Floats = npt.NDArray[np.float64]
 BINS = 8
@@ -73,7 +73,7 @@ def print_table(rows: list[Row]) -> None:
     print()
 
 
-def certainty(data: Dataset, algo: ConditionalPMF) -> Certainty:
+def certainty(data: Dataset, algo: ConditionalBayesianPMF) -> Certainty:
     """Fits four fifths of the ratings and looks at the others."""
     trainset, testset = next(KFold(5, random_state=0).split(data))
     algo.fit(trainset)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ratings_file import Material
 
 from tacenda.errors import DataError
-from tacenda_surprise import ConditionalPMF
+from tacenda_surprise import ConditionalBayesianPMF
 
 NAME = "somebody new"
 TASTE = {
@@ -83,7 +83,9 @@ def _item(movie: str, material: Material) -> str:
     return found[0]
 
 
-def recommend(algo: ConditionalPMF, given: dict[str, float], n: int) -> list[Recommendation]:
+def recommend(
+    algo: ConditionalBayesianPMF, given: dict[str, float], n: int
+) -> list[Recommendation]:
     """The best items for the newcomer; nothing is fitted again."""
     algo.fold_in(given, uid=NAME)
     best = algo.top_n(n, uids=[NAME])[NAME]

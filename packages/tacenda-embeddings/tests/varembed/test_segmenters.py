@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings.varembed.segmenters import learn_segmenter, segmenter_from_arrays
 from tacenda_embeddings.varembed.segmenters.base import MAX_LETTERS
-from tacenda_embeddings.varembed.segmenters.lattice import Lattice
 from tacenda_embeddings.varembed.segmenters.pieces import PieceLexicon, best_pieces
-from tacenda_embeddings.varembed.segmenters.unigram import BEGIN
+from tacenda_embeddings.varembed.segmenters.unigram import BEGIN, Lattice
 
 STEMS = ["walk", "talk", "jump", "look", "play", "work", "call", "turn", "open", "paint"]
 WORDS = [stem + end for stem in STEMS for end in ("", "s", "ed", "ing", "er", "ers", "able")]

@@ -8,6 +8,7 @@ never predicted. Logarithms are natural here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
     "FitContext",
     "LanguageModelContract",
     "distributions_of",
+    "ranks_and_entropies",
     "rows_of_block",
     "states_before",
 ]
@@ -57,7 +59,7 @@ class LanguageModelContract(Saveable):
     A model implements ``_fit``, ``vocabulary``, ``start``, ``advance`` and ``log_probs``, and for the artefact
     ``config_dict``, ``arrays`` and ``from_arrays``. It may override ``log_prob`` (cheaper than a whole
     distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call, which is where a fast
-    model is fast), ``score_from``, ``distributions`` and ``matched_lengths``.
+    model is fast), ``score_from`` and ``distributions``.
     """
 
     kind: ClassVar[str] = "language_models"
@@ -211,13 +213,6 @@ class LanguageModelContract(Saveable):
         states = (states_before(self, self.start(), ids[i:j]) for i, j in cuts)
         yield from distributions_of(self, chain.from_iterable(states))
 
-    def matched_lengths(self, ids: Ids, *, bos: bool = True) -> npt.NDArray[np.int64]:
-        """Return how many words each prediction rests on, the predicted one included: int64 (tokens,).
-
-        An n-gram model gives the length of the n-gram that it found; other models count all words so far.
-        """
-        return np.arange(len(ids)) + (2 if bos else 1)
-
 
 def states_before(model: LanguageModelContract, state: State, ids: Ids) -> Iterator[State]:
     """Yield the state before every id of a sequence that continues from ``state``."""
@@ -239,3 +234,34 @@ def distributions_of(
 def rows_of_block(n_types: int) -> int:
     """How many distributions over so many types a block of `distributions` holds."""
     return max(1, _CELLS // n_types)
+
+
+def ranks_and_entropies(
+    blocks: Iterable[npt.NDArray[np.floating[Any]]], ids: Ids
+) -> tuple[npt.NDArray[np.int64], Float64]:
+    """Reduce the distributions of a text to one rank and one entropy per token.
+
+        rank(w_t) = #{v : p(v | h_t) > p(w_t | h_t)},    H_t = -sum_v p(v | h_t) log2 p(v | h_t)
+
+    Parameters
+    ----------
+    blocks
+        Log-probabilities (tokens of the block, types), as `LanguageModelContract.distributions` yields them.
+    ids
+        int32 (tokens,).
+
+    Returns
+    -------
+    How many words are more probable than each token, int64 (tokens,); and the entropies of the distributions
+    in bits, float64 (tokens,).
+    """
+    ranks, entropies = [np.empty(0, np.int64)], [np.empty(0)]
+    done = 0
+    for rows in blocks:
+        own = rows[np.arange(len(rows)), ids[done : done + len(rows)]]
+        ranks.append((rows > own[:, None]).sum(axis=1))
+        # p log p is zero where p is zero, though the logarithm there is minus infinity
+        wide = rows.astype(np.float64)
+        entropies.append(-(np.exp(wide) * np.maximum(wide, -1e300)).sum(axis=1) / math.log(2))
+        done += len(rows)
+    return np.concatenate(ranks), np.concatenate(entropies)

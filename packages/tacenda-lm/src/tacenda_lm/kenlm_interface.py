@@ -80,11 +80,14 @@ class KenlmInterface(LanguageModelContract):
         return np.diff(sums[offsets]) / _LN10
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`."""
+        """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`.
+
+        A model that does not list n-grams rests each prediction on all words so far.
+        """
         if bos:
-            return self.score_corpus(ids, np.array([0, len(ids)])), self.matched_lengths(ids)
+            return self.score_corpus(ids, np.array([0, len(ids)])), np.arange(2, len(ids) + 2)
         scores, _ = self.score_from(self.null(), ids)
-        return scores, self.matched_lengths(ids, bos=False)
+        return scores, np.arange(1, len(ids) + 1)
 
     # -- word by word ------------------------------------------------------------------------------
 

@@ -17,13 +17,12 @@ from tacenda.errors import ConfigurationError, DataError
 from tacenda.fitting.recorder import Resume
 from tacenda.tokenizers import Tokenizer
 from tacenda_lm.blocks import blocks, encoded_text
-from tacenda_lm.contract import FitContext
+from tacenda_lm.contract import FitContext, ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import Float64, encoded, with_ends
 from tacenda_lm.state import State
-from tacenda_lm.token_scores import ranks_and_entropies
 
 __all__ = ["LanguageModel", "Rescored"]
 

@@ -164,16 +164,8 @@ class Perplexity(float):
             f"n_tokens={self.n_tokens}, n_oov={self.n_oov})"
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = ("log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov")
-        return _restore, (
-            type(self),
-            {name: getattr(self, name) for name in (*names, "n_characters", "context")},
-        )
-
-
-def _restore(cls: type[Perplexity], parts: dict[str, Any]) -> Perplexity:
-    return cls(**parts)
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        return (), dict(vars(self))
 
 
 def _perplexity(log_prob: float, n: int) -> float:

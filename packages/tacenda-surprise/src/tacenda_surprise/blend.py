@@ -4,22 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
 from surprise import AlgoBase, Dataset, Prediction, PredictionImpossible, Reader, Trainset
 from surprise.utils import get_rng
 
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
-from tacenda_surprise.many import Floats, ManyAtOnce
-from tacenda_surprise.models.blending import Weights, fit_weights
+from tacenda_surprise.algorithm import TacendaAlgorithm
 from tacenda_surprise.models.ranking import top
 from tacenda_surprise.trainsets import numbers
 
 __all__ = ["Blend"]
 
+Floats = npt.NDArray[np.float64]
 
 _SCORES = 2_000_000  # of one algorithm in memory at a time
+
+
+class Weights(NamedTuple):
+    """prediction = center + sum_k weights_k (prediction_k - center)."""
+
+    weights: Floats  # (models,), not negative
+    center: float  # mean of the ratings
+
+    def combine(self, predictions: Floats) -> Floats:
+        """The blend (pairs,) of predictions (pairs, models)."""
+        return np.asarray(self.center + (predictions - self.center) @ self.weights)
+
+
+def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weights:
+    """The weights with the least squared error that are not negative.
+
+    Parameters
+    ----------
+    predictions
+        (ratings, models).
+    truth
+        (ratings,).
+    ridge
+        Pulls towards the plain average, as a share of the ratings' spread: models that predict nearly
+        the same have weights that are hardly determined.
+
+    Raises
+    ------
+    DataError
+        There is nothing to fit to.
+    """
+    n, k = predictions.shape
+    if not n or not k:
+        raise DataError("a blend needs at least one model and one rating held out")
+    center = float(truth.mean())
+    X, y = predictions - center, truth - center
+    size = np.sqrt(ridge * (X**2).mean() * n)
+    X = np.concatenate([X, size * np.eye(k)])
+    y = np.concatenate([y, np.full(k, size / k)])
+    return Weights(nnls(X, y)[0], center)
 
 
 class Blend(AlgoBase):  # type: ignore[misc]
@@ -37,7 +79,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     refit
         Fit the algorithms anew on all ratings; False is twice as fast and a little worse.
     random_state
-        Of the part held out.
+        Seed of the part held out.
 
     Attributes
     ----------
@@ -63,13 +105,20 @@ class Blend(AlgoBase):  # type: ignore[misc]
     ) -> None:
         AlgoBase.__init__(self)
         if not 0 < holdout < 1:
-            raise ConfigurationError(f"holdout must lie between 0 and 1, not {holdout!r}")
+            raise ConfigurationError(f"Blend: holdout must lie between 0 and 1, not {holdout!r}")
         self.algorithms = algorithms
         self.holdout = holdout
         self.refit = refit
         self.random_state = random_state
         self.fitted: list[AlgoBase] = []
         self._weights: Weights | None = None
+
+    def __repr__(self) -> str:
+        fitted = "not fitted" if self._weights is None else "fitted"
+        return (
+            f"<Blend({self.algorithms!r}, holdout={self.holdout!r}, refit={self.refit!r}, "
+            f"random_state={self.random_state!r}), {fitted}>"
+        )
 
     def fit(self, trainset: Trainset) -> Self:
         """Fit everything to ``trainset`` and return self. Raises `DataError` for fewer than two ratings."""
@@ -86,8 +135,8 @@ class Blend(AlgoBase):  # type: ignore[misc]
         return self
 
     @property
-    def weights(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Of the algorithms, in their order."""
+    def weights(self) -> Floats:
+        """The weights of the algorithms (algorithms,), in their order."""
         return self._fitted().weights
 
     def _fitted(self) -> Weights:
@@ -111,7 +160,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def _inner_ids(
         self, trainset: Trainset, u: int | str, i: int | str
     ) -> tuple[int | str, int | str]:
-        """Those of the blend as ``trainset`` has them: without refitting it is only a part of all ratings."""
+        """Inner ids of the blend as those of ``trainset``, which without refitting is a part of the ratings."""
         if trainset is self.trainset:
             return u, i
         if not isinstance(u, str):
@@ -197,7 +246,7 @@ def _pairs(uids: Sequence[Any], iids: Sequence[Any]) -> Iterator[tuple[Any, Any]
 
 def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:
     """Estimates (users, items) of one algorithm, whatever its inner ids."""
-    if isinstance(algo, ManyAtOnce) and all(uid in algo._users for uid in uids):
+    if isinstance(algo, TacendaAlgorithm) and all(uid in algo._users for uid in uids):
         found = np.asarray(algo.predict_users(uids))
         places = numbers(items, algo._items)
         strange = np.flatnonzero(places < 0).tolist()
@@ -209,9 +258,7 @@ def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floa
     return np.array(rows, float).reshape(len(uids), len(items))
 
 
-def _estimates(
-    algorithms: Iterable[AlgoBase], pairs: list[tuple[Any, Any, Any]]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _estimates(algorithms: Iterable[AlgoBase], pairs: list[tuple[Any, Any, Any]]) -> Floats:
     """(pairs, algorithms), clipped to the scale."""
     return np.array([[p.est for p in algo.test(pairs)] for algo in algorithms]).T
 

@@ -30,7 +30,7 @@ class _Fold(NamedTuple):
 
 
 def cross_validate_conditional(
-    algo: TacendaAlgorithm,
+    algo: TacendaAlgorithm[Any],
     data: Dataset,
     measures: Sequence[str] = ("rmse", "mae"),
     cv: Any = None,
@@ -47,9 +47,9 @@ def cross_validate_conditional(
     Parameters
     ----------
     algo
-        a conditional algorithm; a copy is fitted on every fold.
+        A conditional algorithm; a copy of it is fitted to every fold.
     data
-        a Surprise data set.
+        A Surprise data set.
     measures
         Names of functions in ``surprise.accuracy``.
     cv
@@ -97,7 +97,11 @@ def cross_validate_conditional(
 
 
 def _fold(
-    algo: TacendaAlgorithm, trainset: Trainset, testset: list[Any], names: list[str], train: bool
+    algo: TacendaAlgorithm[Any],
+    trainset: Trainset,
+    testset: list[Any],
+    names: list[str],
+    train: bool,
 ) -> _Fold:
     fitted = copy(algo)
     fitted.rated = SideInfo.from_testset(testset)

@@ -156,8 +156,8 @@ class Settings:
             if not one.admits(value):
                 self.refuse(one.name, one.wanted())
             object.__setattr__(self, one.name, value)
-        self.check()
         self._refuse_idle(self, self.idle(), "")
+        self.check()
 
     def idle(self) -> Mapping[str, str]:
         """Say which options have no effect beside the others, and why; subclasses override it.

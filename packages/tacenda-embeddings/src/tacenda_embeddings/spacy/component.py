@@ -1,4 +1,4 @@
-"""The pipeline component behind ``lds_embeddings`` and ``token_embeddings``.
+"""The pipeline component behind ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
 It holds any fitted embedder of the registry, writes one row per token into ``Doc.tensor`` (or an
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from spacy.tokens import Doc
 
+from tacenda import plugins
+from tacenda.corpus import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
-from tacenda.spacy.sources import resolve_tokenizer
-from tacenda_embeddings.spacy import sources
 from tacenda_embeddings.spacy.encoding import DocEncoder
 from tacenda_embeddings.spacy.ownership import announce_widths, check_ownership, earlier_owner
 from tacenda_embeddings.spacy.target import Target
@@ -41,9 +43,8 @@ class TokenEmbeddings(ModelComponent):
 
     Raises
     ------
-    tacenda.errors.ConfigurationError
+    ConfigurationError
         A setting is out of range.
-
     """
 
     command = "tacenda embed fit"
@@ -76,7 +77,7 @@ class TokenEmbeddings(ModelComponent):
 
     @property
     def width(self) -> int | None:
-        """Columns this component writes; None as long as it has no model."""
+        """The number of columns that this component writes; None as long as it has no model."""
         return None if self._model is None else int(self._model.width)
 
     def initialize(
@@ -115,15 +116,15 @@ class TokenEmbeddings(ModelComponent):
 
         Raises
         ------
-        tacenda.errors.ConfigurationError
+        ConfigurationError
             Neither or both of artifact and corpus are given, the artefact is another embedder's, or
             ``Doc.tensor`` belongs to another component.
-        tacenda.errors.TacendaError
+        TacendaError
             The artefact or the corpus cannot be read.
-
         """
 
         def fit() -> Any:
+            words = sources.resolve_tokenizer(tokenizer, self._nlp())
             vocabulary = {
                 "max_vocabulary": max_vocabulary,
                 "min_count": min_count,
@@ -131,9 +132,7 @@ class TokenEmbeddings(ModelComponent):
                 "lowercase": lowercase,
                 "oov": oov,
             }
-            words = resolve_tokenizer(tokenizer, self._nlp())
-            model_class = sources.embedder_class(self.embedder, self.distribution)
-            return sources.fit(model_class, corpus, words, vocabulary, settings or {})
+            return self._fit(corpus, words, vocabulary, settings)
 
         self._initialize(nlp, artifact, corpus, fit)
 
@@ -146,10 +145,40 @@ class TokenEmbeddings(ModelComponent):
         return partial(DocEncoder(model), sentences=self.context == "sentence")
 
     def _load_model(self, source: Any) -> Any:
-        return sources.load(source, self.embedder, self.distribution)
+        return sources.load(source, "embedders", "token embeddings", "transform", self._require)
+
+    def _require(self, name: str | None, owner: str | None, where: str) -> None:
+        """Raise ConfigurationError if a model is not the embedder that this component is for."""
+        if self.embedder is not None and (name or self.embedder) != self.embedder:
+            raise ConfigurationError(
+                f"{where} is the embedder {name!r}, not {self.embedder!r}: use "
+                f"nlp.add_pipe('token_embeddings', config={{'embedder': {name!r}}})"
+            )
+        if None not in (self.distribution, owner) and owner != self.distribution:
+            raise ConfigurationError(
+                f"{where} is the embedder {name!r} of {owner}, not of "
+                f"{self.distribution}: use nlp.add_pipe('token_embeddings'), which loads any"
+            )
+
+    def _fit(self, corpus: Any, tokenizer: Any, vocabulary: dict[str, Any], settings: Any) -> Any:
+        """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
+        if self.embedder is None:
+            known = sorted({record.name for record in plugins.available("embedders")})
+            raise ConfigurationError(
+                "fitting needs to know which model: set embedder in the configuration of the "
+                f"component, one of {', '.join(known)}"
+            )
+        model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
+        text, _ = sources.as_corpus(corpus, tokenizer, vocabulary)
+        model.fit(text)
+        origin = dict(text.origin)
+        if not isinstance(corpus, Corpus):
+            origin["tokenizer"] = getattr(tokenizer, "name", origin["tokenizer"])
+        model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **origin}
+        return model
 
     def _check_pipeline(self, nlp: Any) -> None:
-        """Raise `ConfigurationError` if ``Doc.tensor`` is not this component's to write."""
+        """Raise ConfigurationError if ``Doc.tensor`` is not this component's to write."""
         check_ownership(nlp, self)
         announce_widths(nlp)
         self._previous_owner = earlier_owner(nlp, self, self.target.name)

@@ -8,7 +8,6 @@ gives it, and with a back-off factor of one, so that no probability changes.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +76,8 @@ def table_of(orders: list[Listed], n_types: int) -> tuple[Table, int]:
             n_added += len(added)
         log_probs.append(log_prob)
         backoffs.append(backoff)
-    return _table(levels, log_probs, backoffs, n_types), n_added
+    prefixes, last_words = zip(*(np.divmod(level.keys, n_types) for level in levels), strict=True)
+    return Table.of_orders(list(prefixes), list(last_words), log_probs, backoffs[:-1]), n_added
 
 
 def _sorted(rows: list[Int64], n_types: int) -> list[_Level]:
@@ -131,21 +131,3 @@ def _check_once(own: Int64, order: int) -> None:
         return
     line = int(np.flatnonzero(own == times.argmax())[1])
     raise DataError(f"{order}-gram number {line + 1} is listed twice: one probability for each")
-
-
-def _table(
-    levels: list[_Level], log_probs: list[Float64], backoffs: list[Float64], n_types: int
-) -> Table:
-    """Lay the orders end to end."""
-    starts = np.cumsum([0, *(len(level.keys) for level in levels)]).astype(np.int64)
-    first = [
-        starts[k] + np.searchsorted(level.keys, np.arange(len(below.keys)) * n_types)
-        for k, (below, level) in enumerate(pairwise(levels), 1)
-    ]
-    return Table(
-        starts,
-        np.concatenate([level.keys % n_types for level in levels]).astype(np.int32),
-        np.concatenate([*first, [starts[-1]]]).astype(np.int64),
-        np.concatenate(log_probs).astype(np.float32),
-        np.concatenate([np.empty(0), *backoffs[:-1]]).astype(np.float32),
-    )

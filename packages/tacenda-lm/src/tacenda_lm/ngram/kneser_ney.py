@@ -66,7 +66,13 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         boundary = vocabulary.boundary_id
         grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, order)
         found = estimate(grams, self.settings)
-        self._vocabulary, self._table = vocabulary, Table.of_estimate(found)
+        self._vocabulary = vocabulary
+        self._table = Table.of_orders(
+            [each.prefix for each in found.grams],
+            [each.word for each in found.grams],
+            [np.log(each) for each in found.probs],
+            [np.log(each) for each in found.backoffs],
+        )
         self.fitted_on = {
             "n_grams": self._table.sizes,
             "discounts": [each.tolist() for each in found.discounts],
@@ -149,10 +155,6 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
         ids, offsets = checked(ids, offsets, self.table.n_types)
         return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
-
-    def matched_lengths(self, ids: Ids, *, bos: bool = True) -> npt.NDArray[np.int64]:
-        """Return the length of the n-gram on which each prediction rests: int64 (tokens,)."""
-        return self._sequence_scores(ids, bos)[1]
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
         offsets = np.array([0, len(ids)])

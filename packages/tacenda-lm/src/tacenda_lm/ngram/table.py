@@ -18,7 +18,7 @@ from tacenda.artifact import require
 from tacenda.errors import ArtifactError, DataError
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.settings import MAX_ORDER
-from tacenda_lm.ngram.smoothing import Estimate
+from tacenda_lm.sequences import Float64
 
 __all__ = ["Table"]
 
@@ -80,20 +80,32 @@ class Table:
         return nodes, values
 
     @classmethod
-    def of_estimate(cls, estimate: Estimate) -> Self:
-        """Make the table of a smoothed model."""
-        grams = estimate.grams
-        starts = np.cumsum([0, *(len(each.word) for each in grams)])
+    def of_orders(
+        cls,
+        prefixes: list[Int64],
+        words: list[Int64],
+        log_probs: list[Float64],
+        backoffs: list[Float64],
+    ) -> Self:
+        """Lay the n-grams of all orders end to end; each order is sorted by (prefix, word).
+
+        Parameters
+        ----------
+        prefixes, words
+            For each order (n-grams,): the number, in the order below, of all words but the last; and the last.
+        log_probs, backoffs
+            For each order (n-grams,), natural logarithms; the highest order has no back-offs.
+        """
+        starts = np.cumsum([0, *map(len, words)])
         first = [
-            starts[n] + np.searchsorted(grams[n].prefix, np.arange(starts[n] - starts[n - 1]))
-            for n in range(1, len(grams))
+            starts[n] + np.searchsorted(prefixes[n], np.arange(len(words[n - 1])))
+            for n in range(1, len(words))
         ]
-        backoffs = [np.log(each) for each in estimate.backoffs]
         return cls(
             starts.astype(np.int64),
-            np.concatenate([each.word for each in grams]).astype(np.int32),
+            np.concatenate(words).astype(np.int32),
             np.concatenate([*first, [starts[-1]]]).astype(np.int64),
-            np.log(np.concatenate(estimate.probs)).astype(np.float32),
+            np.concatenate(log_probs).astype(np.float32),
             np.concatenate([np.empty(0), *backoffs]).astype(np.float32),
         )
 

@@ -13,11 +13,11 @@ from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.documents import WordCache, sentence_cuts
-from tacenda_lm.sequences import Ids, Offsets, with_ends
+from tacenda_lm.contract import distributions_of, ranks_and_entropies, states_before
+from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.doc_scores import DocScores, text_length
 from tacenda_lm.spacy.normalizing import Normalizing
 from tacenda_lm.state import State
-from tacenda_lm.token_scores import TokenScores, continued_scores, token_scores
 
 __all__ = ["DocScorer"]
 
@@ -38,6 +38,15 @@ class _Words(NamedTuple):
     oov: npt.NDArray[np.bool_]  # (words,): which words are outside the vocabulary
     start: npt.NDArray[np.int32]  # (words,): where each begins, in characters of its document
     length: npt.NDArray[np.int32]  # (words,): its characters
+
+
+class _Scores(NamedTuple):
+    """What is found of each id; None if it was not asked for. All arrays are (predicted,)."""
+
+    log_prob: Float64
+    rank: npt.NDArray[np.int64] | None
+    entropy: Float64 | None
+    state: npt.NDArray[np.int64] | None
 
 
 class DocScorer:
@@ -88,7 +97,7 @@ class DocScorer:
         self._context = context
         self._eos = eos
         self._with_states = state
-        self._requested = {"rank": rank, "entropy": entropy}
+        self._with_rank, self._with_entropy = rank, entropy
         self._stream: State | None = None
         self._unknown = frozenset(self._vocabulary.oov_ids.tolist())
         self._cache = WordCache(self._look_up, _BLANK)
@@ -98,21 +107,29 @@ class DocScorer:
         if not docs:
             return []
         words = self._read(docs)
-        # cuts of the ids into documents; those without words are left out
-        documents = np.unique(words.predicted[words.doc_segments])
+        # what the model sees as one text; documents without words are left out
+        cuts = words.predicted
+        if self._context == "doc":
+            cuts = np.unique(cuts[words.doc_segments])
         if self._context == "stream":
             before = self._model.start() if self._stream is None else self._stream
-            scores, self._stream = continued_scores(
-                self._model, before, words.ids, **self._requested
-            )
+            log_prob, self._stream = self._model.score_from(before, words.ids)
+            rows = distributions_of(self._model, states_before(self._model, before, words.ids))
         else:
-            cuts = words.predicted if self._context == "sentence" else documents
-            scores = token_scores(self._model, words.ids, cuts, **self._requested)
-        path = None
+            log_prob = self._model.score_corpus(words.ids, cuts)
+            rows = self._model.distributions(words.ids, cuts)
+        ranks = entropies = path = None
+        if self._with_rank or self._with_entropy:
+            ranks, entropies = ranks_and_entropies(rows, words.ids)
         if self._with_states:
-            cuts = documents if self._context == "doc" else words.predicted
             path = self._model.state_path(words.ids, cuts)
-        return list(_by_document(docs, words, scores, path))
+        found = _Scores(
+            log_prob,
+            ranks if self._with_rank else None,
+            entropies if self._with_entropy else None,
+            path,
+        )
+        return list(_by_document(docs, words, found))
 
     def restart(self) -> None:
         """Forget the documents of a stream so far."""
@@ -152,14 +169,14 @@ class DocScorer:
         return 2 * number + (number in self._unknown and word not in self._vocabulary)
 
 
-def _by_document(
-    docs: Sequence[Doc], words: _Words, scores: TokenScores, path: npt.NDArray[np.int64] | None
-) -> Iterator[DocScores]:
+def _by_document(docs: Sequence[Doc], words: _Words, scores: _Scores) -> Iterator[DocScores]:
     """The scores of a batch, cut into those of its documents."""
-    log_prob, eos = scores.log_prob[words.is_word], scores.log_prob[~words.is_word]
-    rank = None if scores.rank is None else scores.rank[words.is_word]
-    entropy = None if scores.entropy is None else scores.entropy[words.is_word]
-    state = None if path is None else path[words.is_word]
+    eos = scores.log_prob[~words.is_word]
+    of_words = {
+        name: values[words.is_word]
+        for name, values in scores._asdict().items()
+        if values is not None
+    }
     for doc, (first, last) in zip(docs, pairwise(words.doc_segments.tolist()), strict=True):
         cuts = words.segments[first : last + 1]
         own = slice(int(cuts[0]), int(cuts[-1]))
@@ -167,12 +184,9 @@ def _by_document(
             # copies: a view would keep the whole batch in memory for as long as the document lives
             start=words.start[own].copy(),
             length=words.length[own].copy(),
-            log_prob=log_prob[own].copy(),
             oov=words.oov[own].copy(),
             segments=cuts - cuts[0],
             eos=eos[first:last].copy(),
             text_length=text_length(doc),
-            rank=None if rank is None else rank[own].copy(),
-            entropy=None if entropy is None else entropy[own].copy(),
-            state=None if state is None else state[own].copy(),
+            **{name: values[own].copy() for name, values in of_words.items()},
         )

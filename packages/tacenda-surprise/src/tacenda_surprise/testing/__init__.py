@@ -12,11 +12,11 @@ tests what the model promises to every host. `AlgorithmTests` tests the algorith
 
     class TestMine(AlgorithmTests):
         def make_algorithm(self, **settings):
-            return Recommender("mine", n_factors=4, random_state=settings.pop("random_state", 0), **settings)
+            return Recommender(name="mine", settings={"n_factors": 4}, **{"random_state": 0, **settings})
 
 The tests are what Surprise's own suite checks of every prediction algorithm, and what
-`tacenda_surprise.algorithm.TacendaAlgorithm` promises beyond that. ``settings`` are ``random_state``, ``verbose``
-and ``callbacks``.
+`tacenda_surprise.algorithm.TacendaAlgorithm` promises beyond that. ``settings`` are ``random_state`` and
+``verbose``.
 """
 
 from tacenda_surprise.testing.algorithms import AlgorithmTests

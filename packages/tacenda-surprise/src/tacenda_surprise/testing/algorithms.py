@@ -110,10 +110,10 @@ class AlgorithmTests(SurpriseTests):
         algo = self.make_algorithm().fit(trainset)
         algo.fold_in({"item 3": 5, "item 4": 1}, rated=["item 5"], uid="newcomer")
         algo.save(tmp_path / "algo")
-        again = TacendaAlgorithm.load(tmp_path / "algo")
+        again: TacendaAlgorithm[Any] = TacendaAlgorithm.load(tmp_path / "algo")
         asked = [*testset, ("newcomer", "item 7", None)]
         assert type(again) is type(algo)
-        assert again._arguments() == algo._arguments()
+        assert again._saved_arguments() == algo._saved_arguments()
         assert again.test(asked) == algo.test(asked)
         assert again.top_n(5) == algo.top_n(5)
         everything = sorted(algo.trainset.all_ratings())

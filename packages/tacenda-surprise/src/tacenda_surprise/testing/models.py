@@ -213,7 +213,7 @@ class RecommenderTests(ModelTests):
         before, pairs = copy(model), self.some_pairs()
         scores = model.score_pairs(*pairs)
         try:
-            after = copy(model).partial_fit(more, n_epochs=2)
+            after = copy(model).partial_fit(more, epochs=2)
         except ConfigurationError as error:
             pytest.skip(str(error))
         for found, old in (

@@ -33,7 +33,7 @@ class SurpriseTests:
     epochs: int = 1
     _made: Any
 
-    def make_algorithm(self, **settings: Any) -> TacendaAlgorithm:
+    def make_algorithm(self, **settings: Any) -> TacendaAlgorithm[Any]:
         """A new unfitted algorithm, small enough to fit in a second; ``random_state`` is 0 if not given."""
         raise NotImplementedError("define make_algorithm(**settings) in your test class")
 

@@ -5,7 +5,7 @@ class inherits `Saveable`, or `Configured` if it is made from `tacenda.settings`
 saved model through the registry; `require` is how a model checks the arrays it is given.
 """
 
-from tacenda.artifact.checks import require
+from tacenda.artifact.arrays import require
 from tacenda.artifact.configured import Configured
 from tacenda.artifact.folder import read, write
 from tacenda.artifact.manifest import FORMAT_VERSION

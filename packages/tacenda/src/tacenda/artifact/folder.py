@@ -21,8 +21,8 @@ from typing import Any
 import numpy.typing as npt
 
 from tacenda import store
+from tacenda.artifact import arrays as named_arrays
 from tacenda.artifact import manifest as manifests
-from tacenda.artifact import tensors
 from tacenda.artifact.manifest import Member
 from tacenda.artifact.model import Artifact, assemble, check_depth, manifest_of, merge
 from tacenda.errors import ArtifactError
@@ -107,14 +107,14 @@ def _prepare(folder: Path) -> bool:
 def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     """Write an artefact, its manifest last; returns the manifest's bytes."""
     check_depth(depth)
-    arrays = tensors.checked(artifact.arrays)
+    arrays = named_arrays.checked(artifact.arrays)
     manifest_of(artifact, {}, {}).encode()  # what cannot be saved fails before anything is written
     written: dict[str, Member] = {}
     nested: dict[str, Member] = {}
     if arrays:
         with store.temporary(folder) as scratch:
             path = scratch / "tensors"
-            tensors.write(arrays, path)
+            named_arrays.write(arrays, path)
             member = Member(path.stat().st_size, store.sha256_of(path))
             name = manifests.tensor_file(member)
             store.commit(path, folder / name)
@@ -140,7 +140,7 @@ def _read_parts(folder: Path, head: bytes, depth: int) -> Artifact:
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, member in manifest.files.items():
         _verify(folder / name, member)
-        merge(arrays, tensors.read(folder / name))
+        merge(arrays, named_arrays.read(folder / name))
     nested: dict[str, Artifact] = {}
     for name, member in manifest.nested.items():
         part = folder / member.folder

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from tacenda.artifact import arrays as named_arrays
 from tacenda.artifact import manifest as manifests
-from tacenda.artifact import tensors
 from tacenda.artifact.manifest import Manifest, Member
 from tacenda.errors import ArtifactError
 
@@ -118,9 +118,9 @@ def _encode(artifact: Artifact, depth: int) -> bytes:
     blobs: list[bytes] = []
     files: dict[str, Member] = {}
     nested: dict[str, Member] = {}
-    arrays = tensors.checked(artifact.arrays)
+    arrays = named_arrays.checked(artifact.arrays)
     if arrays:
-        blobs.append(tensors.encode(arrays))
+        blobs.append(named_arrays.encode(arrays))
         member = Member.of(blobs[0])
         files[manifests.tensor_file(member)] = member
     for name, part in sorted(artifact.nested.items()):
@@ -147,7 +147,7 @@ def _decode(data: bytes, depth: int) -> Artifact:
             if Member.of(blob) != Member(member.size, member.sha256):
                 raise ArtifactError(f"the bytes of {name!r} are cut short or altered")
             if members is manifest.files:
-                merge(arrays, tensors.decode(blob))
+                merge(arrays, named_arrays.decode(blob))
             else:
                 nested[name] = _decode(blob, depth + 1)
     if end != len(data):

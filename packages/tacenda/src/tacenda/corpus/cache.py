@@ -4,21 +4,96 @@ The manifest is written last, as `tacenda.store` does it: a build that is killed
 before, and a sub-folder that nothing names and the next build removes.
 """
 
+import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacenda import store
-from tacenda.corpus.manifest import MANIFEST, PREFIX, Manifest, read_manifest
 from tacenda.corpus.storage import PASS_ITEMS, load_array, writing
+from tacenda.corpus.word_ids import Selection
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.vocabulary import Vocabulary
+from tacenda.word_classes import CLASSES
+
+MANIFEST: Final = "corpus.json"
+FORMAT: Final = "tacenda-corpus"
+VERSION: Final = 1
+PREFIX: Final = "build-"
+_BUILD_VERSION = 1  # raise it when the same sources and settings come to give another corpus
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What ``corpus.json`` says.
+
+    data: the sub-folder of the arrays. vocabulary: Vocabulary.config_dict(). origin: where the
+    text came from, in words. fingerprint: of sources and settings, or None where they cannot be
+    compared.
+    """
+
+    data: str
+    n_tokens: int
+    n_sentences: int
+    n_types: int
+    n_text_bytes: int
+    vocabulary: dict[str, Any]
+    origin: dict[str, Any]
+    fingerprint: str | None
+    format: str = FORMAT
+    version: int = VERSION
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a corpus folder; CorpusError if there is none that this release reads."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CorpusError(
+            f"{folder} holds no corpus ({MANIFEST} is missing); "
+            "give a folder that was the cache= of Corpus.from_text"
+        )
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise CorpusError(
+            f"{path} cannot be read ({error}); remove {folder} and build the corpus again"
+        ) from error
+    if not isinstance(entries, dict) or entries.get("format") != FORMAT:
+        raise CorpusError(
+            f"{path} does not describe a corpus; give a folder made by Corpus.from_text"
+        )
+    if entries.get("version") != VERSION:
+        raise CorpusError(
+            f"{path} has format version {entries.get('version')!r}, this release reads {VERSION}; "
+            "update tacenda, or build the corpus in another folder"
+        )
+    return _checked(entries, path)
+
+
+def _checked(entries: dict[str, Any], path: Path) -> Manifest:
+    hints = get_type_hints(Manifest)
+    for name, hint in hints.items():
+        kind = str if name == "fingerprint" else get_origin(hint) or hint
+        value = entries.get(name, ...)
+        sound = type(value) is kind or (name == "fingerprint" and value is None)
+        if not sound or (kind is int and value < 0):
+            raise CorpusError(
+                f"{path} is damaged at {name!r}; remove {path.parent} and build the corpus again"
+            )
+    manifest = Manifest(**{name: entries[name] for name in hints})
+    # the name of a sub-folder and nothing else: no way out of the corpus's own folder
+    if not manifest.data.startswith(PREFIX) or set(manifest.data) & set("/\\:\0"):
+        raise CorpusError(
+            f"{path} names the folder {manifest.data!r}, which no corpus has; build it again"
+        )
+    return manifest
 
 
 class Stored(NamedTuple):
@@ -31,7 +106,7 @@ class Stored(NamedTuple):
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[Path]:
+def new_data(folder: Path) -> Iterator[Path]:
     """Yield a new sub-folder for the arrays of a corpus, which stays if `commit` writes a manifest that names it.
 
     Raises CorpusError if the folder is a file, or holds something that is not ours.
@@ -153,3 +228,38 @@ def _sweep(folder: Path) -> None:
     with suppress(CorpusError):
         keep.add(read_manifest(folder).data)
     store.sweep(folder, keep, lambda name: name.startswith(PREFIX))
+
+
+def fingerprint(
+    *,
+    paths: Sequence[Path] | None,
+    tokenizer: str | None,
+    selection: Selection,
+    vocabulary: Vocabulary | None,
+    reading: tuple[str, str],
+    cache_key: str | None,
+) -> str | None:
+    """sha256 (hex), or None where source or tokenizer cannot be compared and no key stands for
+    them.
+
+    paths: files, each identified by its absolute path, size and times of change; None for an
+    iterable. tokenizer: the tokenizer's version; None for a callable. reading: encoding and error
+    handler. cache_key: the user's word for what cannot be compared.
+    """
+    if cache_key is None and (paths is None or tokenizer is None):
+        return None
+    files = None
+    if paths is not None:
+        states = [(path.resolve(), path.stat()) for path in paths]
+        files = [[str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns] for path, s in states]
+    facts = {
+        "build": _BUILD_VERSION,
+        "classes": CLASSES,
+        "files": files,
+        "tokenizer": tokenizer,
+        "selection": asdict(selection),
+        "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
+        "reading": reading,
+        "key": cache_key,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

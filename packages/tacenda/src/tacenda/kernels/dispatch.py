@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from tacenda import plugins
-from tacenda.errors import KernelError
+from tacenda.errors import KernelError, describe
 
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
@@ -132,7 +132,9 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
         try:
             fitting.append((backend.name, _import(backend.operations[operation])))
         except Exception as error:  # a broken backend must not disturb the others
-            skipped.append(f"{backend.name} cannot be imported ({_cause(error)})")
+            skipped.append(
+                f"{backend.name} cannot be imported ({describe(error.__cause__ or error)})"
+            )
     if not fitting:
         raise _nothing_left(operation, kind, wanted, skipped + unloaded)
     asked_for = bool(wanted)  # what was chosen by name needs no warning
@@ -168,7 +170,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
             backend = plugins.get("kernels", record.name, distribution=record.distribution)
         except Exception as error:  # a broken backend must not disturb the others
             skipped.append(
-                f"{record.name} of {record.distribution} does not load ({_cause(error)})"
+                f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
             )
             continue
         if isinstance(backend, Backend):
@@ -211,12 +213,6 @@ def _import(target: str | Operation) -> Operation:
     module, _, attribute = target.partition(":")
     operation: Operation = getattr(import_module(module), attribute)
     return operation
-
-
-def _cause(error: BaseException) -> str:
-    """What an error says, or the error that caused it."""
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}"
 
 
 def _nothing_left(operation: str, kind: str, wanted: _Choice, skipped: list[str]) -> KernelError:

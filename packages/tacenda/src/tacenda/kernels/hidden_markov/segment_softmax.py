@@ -23,18 +23,17 @@ from tacenda.kernels.machinery.tensors import to_device
 
 __all__ = ["Segments", "backward", "forward"]
 
+_Ids = np.ndarray[Any, np.dtype[np.int64]]
 _TILE, _WIDTH = 64, 32
 
 
 class Segments(NamedTuple):
     """The segments, as arrays on the host."""
 
-    classes: np.ndarray[Any, np.dtype[np.int64]]  # (segments,), sorted: the class whose x it has
-    begins: np.ndarray[Any, np.dtype[np.int64]]  # (segments,): its first row of y
-    sizes: np.ndarray[Any, np.dtype[np.int64]]  # (segments,): its rows of y, at least one
-    places: np.ndarray[
-        Any, np.dtype[np.int64]
-    ]  # (segments,): its first row of p and N (rows of all, k)
+    classes: _Ids  # (segments,), sorted: the class whose x it has
+    begins: _Ids  # (segments,): its first row of y
+    sizes: _Ids  # (segments,): its rows of y, at least one
+    places: _Ids  # (segments,): its first row of p and of N, which are (rows of all segments, k)
 
 
 @triton.jit

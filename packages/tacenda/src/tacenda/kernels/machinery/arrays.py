@@ -19,6 +19,8 @@ __all__ = [
     "on_host",
 ]
 
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
 
 def common_device(**arrays: Any) -> str:
     """The device on which all the arrays lie that are not None: "cpu" for numpy, else "cuda:0" and the like.
@@ -50,7 +52,9 @@ def on_host(integers: Any) -> NDArray[Any]:
 
 def check_floats(array: Any, dimensions: int, name: str) -> None:
     """Raise `KernelError` unless the array is float32 or float64 with so many dimensions."""
-    if len(array.shape) != dimensions or _dtype(array) not in ("float32", "float64"):
+    if len(array.shape) != dimensions or not (
+        array.dtype in _FLOATS or str(array.dtype) in ("torch.float32", "torch.float64")
+    ):
         raise KernelError(
             f"{name} must be float32 or float64 in {dimensions} dimensions, not {_describe(array)}"
         )

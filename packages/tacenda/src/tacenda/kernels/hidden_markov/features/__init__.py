@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.hidden_markov.block import Forward
 from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_floats, check_range
 
 __all__ = ["Backward", "Classed", "Forward", "Model", "backward", "forward"]
@@ -51,15 +52,6 @@ class Classed(NamedTuple):
     """The row of the emissions of each token (tokens,)."""
     offsets: _Ids
     """Where each sequence begins, and the end (sequences + 1,)."""
-
-
-class Forward(NamedTuple):
-    """What the forward pass finds."""
-
-    log_probs: NDArray[np.float64]
-    """log c_t (tokens,), natural."""
-    states: _Floats
-    """a (tokens, k)."""
 
 
 class Backward(NamedTuple):

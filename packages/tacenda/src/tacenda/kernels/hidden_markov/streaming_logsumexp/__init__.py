@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import check_floats, common_device
+from tacenda.kernels.machinery.arrays import check_array, check_floats, common_device
 
 __all__ = ["Gradients", "backward", "forward", "place"]
 
@@ -118,23 +118,13 @@ def _checked(
             f"rows {tuple(rows.shape)} and columns {tuple(columns.shape)} must be of one width, "
             "with at least one column"
         )
-    for name, array, n in (
-        ("bias", bias, len(columns)),
-        *((k, v, len(rows)) for k, v in of_rows.items()),
-    ):
-        if tuple(array.shape) != (n,):
-            raise KernelError(f"{name} must be ({n},), not {tuple(array.shape)}")
+    shapes = {"bias": (bias, columns.shape[:1])}
+    shapes |= {name: (array, rows.shape[:1]) for name, array in of_rows.items()}
+    for name, (array, shape) in shapes.items():
+        if array.shape != shape:
+            raise KernelError(f"{name} must be {tuple(shape)}, not {tuple(array.shape)}")
     if any(array.dtype != rows.dtype for array in (columns, bias, *of_rows.values())):
         raise KernelError(f"all arrays must be {rows.dtype}, as rows is")
-    if kept is not None and (
-        kept.ndim != 2
-        or kept.shape[1] != len(columns)
-        or len(kept) > len(rows)
-        or kept.dtype != rows.dtype
-        or not kept.flags.c_contiguous
-    ):
-        raise KernelError(
-            f"kept must be {rows.dtype} in C order of up to {len(rows)} rows and {len(columns)} columns, "
-            f"not {kept.dtype} {kept.shape}"
-        )
+    if kept is not None:
+        check_array(kept, (min(len(kept), len(rows)), len(columns)), rows, "kept")
     return device
