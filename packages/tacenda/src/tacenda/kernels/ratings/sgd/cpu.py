@@ -9,7 +9,6 @@ from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.prefetch import prefetch
 from tacenda.kernels.machinery.vectors import (
     LANES,
-    add,
     add_up,
     load,
     multiply,
@@ -80,34 +79,34 @@ def _step(own, q, i, following, keep, step, error, side):  # type: ignore[no-unt
     return add_up(total)
 
 
-@njit
+@njit(fastmath={"contract"})
 def _side_mean(w, ids, first, last, s):  # type: ignore[no-untyped-def]
-    """S = the mean of w_j over j in ``ids[first:last]``; sixteen columns are summed up in a register."""
+    """S = the mean of w_j over j in ``ids[first:last]``."""
     width = w.shape[1]
-    scale = spread(np.float32(1.0 / max(last - first, 1)))
+    s[:] = 0
     for k in range(first, last):
-        prefetch(w, np.int64(ids[k]) * width, width)
-    for d in range(0, width, LANES):
-        n, total = width - d, spread(0)
-        for k in range(first, last):
-            total = add(total, load(w, np.int64(ids[k]) * width + d, n))
-        store(multiply(scale, total), s, d, n)
+        if k + _AHEAD < last:
+            prefetch(w, np.int64(ids[k + _AHEAD]) * width, width)
+        j = ids[k]
+        for d in range(width):
+            s[d] += w[j, d]
+    scale = np.float32(1.0 / max(last - first, 1))
+    for d in range(width):
+        s[d] *= scale
 
 
-@njit
+@njit(fastmath={"contract"})
 def _side_step(w, ids, first, last, own, rate, penalty):  # type: ignore[no-untyped-def]
     """w_j += rate / |N(u)| (g - penalty w_j) for j in ``ids[first:last]``."""
     width = w.shape[1]
     step = np.float32(rate / max(last - first, 1))
-    steps, keeps = spread(step), spread(np.float32(1) - step * penalty)
+    keep = np.float32(1) - step * penalty
     for k in range(first, last):
         if k + _AHEAD < last:
             prefetch(w, np.int64(ids[k + _AHEAD]) * width, width)
-        row = np.int64(ids[k]) * width
-        for d in range(0, width, LANES):
-            n = width - d
-            g = load(own, _SUMS * width + d, n)
-            store(multiply_add(steps, g, multiply(keeps, load(w, row + d, n))), w, row + d, n)
+        j = ids[k]
+        for d in range(width):
+            w[j, d] = keep * w[j, d] + step * own[_SUMS, d]
 
 
 @njit
