@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import store
 from tacenda.corpus.lines import file_blocks, text_file
 from tacenda.errors import DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
@@ -65,8 +65,8 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
     """
     offsets, tokens = [0], []
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tacenda-") as scratch:
-            raw = Path(scratch, "vectors")
+        with store.temporary(path.parent) as scratch:
+            raw = scratch / "vectors"
             with raw.open("wb") as file:
                 for words, rows in lines:
                     file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
@@ -76,9 +76,9 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
             if tokens:
                 vectors = np.memmap(raw, dtype=np.float32, mode="r", shape=(len(tokens), width))
             text = np.frombuffer("\n".join(tokens).encode("utf-8", "replace"), dtype=np.uint8)
-            whole = Path(scratch, "whole.npz")
+            whole = scratch / "whole.npz"
             np.savez(whole, vectors=vectors, offsets=np.array(offsets, dtype=np.int64), tokens=text)
-            whole.replace(path)
+            store.commit(whole, path)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
     return len(tokens), len(offsets) - 1

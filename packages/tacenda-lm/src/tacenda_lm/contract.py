@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, checked

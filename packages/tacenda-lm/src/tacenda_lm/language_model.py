@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, DataError
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.tokenizers import Tokenizer
 from tacenda_lm.blocks import blocks, encoded_text
 from tacenda_lm.contract import FitContext, ranks_and_entropies

@@ -13,7 +13,7 @@ Tokenizer = Callable[[str], list[str]]
 
 
 def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
-    """The tokenizer of that name, or the callable itself.
+    """Return the tokenizer of a name, or the callable itself.
 
     ``"whitespace"``: ``str.split``, which splits at any Unicode whitespace.
     ``"words"``: one regular expression close to UD English, see `split_words`.

@@ -13,7 +13,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import PluginUnavailableError
 from tacenda.fitting import Cosine, FitSettings, History, fit
 from tacenda.fitting.batches import fingerprint_arrays
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda_embeddings.varembed.fitted import FittedWords
 from tacenda_embeddings.varembed.initial_vectors import Float32, fitted_morphemes, initial_words
 from tacenda_embeddings.varembed.morphemes import Inventory

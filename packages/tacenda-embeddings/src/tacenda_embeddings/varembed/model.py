@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed.bernoulli import divergence, entropy, sigmoid

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tacenda import store
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
@@ -109,18 +109,10 @@ class BrownClusters:
                     f"the word {word!r:.80} cannot stand in a line of columns with tabs"
                 )
             lines.append(f"{path}\t{word}\t{self._counts[word]}\n")
-        scratch: str | None = None
         try:
-            handle, scratch = tempfile.mkstemp(dir=place.parent, prefix=".tacenda-")
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as text:
-                text.writelines(lines)
-            Path(scratch).replace(place)
-            scratch = None
+            store.write_file(place, "".join(lines).encode("utf-8"))
         except OSError as error:
             raise DataError(f"cannot write {place}: {error.strerror or error}") from error
-        finally:
-            if scratch is not None:
-                Path(scratch).unlink(missing_ok=True)
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> BrownClusters:

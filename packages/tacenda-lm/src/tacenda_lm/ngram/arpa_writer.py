@@ -9,13 +9,13 @@ from __future__ import annotations
 import gzip
 import math
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from tacenda import store
 from tacenda.errors import DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, Vocabulary
@@ -35,22 +35,15 @@ def write_arpa(path: str | os.PathLike[str], vocabulary: Vocabulary, table: Tabl
     """
     _check_words(vocabulary)
     path = Path(path)
-    scratch: str | None = None
     try:
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".tacenda-")
-        with os.fdopen(handle, "wb") as raw:
+        with store.replacing(path) as part, part.open("wb") as raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
                     _write(packed, vocabulary, table)
             else:
                 _write(raw, vocabulary, table)
-        Path(scratch).replace(path)
-        scratch = None
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        if scratch is not None:
-            Path(scratch).unlink(missing_ok=True)
 
 
 def _check_words(vocabulary: Vocabulary) -> None:

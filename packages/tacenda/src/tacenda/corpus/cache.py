@@ -32,27 +32,22 @@ _BUILD_VERSION = 1  # raise it when the same sources and settings come to give a
 
 @dataclass(frozen=True)
 class Manifest:
-    """What ``corpus.json`` says.
+    """What ``corpus.json`` says."""
 
-    data: the sub-folder of the arrays. vocabulary: Vocabulary.config_dict(). origin: where the
-    text came from, in words. fingerprint: of sources and settings, or None where they cannot be
-    compared.
-    """
-
-    data: str
+    data: str  # the sub-folder of the arrays
     n_tokens: int
     n_sentences: int
     n_types: int
     n_text_bytes: int
-    vocabulary: dict[str, Any]
-    origin: dict[str, Any]
-    fingerprint: str | None
+    vocabulary: dict[str, Any]  # Vocabulary.config_dict()
+    origin: dict[str, Any]  # Corpus.origin
+    fingerprint: str | None  # of sources and settings; None where they cannot be compared
     format: str = FORMAT
     version: int = VERSION
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a corpus folder; CorpusError if there is none that this release reads."""
+    """Read the manifest of a corpus folder; CorpusError if there is none that this release reads."""
     path = folder / MANIFEST
     if not path.is_file():
         raise CorpusError(
@@ -161,10 +156,10 @@ def commit(
 
 
 def reusable(folder: Path, fingerprint: str | None) -> Stored | None:
-    """The corpus in a folder if it is whole and has this fingerprint, else None.
+    """Open the corpus in a folder if it is whole and has this fingerprint, else return None.
 
-    Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version:
-    what a release does not understand it does not overwrite.
+    Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version, because a release
+    must not overwrite what it does not understand.
     """
     if not (folder / MANIFEST).exists():
         return None
@@ -179,7 +174,7 @@ def reusable(folder: Path, fingerprint: str | None) -> Stored | None:
 
 
 def open_folder(folder: Path) -> Stored:
-    """The corpus in a folder, checked: sizes, offsets in order, every id in the vocabulary."""
+    """Open the corpus in a folder and check sizes, the order of the offsets, and that every id is in the vocabulary."""
     manifest = read_manifest(folder)
     data = folder / manifest.data
     sizes: Mapping[str, tuple[type[np.generic], int]] = {
@@ -201,6 +196,7 @@ def open_folder(folder: Path) -> Stored:
 
 
 def _check_offsets(offsets: NDArray[np.int64], n_tokens: int, folder: Path) -> None:
+    """Raise CorpusError unless the offsets rise from 0 to the number of tokens; a part at a time."""
     sound = offsets[0] == 0 and offsets[-1] == n_tokens
     for start in range(0, len(offsets) - 1, PASS_ITEMS):
         sound = sound and bool((np.diff(offsets[start : start + PASS_ITEMS + 1]) > 0).all())
@@ -209,6 +205,7 @@ def _check_offsets(offsets: NDArray[np.int64], n_tokens: int, folder: Path) -> N
 
 
 def _check_ids(ids: NDArray[np.int32], n_types: int, folder: Path) -> None:
+    """Raise CorpusError unless every id is one of the vocabulary; a part at a time."""
     for start in range(0, len(ids), PASS_ITEMS):
         block = ids[start : start + PASS_ITEMS]
         if block.min() < 0 or block.max() >= n_types:
@@ -239,12 +236,11 @@ def fingerprint(
     reading: tuple[str, str],
     cache_key: str | None,
 ) -> str | None:
-    """sha256 (hex), or None where source or tokenizer cannot be compared and no key stands for
-    them.
+    """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
 
-    paths: files, each identified by its absolute path, size and times of change; None for an
-    iterable. tokenizer: the tokenizer's version; None for a callable. reading: encoding and error
-    handler. cache_key: the user's word for what cannot be compared.
+    Files count by absolute path, size and times of change. None is returned where the source is an iterable
+    (``paths`` is None) or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's
+    ``cache_key`` stands for them. ``reading`` is the encoding and the handler of errors.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None

@@ -244,14 +244,14 @@ class Corpus:
         return self.n_sentences
 
     def sentence(self, i: int) -> NDArray[np.int32]:
-        """The ids of sentence i (from the end if negative), int32 (tokens,). Raises IndexError."""
+        """Return the ids of sentence ``i``, from the end if negative: int32 (tokens,). Raises IndexError."""
         n = self.n_sentences
         if not -n <= i < n:
             raise IndexError(f"there is no sentence {i} in a corpus of {n}")
         return self.ids[self.offsets[i % n] : self.offsets[i % n + 1]]
 
     def sentences(self) -> Iterator[NDArray[np.int32]]:
-        """The ids of one sentence after the other, int32 (tokens,)."""
+        """Yield the ids of one sentence after the other, int32 (tokens,)."""
         for ids, offsets in self.blocks(1 << 18):
             for start, end in pairwise(offsets.tolist()):
                 yield ids[start:end]
@@ -262,10 +262,9 @@ class Corpus:
     def blocks(
         self, n_tokens: int = 1 << 20
     ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-        """Whole sentences, at most n_tokens tokens at a time; a longer sentence is a block by
-        itself.
+        """Yield blocks of whole sentences, at most ``n_tokens`` tokens each; a longer sentence is a block by itself.
 
-        Yields int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
+        A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
         at_least_one(n_tokens, "n_tokens")
         return self._blocks(n_tokens)
@@ -282,10 +281,10 @@ class Corpus:
             first = last
 
     def stream(self, n_tokens: int = 1 << 20) -> Iterator[NDArray[np.int32]]:
-        """The text as one stream, the boundary's id before every sentence, n_tokens ids at a time.
+        """Yield the text as one stream, the boundary's id before every sentence, ``n_tokens`` ids at a time.
 
-        The stream is a circle: the boundary before the first sentence also follows the last.
-        Yields int32 arrays of n_tokens ids, the last one shorter; tokens + sentences ids in all.
+        The stream is a circle: the boundary before the first sentence also follows the last. The arrays are int32,
+        the last one may be shorter; together they have tokens + sentences ids.
         """
         at_least_one(n_tokens, "n_tokens")
         return self._stream(n_tokens)
@@ -310,7 +309,7 @@ class Corpus:
             i = j
 
     def head(self, n_sentences: int) -> Self:
-        """The first n_sentences sentences (all, if there are fewer); shares ids and vocabulary."""
+        """Return the first ``n_sentences`` sentences, or all if there are fewer; ids and vocabulary are shared."""
         at_least_one(n_sentences, "n_sentences")
         n = min(n_sentences, self.n_sentences)
         offsets = self.offsets[: n + 1]
@@ -318,7 +317,7 @@ class Corpus:
         return type(self)(ids, offsets, self.vocabulary, self.origin, place=self._place)
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora of whole sentences, in order: the rest, and a random ``fraction`` of them.
+        """Return two corpora of whole sentences in order: the rest, and a random ``fraction`` of the sentences.
 
         Both keep the vocabulary of the whole. Raises CorpusError if either would be empty.
         """
@@ -355,7 +354,7 @@ class Corpus:
 
     @cached_property
     def type_counts(self) -> NDArray[np.int64]:
-        """How often each type occurs in this text, int64 (types,); ``</s>`` once a sentence."""
+        """How often each type occurs in this text, int64 (types,); ``</s>`` counts once for each sentence."""
         counts = np.zeros(len(self.vocabulary), dtype=np.int64)
         for ids, _ in self.blocks():
             counts += np.bincount(ids, minlength=len(counts))
@@ -363,10 +362,10 @@ class Corpus:
         return counts
 
     def describe(self, n_words: int = 10) -> dict[str, Any]:
-        """Sizes, the share of tokens outside the vocabulary, and the most frequent words.
+        """Return sizes, the share of tokens outside the vocabulary, and the most frequent words, as JSON values.
 
-        A dictionary for JSON: n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words
-        (word and count), and what ``origin`` holds.
+        The keys are n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words (word and count), and those
+        of ``origin``.
         """
         counts = self.type_counts.copy()
         oov = int(counts[self.vocabulary.oov_ids].sum())

@@ -67,6 +67,7 @@ def _forward(  # type: ignore[no-untyped-def]
         shift = tl.load(norms + columns, inside, 0.0)
         scale = tl.full((COLUMNS,), 1.0, p.dtype.element_ty)
     else:
+        # The first pass. Where all scores so far are -inf nothing is subtracted, since -inf - -inf is no number.
         scores = _scores(x, y, b, begin + row, row < n, columns, inside, width, WIDTH)
         largest = tl.max(scores, 0)
         shift = tl.where(largest == float("-inf"), 0.0, largest)
@@ -79,6 +80,7 @@ def _forward(  # type: ignore[no-untyped-def]
             total = total * tl.exp(largest - shift) + tl.sum(tl.exp(more - shift[None, :]), 0)
             largest = raised
         scale = tl.load(w + g * k + i, inside, 0.0) / tl.where(inside, total, 1.0)
+    # The second pass, or with norms the only one.
     for first in range(0, n, ROWS):
         j = first + row
         if not ONE:
@@ -111,6 +113,7 @@ def _by_class(  # type: ignore[no-untyped-def]
         begin = tl.load(begins + g)
         n = tl.load(sizes + g)
         at = tl.load(places + g)
+        # A tile of D^T times the rows of y that it belongs to.
         own = tl.load(ratio + g * k + i, inside, 0.0)[:, None]
         for first in range(0, n, ROWS):
             j = first + tl.arange(0, ROWS)
@@ -132,6 +135,7 @@ def _by_rows(  # type: ignore[no-untyped-def]
     q = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(2) * OUT + tl.arange(0, OUT)
+    # Any segment of the run says how long it is, for all have the same rows.
     first = tl.load(borders + q)
     head = tl.load(order + first)
     n = tl.load(sizes + head)
@@ -142,6 +146,7 @@ def _by_rows(  # type: ignore[no-untyped-def]
         g = tl.load(order + place)
         c = tl.load(classes + g)
         at = tl.load(places + g)
+        # Tiles of D times the vectors x of the segment's class; each row of D adds to its bias.
         for column in range(0, k, COLUMNS):
             i = column + tl.arange(0, COLUMNS)
             inside = i < k
@@ -155,6 +160,7 @@ def _by_rows(  # type: ignore[no-untyped-def]
     rows = tl.load(begins + head) + j
     here = there[:, None] & (d < width)[None, :]
     tl.store(dy + rows[:, None] * width + d[None, :], total, here)
+    # The programs of all tiles of the width have found the same biases; one of them stores them.
     tl.store(db + rows, bias, there & (tl.program_id(2) == 0))
 
 

@@ -2,7 +2,7 @@
 
 A row's numbers depend on nothing else, so that results do not depend on the order of the rows or on how they are
 shared between threads. Compiled loops use `njit(seeded)`, `njit(advanced)` and `njit(uniform)`; specifications use
-`uniforms`, which runs the same functions on numpy's scalars.
+`states` and `uniforms`, which run the same functions on numpy's scalars.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["advanced", "seeded", "uniform", "uniforms"]
+__all__ = ["advanced", "seeded", "states", "uniform", "uniforms"]
 
 
 def seeded(seed: Any, row: Any) -> Any:
@@ -33,10 +33,15 @@ def uniform(state: Any) -> Any:
     return np.float32(state >> np.uint64(40)) / np.float32(1 << 24)
 
 
-def uniforms(seed: int, row: int) -> Iterator[float]:
-    """A row's numbers in [0, 1), one after another, without end."""
+def states(seed: int, row: int) -> Iterator[Any]:
+    """A row's states, one after another, without end."""
     with np.errstate(over="ignore"):  # products are meant modulo 2^64
         state = seeded(np.uint64(seed % (1 << 64)), np.uint64(row))
     while True:
         state = advanced(state)
-        yield float(uniform(state))
+        yield state
+
+
+def uniforms(seed: int, row: int) -> Iterator[float]:
+    """A row's numbers in [0, 1), one after another, without end."""
+    return (float(uniform(state)) for state in states(seed, row))

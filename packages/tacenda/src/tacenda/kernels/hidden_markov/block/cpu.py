@@ -140,6 +140,7 @@ def backward(
         _messages(blocks, emissions, pairs, words, offsets, a, c, v, posteriors, begin, end)
 
     in_parts(messages, len(offsets) - 1, threads)
+    # Threads have pairs of their own, so no two of them write to one block of counts.
     inner = inner_tokens(offsets)
     tokens = inner[np.argsort(pairs[inner], kind="stable")]
     borders = np.searchsorted(pairs[tokens], np.arange(len(blocks) + 1))

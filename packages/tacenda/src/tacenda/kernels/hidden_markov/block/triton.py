@@ -106,6 +106,7 @@ def _messages(  # type: ignore[no-untyped-def]
         message = emitted * b * scale
         tl.store(posteriors + t * k + i, tl.load(a + t * k + i, inside, 0.0) * b, inside)
         tl.store(v + t * k + i, message, inside)
+        # What the token before it is told: nothing comes before the first token of a sequence.
         if t > begin:
             block = A + tl.load(pairs + t).to(tl.int64) * k * k
             b = _sent_back(block, message, k, TILES, ROWS, K)
@@ -124,6 +125,7 @@ def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):  # type: ignore
         t = tl.load(tokens + place)
         message = tl.load(v + t * k + j, j < k, 0.0)
         total += message[:, None] * tl.load(a + (t - 1) * k + i, i < k, 0.0)[None, :]
+    # Once all tokens are summed, the counts are the sum times A_u.
     at = u * k * k + j[:, None] * k + i[None, :]
     inside = (j < k)[:, None] & (i < k)[None, :]
     # A block that leads to no token has no counts, whatever is in it.

@@ -35,7 +35,7 @@ _Ids = NDArray[np.integer[Any]]
 
 
 class Vectors(NamedTuple):
-    """Of the states, in one dtype."""
+    """Vectors and biases of the states, in one dtype."""
 
     left: _Floats
     """x (classes, k, width), of the state left."""
@@ -46,7 +46,7 @@ class Vectors(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """In the shapes of `Vectors`."""
+    """Gradients in the shapes of `Vectors`, and departures."""
 
     left: _Floats
     reached: _Floats

@@ -163,6 +163,7 @@ def backward(
         )  # fmt: skip
 
     in_parts(by_source, classes, threads)
+    # Targets are in no order, so what each pair moves is kept and summed afterwards, target by target.
     order = np.argsort(targets, kind="stable")
     ends = _borders(targets[order], classes)
 

@@ -26,7 +26,7 @@ _Ids = NDArray[np.integer[Any]]
 
 
 class Gradients(NamedTuple):
-    """In the shapes of ``words``, ``bias`` and ``states``."""
+    """Gradients in the shapes of ``words``, ``bias`` and ``states``."""
 
     words: _Floats
     bias: _Floats

@@ -43,6 +43,7 @@ def _backward(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped-def]
         begin, end = offsets[c], offsets[c + 1]
         if begin == end:
             continue
+        # The counts of each state of the class, then what is left of every count beyond its share of them.
         D = E[begin:end].copy()
         total[:] = 0
         for w in range(end - begin):

@@ -27,7 +27,7 @@ _Floats = NDArray[np.floating[Any]]
 
 
 class Gradients(NamedTuple):
-    """In the shapes of ``rows``, ``columns`` and ``bias``."""
+    """Gradients in the shapes of ``rows``, ``columns`` and ``bias``."""
 
     rows: _Floats
     columns: _Floats

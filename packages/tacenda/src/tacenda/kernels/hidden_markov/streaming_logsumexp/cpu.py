@@ -30,6 +30,7 @@ def _softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array
     """The logarithms of the sums, with all scores at hand; ``out`` (rows, columns) becomes the softmax."""
     np.dot(rows, columns.T, out=out)
     found = np.empty(len(rows), rows.dtype)
+    # One product of all rows, then a few rows at a time, which stay in cache from the bias to the final scaling.
     for i in range(0, len(rows), _WHOLE):
         tile = out[i : i + _WHOLE]
         tile += bias
@@ -87,7 +88,7 @@ def backward(
             theirs = slice(j, j + _COLUMNS)
             tile = rows[own] @ columns[theirs].T
             tile += bias[theirs]
-            tile -= found[own, None]
+            tile -= found[own, None]  # log p: the sum over all columns is known already
             np.exp(tile, out=tile)
             grads.rows[own] += tile @ columns[theirs]
             grads.columns[theirs] += tile.T @ weighted[own]

@@ -78,6 +78,7 @@ def _backward(  # type: ignore[no-untyped-def]
             scores += tl.load(b + i, own, 0.0)[:, None]
             scores -= tl.load(found + j, there, 0.0)[None, :]
             weight = tl.load(g + j, there, 0.0)[None, :]
+        # p, times g: the part of the gradient's weights that this tile has.
         scores = tl.where(own[:, None] & there[None, :], scores, float("-inf"))
         weighted = tl.exp(scores) * weight
         inside = there[:, None] & (d < width)[None, :]
