@@ -56,15 +56,15 @@ def _functions(file: str, operations: tuple[str, ...] = tuple(OPERATIONS)) -> di
     }
 
 
-reference = Backend("reference", API_VERSION, 0, _functions("naive"))
+reference = Backend("reference", API_VERSION, priority=0, operations=_functions("naive"))
 """The specifications themselves: slow, readable, float64."""
 
 _TREES = "tacenda.kernels.log_bilinear.tree_softmax"
 cpu = Backend(
     "cpu",
     API_VERSION,
-    50,
-    {
+    priority=50,
+    operations={
         **_functions("cpu"),
         "tree_softmax_step": f"{_TREES}.cpu_step:step",
         "tree_softmax_distribution": f"{_TREES}.cpu_distribution:distribution",
@@ -75,9 +75,9 @@ cpu = Backend(
 _triton = Backend(
     "triton",
     API_VERSION,
-    100,
-    _functions("triton", (*_ON_A_GPU, *(f"{operation}_backward" for operation in _ON_A_GPU))),
-    frozenset({"cuda"}),
+    priority=100,
+    operations=_functions("triton", (*_ON_A_GPU, *(f"{name}_backward" for name in _ON_A_GPU))),
+    devices=frozenset({"cuda"}),
 )
 
 
