@@ -111,7 +111,7 @@ def test_who_was_folded_in_stays_until_there_are_ratings(trainset):
     algo.fold_in({"item 3": 5.0, "item 4": 4.0}, uid="here")
     algo.fold_in({"item 3": 1.0}, uid="gone")
     algo.partial_fit(trainset_of(("gone", "item 3", 5.0)))
-    assert list(algo._new_users) == ["here"]
+    assert [one.uid for one in algo._new_users.given()] == ["here"]
     assert len(algo.top_n(2, ["here", "gone"])) == 2
 
 

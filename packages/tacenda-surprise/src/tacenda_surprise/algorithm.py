@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import repeat
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +14,15 @@ from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
-from tacenda.fitting import Callback, FitLoop
+from tacenda.fitting import Callback
 from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import HasSettings
 from tacenda_surprise import storage
 from tacenda_surprise.models.base import FoldedUser, RatingModel, folded_probabilities
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import best_items
-from tacenda_surprise.new_users import Given, NewUser
+from tacenda_surprise.new_users import Given, NewUser, NewUsers
+from tacenda_surprise.output import EpochPrinter, no_collection, prediction_objects, why_impossible
 from tacenda_surprise.settings import AlgorithmSettings
 from tacenda_surprise.side_info import FitData, SideInfo, fit_data
 from tacenda_surprise.trainsets import merged, numbers
@@ -165,7 +163,8 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         n = trainset.n_users
         self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
         self._seen = Identities.of(data.ratings, data.identities)
-        self._new_users: dict[str, NewUser] = {}
+        low, high = (float(end) for end in trainset.rating_scale)
+        self._new_users = NewUsers(model, self._items, (low, high))
         tables = model.tables
         if tables is not None:  # what users of Surprise read
             self.bu, self.bi = (
@@ -213,15 +212,15 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             callbacks=self._callbacks(callbacks),
             progress=type(self).__name__,
         )
-        given = [user.given for user in self._new_users.values()]
+        given = self._new_users.given()
         self._adopt(everything, model, data)
         for one in given:
             if one.uid not in self._users:
-                self._fold(one)
+                self._new_users.add(one)
         return self
 
     def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
-        return (_EpochPrinter(), *callbacks) if self.settings.verbose else callbacks
+        return (EpochPrinter(), *callbacks) if self.settings.verbose else callbacks
 
     def _fitted(self) -> RatingModel:
         if self.model is None:
@@ -236,14 +235,14 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         Tensors and a JSON file, never pickle; raw ids keep their types, and ratings are float32. A
         ``random_state`` that is no number is left out.
         """
-        model, given = self._fitted(), [user.given for user in self._new_users.values()]
+        model = self._fitted()
         saved = storage.Saved(
-            _address(type(self)),
+            storage.address_of(type(self)),
             self._saved_arguments(),
             self.trainset,
             self._users,
             self._seen,
-            given,
+            self._new_users.given(),
         )
         storage.write(path, model, saved)
 
@@ -266,13 +265,13 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             model, saved, ratings = storage.read(path)
             if "rated" in saved.arguments:
                 raise ArtifactError("it names an argument that is never saved: 'rated'")
-            algo = _class_at(saved.address, cls).from_settings(saved.arguments)
+            algo = storage.class_at(saved.address, cls).from_settings(saved.arguments)
             if algo.conditional:
                 algo.rated = saved.more_rated()
             algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
             for given in saved.given:
-                algo._fold(given)
-        return cast(Self, algo)
+                algo._new_users.add(given)
+        return algo
 
     # -- what Surprise calls -----------------------------------------------------------------------
 
@@ -283,54 +282,44 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         user = -1
         if not isinstance(u, str):
             user = u
-        elif (raw := u.removeprefix(_UNKNOWN)) in self._new_users:
-            return float(self._new_users[raw].model_user.score(np.array([item]))[0])
+        elif (new := self._new_users.find(raw := u.removeprefix(_UNKNOWN))) is not None:
+            return float(new.model_user.score(np.array([item]))[0])
         else:
             user = self._quiet.get(raw, -1)
         if not self.predicts_unknown and (user < 0 or item < 0):
-            raise PredictionImpossible(_reason(user, item))
+            raise PredictionImpossible(why_impossible(user, item))
         return float(model.score_pairs(np.array([user]), np.array([item]))[0])
 
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
         """What AlgoBase.test gives, for all pairs at once."""
-        self._fitted()
+        model, rows = self._fitted(), list(testset)
         with no_collection():
-            predictions = self._predictions(list(testset))
+            uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
+            users, items = numbers(uids, self._users), numbers(iids, self._items)
+            impossible = ((users < 0) | (items < 0)) & (not self.predicts_unknown)
+            scores = model.score_pairs(users, items).astype(np.float64)
+            for user, places in self._new_users.rows(uids, users):
+                scores[places] = user.score(items[places])
+                impossible[places] = False
+            scores[impossible] = self.default_prediction()
+            estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
+            refused = np.flatnonzero(impossible).tolist()
+            reasons = {row: why_impossible(users[row], items[row]) for row in refused}
+            predictions = prediction_objects(uids, iids, truths, estimates, reasons)
         if verbose:
             for prediction in predictions:
                 print(prediction)
         return predictions
 
-    def _predictions(self, testset: list[tuple[Any, Any, float | None]]) -> list[Prediction]:
-        uids, iids, truths = zip(*testset, strict=True) if testset else ((),) * 3
-        users, items = numbers(uids, self._users), numbers(iids, self._items)
-        impossible = np.zeros(len(users), bool)
-        if not self.predicts_unknown:
-            impossible = (users < 0) | (items < 0)
-        scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        for user, places in self._rows_of_new_users(uids, users):
-            scores[places] = user.score(items[places])
-            impossible[places] = False
-        scores[impossible] = self.default_prediction()
-        estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
-        # Many small objects, which map makes faster than a loop does.
-        possible: dict[str, Any] = {"was_impossible": False}
-        details = list(map(dict.copy, repeat(possible, len(uids))))
-        for row in np.flatnonzero(impossible):
-            details[row] = {"was_impossible": True, "reason": _reason(users[row], items[row])}
-        rows = zip(uids, iids, truths, estimates, details, strict=True)
-        return list(map(tuple.__new__, repeat(Prediction), rows))
-
     # -- what AlgoBase has nothing like ------------------------------------------------------------
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimates (pairs,) of raw ids, clipped to the scale; ``predict`` without its objects."""
-        users, items = self._pairs(uids, iids)
-        scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        for user, rows in self._rows_of_new_users(uids, users):
-            scores[rows] = user.score(items[rows])
+        scores = self._per_pair(
+            uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
+        )
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
@@ -341,26 +330,27 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         self._require_known(uids)
         users = numbers(uids, self._users)
         scores = self._fitted().score_users(users).astype(np.float64)
-        for user, rows in self._rows_of_new_users(uids, users):
+        for user, rows in self._new_users.rows(uids, users):
             scores[rows] = user.score()
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Standard deviations (pairs,) of the ratings of raw ids, their noise included."""
-        users, items = self._pairs(uids, iids)
-        deviations = self._fitted().deviations(users, items).astype(np.float64)
-        for user, rows in self._rows_of_new_users(uids, users):
-            deviations[rows] = user.deviations(items[rows])
-        return deviations
+        model = self._fitted()
+        return self._per_pair(
+            uids, iids, model.deviations, lambda user, items: user.deviations(items)
+        )
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Probabilities (pairs, levels) of the ratings ``levels``; raises for a continuous scale."""
         model = self._fitted()
-        users, items = self._pairs(uids, iids)
-        chances = model.probabilities(users, items).astype(np.float64)
-        for user, rows in self._rows_of_new_users(uids, users):
-            chances[rows] = folded_probabilities(user, items[rows], model.catalogue.levels)
-        return chances
+        levels = model.catalogue.levels
+        return self._per_pair(
+            uids,
+            iids,
+            model.probabilities,
+            lambda user, items: folded_probabilities(user, items, levels),
+        )
 
     @property
     def levels(self) -> Floats:
@@ -398,7 +388,9 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         }
         for uid in wanted:
             if uid not in found:
-                found[uid] = self._new_users[str(uid)].top_n(n, exclude_seen=exclude_seen)
+                user = self._new_users.find(str(uid))
+                assert user is not None  # or it would not be known
+                found[uid] = user.top_n(n, exclude_seen=exclude_seen)
         return {uid: found[uid] for uid in wanted}
 
     def fold_in(
@@ -432,8 +424,10 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             A rating is not finite or off the scale.
         """
         self._fitted()
-        if uid is not None:
-            self._require_new(uid)
+        if uid is not None and uid in self._users:
+            raise ConfigurationError(
+                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
+            )
         pairs = dict(ratings)
         low, high = self.trainset.rating_scale
         for item, value in pairs.items():
@@ -444,115 +438,31 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
         more = numbers([i for i in rated if i in self._items], self._items)
         items = np.fromiter(known, np.int64, len(known))
-        return self._fold(Given(uid, items, np.array(list(known.values()), np.float32), more))
-
-    def _fold(self, given: Given) -> NewUser:
-        low, high = self.trainset.rating_scale
-        model = self._fitted()
-        identities = given.rated if model.folds_identities else None
-        user = model.fold_in(given.items, given.values, identities)
-        found = NewUser(user, self._items, (float(low), float(high)), given)
-        if given.uid is not None:
-            self._new_users[str(given.uid)] = found
-        return found
-
-    def _require_new(self, uid: Hashable) -> None:
-        if uid in self._users:
-            raise ConfigurationError(
-                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
-            )
-        before = self._new_users.get(str(uid))
-        if before is not None and before.given.uid != uid:
-            raise ConfigurationError(
-                f"user {before.given.uid!r} was folded in before, and predict cannot tell {uid!r} from that: "
-                "Surprise asks for unknown users by the text of their ids"
-            )
+        return self._new_users.add(
+            Given(uid, items, np.array(list(known.values()), np.float32), more)
+        )
 
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:
-            if uid not in self._users and str(uid) not in self._new_users:
+            if uid not in self._users and self._new_users.find(str(uid)) is None:
                 raise DataError(
                     f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
                 )
 
-    def _pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
+    def _per_pair(
+        self,
+        uids: Sequence[Any],
+        iids: Sequence[Any],
+        of_model: Callable[[Numbers, Numbers], npt.NDArray[np.float32]],
+        of_new_user: Callable[[FoldedUser, Numbers], npt.NDArray[np.float32]],
+    ) -> Floats:
+        """What the model says of pairs of raw ids, and new users of theirs."""
         if len(uids) != len(iids):
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
             )
-        self._fitted()
-        return numbers(uids, self._users), numbers(iids, self._items)
-
-    def _rows_of_new_users(
-        self, uids: Sequence[Any], users: Numbers
-    ) -> Iterator[tuple[FoldedUser, Numbers]]:
-        """The users among ``uids`` that were folded in, each with the rows where they stand."""
-        rows: dict[str, list[int]] = {}
-        for row in np.flatnonzero(users < 0).tolist() if self._new_users else ():
-            text = str(uids[row])
-            if text in self._new_users:
-                rows.setdefault(text, []).append(row)
-        for text, found in rows.items():
-            yield self._new_users[text].model_user, np.array(found)
-
-
-class _EpochPrinter(Callback):
-    """What ``verbose=True`` prints: a line for every epoch."""
-
-    def on_epoch_end(self, run: FitLoop) -> bool | None:
-        """Print the epoch's number and training error."""
-        history = run.history
-        line = (
-            f"Processing epoch {history.epochs - 1}: training loss {history.epoch_losses[-1]:.4f}"
-        )
-        if history.evaluations:
-            line += f", held out {history.evaluations[-1].value:.4f}"
-        print(line)
-        return None
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Hold back the cyclic garbage collector while many objects are made that all stay.
-
-    It would walk through all of Surprise's tuples again and again while a list of predictions grows: three
-    quarters of the time of ``test``. What is there at the end counts as old, for the same reason: freezing and
-    unfreezing moves it there without a look at it.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            if gc.get_freeze_count() == 0:  # else somebody wants objects to stay frozen
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
-
-
-def _reason(user: int, item: int) -> str:
-    if user < 0 and item < 0:
-        return "User and item are unknown."
-    return "User is unknown." if user < 0 else "Item is unknown."
-
-
-def _address(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def _class_at(address: str, base: type[TacendaAlgorithm[Any]]) -> type[TacendaAlgorithm[Any]]:
-    """The class of that address among those that are imported: loading imports nothing."""
-    found = [cls for cls in _derived(base) if _address(cls) == address]
-    if not found:
-        raise ArtifactError(
-            f"it is a {address}, which is no {base.__name__} known here: import its class first, or load "
-            "it with a class it is derived from"
-        )
-    return found[-1]
-
-
-def _derived(base: type[TacendaAlgorithm[Any]]) -> Iterator[type[TacendaAlgorithm[Any]]]:
-    yield base
-    for cls in base.__subclasses__():
-        yield from _derived(cls)
+        users, items = numbers(uids, self._users), numbers(iids, self._items)
+        found = of_model(users, items).astype(np.float64)
+        for user, rows in self._new_users.rows(uids, users):
+            found[rows] = of_new_user(user, items[rows])
+        return found

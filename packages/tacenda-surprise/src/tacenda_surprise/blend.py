@@ -65,19 +65,19 @@ def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weig
 
 
 class Blend(AlgoBase):  # type: ignore[misc]
-    """Averages algorithms with weights fitted on ratings held out; any Surprise algorithms will do.
+    """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
 
-    Fitting holds out a part of the ratings, fits every algorithm on the rest, finds the weights, and fits
-    every algorithm anew on all ratings.
+    Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
+    every algorithm anew to all ratings.
 
     Parameters
     ----------
     algorithms
         What to blend; copies are fitted, these are left alone.
     holdout
-        Part of the ratings that the weights are fitted on.
+        Part of the ratings that the weights are fitted to.
     refit
-        Fit the algorithms anew on all ratings; False is twice as fast and a little worse.
+        Fit the algorithms anew to all ratings; False is twice as fast and a little worse.
     random_state
         Seed of the part held out.
 
@@ -124,14 +124,15 @@ class Blend(AlgoBase):  # type: ignore[misc]
         """Fit everything to ``trainset`` and return self. Raises `DataError` for fewer than two ratings."""
         if not self.algorithms:
             raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
-        AlgoBase.fit(self, trainset)
         part, held_out = _parts(trainset, self.holdout, get_rng(self.random_state))
         first = [deepcopy(algo).fit(part) for algo in self.algorithms]
         truth = np.array([rating for _, _, rating in held_out])
-        self._weights = fit_weights(_estimates(first, held_out), truth)
-        self.fitted = first
+        weights = fit_weights(_estimates(first, held_out), truth)
         if self.refit:
-            self.fitted = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
+            first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
+        # All at once: an interrupted fit leaves the blend as it was.
+        AlgoBase.fit(self, trainset)
+        self._weights, self.fitted = weights, first
         return self
 
     @property

@@ -24,16 +24,8 @@ def argument(
 ) -> Any:
     """Declare an argument that stands for the options ``paths`` of a model's settings.
 
-    Parameters
-    ----------
-    model
-        Settings of the model.
-    paths
-        Names of options, those of a group as ``advanced.init_std``.
-    default
-        Instead of the option's; None leaves the options at what they are.
-    doc
-        Instead of the option's.
+    An option of a group is named as ``advanced.init_std``. Default and meaning are those of the first option
+    if none are given; where the value is None, the options stay what they are.
     """
     one = _option_at(model, paths[0])
     bounds = {name: getattr(one, name) for name in ("at_least", "at_most", "above", "below")}

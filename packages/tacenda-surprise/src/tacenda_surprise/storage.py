@@ -10,8 +10,7 @@ import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +22,14 @@ from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import RatingModel
+from tacenda_surprise.models.catalogue import pack, unpack
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.new_users import Given
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.trainsets import ratings_of, raw_index, trainset_of
 
 Arrays = dict[str, npt.NDArray[Any]]
+C = TypeVar("C")
 
 _PREFIX = "surprise."
 _TEXT, _WHOLE, _REAL = 0, 1, 2  # types of raw ids
@@ -200,30 +201,48 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
         types.append(kind)
         # surrogates come from files that were read with errors="surrogateescape"
         encoded.append(text.encode("utf-8", "surrogatepass"))
-    return {
-        f"{name}.text": np.frombuffer(b"".join(encoded), np.uint8),
-        f"{name}.offsets": np.cumsum([0, *map(len, encoded)]).astype(np.int64),
-        f"{name}.types": np.array(types, np.uint8),
-    }
+    return {**pack(encoded, name), f"{name}.types": np.array(types, np.uint8)}
 
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:
     """What `pack_ids` was given. Raises ArtifactError for arrays that do not fit each other."""
-    text = require(arrays, f"{name}.text", shape=("bytes",), dtype=np.uint8).tobytes()
-    types = require(arrays, f"{name}.types", shape=("ids",), dtype=np.uint8)
-    offsets = require(arrays, f"{name}.offsets", shape=(len(types) + 1,), dtype=np.int64)
-    if offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
-        raise ArtifactError(f"the array '{name}.offsets' does not fit '{name}.text'")
+    encoded = unpack(arrays, name)
+    types = require(arrays, f"{name}.types", shape=(len(encoded),), dtype=np.uint8)
     if len(types) and types.max() > _REAL:
         raise ArtifactError(f"the array '{name}.types' holds {types.max()}, which is no type")
     read = (lambda raw: raw, int, float)
     try:
         found = [
-            read[kind](text[i:j].decode("utf-8", "surrogatepass"))
-            for kind, (i, j) in zip(types.tolist(), pairwise(offsets.tolist()), strict=True)
+            read[kind](raw.decode("utf-8", "surrogatepass"))
+            for kind, raw in zip(types.tolist(), encoded, strict=True)
         ]
     except ValueError as error:
         raise ArtifactError(f"the array '{name}.text' holds an id that is none: {error}") from error
     if len(set(found)) != len(found):
         raise ArtifactError(f"the array '{name}.text' holds an id twice")
     return found
+
+
+def address_of(cls: type) -> str:
+    """Module and name of a class."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def class_at(address: str, base: type[C]) -> type[C]:
+    """The class of that address, ``base`` or one derived from it: loading imports nothing.
+
+    Raises ArtifactError for a class that is not known here.
+    """
+    found = [cls for cls in _derived(base) if address_of(cls) == address]
+    if not found:
+        raise ArtifactError(
+            f"it is a {address}, which is no {base.__name__} known here: import its class first, or load "
+            "it with a class it is derived from"
+        )
+    return found[-1]
+
+
+def _derived(base: type[C]) -> Iterator[type[C]]:
+    yield base
+    for cls in base.__subclasses__():
+        yield from _derived(cls)

@@ -108,7 +108,6 @@ class RatingModel(Saveable):
     _catalogue: Catalogue | None = None
     _fitted_to: ClassVar[str] = "ratings"
 
-    @abstractmethod
     def fit(
         self,
         ratings: Ratings,
@@ -135,7 +134,20 @@ class RatingModel(Saveable):
             ``"auto"`` goes on from a checkpoint if there is one, True requires one, False starts afresh.
         progress
             What the progress bar says; "" stands for the model's name.
+
+        Raises
+        ------
+        ConfigurationError
+            The model cannot use the identities, or learn from ratings of this kind.
         """
+        self._refuse_identities(identities)
+        loop = Loop(callbacks, checkpoints, resume, progress or self.name)
+        self._fit(loop, ratings, identities)
+        return self
+
+    @abstractmethod
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
+        """Fit the model, training with ``loop.run``; identities are None but in conditional models."""
 
     def partial_fit(
         self,
@@ -161,10 +173,22 @@ class RatingModel(Saveable):
         Raises
         ------
         ConfigurationError
-            The model cannot go on; so it is unless a model overrides this method.
+            The model cannot go on, or ``epochs`` is negative.
+        DataError
+            The ratings do not go on from those fitted.
         NotFittedError
             The model was neither fitted nor loaded.
         """
+        self._refuse_identities(identities)
+        if epochs is not None and epochs < 0:
+            raise ConfigurationError(f"epochs must be at least 0, not {epochs}")
+        self._go_on(Loop(callbacks, progress=progress or self.name), ratings, identities, epochs)
+        return self
+
+    def _go_on(
+        self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Train on; a model that can do so overrides this method."""
         raise ConfigurationError(
             f"{type(self).__name__} cannot go on from where it is: fit it anew to all ratings"
         )
@@ -266,18 +290,15 @@ class RatingModel(Saveable):
         self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
         self.figures = [history.figure(criterion)]
 
-    def _known(self, ratings: Ratings, identities: Identities | None) -> Identities | None:
-        """All identities a fit is given, those of the ratings included; None without conditioning.
-
-        Raises ConfigurationError for identities that the model would not use.
-        """
-        if self.conditional:
-            return Identities.of(ratings, identities)
-        if identities is not None:
+    def _refuse_identities(self, identities: Identities | None) -> None:
+        if identities is not None and not self.conditional:
             raise ConfigurationError(
                 f"{type(self).__name__} does not condition on what is rated; leave out the identities"
             )
-        return None
+
+    def _known(self, ratings: Ratings, identities: Identities | None) -> Identities | None:
+        """All identities there are, those of the ratings included; None without conditioning."""
+        return Identities.of(ratings, identities) if self.conditional else None
 
     def _known_items(self, items: Numbers, identities: Numbers | None) -> Numbers:
         """All items a user is known to have rated, ascending. Raises ConfigurationError."""

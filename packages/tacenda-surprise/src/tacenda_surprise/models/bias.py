@@ -9,8 +9,7 @@ The biases are damped means of what the others leave, found in turn (Koren 2010,
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -19,8 +18,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import Configured, require
 from tacenda.errors import ArtifactError
-from tacenda.fitting import Callback, FitSettings, StepResult, Sweeps
-from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting import FitSettings, StepResult, Sweeps
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, configured_by, option
@@ -101,41 +99,21 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
     def __init__(self, settings: BiasSettings) -> None:
         super().__init__(settings)
 
-    def fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: str | os.PathLike[str] | None = None,
-        resume: Resume = "auto",
-        progress: str = "",
-    ) -> Self:
-        """See `RatingModel.fit`."""
-        self._known(ratings, identities)
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         catalogue = Catalogue.of(ratings)
-        loop = Loop(callbacks, checkpoints, resume, progress or self.name)
         start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-        return self._train(loop, ratings, catalogue, self.settings.epochs, *start)
+        self._train(loop, ratings, catalogue, self.settings.epochs, *start)
 
-    def partial_fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        epochs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        progress: str = "",
-    ) -> Self:
-        """See `RatingModel.partial_fit`; it ends where a new fit would, except for the mean."""
+    def _go_on(
+        self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Alternate on; it ends where a new fit would, except for the mean."""
         b, c, _ = self._fitted()
-        self._known(ratings, identities)
         catalogue = self.catalogue.extended(ratings)
         start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
         start[0][: len(b)], start[1][: len(c)] = b, c
-        loop = Loop(callbacks, progress=progress or self.name)
         n = self.settings.epochs if epochs is None else epochs
-        return self._train(loop, ratings, catalogue, n, *start)
+        self._train(loop, ratings, catalogue, n, *start)
 
     def _train(
         self,
@@ -145,7 +123,7 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         epochs: int,
         b: Doubles,
         c: Doubles,
-    ) -> Self:
+    ) -> None:
         alternation = _Alternation(self.settings, ratings, catalogue.mean, b, c)
         self.history = loop.run(
             alternation,
@@ -155,7 +133,6 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         )
         self._catalogue, self._biases = catalogue, alternation.found()
         self._note(ratings, self.history, "none held out")
-        return self
 
     def _fitted(self) -> Biases:
         return self._learned(self._biases)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -115,12 +115,10 @@ class Catalogue:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Raw ids as UTF-8, and the levels."""
-        arrays: dict[str, npt.NDArray[Any]] = {"levels": self.levels}
-        for name, index in (("users", self.users), ("items", self.items)):
-            encoded = [raw.encode() for raw in index.raw.tolist()]
-            arrays[f"{name}.text"] = np.frombuffer(b"".join(encoded), np.uint8)
-            arrays[f"{name}.offsets"] = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
-        return arrays
+        users, items = (
+            [raw.encode() for raw in index.raw.tolist()] for index in (self.users, self.items)
+        )
+        return {"levels": self.levels, **pack(users, "users"), **pack(items, "items")}
 
     @classmethod
     def from_arrays(
@@ -172,13 +170,26 @@ def _extended(old: IdIndex, new: IdIndex) -> tuple[IdIndex, npt.NDArray[np.int64
     return IdIndex([*old.raw.tolist(), *new.raw[strange].tolist()], old.what), found
 
 
-def _unpacked(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> IdIndex:
+def pack(encoded: Sequence[bytes], name: str) -> dict[str, npt.NDArray[Any]]:
+    """Strings as ``<name>.text`` (bytes,) and ``<name>.offsets`` (strings + 1,)."""
+    return {
+        f"{name}.text": np.frombuffer(b"".join(encoded), np.uint8),
+        f"{name}.offsets": np.cumsum([0, *map(len, encoded)]).astype(np.int64),
+    }
+
+
+def unpack(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[bytes]:
+    """What `pack` was given. Raises ArtifactError for arrays that do not fit each other."""
     text = require(arrays, f"{name}.text", shape=("bytes",), dtype=np.uint8).tobytes()
-    offsets = require(arrays, f"{name}.offsets", shape=("ids + 1",), dtype=np.int64)
+    offsets = require(arrays, f"{name}.offsets", shape=("strings + 1",), dtype=np.int64)
     if not len(offsets) or offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
         raise ArtifactError(f"the array '{name}.offsets' does not fit '{name}.text'")
-    pairs = pairwise(offsets.tolist())
+    return [text[i:j] for i, j in pairwise(offsets.tolist())]
+
+
+def _unpacked(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> IdIndex:
+    encoded = unpack(arrays, name)
     try:
-        return IdIndex([text[i:j].decode() for i, j in pairs], name.removesuffix("s"))
+        return IdIndex([raw.decode() for raw in encoded], name.removesuffix("s"))
     except UnicodeDecodeError as error:
         raise ArtifactError(f"the array '{name}.text' is not UTF-8: {error}") from error

@@ -20,8 +20,7 @@ The tests are what Surprise's own suite checks of every prediction algorithm, an
 """
 
 from tacenda_surprise.testing.algorithms import AlgorithmTests
-from tacenda_surprise.testing.data import dataset, small_dataset
 from tacenda_surprise.testing.models import RecommenderTests
-from tacenda_surprise.testing.surprise_suite import SurpriseTests
+from tacenda_surprise.testing.surprise_suite import SurpriseTests, dataset, small_dataset
 
 __all__ = ["AlgorithmTests", "RecommenderTests", "SurpriseTests", "dataset", "small_dataset"]

@@ -6,20 +6,15 @@ saved model through the registry; `require` is how a model checks the arrays it 
 """
 
 from tacenda.artifact.arrays import require
-from tacenda.artifact.configured import Configured
 from tacenda.artifact.folder import read, write
 from tacenda.artifact.manifest import FORMAT_VERSION
 from tacenda.artifact.model import Artifact
-from tacenda.artifact.old_configured import OldConfigured
-from tacenda.artifact.saveable import Saveable, load
-from tacenda.artifact.settings import ModelSettings
+from tacenda.artifact.saveable import Configured, Saveable, load
 
 __all__ = [
     "FORMAT_VERSION",
     "Artifact",
     "Configured",
-    "ModelSettings",
-    "OldConfigured",
     "Saveable",
     "load",
     "read",

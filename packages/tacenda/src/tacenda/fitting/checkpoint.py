@@ -46,7 +46,7 @@ class Checkpoint:
 
 
 class CheckpointFolder:
-    """Reads and writes the one checkpoint of a folder."""
+    """The one checkpoint of a folder, to be written and read."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -57,11 +57,11 @@ class CheckpointFolder:
         return self.folder / MANIFEST
 
     def exists(self) -> bool:
-        """True if there is a checkpoint, sound or not."""
+        """Tell whether there is a checkpoint, sound or not."""
         return self.manifest.exists()
 
     def write(self, checkpoint: Checkpoint, best_version: int) -> None:
-        """Saves; ``best_version`` changes whenever the best parameters do.
+        """Save a checkpoint; ``best_version`` changes whenever the best parameters do.
 
         Raises FittingError if the folder cannot be written; the previous checkpoint is then whole.
         """
@@ -80,7 +80,8 @@ class CheckpointFolder:
             }
             data = json.dumps(manifest, indent=1).encode()
             store.write_file(self.manifest, data)
-            self._sweep({entry["name"] for entry in files.values()})
+            keep = {entry["name"] for entry in files.values()}
+            store.sweep(self.folder, keep, _ARRAYS.fullmatch)
         except OSError as error:
             raise FittingError(
                 f"cannot save a checkpoint in {self.folder}: {error.strerror or error}; "
@@ -88,7 +89,7 @@ class CheckpointFolder:
             ) from error
 
     def read(self) -> Checkpoint:
-        """Reads and checks the checkpoint; raises FittingError saying what is wrong with it."""
+        """Read and check the checkpoint. Raises FittingError, which says what is wrong with it."""
         try:
             manifest = json.loads(self.manifest.read_bytes())
             version = manifest["format"]
@@ -107,11 +108,11 @@ class CheckpointFolder:
             raise self._damaged(f"cannot be read: {error!r}") from error
 
     def clear(self) -> None:
-        """Removes the checkpoint (its files only)."""
+        """Remove the checkpoint, and no other files."""
         self.manifest.unlink(missing_ok=True)
         self._best = None
         if self.folder.is_dir():
-            self._sweep(set())
+            store.sweep(self.folder, (), _ARRAYS.fullmatch)
 
     def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
         # safetensors silently scrambles arrays that are not in C order
@@ -134,9 +135,6 @@ class CheckpointFolder:
         except SafetensorError as error:
             raise self._damaged(f"names {name}, which is not a safetensors file") from error
 
-    def _sweep(self, keep: set[str]) -> None:
-        store.sweep(self.folder, {MANIFEST, *keep}, _ARRAYS.fullmatch)
-
     def _damaged(self, what: str) -> FittingError:
         return FittingError(
             f"the checkpoint {self.manifest} {what}; start afresh with resume=False"
@@ -144,7 +142,7 @@ class CheckpointFolder:
 
 
 def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
-    """Raises FittingError naming what differs between a checkpoint and the run about to resume."""
+    """Raise FittingError, which names the difference, unless a checkpoint is of the run that is to resume."""
     wanted = json.loads(json.dumps(wanted))
     if found == wanted:
         return
@@ -165,7 +163,7 @@ def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where and how often a fit is saved; at the end of every epoch in any case."""
+    """Where and how often a fit is saved, besides the end of every epoch."""
 
     folder: str | os.PathLike[str]
     every_steps: int | None = None
@@ -182,7 +180,7 @@ class Recorder:
         self._saved_once = False
 
     def due(self, step: int) -> bool:
-        """True if a checkpoint is due after ``step`` steps."""
+        """Tell whether a checkpoint is due after ``step`` steps."""
         steps, seconds = self._checkpoints.every_steps, self._checkpoints.every_seconds
         if steps and step % steps == 0:
             return True
@@ -195,7 +193,7 @@ class Recorder:
         best: Mapping[str, Any] | None,
         best_version: int,
     ) -> None:
-        """Writes a checkpoint. The first that cannot be written ends the fit, a later one warns."""
+        """Save a checkpoint. The first that cannot be written ends the fit; a later one brings a warning."""
         try:
             moment = Checkpoint(self._identity, progress, model.state(), best)
             self.folder.write(moment, best_version)
@@ -207,7 +205,7 @@ class Recorder:
         self._saved_at = time.monotonic()
 
     def find(self, resume: Resume) -> Checkpoint | None:
-        """The checkpoint to go on from; None to start from the beginning."""
+        """Return the checkpoint to go on from, or None to start from the beginning."""
         if resume is False:
             self.folder.clear()
         if not self.folder.exists():

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured
-from tacenda.errors import ConfigurationError
-from tacenda.fitting import Callback, History
-from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting import History
 from tacenda.kernels.ratings.boltzmann import Expected
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
@@ -47,20 +43,9 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: str | os.PathLike[str] | None = None,
-        resume: Resume = "auto",
-        progress: str = "",
-    ) -> Self:
-        """See `RatingModel.fit`. Raises ConfigurationError for a continuous rating scale."""
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue = self.settings, Catalogue.of(ratings)
         scale = Scale.of(catalogue, type(self).__name__)
-        loop = Loop(callbacks, checkpoints, resume, progress or self.name)
         epochs, whole = settings.epochs, True
         if settings.validation and len(ratings) > 1:
             part, held_out = split(ratings, settings.validation, seed=settings.seed)
@@ -74,58 +59,31 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         if whole:
             known = self._known(ratings, identities)
             machine, history = train(settings, scale, loop, ratings, known, epochs)
-        return self._finish(machine, history, scale, catalogue, ratings)
+        self._finish(machine, history, scale, catalogue, ratings)
 
-    def partial_fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        epochs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        progress: str = "",
-    ) -> Self:
-        """Go on from the fitted parameters, with all ratings there are by now.
+    def _go_on(
+        self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Repeat the last epochs of the schedule of the learning rate, with all ratings there are by now.
 
-        Users and items keep their numbers, and new ones come behind them. Slopes and hidden units are
-        found anew from ``ratings``; the scale, and the rating that scores zero, stay. New visible units
-        (users, where items are cases) are solved for as `fold_in` does, then the last epochs of the
-        schedule of the learning rate are repeated; Adam's averages, and chains, begin afresh.
-
-        Parameters
-        ----------
-        ratings
-            Old ratings that are still valid, and new ones.
-        identities, callbacks, progress
-            As in ``fit``.
-        epochs
-            Passes over the cases; None: a quarter of those of the settings.
-
-        Raises
-        ------
-        NotFittedError
-            There is nothing to go on from.
-        DataError
-            Users, items or the rating scale do not go on from those fitted.
-        ConfigurationError
-            ``epochs`` is negative.
+        Slopes and hidden units are found anew; the scale, and the rating that scores zero, stay. New visible
+        units (users, where items are cases) are first solved for as `fold_in` does; Adam's averages, and
+        chains, begin afresh. The default is a quarter of the epochs of the settings.
         """
         start, planned = self._fitted(), self.settings.epochs
         catalogue = self.catalogue.extended(ratings)
         n = max(planned // 4, 1) if epochs is None else epochs
-        if n < 0:
-            raise ConfigurationError(f"epochs must be at least 0, not {n}")
         machine, history = train(
             self.settings,
             self._scale,
-            Loop(callbacks, progress=progress or self.name),
+            loop,
             ratings,
             self._known(ratings, identities),
             n,
             start=start,
             passed=max(planned - n, 0),
         )
-        return self._finish(machine, history, self._scale, catalogue, ratings)
+        self._finish(machine, history, self._scale, catalogue, ratings)
 
     def _finish(
         self,
@@ -134,11 +92,10 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         scale: Scale,
         catalogue: Catalogue,
         ratings: Ratings,
-    ) -> Self:
+    ) -> None:
         self._catalogue, self.history = catalogue, history
         self._adopt(machine, scale)
         self._note(ratings, history, "RMSE of the ratings held out")
-        return self
 
     def _adopt(self, machine: Machine, scale: Scale) -> None:
         self._machine, self._scale = machine, scale

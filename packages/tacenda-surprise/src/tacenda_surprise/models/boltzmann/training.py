@@ -22,20 +22,10 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class ContrastiveDivergence:
-    """A machine under training.
+    """A machine under training; `evaluate` measures the error on the ratings ``held_out``.
 
-    Parameters
-    ----------
-    settings
-        Rates, penalties and seed.
-    cases
-        To learn from; with identities it learns weights for them.
-    scale
-        Of the ratings.
-    held_out
-        Ratings whose error `evaluate` measures.
-    start
-        A machine whose parameters are taken over; None starts afresh.
+    It takes the parameters of the machine ``start`` over, or else starts afresh. With identities in the cases
+    it learns weights for them.
     """
 
     def __init__(
@@ -160,22 +150,9 @@ def train(
 ) -> tuple[Machine, History]:
     """Train a machine on minibatches of the cases that have ratings.
 
-    Parameters
-    ----------
-    settings, scale, loop
-        How to train, the scale of the ratings, and what the fitting loop is told.
-    ratings
-        To learn from.
-    known
-        Identities of all users; None trains without conditioning.
-    epochs
-        Passes over the cases.
-    held_out
-        Ratings that decide when to stop.
-    start
-        A machine to go on from; visible units it does not have are solved for.
-    passed
-        Epochs of the schedule of the learning rate that are over.
+    ``known`` are the identities of all users, None without conditioning; the ratings ``held_out`` decide when
+    to stop. Training goes on from the machine ``start``, whose missing visible units are solved for, when
+    ``passed`` epochs of the schedule of the learning rate are over.
     """
     cases = Cases.of(settings, scale, ratings, known)
     if start is not None:

@@ -8,8 +8,6 @@ together with the noise it is the predictive deviation (Salakhutdinov and Mnih 2
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -18,9 +16,8 @@ import numpy.typing as npt
 
 from tacenda.artifact import Configured, require
 from tacenda.errors import ArtifactError
-from tacenda.fitting import Callback, FitSettings, Sweeps
+from tacenda.fitting import FitSettings, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
-from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import configured_by
@@ -49,50 +46,19 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     def __init__(self, settings: BayesianSettings) -> None:
         super().__init__(settings)
 
-    def fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: str | os.PathLike[str] | None = None,
-        resume: Resume = "auto",
-        progress: str = "",
-    ) -> Self:
-        """See `RatingModel.fit`."""
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue = self.settings, Catalogue.of(ratings)
         width, known = bayesian_width(settings, ratings), self._known(ratings, identities)
         chain = Gibbs(settings, width, ratings, catalogue.mean, known)
-        loop = Loop(callbacks, checkpoints, resume, progress or self.name)
-        return self._sample(loop, chain, settings, ratings, catalogue)
+        self._sample(loop, chain, settings, ratings, catalogue)
 
-    def partial_fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        epochs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        progress: str = "",
-    ) -> Self:
-        """Go on with the chain where it ended, users and items it does not know included.
+    def _go_on(
+        self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Go on with the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
 
-        Parameters
-        ----------
-        ratings
-            All ratings, old and new: of a user without any nothing is known from then on. Known users
-            and items are found by their raw ids and keep their numbers; new ones follow.
-        identities
-            As in ``fit``, in the numbers of ``ratings``.
-        epochs
-            Sweeps to take samples of, after a quarter of ``burn_in``; None: ``n_samples``.
-        callbacks, progress
-            As in ``fit``.
-
-        Raises
-        ------
-        NotFittedError
-            The model was neither fitted nor loaded.
+        Known users and items are found by their raw ids and keep their numbers, and new ones follow. Of a
+        user without ratings nothing is known from then on. The default is ``n_samples``.
         """
         old = self._fitted()
         n = self.settings.n_samples if epochs is None else epochs
@@ -108,8 +74,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         self._chains += 1
         width = users.shape[1] - 1
         chain = Gibbs(settings, width, ratings, catalogue.mean, known, start, self._chains)
-        loop = Loop(callbacks, progress=progress or self.name)
-        return self._sample(loop, chain, settings, ratings, catalogue)
+        self._sample(loop, chain, settings, ratings, catalogue)
 
     def _sample(
         self,
@@ -118,7 +83,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         settings: BayesianSettings,
         ratings: Ratings,
         catalogue: Catalogue,
-    ) -> Self:
+    ) -> None:
         data = ""
         if loop.checkpoints is not None:
             known = chain.identities
@@ -142,7 +107,6 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         self._samples, self._catalogue = taken.thinned(settings.n_kept), catalogue
         self.history = history
         self._note(ratings, history, "squared error of a draw")
-        return self
 
     def _fitted(self) -> Samples:
         return self._learned(self._samples)

@@ -61,22 +61,9 @@ class Start(NamedTuple):
 class Gibbs:
     """A Markov chain over the parameters, and the samples taken of it.
 
-    Parameters
-    ----------
-    settings
-        Numbers of sweeps, seed.
-    width
-        D.
-    ratings
-        To learn from.
-    mean
-        Taken off every rating.
-    identities
-        N(u); None samples without conditioning.
-    start
-        Where to begin; None begins at small random factors.
-    chain
-        How many chains came before this one; each has random numbers of its own.
+    ``width`` is D, ``mean`` is taken off every rating, and ``identities`` are N(u), None without
+    conditioning. The chain begins at ``start`` or else at small random factors; ``chain`` says how many
+    came before it, as each has random numbers of its own.
     """
 
     def __init__(

@@ -59,19 +59,7 @@ def fold(
     values: Floats,
     prior: Floats,
 ) -> tuple[float, Floats]:
-    """Bias and factors of a user with these ratings; the model stays as it is.
-
-    Parameters
-    ----------
-    settings, penalty, tables, mean
-        Those of the fitted model.
-    items
-        (n,) rated items.
-    values
-        (n,) ratings.
-    prior
-        s (factors,).
-    """
+    """Bias and factors of a user with the ratings ``values`` (n,) of ``items`` (n,); ``prior`` is s (factors,)."""
     n = len(items)
     if not n:
         return 0.0, prior
@@ -95,18 +83,8 @@ def grown_tables(
     """Tables with as many rows as ``ratings`` has users and items.
 
     New users, then new items, begin where their own ratings put them while everything else stays; a few
-    epochs of training then reconcile them with the rest.
-
-    Parameters
-    ----------
-    settings, penalty, mean
-        Those of the fitted model.
-    tables
-        ``user_factors`` without what comes from identities, p = x - s.
-    prior
-        s (users, factors), of new users too; (0, factors) without conditioning.
-    ratings
-        In the numbers of the tables.
+    epochs of training then reconcile them with the rest. ``user_factors`` are p = x - s, without what comes
+    from identities; ``prior`` is s (users, factors), of new users too, or (0, factors) without conditioning.
     """
     old_users, old_items = len(tables.user_factors), len(tables.item_factors)
     p, b = (lengthened(t, ratings.n_users) for t in (tables.user_factors, tables.user_biases))

@@ -36,16 +36,8 @@ def residual_deviation(
 ) -> float:
     """Estimated standard deviation of a new rating about its score.
 
-    Parameters
-    ----------
-    ratings
-        The ratings fitted.
-    tables, mean
-        What the scores follow from.
-    penalty
-        lambda.
-    seed
-        Of the sample of users and items.
+    ``ratings`` are those fitted, whose scores follow from ``tables`` and ``mean``; ``penalty`` is lambda, and
+    ``seed`` that of the sample of users and items.
     """
     users, items = tables.user_factors, tables.item_factors
     rng = np.random.default_rng(seed)

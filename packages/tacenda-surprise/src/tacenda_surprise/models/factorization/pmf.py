@@ -7,8 +7,6 @@ conditional PMF: x_u ~ N(s_u, sigma_U^2 I),   s_u = mean of w_j over the items j
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -16,8 +14,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import Configured, require
 from tacenda.errors import ArtifactError
-from tacenda.fitting import Callback, History
-from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting import History
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
@@ -61,19 +58,8 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
     def __init__(self, settings: FactorizationSettings) -> None:
         super().__init__(settings)
 
-    def fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: str | os.PathLike[str] | None = None,
-        resume: Resume = "auto",
-        progress: str = "",
-    ) -> Self:
-        """See `RatingModel.fit`."""
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         settings, stopped = self.settings, None
-        loop = Loop(callbacks, checkpoints, resume, progress or self.name)
         rates = Rates.of(settings, ratings, conditional=self.conditional)
         catalogue, whole = Catalogue.of(ratings), True
         if settings.validation and len(ratings) > 1:
@@ -90,7 +76,6 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         self._catalogue, self.history = catalogue, history
         self._fitted = found._replace(noise=self._noise(ratings, found))
         self._note(ratings, stopped or history, _HELD_OUT)
-        return self
 
     def _trained(
         self,
@@ -115,34 +100,13 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
             tables = tables._replace(user_factors=tables.user_factors + prior)
         return _Fitted(tables, prior, 0.0, rates), history
 
-    def partial_fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        epochs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        progress: str = "",
-    ) -> Self:
-        """Train on from the present parameters, users and items the model does not know included.
+    def _go_on(
+        self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Train on, with the learning rates of the last epochs of the fit; the mean stays.
 
-        Parameters
-        ----------
-        ratings
-            What to train on, best all ratings, old and new; users without any stay as they are.
-            Known users and items are found by their raw ids and keep their numbers; new ones follow.
-        identities
-            As in ``fit``, in the numbers of ``ratings``.
-        epochs
-            Passes over ``ratings``; None: a quarter of those of the fit. Learning rates are those of the
-            last epochs of the fit. The mean stays.
-        callbacks, progress
-            As in ``fit``.
-
-        Raises
-        ------
-        NotFittedError
-            The model was neither fitted nor loaded.
+        Known users and items are found by their raw ids and keep their numbers, new ones follow, and users
+        without ratings stay as they are. The default is a quarter of the epochs of the fit.
         """
         old = self._parameters()
         total = old.rates.epochs
@@ -168,7 +132,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
             self.name,
             self.settings,
             rates,
-            Loop(callbacks, progress=progress or self.name),
+            loop,
             ratings,
             tables,
             catalogue.mean,
@@ -185,7 +149,6 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         if len(ratings) >= self.fitted_on["n_ratings"]:
             self._fitted = found._replace(noise=self._noise(ratings, found))
         self._note(ratings, history, _HELD_OUT)
-        return self
 
     def _noise(self, ratings: Ratings, found: _Fitted) -> float:
         mean, penalty = self.catalogue.mean, found.rates.penalty

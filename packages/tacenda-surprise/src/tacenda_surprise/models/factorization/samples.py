@@ -47,16 +47,8 @@ class Samples(NamedTuple):
 def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
     """Tables (users, width) and (items, width) whose product is about the average of those of the samples.
 
-    Parameters
-    ----------
-    users
-        X (samples, users, factors).
-    items
-        Q (samples, items, factors).
-    rank
-        The width is at most ``rank``; where the samples side by side are no wider the product is exact.
-    seed
-        Of the range finder.
+    Of X (samples, users, factors) and Q (samples, items, factors). The width is at most ``rank``; where the
+    samples side by side are no wider the product is exact. ``seed`` is that of the range finder.
     """
     X, Q = side_by_side(users), side_by_side(items) / np.float32(len(items))
     if X.shape[1] <= rank:
@@ -108,18 +100,9 @@ class FoldedSamples(NamedTuple):
 def fold(
     samples: Samples, mean: float, items: Numbers, values: Floats, known: Numbers
 ) -> FoldedSamples:
-    """The expected factors of a user under every sample.
+    """The expected factors of a user with the ratings ``values`` (n,) of ``items`` (n,), in every sample.
 
-    Parameters
-    ----------
-    samples, mean
-        Those of the fitted model; the mean is taken off every rating.
-    items
-        (n,) rated items.
-    values
-        (n,) ratings.
-    known
-        All items known to be rated, ascending; of no consequence without conditioning.
+    ``known`` are all items known to be rated, ascending; of no consequence without conditioning.
     """
     expected = samples.mean.copy()
     if samples.links.shape[1]:

@@ -74,26 +74,11 @@ def train(
     held_out: Ratings | None = None,
     first_epoch: int = 0,
 ) -> History:
-    """Train ``tables`` in place.
+    """Train ``tables`` in place; their ``user_factors`` are p = x - s, without what comes from identities.
 
-    Parameters
-    ----------
-    name
-        Name of the model, which a checkpoint records.
-    settings, rates, loop
-        How to train.
-    ratings
-        To learn from.
-    tables
-        Where training starts; ``user_factors`` are p = x - s, without what comes from identities.
-    mean
-        Taken off every rating.
-    known
-        N(u); None trains without conditioning.
-    held_out
-        Ratings that decide when to stop.
-    first_epoch
-        Learning rates start as low as they are in this epoch of a fit.
+    A checkpoint records ``name``; ``mean`` is taken off every rating; ``known`` is N(u), None without
+    conditioning; the ratings ``held_out`` decide when to stop; learning rates start as low as they are in
+    ``first_epoch`` of a fit.
     """
     data = ""
     if loop.checkpoints is not None:
