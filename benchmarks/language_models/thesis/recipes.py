@@ -88,7 +88,10 @@ class Hierarchical:
 
     @property
     def settings(self) -> HLBLSettings:
-        advanced = HLBLAdvanced(tail_rates=(), overlap=self.tree.overlap, frequency_power=0.0)
+        clustering: dict[str, Any] = {}
+        if self.tree.rule != "random":
+            clustering = {"overlap": self.tree.overlap, "frequency_power": 0.0}
+        advanced = HLBLAdvanced(tail_rates=(), **clustering)
         return HLBLSettings(
             width=self.width, context=self.context, tree=self.tree.rule,
             copies=len(self.tree.seeds), dropout=self.dropout, epochs=self.epochs,

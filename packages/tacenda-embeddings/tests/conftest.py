@@ -4,8 +4,9 @@ The toy needs no fitting loop, and its vectors are easy to predict.
 """
 
 import multiprocessing
-import signal
 import sys
+import threading
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -79,11 +80,13 @@ class ToyIds(Toy):
                 array[...] = self._embed(ids[start:stop])
 
 
-@pytest.fixture(scope="session")
-def toy_class() -> type[Toy]:
+@pytest.fixture(scope="module")
+def toy_class() -> Iterator[type[Toy]]:
     plugins.register("embedders", "toy", Toy)
     plugins.register("embedders", "toy_ids", ToyIds)
-    return Toy
+    yield Toy
+    plugins.unregister("embedders", "toy")
+    plugins.unregister("embedders", "toy_ids")
 
 
 @pytest.fixture(params=["toy", "toy_ids"])
@@ -118,19 +121,17 @@ def toy(toy_class: type[Toy], toy_corpus: Any) -> Toy:
 
 @pytest.fixture
 def alarm():
-    if not hasattr(signal, "SIGALRM"):
-        pytest.skip("no alarms on this platform")
+    """Kill child processes that do not answer in time, which ends ``nlp.pipe`` and fails the test."""
 
-    def ring(number, frame):
-        raise TimeoutError(f"nlp.pipe(n_process=2) did not finish in {SECONDS} s")
+    def kill():
+        for child in multiprocessing.active_children():
+            child.kill()
 
-    old = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(SECONDS)
+    timer = threading.Timer(SECONDS, kill)
+    timer.start()
     yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, old)
-    for child in multiprocessing.active_children():
-        child.kill()
+    timer.cancel()
+    kill()
 
 
 @pytest.fixture

@@ -67,6 +67,18 @@ def test_mistake_in_fit_is_one_line_and_status_1(run, text, tmp_path, arguments,
     assert not (tmp_path / "m").exists()
 
 
+def test_fit_takes_advanced_options_and_keeps_checkpoints(run, text, tmp_path):
+    small = ("--set", "width=4", "--set", "epochs=1", "--set", "advanced.tied=false")
+    status, _, _ = run(
+        "fit", "--model", "lbl", "--text", text, "--output", tmp_path / "m", *small,
+        "--checkpoints", tmp_path / "progress",
+    )  # fmt: skip
+    assert status == 0
+    assert (tmp_path / "progress" / "checkpoint.json").exists()
+    model = tacenda.load(tmp_path / "m")
+    assert (model.settings.width, model.settings.advanced.tied) == (4, False)
+
+
 def test_perplexity_is_shown_with_what_it_counts(run, saved, valid):
     found = tacenda.load(saved).perplexity(valid)
     status, out, _ = run("perplexity", saved, valid)

@@ -22,7 +22,7 @@ from tacenda.corpus import Corpus
 from tacenda.fitting.checkpoint import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, Integers, checked
+from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
 from tacenda_lm.state import State
 
 __all__ = [
@@ -128,9 +128,15 @@ class LanguageModelContract(Saveable):
             One state for every word.
         words
             Ids (states,).
+
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary.
         """
+        ids = checked_ids(words, len(self.vocabulary))
         rows = self.log_probs(states)
-        return rows[np.arange(len(rows)), np.asarray(words, np.int64)].astype(np.float64)
+        return rows[np.arange(len(rows)), ids].astype(np.float64)
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the log-probability of every id given those before it in its sequence.
@@ -187,7 +193,7 @@ class LanguageModelContract(Saveable):
         -------
         The log-probability of every id, float64 (tokens,), natural; and the state after the last.
         """
-        ids, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        ids = checked_ids(ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
         for t, word in enumerate(ids.tolist()):
             scores[t] = self.log_prob([state], [word])[0]

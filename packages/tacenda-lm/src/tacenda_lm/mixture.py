@@ -24,11 +24,11 @@ from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.blocks import blocks, encoded_text
-from tacenda_lm.contract import FitContext, LanguageModelContract, rows_of_block
+from tacenda_lm.contract import FitContext, rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
-from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, with_ends
+from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids, with_ends
 from tacenda_lm.state import State
 
 __all__ = ["Mixture"]
@@ -63,7 +63,7 @@ class Mixture(LanguageModel):
 
     def __init__(
         self,
-        models: Sequence[LanguageModelContract] | Mapping[str, LanguageModelContract] = (),
+        models: Sequence[LanguageModel] | Mapping[str, LanguageModel] = (),
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
         if not isinstance(models, Mapping):
@@ -71,7 +71,7 @@ class Mixture(LanguageModel):
         if not models:
             raise ConfigurationError("a mixture needs models: Mixture([first, second])")
         for model in models.values():
-            if not isinstance(model, LanguageModelContract):
+            if not isinstance(model, LanguageModel):
                 raise ConfigurationError(
                     f"a mixture is made of language models, and a {type(model).__name__} is none"
                 )
@@ -82,7 +82,7 @@ class Mixture(LanguageModel):
         self.fitted_on: dict[str, Any] = {}
 
     @property
-    def components(self) -> dict[str, LanguageModelContract]:
+    def components(self) -> dict[str, LanguageModel]:
         """The models by name."""
         return self._models
 
@@ -107,10 +107,6 @@ class Mixture(LanguageModel):
         """Fit every component, and the weights where there is held-out text."""
         self._maps = None
         for model in self._models.values():
-            if not isinstance(model, LanguageModel):
-                raise ConfigurationError(
-                    f"a {type(model).__name__} cannot be fitted in a mixture: fit it first, then fit_weights"
-                )
             model.fit(corpus, valid)
         if valid is not None:
             self.fit_weights(valid)
@@ -198,7 +194,7 @@ class Mixture(LanguageModel):
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,)."""
-        own, _ = checked(np.asarray(words), np.array([0, len(words)]), len(self.vocabulary))
+        own = checked_ids(words, len(self.vocabulary))
         if not len(own):
             return np.empty(0)
         rows = zip(_by_component(states), self._with_maps(), strict=True)
@@ -247,12 +243,12 @@ class Mixture(LanguageModel):
 
     def _component_scores_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """What `score_from` of each component gives, (components, tokens), and the state after."""
-        own, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        own = checked_ids(ids, len(self.vocabulary))
         rows = zip(_parts(state), self._with_maps(), strict=True)
         found = [model.score_from(part, _renumbered(own, its)) for part, (model, its) in rows]
         return np.stack([scores for scores, _ in found]), _joined(after for _, after in found)
 
-    def _with_maps(self) -> Iterator[tuple[LanguageModelContract, _Map]]:
+    def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
         """The components with their ids of `vocabulary`'s words; None where the ids are the same."""
         _ = self.vocabulary
         assert self._maps is not None
@@ -306,7 +302,7 @@ class Mixture(LanguageModel):
         return model
 
 
-def _map(first: Vocabulary, other: LanguageModelContract, name: str) -> _Map:
+def _map(first: Vocabulary, other: LanguageModel, name: str) -> _Map:
     """The ids of another model for the words of the first; None where they are the same ids."""
     theirs = other.vocabulary
     if first.fingerprint == theirs.fingerprint:

@@ -36,35 +36,24 @@ class Perplexity(float):
 
     The number itself counts ``</s>`` after every sentence and every word, those outside the vocabulary with the
     probability of ``<unk>``. An empty text has a perplexity of NaN.
-
-    Attributes
-    ----------
-    log_prob
-        Natural log-probability of the whole text, ``</s>`` included.
-    log_prob_eos
-        The part of it that belongs to ``</s>``.
-    log_prob_oov
-        The part of it that belongs to words outside the vocabulary.
-    n_sentences
-        Number of sentences, each with one ``</s>``.
-    n_words
-        Number of tokens without ``</s>``.
-    n_oov
-        Number of words outside the vocabulary.
-    n_characters
-        Number of characters of the words, plus one for the space or line end after each; None where the text
-        was a corpus with words outside its vocabulary.
-    context
-        ``"sentence"`` or ``"stream"``: whether sentences were scored by themselves or as one stream.
     """
 
+    #: Natural log-probability of the whole text, ``</s>`` included.
     log_prob: float
+    #: The part of it that belongs to ``</s>``.
     log_prob_eos: float
+    #: The part of it that belongs to words outside the vocabulary.
     log_prob_oov: float
+    #: Number of sentences, each with one ``</s>``.
     n_sentences: int
+    #: Number of tokens without ``</s>``.
     n_words: int
+    #: Number of words outside the vocabulary.
     n_oov: int
+    #: Number of characters of the words, plus one for the space or line end after each; None where the text
+    #: was a corpus with words outside its vocabulary.
     n_characters: int | None
+    #: Whether sentences were scored by themselves or as one stream.
     context: Context
 
     def __new__(

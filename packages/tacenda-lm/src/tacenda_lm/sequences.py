@@ -19,6 +19,7 @@ __all__ = [
     "Offsets",
     "check_word",
     "checked",
+    "checked_ids",
     "encoded",
     "with_ends",
 ]
@@ -38,22 +39,33 @@ def checked(ids: Integers, offsets: Integers, n_types: int) -> tuple[Ids, Offset
     DataError
         An id is not in 0 .. n_types - 1, or the offsets do not cut the ids.
     """
-    ids, offsets = np.asarray(ids), np.asarray(offsets)
-    for name, array in (("ids", ids), ("offsets", offsets)):
-        if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-            raise DataError(
-                f"{name} must be integers in one dimension, not {array.dtype} of shape {array.shape}"
-            )
-    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
-        wrong = np.flatnonzero((ids < 0) | (ids >= n_types))
-        check_word(int(ids[wrong[0]]), n_types, f" (at place {wrong[0]})")
-    cuts = offsets.astype(np.int64)
+    ids = checked_ids(ids, n_types)
+    cuts = _integers("offsets", offsets).astype(np.int64)
     if not len(cuts) or cuts[0] or cuts[-1] != len(ids) or (np.diff(cuts) < 0).any():
         raise DataError(
             f"the offsets must rise from 0 to the number of ids, which is {len(ids)}; "
             "sequence i is ids[offsets[i] : offsets[i + 1]]"
         )
-    return np.ascontiguousarray(ids, dtype=np.int32), cuts
+    return ids, cuts
+
+
+def checked_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
+    """Return the ids as int32 (tokens,). Raises DataError for one that is not in 0 .. n_types - 1."""
+    found = _integers("ids", ids)
+    if len(found) and (found.min() < 0 or found.max() >= n_types):
+        wrong = np.flatnonzero((found < 0) | (found >= n_types))
+        check_word(int(found[wrong[0]]), n_types, f" (at place {wrong[0]})")
+    return np.ascontiguousarray(found, dtype=np.int32)
+
+
+def _integers(name: str, values: Integers | Sequence[int]) -> Integers:
+    """The values as an array. Raises DataError unless they are integers in one dimension."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise DataError(
+            f"{name} must be integers in one dimension, not {array.dtype} of shape {array.shape}"
+        )
+    return array
 
 
 def check_word(word: int, n_types: int, place: str = "") -> None:

@@ -19,7 +19,7 @@ KINDS = [
     {},
     {"transitions": "flat"},
     {"transitions": "features", "advanced": {"n_features": 5}},
-    {"advanced": {"neural": False}},
+    {"width": 64, "advanced": {"neural": False}},
 ]
 
 
@@ -28,7 +28,10 @@ def text(n=150, seed=0):
     return [[f"w{w}" for w in rng.integers(0, 12, rng.integers(1, 9))] for _ in range(n)]
 
 
-MAKERS = [*(lambda kind=kind: VLHMM(**SMALL, **kind) for kind in KINDS), lambda: HMM(n_states=4, epochs=2)]  # fmt: skip
+MAKERS = [
+    *(lambda kind=kind: VLHMM(**{**SMALL, **kind}) for kind in KINDS),
+    lambda: HMM(n_states=4, epochs=2),
+]
 NAMES = ["two_level", "flat", "features", "free", "hmm"]
 
 

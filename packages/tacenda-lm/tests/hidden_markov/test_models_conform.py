@@ -39,7 +39,7 @@ class TestOneStateAClass(LanguageModelTests):
 
 class TestWithoutNetworks(LanguageModelTests):
     def make_model(self):
-        return VLHMM(**{**SMALL, "epochs": 5}, advanced={"neural": False})
+        return VLHMM(**{**SMALL, "epochs": 5, "width": 64}, advanced={"neural": False})
 
 
 class TestHMM(LanguageModelTests):

@@ -29,7 +29,7 @@ KINDS = [
     {},
     {"transitions": "flat"},
     {"transitions": "features", "advanced": {"n_features": 5}},
-    {"advanced": {"neural": False}},
+    {"width": 64, "advanced": {"neural": False}},
     {"n_classes": 1, "transitions": "features", "advanced": {"n_features": 3}},
 ]
 
@@ -102,7 +102,7 @@ def test_the_gradient_is_that_of_the_whole_computation():
     ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
     for kind in ("two_level", "flat", "features"):
-        advanced = {"n_features": 5}
+        advanced = {"n_features": 5} if kind == "features" else {}
         settings = VLHMMSettings(
             n_classes=3, states_per_class=3, width=4, transitions=kind, advanced=advanced
         )
@@ -356,6 +356,19 @@ def test_settings_out_of_range_are_named(settings):
 def test_advanced_settings_out_of_range_are_named(settings):
     with pytest.raises(ConfigurationError, match=f"VLHMM.*{next(iter(settings))}"):
         VLHMM(advanced=settings)
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"advanced": {"n_features": 5}},
+        {"n_classes": 1, "advanced": {"word_classes": "brown"}},
+        {"advanced": {"neural": False}, "width": 5},
+    ],
+)
+def test_settings_without_effect_are_refused(idle):
+    with pytest.raises(ConfigurationError, match=r"VLHMM: [a-z_.]* has no effect"):
+        VLHMM(**idle)
 
 
 def test_numbers_of_their_own_have_two_levels_only():

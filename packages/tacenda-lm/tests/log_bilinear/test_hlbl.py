@@ -10,8 +10,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda.fitting import Callback
 from tacenda.kernels.log_bilinear.stream_scores import rounded
-from tacenda_lm import HLBL, KneserNey, Mixture
-from tacenda_lm.log_bilinear import training
+from tacenda_lm import HLBL, KneserNey, Mixture, training
 from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 
@@ -182,6 +181,21 @@ def test_advanced_settings_out_of_range_are_refused(wrong):
         HLBL(advanced=wrong)
 
 
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"tree": "random", "advanced": {"bootstrap_width": 8}},
+        {"tree": "random", "advanced": {"frequency_power": 0.0}},
+        {"tree": "balanced", "advanced": {"overlap": 0.2}},
+        {"advanced": {"tail_rates": (), "far_words": True}},
+    ],
+)
+def test_settings_without_effect_are_refused(idle):
+    name = list(idle["advanced"])[-1]
+    with pytest.raises(ConfigurationError, match=rf"HLBL: advanced\.{name} has no effect"):
+        HLBL(**idle)
+
+
 def test_settings_come_back_from_json():
     settings = HLBLSettings(tree="noisy", advanced={"tail_rates": [0.5, 0.9]})
     assert settings.advanced.tail_rates == (0.5, 0.9)
@@ -276,7 +290,7 @@ def test_the_learning_rate_falls_to_a_tenth():
     original = training.fit
     try:
         training.fit = lambda *a, **k: original(*a, **{**k, "callbacks": [Watch()]})
-        HLBL(**{**SMALL, "tree": "random"}).fit(text())
+        HLBL(**{**SMALL, "tree": "random", "advanced": {"piece_words": 16}}).fit(text())
     finally:
         training.fit = original
     assert max(rates) == pytest.approx(0.1, rel=0.1)

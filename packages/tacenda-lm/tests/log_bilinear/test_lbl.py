@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tacenda.errors import ConfigurationError
 from tacenda_lm import LBL, KneserNey
 from tacenda_lm.log_bilinear.lbl_objective import (
     Batch,
@@ -129,6 +130,11 @@ def test_it_learns_what_follows_what(settings):
     model = LBL(**{**SMALL, **settings}).fit(text(), valid=text(30, 1))
     unigram = KneserNey(order=1).fit(text())
     assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
+
+
+def test_words_of_noise_without_effect_are_refused():
+    with pytest.raises(ConfigurationError, match=r"LBL: advanced\.noise_words has no effect"):
+        LBL(advanced={"noise_words": 7})
 
 
 class _KilledError(Exception):

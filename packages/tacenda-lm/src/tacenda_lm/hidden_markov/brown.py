@@ -73,18 +73,8 @@ def agglomerate(
 ) -> Agglomeration:  # fmt: skip
     """Find Brown clusters of the words of a text.
 
-    Parameters
-    ----------
-    stream
-        The text as one row of ids, ``boundary`` before and after every sentence.
-    n_types
-        Words, those that do not occur included.
-    n_classes
-        C, at least 1.
-    boundary
-        The id of ``</s>``.
-    min_count
-        Rarer words are never taken in: they stand as neighbours together, and have no class.
+    ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
+    Words rarer than ``min_count`` are never taken in: they stand as neighbours together, and have no class.
     """
     counts = np.bincount(stream[1:], minlength=n_types)
     order = np.argsort(-counts, kind="stable")

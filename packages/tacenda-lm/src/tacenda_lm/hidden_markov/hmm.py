@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.fitting import FitSettings, StepResult, Sweeps, fingerprint_arrays, fit
+from tacenda.fitting import StepResult, Sweeps, fingerprint_arrays
 from tacenda.fitting.trainable import State
 from tacenda.kernels.hidden_markov import features as hmm_features
 from tacenda.kernels.hidden_markov.features import Classed, Model
@@ -23,6 +23,7 @@ from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import HMMSettings
 from tacenda_lm.hidden_markov.transitions import Whole, required
 from tacenda_lm.sequences import Ids, Offsets
+from tacenda_lm.training import put, train
 
 __all__ = ["HMM", "BaumWelch"]
 
@@ -50,18 +51,8 @@ class HMM(HiddenMarkov[HMMSettings]):
         text = text_of(corpus)
         held_out = None if valid is None else text_of(valid)
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
-        patience = None if valid is None else self.settings.patience
-        history = fit(
-            trainer,
-            Sweeps(fingerprint_arrays(text)),
-            FitSettings(epochs=self.settings.epochs, learning_rate=1.0, patience=patience),
-            configuration={
-                "settings": self.settings.to_dict(),
-                "valid": None if held_out is None else fingerprint_arrays(held_out),
-            },
-            checkpoints=context.checkpoints,
-            resume=context.resume,
-        )
+        source = Sweeps(fingerprint_arrays(text))
+        history = train(trainer, source, self.settings, text, held_out, context, 1.0)
         transitions, emissions, starts = trainer.tables.values()
         self._set(corpus.vocabulary, np.ascontiguousarray(transitions.T), emissions, starts)
         self.fitted_on = {"training": history.as_dict()}
@@ -167,13 +158,8 @@ class BaumWelch:
         return self.tables
 
     def load_state(self, state: State) -> None:
-        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
-        if set(state) != set(self.tables):
-            raise ValueError(f"names differ: {', '.join(sorted(set(state) ^ set(self.tables)))}")
-        for name, table in self.tables.items():
-            if state[name].shape != table.shape:
-                raise ValueError(f"{name} is {state[name].shape}, not {table.shape}")
-            table[...] = state[name]
+        """Put back what `state` gave. Raises ValueError where names or shapes differ."""
+        put(self.tables, state)
 
 
 def _normalised(rows: npt.NDArray[np.float64]) -> _Floats:

@@ -83,24 +83,14 @@ class Passed(NamedTuple):
 
 
 class Tables:
-    """Probabilities of a fitted model, and the passes over text that use them.
-
-    Parameters
-    ----------
-    lexicon
-        Classes of the words.
-    emissions
-        p(word | state) float32 (words, k), words in the order of the lexicon.
-    starts
-        p(first state) float32 (classes, k).
-    transitions
-        p(state | state before).
-    """
+    """Probabilities of a fitted model, and the passes over text that use them."""
 
     def __init__(
         self, lexicon: Lexicon, emissions: _Floats, starts: _Floats, transitions: Transitions
     ) -> None:
-        self.lexicon, self.emissions, self.starts = lexicon, emissions, starts
+        self.lexicon = lexicon
+        self.emissions = emissions  # p(word | state) (words, k), words in the order of the lexicon
+        self.starts = starts  # p(first state) (classes, k)
         self.store = BlockStore(transitions, *starts.shape)
 
     @property
@@ -111,15 +101,8 @@ class Tables:
     def passes(self, ids: Ids, offsets: Offsets, first: _Floats | None = None) -> Iterator[Passed]:
         """Yield the forward pass over sentences, in pieces of bounded size.
 
-        Parameters
-        ----------
-        ids
-            Word ids (tokens,), sentences end to end.
-        offsets
-            Where each sentence begins, and the end (sentences + 1,).
-        first
-            p(z | what came before) (k,) of the first token of the first sentence, in the class of that
-            token, if it does not stand at a start.
+        Sentences lie end to end in ``ids``. Where the first does not stand at a start, ``first`` (k,) are the
+        probabilities of its first state given what came before, in the class of its first token.
         """
         size = _TOKENS if self.store.holds_all else min(_TOKENS, self.store.capacity)
         begin = 0
@@ -172,6 +155,10 @@ class Tables:
         """Return p(z') (k,), not normalised, for the states of one class after p(z) ``state`` of another."""
         pool, slots = self.store.get(np.array([source]), np.array([target]))
         return np.asarray(pool[slots[0]] @ state, np.float32)
+
+    def onward(self, group: int, states: _Floats) -> _Floats:
+        """Return p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
+        return self.store.transitions.onward(len(self.starts), group, states)
 
     def words(self, reached: _Floats) -> _Floats:
         """Return p(word) by id (n, words) from p(z') (classes, k, n)."""

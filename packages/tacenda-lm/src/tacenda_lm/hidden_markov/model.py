@@ -102,7 +102,6 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
         All transitions out of the class of the last word are made for it, so states are taken class by class.
         """
         tables = self.tables
-        onward = tables.store.transitions.onward
         rows = np.empty((len(states), len(self.vocabulary)), np.float32)
         groups = np.array([state.parts()[0] for state in states], np.int64)
         for group in np.unique(groups).tolist():
@@ -113,7 +112,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
             for i in range(0, len(own), _ROWS):
                 some = own[i : i + _ROWS]
                 vectors = np.stack([_array(states[n].parts()[1]) for n in some])
-                rows[some] = tables.words(onward(group, vectors))
+                rows[some] = tables.words(tables.onward(group, vectors))
         return np.log(np.maximum(rows, _LEAST))
 
     # -- whole texts -------------------------------------------------------------------------------

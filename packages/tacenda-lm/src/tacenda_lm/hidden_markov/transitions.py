@@ -5,7 +5,8 @@ A block A[u] (k, k) leads from the states i of one class to the states j of anot
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Self
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,23 +32,25 @@ _Ids = npt.NDArray[np.int64]
 _Arrays = dict[str, npt.NDArray[Any]]
 
 
-class Transitions(Protocol):
-    """A transition matrix, class by class."""
+class Transitions:
+    """A transition matrix, class by class; a subclass implements `blocks`, and is a dataclass of arrays."""
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         """Return A (pairs, k, k); sources are sorted."""
-        ...
+        raise NotImplementedError
 
-    def onward(self, group: int, states: _Floats) -> _Floats:
+    def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
         """Return p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
-        ...
+        blocks = self.blocks(np.full(n_classes, group, np.int64), np.arange(n_classes))
+        return np.asarray(blocks @ states.T, np.float32)
 
     def arrays(self) -> _Arrays:
         """Return what the matrix is made of, by name."""
-        ...
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
-class TwoLevel(NamedTuple):
+@dataclass(frozen=True)
+class TwoLevel(Transitions):
     """p(z' | z) = p(c' | z) p(z' | z, c')."""
 
     left: _Floats  # (classes, k, width)
@@ -61,14 +64,6 @@ class TwoLevel(NamedTuple):
         vectors = Vectors(self.left, self.reached, self.bias)
         return block_softmax.forward(vectors, sources, targets, weights)
 
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        """Return p(z') (classes, k, n)."""
-        return _onward(self, len(self.left), group, states)
-
-    def arrays(self) -> _Arrays:
-        """Return all fields by name."""
-        return self._asdict()
-
     @classmethod
     def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
         """Return the matrix of an artefact, checked. Raises ArtifactError."""
@@ -76,7 +71,8 @@ class TwoLevel(NamedTuple):
         return cls(left, reached, bias, required(arrays, "to_classes", n_classes, k, n_classes))
 
 
-class Flat(NamedTuple):
+@dataclass(frozen=True)
+class Flat(Transitions):
     """p(z' | z) = exp(x_z . y_z' + b_z' - l_z)."""
 
     left: _Floats  # x (classes, k, width)
@@ -97,10 +93,6 @@ class Flat(NamedTuple):
         vectors = Vectors(self.left, self.reached, self.bias)
         return block_softmax.forward(vectors, sources, targets, norms=self.norms)
 
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        """Return p(z') (classes, k, n)."""
-        return _onward(self, len(self.left), group, states)
-
     def arrays(self) -> _Arrays:
         """Return all fields but the normalisers, by name."""
         return {"left": self.left, "reached": self.reached, "bias": self.bias}
@@ -111,7 +103,8 @@ class Flat(NamedTuple):
         return cls.of(*_vectors(arrays, n_classes, k, width))
 
 
-class Features(NamedTuple):
+@dataclass(frozen=True)
+class Features(Transitions):
     """p(z' | z) = x_z . y_z', positive vectors; x_z is divided by what makes the row sum to one."""
 
     left: _Floats  # x (classes, k, features)
@@ -121,13 +114,9 @@ class Features(NamedTuple):
         """Return A (pairs, k, k)."""
         return np.asarray(self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32)
 
-    def onward(self, group: int, states: _Floats) -> _Floats:
+    def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
         """Return p(z') (classes, k, n), without a block."""
         return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
-
-    def arrays(self) -> _Arrays:
-        """Return all fields by name."""
-        return self._asdict()
 
     @classmethod
     def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
@@ -135,7 +124,8 @@ class Features(NamedTuple):
         return cls(*(required(arrays, name, n_classes, k, width) for name in ("left", "reached")))
 
 
-class Free(NamedTuple):
+@dataclass(frozen=True)
+class Free(Transitions):
     """p(z' | z) = p(c' | z) p(z' | z, c'); the latter is kept for the pairs of classes of the text, else uniform."""
 
     kept: _Floats  # p(z' | z, c') (pairs, k, k)
@@ -153,14 +143,6 @@ class Free(NamedTuple):
             found[known] = self.kept[at[known]]
         return found * self.to_classes[sources, :, targets][:, None]
 
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        """Return p(z') (classes, k, n)."""
-        return _onward(self, len(self.to_classes), group, states)
-
-    def arrays(self) -> _Arrays:
-        """Return all fields by name."""
-        return self._asdict()
-
     @classmethod
     def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
         """Return the matrix of an artefact, checked. Raises ArtifactError."""
@@ -172,7 +154,8 @@ class Free(NamedTuple):
         return cls(kept, np.ascontiguousarray(keys), to_classes)
 
 
-class Whole(NamedTuple):
+@dataclass(frozen=True)
+class Whole(Transitions):
     """The one block of a model with one class."""
 
     matrix: _Floats  # p(j | i) (Z, Z), [j, i]
@@ -181,18 +164,9 @@ class Whole(NamedTuple):
         """Return A (pairs, Z, Z)."""
         return np.repeat(self.matrix[None], len(sources), 0)
 
-    def onward(self, group: int, states: _Floats) -> _Floats:
+    def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
         """Return p(z') (1, Z, n)."""
         return np.asarray(self.matrix @ states.T, np.float32)[None]
-
-    def arrays(self) -> _Arrays:
-        """Return the matrix by name."""
-        return self._asdict()
-
-
-def _onward(transitions: Transitions, n_classes: int, group: int, states: _Floats) -> _Floats:
-    blocks = transitions.blocks(np.full(n_classes, group, np.int64), np.arange(n_classes))
-    return np.asarray(blocks @ states.T, np.float32)
 
 
 def required(arrays: _Arrays, name: str, *shape: int) -> _Floats:

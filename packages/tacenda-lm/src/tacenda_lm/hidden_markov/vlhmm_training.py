@@ -11,16 +11,7 @@ from torch import nn
 
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import (
-    BlockBatches,
-    Cosine,
-    FitSettings,
-    History,
-    StepResult,
-    WarmUp,
-    fingerprint_arrays,
-    fit,
-)
+from tacenda.fitting import BlockBatches, History, StepResult
 from tacenda.fitting.torch_model import (
     load_module_arrays,
     load_optimizer_arrays,
@@ -39,12 +30,12 @@ from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.transitions import Features, Flat, Free, Transitions, TwoLevel
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets
+from tacenda_lm.training import falling_rate, train
 
 __all__ = ["Trainer", "classes_of", "drawn", "fit_vlhmm"]
 
 _LEAST = 0.02  # of the learning rate, at the end
 _STEPS, _FEW = 50, 256  # of an epoch at least, unless so few words are left to each
-_ELSEWHERE = "threads", "device"  # may differ where a fit is continued
 _WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
 _BETAS = (0.9, 0.99)
 _EVALUATED = 8192  # words of held-out text at a time
@@ -66,28 +57,10 @@ def fit_vlhmm(
     network = drawn(settings, lexicon, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
-    rate = settings.learning_rate
-    falling = Cosine(rate, epochs=max(settings.epochs, 1), floor=_LEAST * rate)
-    loop = FitSettings(
-        epochs=settings.epochs,
-        learning_rate=WarmUp(falling, max(1, min(_WARM, source.n_batches(0) // 2))),
-        evaluate_every=settings.advanced.evaluate_every,
-        patience=None if valid is None else settings.patience,
-        on_divergence="return",
-    )
-    made_from = {
-        "settings": {k: v for k, v in settings.to_dict().items() if k not in _ELSEWHERE},
-        "text": fingerprint_arrays((ids, offsets)),
-        "valid": None if held_out is None else fingerprint_arrays(held_out),
-    }
-    history = fit(
-        trainer,
-        source,
-        loop,
-        configuration=made_from,
-        checkpoints=context.checkpoints,
-        resume=context.resume,
-    )
+    epochs, every = settings.epochs, settings.advanced.evaluate_every
+    rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
+    text = ids, offsets
+    history = train(trainer, source, settings, text, held_out, context, rate, evaluate_every=every)
     trainer.load_parameters(trainer.parameters())
     return tables_of(network.cpu(), lexicon), history
 

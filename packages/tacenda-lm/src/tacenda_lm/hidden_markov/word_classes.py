@@ -34,20 +34,9 @@ def word_classes(
 ) -> npt.NDArray[np.int32]:  # fmt: skip
     """Return the class of every word: int32 (types,), from 0 to n_classes - 1.
 
-    Parameters
-    ----------
-    stream
-        The text as one row of ids, ``boundary`` before and after every sentence.
-    n_types
-        Words, those that do not occur included.
-    n_classes
-        Classes; none is empty.
-    boundary
-        The id of ``</s>``, which is alone in class 0.
-    method
-        The criterion, and how it is maximised; see the module.
-    passes
-        Passes over the words, at most, where they are exchanged; it ends when few still move.
+    ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
+    ``</s>`` is alone in class 0, and no class is empty. An exchange ends after so many ``passes`` over the words, or
+    when few still move.
 
     Raises
     ------

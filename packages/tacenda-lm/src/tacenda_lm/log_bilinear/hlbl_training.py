@@ -14,7 +14,7 @@ from tacenda_lm.contract import FitContext
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
-from tacenda_lm.log_bilinear.training import Trainer, dropout_mask, train
+from tacenda_lm.log_bilinear.training import Trainer, dropout_mask, train_trainer
 from tacenda_lm.log_bilinear.trees import Tree
 from tacenda_lm.sequences import Ids
 
@@ -114,7 +114,7 @@ def train_hlbl(
     size = settings.advanced.batch_pieces
     source = ArrayBatches(trainer.begins, batch_size=size, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
-    history = train(trainer, source, settings, context, identity, description)
+    history = train_trainer(trainer, source, settings, context, identity, description)
     return trainer.predictor(), history
 
 

@@ -88,14 +88,7 @@ def softmax(
 ) -> tuple[float, dict[str, Gradient]]:
     """Return the summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
 
-    Parameters
-    ----------
-    p
-        Parameters.
-    batch
-        At least one token.
-    keep
-        (tokens, width), what the predicted vectors are multiplied by: dropout.
+    The predicted vectors are multiplied by ``keep`` (tokens, width): dropout.
     """
     r = predicted(p, batch)
     if keep is not None:
@@ -122,18 +115,7 @@ def nce(
 
         -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
 
-    Parameters
-    ----------
-    p
-        Parameters.
-    batch
-        At least one token.
-    noise
-        x (k,), drawn from P_noise.
-    log_noise
-        log P_noise of every type, natural (types,).
-    keep
-        As in `softmax`.
+    The words of ``noise`` x (k,) were drawn from P_noise, of which ``log_noise`` (types,) are the natural logarithms.
     """
     r = predicted(p, batch)
     if keep is not None:

@@ -12,7 +12,7 @@ from tacenda_lm.log_bilinear.lbl_objective import Batch, LBLParameters, nce, sof
 from tacenda_lm.log_bilinear.lbl_predictor import LBLPredictor
 from tacenda_lm.log_bilinear.settings import LBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
-from tacenda_lm.log_bilinear.training import Trainer, dropout_mask, texts_of, train
+from tacenda_lm.log_bilinear.training import Trainer, dropout_mask, texts_of, train_trainer
 
 __all__ = ["LBLTrainer", "train_lbl"]
 
@@ -89,5 +89,5 @@ def train_lbl(
     trainer = LBLTrainer(settings, corpus.type_counts, *texts_of(settings, corpus, valid))
     positions = np.flatnonzero(~trainer.text.firsts)
     source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
-    history = train(trainer, source, settings, context)
+    history = train_trainer(trainer, source, settings, context)
     return trainer.predictor(), history

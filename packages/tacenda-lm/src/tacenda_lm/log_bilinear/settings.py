@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from tacenda.settings import Settings, group, option
+from tacenda_lm import options
 from tacenda_lm.log_bilinear.tree_building import MAX_CODES, MAX_DEPTH, Rule
 
 __all__ = ["HLBLAdvanced", "HLBLSettings", "LBLAdvanced", "LBLSettings"]
+
+_DROPOUT = "share of the elements of the predicted vector left out in training; the thesis has none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +31,8 @@ class HLBLAdvanced(Settings):
     )
     overlap: float = option(
         0.0,
-        "epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon): a word whose side of a split is in doubt by at most "
-        "this probability goes to both sides; 0.4 in the thesis's best tree",
+        "epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon): a word goes to both sides of a split where its "
+        "probability is this near to 1/2; 0.4 in the thesis's best tree",
         at_least=0,
         below=0.5,
     )
@@ -44,36 +48,29 @@ class HLBLAdvanced(Settings):
     max_depth: int = option(
         MAX_DEPTH, "steps of a code in one copy of the tree, at most", at_least=1, at_most=64
     )
-    bootstrap_width: int = option(
-        96,
-        "width of the model on a random tree whose predictions the words are clustered by",
-        at_least=1,
-        at_most=1 << 14,
+    bootstrap_width: int = options.width(
+        96, "width of the model on a random tree whose predictions the words are clustered by"
     )
-    bootstrap_epochs: int = option(
-        2, "passes of that model over the text", at_least=1, at_most=10**6
-    )
+    bootstrap_epochs: int = option(2, "passes of that model over the text", at_least=1)
     piece_words: int = option(
         128, "words of a contiguous piece of text", at_least=1, at_most=1 << 20
     )
+    batch_pieces: int = option(4, "pieces of text in a step", at_least=1)
     eight_bits: bool = option(
         False,
         "whether node vectors are rounded to 8 bits after training, which makes scoring more than twice as fast and "
         "changes log-probabilities in the third decimal",
     )
-    batch_pieces: int = option(4, "pieces of text in a step", at_least=1, at_most=1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HLBLSettings(Settings):
     """Settings of `HLBL`."""
 
-    width: int = option(
-        208, "D, elements of a feature vector; the thesis has 100", at_least=1, at_most=1 << 14
-    )
+    width: int = options.width(208, "elements of a feature vector, D; 100 in the thesis")
     context: int = option(
         10,
-        "n - 1, the number of preceding words that have weights of their own; 5, 10 and 20 in the thesis",
+        "preceding words that have weights of their own, n - 1; 5, 10 and 20 in the thesis",
         at_least=0,
         at_most=1000,
     )
@@ -81,37 +78,31 @@ class HLBLSettings(Settings):
         "adaptive", "how words are split into a tree (section 4.4 of the thesis); see `build_tree`"
     )
     copies: int = option(
-        4, "trees that are joined into an overcomplete one; 4 in the thesis's best tree", at_least=1, at_most=64
-    )  # fmt: skip
-    dropout: float = option(
-        0.6,
-        "share of the elements of the predicted vector left out in training; the thesis has none",
-        at_least=0,
-        below=1,
-    )
-    epochs: int = option(13, "passes over the text, at most", at_least=0, at_most=10**6)
-    learning_rate: float = option(
-        0.1,
-        "of AdaGrad: reached after a warm-up, it falls along half a cosine to a tenth",
-        at_least=0,
-        below=1e6,
-    )
-    patience: int = option(
-        3,
-        "epochs without a better perplexity of the held-out text after which training ends early",
+        4,
+        "trees that are joined into an overcomplete one; 4 in the thesis's best tree",
         at_least=1,
-        at_most=10**6,
+        at_most=64,
     )
-    across_sentences: bool = option(
-        True, "whether the context reaches over the ends of sentences; false in the thesis"
-    )
-    threads: int = option(
-        1, "threads of training; the result does not depend on it", at_least=1, at_most=1024
-    )
-    seed: int = option(
-        0, "of everything random; one seed gives one model", at_least=0, at_most=2**63 - 1
-    )
+    dropout: float = options.dropout(0.6, _DROPOUT)
+    epochs: int = options.epochs(13)
+    learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
+    patience: int = options.patience(3)
+    across_sentences: bool = options.across_sentences()
+    threads: int = options.threads()
+    seed: int = options.seed()
     advanced: HLBLAdvanced = group(HLBLAdvanced)
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what a random tree and a model without tails leave unused."""
+        found = {}
+        if self.tree == "random":
+            for name in ("bootstrap_width", "bootstrap_epochs", "frequency_power"):
+                found[f"advanced.{name}"] = 'with tree="random", which clusters no words'
+        if self.tree in ("random", "balanced"):
+            found["advanced.overlap"] = f'with tree="{self.tree}", which halves the words'
+        if not self.advanced.tail_rates:
+            found["advanced.far_words"] = "without tail_rates"
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +120,7 @@ class LBLAdvanced(Settings):
     )
     noise_words: int = option(
         100,
-        "k of noise-contrastive estimation: words of noise in a step, drawn from the unigram distribution",
+        "words of noise in a step of noise-contrastive estimation, k, drawn from the unigram distribution",
         at_least=1,
         at_most=1 << 20,
     )
@@ -139,38 +130,24 @@ class LBLAdvanced(Settings):
 class LBLSettings(Settings):
     """Settings of `LBL`."""
 
-    width: int = option(
-        100, "D, elements of a feature vector; 100 in the thesis", at_least=1, at_most=1 << 14
+    width: int = options.width(100, "elements of a feature vector, D; 100 in the thesis")
+    context: int = option(
+        5, "preceding words that a prediction rests on, n - 1", at_least=1, at_most=1000
     )
-    context: int = option(5, "n - 1, the number of preceding words", at_least=1, at_most=1000)
     loss: Literal["softmax", "nce"] = option(
-        "softmax",
-        "the exact likelihood, or noise-contrastive estimation (Mnih and Teh 2012)",
+        "softmax", "the exact likelihood, or noise-contrastive estimation (Mnih and Teh 2012)"
     )
-    dropout: float = option(
-        0.2,
-        "share of the elements of the predicted vector left out in training; the thesis has none",
-        at_least=0,
-        below=1,
-    )
-    epochs: int = option(8, "passes over the text, at most", at_least=0, at_most=10**6)
-    learning_rate: float = option(
-        0.1,
-        "of AdaGrad: reached after a warm-up, it falls along half a cosine to a tenth",
-        at_least=0,
-        below=1e6,
-    )
-    patience: int = option(
-        3,
-        "epochs without a better perplexity of the held-out text after which training ends early",
-        at_least=1,
-        at_most=10**6,
-    )
+    dropout: float = options.dropout(0.2, _DROPOUT)
+    epochs: int = options.epochs(8)
+    learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
+    patience: int = options.patience(3)
     batch_words: int = option(512, "words of a step", at_least=1, at_most=1 << 20)
-    across_sentences: bool = option(
-        True, "whether the context reaches over the ends of sentences; false in the thesis"
-    )
-    seed: int = option(
-        0, "of everything random; one seed gives one model", at_least=0, at_most=2**63 - 1
-    )
+    across_sentences: bool = options.across_sentences()
+    seed: int = options.seed()
     advanced: LBLAdvanced = group(LBLAdvanced)
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what the exact likelihood leaves unused."""
+        if self.loss == "softmax":
+            return {"advanced.noise_words": 'with loss="softmax"'}
+        return {}

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.fitting import ArrayBatches, Cosine, FitSettings, History, StepResult, WarmUp, fit
-from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.fitting import ArrayBatches, History, StepResult
 from tacenda.fitting.trainable import State
 from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.contract import FitContext
@@ -19,8 +18,9 @@ from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor
 from tacenda_lm.log_bilinear.lbl_predictor import LBLPredictor
 from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
+from tacenda_lm.training import falling_rate, put, train
 
-__all__ = ["Trainer", "dropout_mask", "texts_of", "train"]
+__all__ = ["Trainer", "dropout_mask", "texts_of", "train_trainer"]
 
 _LEAST = 0.1  # of the learning rate, at the end
 _WARM = 200  # steps at most before the learning rate is what it says, and half an epoch
@@ -90,7 +90,7 @@ class Trainer:
 
     def load_parameters(self, parameters: State) -> None:
         """Put them back."""
-        _put(self.tables, parameters)
+        put(self.tables, parameters)
 
     def state(self) -> State:
         """Return everything the next steps depend on."""
@@ -100,25 +100,13 @@ class Trainer:
     def load_state(self, state: State) -> None:
         """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
         steps = np.array(0)
-        _put({**self.state(), "steps": steps}, state)
+        put({**self.state(), "steps": steps}, state)
         self.steps = int(steps)
 
 
 def _rows(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """View an array in two dimensions, matrices one under the other."""
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
-
-
-def _put(own: State, given: State) -> None:
-    """Copy arrays into those of the same names. Raises ValueError where names, shapes or dtypes differ."""
-    if set(own) != set(given):
-        raise ValueError(f"names differ: {', '.join(sorted(set(own) ^ set(given))[:5])}")
-    for name, array in own.items():
-        if array.shape != given[name].shape or array.dtype != given[name].dtype:
-            raise ValueError(
-                f"{name} is {array.dtype} {array.shape}, not {given[name].dtype} {given[name].shape}"
-            )
-        array[...] = given[name]
 
 
 def dropout_mask(
@@ -142,7 +130,7 @@ def texts_of(
     return Stream.of_corpus(corpus, across), held_out
 
 
-def train(
+def train_trainer(
     trainer: Trainer,
     source: ArrayBatches,
     settings: HLBLSettings | LBLSettings,
@@ -150,29 +138,10 @@ def train(
     identity: Mapping[str, Any] | None = None,
     description: str = "fitting",
 ) -> History:
-    """Train in place; a divergence after the first epoch leaves the best model seen.
-
-    ``identity`` (JSON values) tells this fit from others, beside settings and texts; ``description`` stands before the
-    progress bar.
-    """
-    rate, valid = settings.learning_rate, trainer.valid
-    falling = Cosine(rate, epochs=max(settings.epochs, 1), floor=_LEAST * rate)
-    return fit(
-        trainer,
-        source,
-        FitSettings(
-            epochs=settings.epochs,
-            learning_rate=WarmUp(falling, max(1, min(_WARM, source.n_batches(0) // 2))),
-            patience=None if valid is None else settings.patience,
-            on_divergence="return",
-        ),
-        configuration={
-            "settings": {k: v for k, v in settings.to_dict().items() if k != "threads"},
-            "text": fingerprint_arrays(tuple(trainer.text)),
-            "valid": None if valid is None else fingerprint_arrays(tuple(valid)),
-            **(identity or {}),
-        },
-        checkpoints=context.checkpoints,
-        resume=context.resume,
-        description=description,
+    """Train in place, at a rate that falls to a tenth; see `tacenda_lm.training.train`."""
+    epochs = settings.epochs
+    rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
+    texts = trainer.text, trainer.valid
+    return train(
+        trainer, source, settings, *texts, context, rate, identity=identity, description=description
     )

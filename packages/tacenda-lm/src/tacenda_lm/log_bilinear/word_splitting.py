@@ -96,20 +96,8 @@ def log_odds(
 ) -> npt.NDArray[np.float64]:
     """Return log p / (1 - p) of every member of every group after some steps of EM, float64 (members,).
 
-    Parameters
-    ----------
-    vectors
-        float32 (words, width).
-    weights
-        float32 (words,), positive: how much each word counts.
-    members
-        int32 (members,), words, group after group.
-    borders
-        int64 (groups + 1,): where each group begins.
-    responsibilities
-        float64 (members,), p to begin with.
-    steps
-        Steps of EM, at least 1.
+    ``members`` are words, group after group; ``borders`` (groups + 1,) say where each group begins. ``weights``
+    (words,), positive, say how much each word counts; ``responsibilities`` (members,) are p to begin with.
     """
     found = np.zeros(len(members))
     _log_odds(vectors, weights, members, borders, responsibilities.copy(), steps, found)

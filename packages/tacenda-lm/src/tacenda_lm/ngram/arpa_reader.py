@@ -151,23 +151,18 @@ class _Reader:
     def _unigrams(self, count: int, highest: bool) -> tuple[list[str], Listed]:
         """The words and their unigrams; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
         words: list[str] = []
-        probs: list[float] = []
-        backoffs: list[float] = []
-        start_backoff = 0.0
+        numbers: list[tuple[Float64, Float64]] = []
         for lines in self._section(1, count, track(None, "", disable=True)):
-            for i, line in enumerate(lines):
-                fields = line.split(" ")
-                if len(fields) not in (2, 3) or not fields[1]:
+            fields = [line.split(" ") for line in lines]
+            for i, each in enumerate(fields):
+                if len(each) not in (2, 3) or not each[1]:
                     self._fail(
                         "a unigram is a number, a word, perhaps a number", self.number + i + 1
                     )
-                p, b = self._numbers([fields[0]], [*fields[2:], "0"][:1], [i])
-                if fields[1] == START:
-                    start_backoff = float(b[0])
-                else:
-                    words.append(fields[1])
-                    probs.append(float(p[0]))
-                    backoffs.append(float(b[0]))
+            words += [each[1] for each in fields]
+            last = [each[2] if len(each) == 3 else "0" for each in fields]
+            numbers.append(self._numbers([each[0] for each in fields], last, range(len(lines))))
+        probs, backoffs = (np.concatenate(column) for column in zip(*numbers, strict=True))
         if UNKNOWN not in words and "<UNK>" in words:
             words[words.index("<UNK>")] = UNKNOWN
         if len(set(words)) < len(words):
@@ -175,9 +170,16 @@ class _Reader:
             self._fail(f"the unigram {twice!r} is listed twice")
         if BOUNDARY not in words:
             self._fail(f"there is no unigram {BOUNDARY}: an end of sentence cannot be predicted")
-        backoffs[words.index(BOUNDARY)] = start_backoff  # both marks are one type in the table
-        shown = np.zeros(len(words)) if highest else np.array(backoffs)
-        return words, Listed(np.arange(len(words))[:, None], np.array(probs), shown)
+        end = words.index(BOUNDARY)
+        backoffs[end] = 0.0
+        if START in words:  # both marks are one type in the table
+            start = words.index(START)
+            backoffs[end] = backoffs[start]
+            words.pop(start)
+            probs, backoffs = np.delete(probs, start), np.delete(backoffs, start)
+        if highest:
+            backoffs[:] = 0.0
+        return words, Listed(np.arange(len(words))[:, None], probs, backoffs)
 
     def _block(self, n: int, ids: dict[str, int], lines: list[str]) -> Listed:
         """The n-grams of some lines; all lines of one width are split at once."""

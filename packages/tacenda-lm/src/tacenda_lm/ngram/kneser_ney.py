@@ -26,7 +26,7 @@ from tacenda_lm.ngram.counts import count_grams
 from tacenda_lm.ngram.settings import KneserNeySettings
 from tacenda_lm.ngram.smoothing import estimate
 from tacenda_lm.ngram.table import Table
-from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked
+from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
 from tacenda_lm.state import State
 
 __all__ = ["KneserNey"]
@@ -143,7 +143,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         """Log-probabilities and n-gram lengths of words after states, one word for each."""
         from tacenda_lm.ngram import lookup
 
-        ids, _ = checked(np.asarray(words), np.array([0, len(words)]), self.table.n_types)
+        ids = checked_ids(words, self.table.n_types)
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         contexts = self._contexts(states)
         lookup.pair_scores(*self._arguments(), *contexts, ids, found, matched)
@@ -157,10 +157,10 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-        offsets = np.array([0, len(ids)])
         if ids.dtype != np.int32:  # int32 ids are checked by the look-up itself
-            ids, offsets = checked(ids, offsets, self.table.n_types)
-        return self._sequences(ids, offsets, [self.vocabulary.boundary_id] if bos else [])
+            ids = checked_ids(ids, self.table.n_types)
+        before = [self.vocabulary.boundary_id] if bos else []
+        return self._sequences(ids, np.array([0, len(ids)]), before)
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
@@ -168,9 +168,9 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Score a sequence that continues from a state; return the scores and the state after it."""
-        ids, offsets = checked(ids, np.array([0, len(ids)]), self.table.n_types)
+        ids = checked_ids(ids, self.table.n_types)
         context = state.parts()
-        scores, _ = self._sequences(ids, offsets, context)
+        scores, _ = self._sequences(ids, np.array([0, len(ids)]), context)
         return scores, self._state((*context, *ids[-self.table.order :].tolist()))
 
     def _sequences(

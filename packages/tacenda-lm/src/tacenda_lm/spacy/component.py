@@ -14,7 +14,7 @@ from tacenda import plugins
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.sources import load
-from tacenda_lm.contract import LanguageModelContract
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.spacy.attributes import register
 from tacenda_lm.spacy.doc_scores import DocScores
 from tacenda_lm.spacy.normalizing import Normalizing
@@ -193,7 +193,7 @@ class LanguageModelScorer(ModelComponent):
 
     def _load_model(self, source: Any) -> Any:
         model = load(source, "language_models", "a language model", "score_corpus")
-        if not isinstance(model, LanguageModelContract):
+        if not isinstance(model, LanguageModel):
             raise ConfigurationError(
                 f"a {type(model).__name__} is no language model: it does not inherit tacenda_lm.LanguageModel"
             )

@@ -51,32 +51,39 @@ def _product(own, q, i):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _step(own, q, i, following, keep, step, error, side):  # type: ignore[no-untyped-def]
+def _step(own, q, i, following, keep, step):  # type: ignore[no-untyped-def]
     """Both factors of a rating of item i, from their old values; returns the product for the rating that follows.
 
-        x, q_i = keep x + step q_i + back, keep q_i + step x,     g += error q_i,     return x . q_following
+        x, q_i = keep x + step q_i, keep q_i + step x,     return x . q_following
 
-    with keep = 1 - alpha lambda, step = alpha e and back = alpha lambda s. The rows of ``own`` are x, back and g; the
-    last two are left alone where ``side`` is None, for which numba compiles a loop without them.
+    with keep = 1 - alpha lambda and step = alpha e.
     """
     width = q.shape[1]
     here, there = i * width, following * width
-    keeps, steps, errors, total = spread(keep), spread(step), spread(error), spread(0)
+    keeps, steps, total = spread(keep), spread(step), spread(0)
     for d in range(0, width, LANES):
         n = width - d
         old_x, old_q = load(own, d, n), load(q, here + d, n)
-        if side is None:
-            kept = multiply(keeps, old_x)
-        else:
-            kept = multiply_add(keeps, old_x, load(own, _BACK * width + d, n))
-            sums = _SUMS * width + d
-            store(multiply_add(errors, old_q, load(own, sums, n)), own, sums, n)
-        new_x = multiply_add(steps, old_q, kept)
+        new_x = multiply_add(steps, old_q, multiply(keeps, old_x))
         store(new_x, own, d, n)
         store(multiply_add(steps, old_x, multiply(keeps, old_q)), q, here + d, n)
         # the item that follows may be this one, so its factors are read after they were written
         total = multiply_add(new_x, load(q, there + d, n), total)
     return add_up(total)
+
+
+@njit(fastmath={"contract", "reassoc", "nsz"})
+def _conditioned_step(own, q, i, following, keep, step, error):  # type: ignore[no-untyped-def]
+    """The same with x = keep x + step q_i + alpha lambda s, and g += error q_i."""
+    width, total = q.shape[1], np.float32(0)
+    for d in range(width):
+        old_x, old_q = own[_X, d], q[i, d]
+        own[_X, d] = keep * old_x + step * old_q + own[_BACK, d]
+        q[i, d] = keep * old_q + step * old_x
+        own[_SUMS, d] += error * old_q
+    for d in range(width):
+        total += own[_X, d] * q[following, d]
+    return total
 
 
 @njit(fastmath={"contract"})
@@ -151,9 +158,9 @@ def _epoch(  # type: ignore[no-untyped-def]
             bias += beta * (e - lambda_biases * bias)
             c[i] += beta * (e - lambda_biases * c[i])
             if side:
-                product = _step(own, q, i, following, keep, alpha * e, e, True)
+                product = _conditioned_step(own, q, i, following, keep, alpha * e, e)
             else:
-                product = _step(own, q, i, following, keep, alpha * e, e, None)
+                product = _step(own, q, i, following, keep, alpha * e)
         b[u] = bias
         for d in range(width):
             p[u, d] = own[_X, d] - s[d]

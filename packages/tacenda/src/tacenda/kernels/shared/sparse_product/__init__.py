@@ -110,7 +110,7 @@ def multiply(
         raise KernelError("out overlaps dense: give the product an array of its own")
     resolve("sparse_product")(
         indptr, indices, data, dense, out, transpose,
-        row_scale=row_scale, column_scale=column_scale, columns=columns, threads=threads,
+        row_scale, column_scale, columns, threads,
     )  # fmt: skip
     return out
 

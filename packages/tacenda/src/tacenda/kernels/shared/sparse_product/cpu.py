@@ -114,12 +114,11 @@ def multiply(
     data: NDArray[np.number],
     dense: NDArray[np.float32],
     out: _Float,
-    transpose: bool = False,
-    *,
-    row_scale: _Float | None = None,
-    column_scale: _Float | None = None,
+    transpose: bool,
+    row_scale: _Float | None,
+    column_scale: _Float | None,
     columns: int,
-    threads: int = 1,
+    threads: int,
 ) -> _Float:
     """See `tacenda.kernels.shared.sparse_product.multiply`."""
     if dense.dtype != np.float32:

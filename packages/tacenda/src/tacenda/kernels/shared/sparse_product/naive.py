@@ -16,12 +16,11 @@ def multiply(
     data: _Array,
     dense: _Array,
     out: _Array,
-    transpose: bool = False,
-    *,
-    row_scale: _Array | None = None,
-    column_scale: _Array | None = None,
+    transpose: bool,
+    row_scale: _Array | None,
+    column_scale: _Array | None,
     columns: int,
-    threads: int = 1,
+    threads: int,
 ) -> _Array:
     """See `tacenda.kernels.shared.sparse_product.multiply`; ``threads`` is without effect."""
     rows = len(indptr) - 1
