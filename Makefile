@@ -72,7 +72,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.ratings.accuracy --data ml-1m
 	for part in ngrams log_bilinear hidden_markov scorer scale thesis; do \
 		$(BIN)/python -m benchmarks.language_models.$$part || exit 1; done
-	for part in kernels lagged_counts; do \
+	for part in kernels vectors lagged_counts; do \
 		$(BIN)/python benchmarks/$$part.py || exit 1; done
 	$(BIN)/python -m benchmarks.tables
 

@@ -27,7 +27,6 @@ import tacenda
 from benchmarks import reporting
 from benchmarks.language_models.ngrams import beside_kenlm
 from tacenda import Corpus, datasets
-from tacenda.kernels.log_bilinear import tree_softmax
 from tacenda_lm import HLBL, KneserNey, Mixture, build_tree
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
@@ -41,9 +40,8 @@ PROTOCOL = {
     "stream": "the text scored as one sequence, every sentence in the context of all before it",
     "choices": "settings were chosen by the perplexity of the validation text; the test text was scored after that",
     "mixture": "linear, its weights fitted by EM on the validation text, scored as a stream",
-    "rounding": "perplexity, stream, with the node vectors as they were trained, in float32, and of the artefact, "
-    "whose node vectors have 8 bits; the largest difference of a token of the test text between the packed path, "
-    "which rounds predicted vectors to 16 bits, and float32, both with the artefact's node vectors",
+    "rounding": "perplexity, stream, in float32 as the model was trained, and in 8 bits (eight_bits), which also "
+    "rounds predicted vectors to 16 bits; the largest difference of a token of the test text",
     "per CPU second, per second": "units by the processor's time and by the clock, medians of the repetitions (7; of "
     "scoring 35), compiled code warm; a machine shared with others, so the best repetition is given too",
     "cores had": "processor's time over the clock's: about 1 with two threads means that the other core was not free",
@@ -88,40 +86,14 @@ def fitted(cache: Path, fresh: bool, train: Corpus, valid: Corpus) -> tuple[HLBL
     settings = json.dumps(HLBL().settings.to_dict(), sort_keys=True)
     folder = cache / f"hlbl-ptb-{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
     if fresh or not (folder / "fit.json").exists():
-        trained, round_nodes = [], Parameters.round_nodes
-
-        def watched(self: Parameters) -> None:
-            trained.append(self.nodes.copy())
-            round_nodes(self)
-
-        Parameters.round_nodes = watched  # type: ignore[method-assign]
         start = time.process_time()
-        try:
-            model = HLBL().fit(train, valid)
-        finally:
-            Parameters.round_nodes = round_nodes  # type: ignore[method-assign]
+        model = HLBL().fit(train, valid)
         seen = {"CPU seconds": time.process_time() - start}
         folder.mkdir(parents=True, exist_ok=True)
         model.save(folder / "model")
-        np.save(folder / "trained-nodes.npy", trained[-1])
         (folder / "fit.json").write_text(json.dumps(seen), encoding="utf-8")
     seen = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
-    return tacenda.load(folder / "model"), {**seen, "nodes": np.load(folder / "trained-nodes.npy")}
-
-
-def float_scores(model: HLBL, nodes: Any, corpus: Corpus) -> Any:
-    """Log-probabilities of a stream in float32, with these node vectors."""
-    learned, found = model.parameters, []
-    rates, boundary = model.settings.advanced.tail_rates, model.vocabulary.boundary_id
-    predictor = HLBLPredictor(learned, model.tree, rates, boundary)
-    for r, words, counted in predictor.predicted(Stream.of_corpus(corpus, True), 512):
-        biases = learned.node_biases[:, 0]
-        found.append(
-            tree_softmax.forward(
-                r[counted], words[counted], model.tree.codes, nodes, biases
-            ).log_probs
-        )
-    return np.concatenate(found)
+    return tacenda.load(folder / "model"), seen
 
 
 def training_rate(model: HLBL, corpus: Corpus, threads: int, repeats: int, steps: int = 40) -> Any:
@@ -191,15 +163,20 @@ def quality(
                 for k, t in (("valid", valid), ("test", test))
             }
             rows.append({"what": f"perplexity, {name}, {context}", "part": "perplexity", **found})
-    exact = float_scores(hlbl, hlbl.parameters.nodes, test)
-    text = with_ends(test.ids, test.offsets, test.vocabulary.boundary_id)
-    packed = hlbl.score_corpus(text[0], np.array([0, len(text[0])]))
+    stream, rates = Stream.of_corpus(test, True), hlbl.settings.advanced.tail_rates
+    models = [
+        HLBLPredictor(
+            replace(hlbl.parameters), hlbl.tree, rates, test.vocabulary.boundary_id, eight_bits
+        )
+        for eight_bits in (False, True)
+    ]
+    exact, rounded = (model.score(stream) for model in models)
     rows.append(
         {
             "what": "HLBL, rounding",
-            "test, as trained": float(np.exp(-float_scores(hlbl, seen["nodes"], test).mean())),
-            "test": float(np.exp(-packed.mean())),
-            "largest difference of a token": float(np.abs(packed - exact).max()),
+            "test, as trained": float(np.exp(-exact.mean())),
+            "test": float(np.exp(-rounded.mean())),
+            "largest difference of a token": float(np.abs(rounded - exact).max()),
         }
     )
     rows.append({"what": "mixture", "weights": mixture.weights})

@@ -14,7 +14,7 @@ SEED = 0
 
 
 def every(*, quick: bool) -> dict[str, AlgoBase]:
-    """All of them with their defaults; ``quick`` makes few epochs."""
+    """Make all of them with their defaults; ``quick`` makes few epochs."""
     few: dict[str, Any] = {"n_epochs": 5} if quick else {}
     return {
         "Surprise SVD": SVD(random_state=SEED),
@@ -30,7 +30,7 @@ def every(*, quick: bool) -> dict[str, AlgoBase]:
 
 
 def named(parts: Sequence[str], *, quick: bool) -> dict[str, AlgoBase]:
-    """Those whose names have one of ``parts`` in them, or all. Raises ConfigurationError for none."""
+    """Make those whose names contain one of ``parts``, or all. Raises ConfigurationError for none."""
     all_of_them = every(quick=quick)
     found = {
         name: algo

@@ -1,4 +1,4 @@
-"""Cross-validation, and whether predicted deviations are those that come."""
+"""Cross-validation, and whether predicted deviations come true."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def measured(data: Dataset, algorithms: Mapping[str, AlgoBase], n_folds: int) ->
 
 
 def warm_up(data: Dataset, algorithms: Mapping[str, AlgoBase]) -> None:
-    """Fits a few ratings with each, so that compiling is not counted as fitting."""
+    """Fit each algorithm to a few ratings, so that compiling is not counted as fitting."""
     few = data.construct_trainset(data.raw_ratings[:50])
     for algo in algorithms.values():
         algo.fit(few)
@@ -74,7 +74,7 @@ def print_table(rows: list[Row]) -> None:
 
 
 def certainty(data: Dataset, algo: ConditionalBayesianPMF) -> Certainty:
-    """Fits four fifths of the ratings and looks at the others."""
+    """Fit four fifths of the ratings and test on the others."""
     trainset, testset = next(KFold(5, random_state=0).split(data))
     algo.fit(trainset)
     users, items, truth = zip(*testset, strict=True)

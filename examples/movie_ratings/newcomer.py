@@ -1,4 +1,4 @@
-"""Somebody who has rated a handful of items, and was not there when the model was fitted."""
+"""Recommendations for somebody who has rated a handful of items and was not there when the model was fitted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recommendation(NamedTuple):
 
 
 def parsed(rates: Sequence[str], material: Material) -> dict[str, float]:
-    """Item -> rating: from MOVIE=RATING, or a taste of our own.
+    """Read item -> rating from MOVIE=RATING, or take a taste of our own.
 
     Raises DataError for a movie that is not there or not the only one, or a rating off the scale.
     """

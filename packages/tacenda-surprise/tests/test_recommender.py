@@ -23,17 +23,12 @@ class Halfway(BiasModel):
         super().__init__()
         self.part = part
 
-    def score_pairs(self, users, items):
-        mean = np.float32(self.catalogue.mean)
-        return mean + np.float32(self.part) * (super().score_pairs(users, items) - mean)
-
-    def score_users(self, users):
-        mean = np.float32(self.catalogue.mean)
-        return mean + np.float32(self.part) * (super().score_users(users) - mean)
-
     @property
     def tables(self):
-        return None
+        whole, part = super().tables, np.float32(self.part)
+        return whole._replace(
+            user_biases=part * whole.user_biases, item_biases=part * whole.item_biases
+        )
 
     def config_dict(self):
         return {**super().config_dict(), "part": self.part}

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tacenda import Corpus
 from tacenda.kernels.shared import row_steps
 from tacenda_embeddings.varembed.initial_vectors import factorized_counts, fitted_morphemes
-from tacenda_embeddings.varembed.learning import StreamBatches, joined
 from tacenda_embeddings.varembed.morphemes import Inventory
+from tacenda_embeddings.varembed.streams import StreamBatches, joined
 
 
 def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:

@@ -162,8 +162,8 @@ def test_a_heavier_divergence_keeps_words_nearer_to_their_priors(corpus):
 
 def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
     """Occurrences times weight, summed over the stream, is one for every word of the text."""
-    from tacenda_embeddings.varembed.learning import joined
     from tacenda_embeddings.varembed.morphemes import Inventory
+    from tacenda_embeddings.varembed.streams import joined
     from tacenda_embeddings.varembed.training import Trainer
 
     ids = joined(corpus)

@@ -209,8 +209,15 @@ def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
         HLBL.from_arrays(model.config_dict(), arrays)
 
 
-def test_node_vectors_are_what_scoring_keeps_of_them(model, tmp_path):
+def test_a_model_is_scored_as_it_was_trained(model):
+    """Nothing is rounded unless 8 bits are asked for."""
+    assert not np.array_equal(rounded(model.parameters.nodes), model.parameters.nodes)
+
+
+def test_node_vectors_are_rounded_where_8_bits_are_asked_for(tmp_path):
     """Rounding a fitted model, or one that was saved, changes nothing; one saved unrounded is rounded on loading."""
+    advanced = {**ADVANCED, "eight_bits": True}
+    model = HLBL(**{**SMALL, "advanced": advanced}).fit(text(), valid=text(30, 1))
     nodes = model.parameters.nodes
     np.testing.assert_array_equal(rounded(nodes), nodes)
     model.save(tmp_path / "m")
@@ -222,6 +229,16 @@ def test_node_vectors_are_what_scoring_keeps_of_them(model, tmp_path):
     other = HLBL.from_arrays(model.config_dict(), arrays)
     np.testing.assert_array_equal(other.parameters.nodes, rounded(arrays["nodes"]))
     assert not np.array_equal(other.parameters.nodes, arrays["nodes"])
+    ids = np.concatenate([model.vocabulary.encode(sentence) for sentence in text(20, 4)])
+    whole = np.array([0, len(ids)])
+    scores, rows = (
+        model.score_corpus(ids, whole),
+        np.concatenate([*model.distributions(ids, whole)]),
+    )
+    np.testing.assert_allclose(scores, rows[np.arange(len(ids)), ids], 0, 1e-3)
+    first, state = model.score_from(model.start(), ids[:7])
+    second, _ = model.score_from(state, ids[7:])
+    np.testing.assert_array_equal(np.concatenate([first, second]), scores)
 
 
 def test_scores_agree_with_the_distribution_and_with_single_words(model):

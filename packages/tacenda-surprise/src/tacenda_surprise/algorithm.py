@@ -143,7 +143,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         return self
 
     def _new_model(self) -> RatingModel:
-        """The unfitted model that the settings describe."""
+        """Make the unfitted model that the settings describe."""
         options = self.settings.for_model()
         if hasattr(self.settings, "random_state"):
             options["seed"] = self._seed()
@@ -247,7 +247,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         storage.write(path, model, saved)
 
     def _saved_arguments(self) -> dict[str, Any]:
-        """The arguments as JSON values; ``rated`` is saved as numbers."""
+        """Return the arguments as JSON values, without ``rated``, which is saved as numbers."""
         values = self.settings.to_dict()
         values.pop("rated", None)
         return {
@@ -257,7 +257,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A saved algorithm of this class or one derived from it: ``TacendaAlgorithm.load`` loads any.
+        """Load an algorithm of this class or one derived from it; ``TacendaAlgorithm.load`` loads any.
 
         Raises `ArtifactError` for a folder that is missing, damaged or of another class.
         """
@@ -276,7 +276,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
     # -- what Surprise calls -----------------------------------------------------------------------
 
     def estimate(self, u: int | str, i: int | str) -> float:
-        """Expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
+        """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
         model = self._fitted()
         item = -1 if isinstance(i, str) else i
         user = -1
@@ -293,7 +293,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
-        """What AlgoBase.test gives, for all pairs at once."""
+        """Return what AlgoBase.test returns, predicting all pairs at once."""
         model, rows = self._fitted(), list(testset)
         with no_collection():
             uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
@@ -316,14 +316,14 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
     # -- what AlgoBase has nothing like ------------------------------------------------------------
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Estimates (pairs,) of raw ids, clipped to the scale; ``predict`` without its objects."""
+        """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects."""
         scores = self._per_pair(
             uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
         )
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
-        """Estimates (users, items) of all items, in the order of their inner ids, for a block of users.
+        """Estimate the ratings (users, items) of all items, in the order of their inner ids, for some users.
 
         Raises DataError for an unknown user.
         """
@@ -335,14 +335,14 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Standard deviations (pairs,) of the ratings of raw ids, their noise included."""
+        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included."""
         model = self._fitted()
         return self._per_pair(
             uids, iids, model.deviations, lambda user, items: user.deviations(items)
         )
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Probabilities (pairs, levels) of the ratings ``levels``; raises for a continuous scale."""
+        """Return probabilities (pairs, levels) of the ratings `levels`; a continuous scale is refused."""
         model = self._fitted()
         levels = model.catalogue.levels
         return self._per_pair(
@@ -360,7 +360,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
     def top_n(
         self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
     ) -> dict[Any, list[tuple[Any, float]]]:
-        """The ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
         No anti-testset is built: it takes the memory of one block of users.
 
@@ -400,7 +400,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         *,
         uid: Hashable | None = None,
     ) -> NewUser:
-        """A user the algorithm was not fitted to, from their ratings, without fitting again.
+        """Predict for a user the algorithm was not fitted to, from their ratings, without fitting again.
 
         Parameters
         ----------
@@ -456,7 +456,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         of_model: Callable[[Numbers, Numbers], npt.NDArray[np.float32]],
         of_new_user: Callable[[FoldedUser, Numbers], npt.NDArray[np.float32]],
     ) -> Floats:
-        """What the model says of pairs of raw ids, and new users of theirs."""
+        """Ask the model, or a new user, about pairs of raw ids; the answers have one row a pair."""
         if len(uids) != len(iids):
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"

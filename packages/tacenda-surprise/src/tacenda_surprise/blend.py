@@ -31,12 +31,12 @@ class Weights(NamedTuple):
     center: float  # mean of the ratings
 
     def combine(self, predictions: Floats) -> Floats:
-        """The blend (pairs,) of predictions (pairs, models)."""
+        """Blend predictions (pairs, models) into (pairs,)."""
         return np.asarray(self.center + (predictions - self.center) @ self.weights)
 
 
 def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weights:
-    """The weights with the least squared error that are not negative.
+    """Find the non-negative weights with the least squared error.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         return self._weights
 
     def estimate(self, u: int | str, i: int | str) -> float:
-        """The weighted average; an algorithm for which it is impossible counts with its default."""
+        """Return the weighted average; an algorithm that cannot predict counts with its default."""
         found = []
         for algo in self.fitted:
             try:
@@ -171,11 +171,11 @@ class Blend(AlgoBase):  # type: ignore[misc]
         return u, i
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Estimates (pairs,) of raw ids."""
+        """Estimate the ratings (pairs,) of raw ids."""
         return np.array([p.est for p in self.test([(u, i, None) for u, i in _pairs(uids, iids)])])
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
-        """Estimates (users, items) of all items, in the order of their inner ids.
+        """Estimate the ratings (users, items) of all items, in the order of their inner ids.
 
         Quick for Tacenda's algorithms; others are asked for one pair after the other.
         """
@@ -189,7 +189,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def top_n(
         self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
     ) -> dict[Any, list[tuple[Any, float]]]:
-        """The ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
         Raises DataError for a user who is not in the trainset.
         """
@@ -214,7 +214,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
-        """What AlgoBase.test gives, each algorithm testing all pairs at once."""
+        """Return what AlgoBase.test returns, each algorithm predicting all pairs at once."""
         pairs = list(testset)
         if not pairs:
             return []
@@ -260,14 +260,14 @@ def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floa
 
 
 def _estimates(algorithms: Iterable[AlgoBase], pairs: list[tuple[Any, Any, Any]]) -> Floats:
-    """(pairs, algorithms), clipped to the scale."""
+    """Estimates (pairs, algorithms), clipped to the scale."""
     return np.array([[p.est for p in algo.test(pairs)] for algo in algorithms]).T
 
 
 def _parts(
     trainset: Trainset, holdout: float, rng: np.random.RandomState
 ) -> tuple[Trainset, list[tuple[Any, Any, float]]]:
-    """A trainset without some of the ratings, and these."""
+    """Split a trainset: a trainset without some of the ratings, and these ratings."""
     triples = [
         (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
     ]

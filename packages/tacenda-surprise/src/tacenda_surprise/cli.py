@@ -128,7 +128,7 @@ def recommend(
     encoding: Encoding = "utf-8",
     as_json: AsJson = False,
 ) -> None:
-    """The best items for users of the ratings, or for a new one."""
+    """Recommend the best items to users of the ratings, or to a new user."""
     if not user and not rate:
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
     model: RatingModel = tacenda.load(folder)
@@ -225,7 +225,7 @@ def cross_validated(
 
 
 def _new_user(model: RatingModel, rated: list[str]) -> tuple[FoldedUser, Numbers]:
-    """A user folded in from ``ITEM=RATING``, and the numbers of the items.
+    """Fold a user in from ``ITEM=RATING``; also returns the numbers of the items.
 
     Raises DataError for an item the model does not know or a rating that is none.
     """

@@ -39,7 +39,7 @@ def cross_validate_conditional(
     n_jobs: int = 1,
     verbose: bool = False,
 ) -> dict[str, Any]:
-    """Surprise's ``cross_validate`` on the same folds, with the identities of every test part given.
+    """Cross-validate on the folds of Surprise's ``cross_validate``, with the identities of every test part given.
 
     The setting of the Netflix prize, where the pairs to be predicted were known (CRBM2 in Mnih 2010,
     section 5.4). It is transductive: do not compare it with results of the ordinary kind.

@@ -103,15 +103,15 @@ class NewUsers:
         return found
 
     def find(self, text: str) -> NewUser | None:
-        """The user whose raw id has this text."""
+        """Return the user whose raw id has this text, or None."""
         return self._users.get(text)
 
     def given(self) -> list[Given]:
-        """What the users were folded in from."""
+        """Return what the users were folded in from."""
         return [user.given for user in self._users.values()]
 
     def rows(self, uids: Sequence[Any], users: Numbers) -> Iterator[tuple[FoldedUser, Numbers]]:
-        """The new users among ``uids``, each with the rows where they stand; ``users`` are -1 there."""
+        """Find the new users among ``uids``, each with its rows; ``users`` (their numbers) are -1 there."""
         places: dict[str, list[int]] = {}
         for row in np.flatnonzero(users < 0).tolist() if self._users else ():
             text = str(uids[row])

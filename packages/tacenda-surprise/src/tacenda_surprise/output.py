@@ -20,7 +20,7 @@ def prediction_objects(
     estimates: Sequence[float],
     impossible: Mapping[int, str],
 ) -> list[Prediction]:
-    """A Prediction for every pair of raw ids; ``impossible`` says for which rows there is none, and why."""
+    """Make a Prediction for every pair of raw ids; ``impossible`` says which rows have none, and why."""
     # Many small objects, which map makes faster than a loop does.
     possible: dict[str, Any] = {"was_impossible": False}
     details = list(map(dict.copy, repeat(possible, len(uids))))

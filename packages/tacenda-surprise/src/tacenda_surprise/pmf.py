@@ -133,12 +133,12 @@ class _MAP(TacendaAlgorithm[M]):
 
     @classmethod
     def thesis(cls, **arguments: Any) -> Self:
-        """Rates, penalties and early stopping of the thesis (section 5.4.2), but for these arguments."""
+        """Make one with rates, penalties and early stopping of the thesis (section 5.4.2), but for ``arguments``."""
         return cls._preset("thesis", arguments)
 
     @classmethod
     def online_svd(cls, **arguments: Any) -> Self:
-        """The baseline of the thesis: early stopping, no penalties; ``biased`` says which of its two forms."""
+        """Make the baseline of the thesis: early stopping, no penalties; ``biased`` says which of its two forms."""
         return cls._preset("online_svd", arguments)
 
     @classmethod

@@ -48,7 +48,7 @@ class SideInfo:
 
     @classmethod
     def from_testset(cls, testset: Iterable[tuple[Any, Any, Any]]) -> SideInfo:
-        """The pairs of a Surprise testset; their ratings are not even looked at.
+        """Take the pairs of a Surprise testset; their ratings are not even looked at.
 
         Results with it are transductive: the model is told who has rated the items it is tested on, as the
         competitors for the Netflix prize were.
@@ -88,7 +88,7 @@ class FitData(NamedTuple):
 
 
 def fit_data(trainset: Trainset, side: SideInfo | None) -> FitData:
-    """What a model is given; users that only the identities know are numbered after the others.
+    """Prepare what a model is given; users that only the identities know are numbered after the others.
 
     Raises DataError for unusable ratings or identities; warns of identities that are left out.
     """

@@ -105,7 +105,7 @@ def load_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
-    """What `write` saved, and the ratings in the numbers of the model, whose users may be more.
+    """Read what `write` saved, and the ratings in the numbers of the model, which may have more users.
 
     Raises ArtifactError, PluginError; to be called within `load_errors`.
     """
@@ -142,7 +142,7 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
 
 
 def _model(found: Artifact) -> RatingModel:
-    """The model of an artefact, without what is Surprise's."""
+    """Rebuild the model of an artefact, without what is Surprise's."""
     model: RatingModel = resolve(
         replace(
             found,
@@ -205,7 +205,7 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
 
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:
-    """What `pack_ids` was given. Raises ArtifactError for arrays that do not fit each other."""
+    """Return what `pack_ids` was given. Raises ArtifactError for arrays that do not fit each other."""
     encoded = unpack(arrays, name)
     types = require(arrays, f"{name}.types", shape=(len(encoded),), dtype=np.uint8)
     if len(types) and types.max() > _REAL:
@@ -229,7 +229,7 @@ def address_of(cls: type) -> str:
 
 
 def class_at(address: str, base: type[C]) -> type[C]:
-    """The class of that address, ``base`` or one derived from it: loading imports nothing.
+    """Find the class of that address, ``base`` or one derived from it; this imports nothing.
 
     Raises ArtifactError for a class that is not known here.
     """

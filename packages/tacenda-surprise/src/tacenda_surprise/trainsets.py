@@ -20,7 +20,7 @@ _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
-    """The ratings of ``trainset``, users and items numbered by its inner ids.
+    """Convert the ratings of ``trainset``, users and items numbered by its inner ids.
 
     Kept for as long as the trainset lives, so that the algorithms of a grid search convert it once. Where a
     user rated an item twice the later rating counts, and a warning says how often that was.
@@ -60,7 +60,7 @@ def _convert(trainset: Trainset) -> Ratings:
 def trainset_of(
     ratings: Ratings, users: Sequence[Hashable], items: Sequence[Hashable], mean: float
 ) -> Trainset:
-    """A Trainset of ``ratings``, whose numbers are the inner ids; its lists are in their order.
+    """Make a Trainset of ``ratings``, whose numbers are the inner ids; its lists are in their order.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def merged(
     items: Mapping[Hashable, int],
     catalogue: Catalogue,
 ) -> Trainset:
-    """All ratings of both trainsets; of a pair in both the rating of ``more`` counts.
+    """Join the ratings of two trainsets; of a pair in both the rating of ``more`` counts.
 
     Parameters
     ----------
@@ -138,14 +138,14 @@ def merged(
 
 
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
-    """Raw ids in this order; where 7 and "7" are two, as Python writes them."""
+    """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them."""
     ids = list(raw)
     texts = [str(one) for one in ids]
     return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
 
 
 def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
-    """``index`` with raw ids at its end, each as text that is not there already."""
+    """Add raw ids at the end of ``index``, each as text that is not there already."""
     if not new:
         return index
     texts = dict.fromkeys(index.raw.tolist())

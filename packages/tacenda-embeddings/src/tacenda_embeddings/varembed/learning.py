@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +17,9 @@ from tacenda_embeddings.varembed.fitted import FittedWords
 from tacenda_embeddings.varembed.initial_vectors import Float32, fitted_morphemes, initial_words
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
+from tacenda_embeddings.varembed.streams import Ids, StreamBatches, joined
 
-__all__ = ["Fit", "StreamBatches", "fit_word_vectors", "joined"]
-
-Ids = npt.NDArray[np.int32]
+__all__ = ["Fit", "fit_word_vectors"]
 
 _LEAST = 0.1  # of the learning rate, at the end
 _RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # where none is set
@@ -196,47 +194,3 @@ def _require_torch() -> None:
             "fitting VarEmbed or SumEmbed needs torch, applying them does not: install it with "
             "pip install 'tacenda-embeddings[varembed]'"
         ) from error
-
-
-# -- the text as streams -----------------------------------------------------------------------------
-
-
-def joined(corpus: Corpus) -> Ids:
-    """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all."""
-    ends = np.asarray(corpus.offsets[1:])
-    boundary = corpus.vocabulary.boundary_id
-    text = np.insert(np.asarray(corpus.ids), ends, boundary)
-    return np.concatenate([[boundary], text]).astype(np.int32)
-
-
-class StreamBatches:
-    """The text cut into streams of equal length, ``length`` tokens of each at a time.
-
-    A batch is (inputs, targets), both int64 (length, streams), the targets one token later. The order is that
-    of the text, so that the state of a recurrent network is carried from one batch to the next. A few tokens
-    at the end of the text, fewer than there are streams, are left out.
-    """
-
-    def __init__(self, ids: Ids, *, streams: int, length: int) -> None:
-        self.ids, self.length = ids, length
-        self.n_streams = max(1, min(streams, (len(ids) - 1) // 2))
-        self.n_steps = (len(ids) - 1) // self.n_streams
-        self._fingerprint = fingerprint_arrays((ids,), "streams", streams, length)
-
-    def n_batches(self, epoch: int) -> int:
-        return -(-self.n_steps // self.length)
-
-    def batches(
-        self, epoch: int, skip: int = 0
-    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        used = self.n_streams * self.n_steps
-        before = self.ids[:used].reshape(self.n_streams, -1)
-        after = self.ids[1 : used + 1].reshape(self.n_streams, -1)
-        for index in range(skip, self.n_batches(epoch)):
-            span = slice(index * self.length, (index + 1) * self.length)
-            yield tuple(  # type: ignore[misc]
-                np.ascontiguousarray(side[:, span].T, dtype=np.int64) for side in (before, after)
-            )
-
-    def fingerprint(self) -> str:
-        return self._fingerprint

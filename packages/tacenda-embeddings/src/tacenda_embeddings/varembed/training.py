@@ -28,10 +28,10 @@ from tacenda.fitting.torch_model import (
     to_tensor,
 )
 from tacenda.fitting.trainable import State
-from tacenda_embeddings.varembed.learning import Ids, StreamBatches
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.objective import bernoulli_kl, exact_loss, sampled_loss
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
+from tacenda_embeddings.varembed.streams import Ids, StreamBatches
 
 __all__ = ["RowTable", "Trainer"]
 

@@ -67,7 +67,7 @@ class HLBL(LogBilinear[HLBLSettings]):
         return self._learned(self._predictor).tree
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
-        """Fit in four stages (section 4.4): a bootstrap, a tree, the model on it, rounding."""
+        """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
         settings, counts = self.settings, corpus.type_counts
         text, held_out = texts_of(settings, corpus, valid)
         vectors = None
@@ -87,13 +87,18 @@ class HLBL(LogBilinear[HLBLSettings]):
             max_depth=advanced.max_depth,
         )
         stage = context.stage("model")
-        self._predictor, history = train_hlbl(settings, tree, counts, text, held_out, stage)
-        self._predictor.parameters.round_nodes()
+        found, history = train_hlbl(settings, tree, counts, text, held_out, stage)
         self._vocabulary = corpus.vocabulary
+        self._predictor = self._predictor_of(found.parameters, tree)
         self.fitted_on = {
             "tree": tree.statistics(counts)._asdict(),
             "training": history.as_dict(),
         }
+
+    def _predictor_of(self, parameters: Parameters, tree: Tree) -> HLBLPredictor:
+        """Return what predicts with these parameters, in the precision of the settings."""
+        advanced, boundary = self.settings.advanced, self.vocabulary.boundary_id
+        return HLBLPredictor(parameters, tree, advanced.tail_rates, boundary, advanced.eight_bits)
 
     def _clustered_vectors(
         self, counts: npt.NDArray[np.integer], text: Stream, context: FitContext
@@ -119,7 +124,6 @@ class HLBL(LogBilinear[HLBLSettings]):
         settings, vocabulary = model.settings, Vocabulary.from_arrays(config["vocabulary"], arrays)
         tree = Tree.from_arrays(arrays, len(vocabulary))
         found = Parameters.from_arrays(settings, arrays, len(vocabulary), tree.n_nodes)
-        rates, boundary = settings.advanced.tail_rates, vocabulary.boundary_id
         model._vocabulary = vocabulary
-        model._predictor = HLBLPredictor(found, tree, rates, boundary)
+        model._predictor = model._predictor_of(found, tree)
         return model

@@ -30,6 +30,7 @@ from tacenda_lm.state import State
 __all__ = ["HLBLPredictor", "Parameters", "Predicted"]
 
 _Floats = npt.NDArray[np.float32]
+_ROWS = 512  # tokens that are predicted, then scored
 
 
 @dataclass
@@ -84,8 +85,7 @@ class Parameters:
         found = {}
         for name, shape in shapes.items():
             array = require(arrays, name, dtype=np.float32, shape=shape, finite=True)
-            array = rounded(array) if name == "nodes" else np.ascontiguousarray(array)
-            found[name] = _placed(array)
+            found[name] = _placed(np.ascontiguousarray(array))
         return cls(**found)
 
     def context(self, rates: tuple[float, ...]) -> Context:
@@ -100,10 +100,6 @@ class Parameters:
     def arrays(self) -> dict[str, _Floats]:
         """Return the arrays themselves, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def round_nodes(self) -> None:
-        """Make the node vectors what scoring keeps of them, 8 bits and a scale, so that all results agree."""
-        self.nodes = _placed(rounded(self.nodes))
 
 
 def _placed(array: _Floats) -> _Floats:
@@ -122,16 +118,26 @@ class Predicted(NamedTuple):
 
 
 class HLBLPredictor:
-    """A fitted HLBL; its parameters must not change once a text was scored. ``boundary`` is the id of ``</s>``.
+    """A fitted HLBL. ``boundary`` is the id of ``</s>``.
 
-    The value of a state is ``(the last n words, oldest first; the bytes of the tails)``.
+    With ``eight_bits`` the node vectors are rounded, so that all results agree with the scores of texts; the
+    parameters must not change once a text was scored. The value of a state is ``(the last n words, oldest first; the
+    bytes of the tails)``.
     """
 
     def __init__(
-        self, parameters: Parameters, tree: Tree, rates: tuple[float, ...], boundary: int
+        self,
+        parameters: Parameters,
+        tree: Tree,
+        rates: tuple[float, ...],
+        boundary: int,
+        eight_bits: bool = False,
     ) -> None:
         self.parameters, self.tree, self.boundary = parameters, tree, boundary
         self.context = parameters.context(rates)
+        self._eight_bits = eight_bits
+        if eight_bits:
+            parameters.nodes = _placed(rounded(parameters.nodes))
 
     # -- one word after another --------------------------------------------------------------------
 
@@ -173,8 +179,10 @@ class HLBLPredictor:
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
         """Return natural log p(word | state), (states,), along the paths of these words alone."""
+        return self._log_prob(self._vectors(states), words)
+
+    def _log_prob(self, vectors: _Floats, words: Ids) -> Float64:
         nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
-        vectors = self._vectors(states)
         return tree_softmax.forward(vectors, words, self.tree.codes, nodes, biases).log_probs
 
     def _distribution(self, vectors: _Floats) -> _Floats:
@@ -193,16 +201,29 @@ class HLBLPredictor:
 
     def score(self, stream: Stream) -> Float64:
         """Return natural log-probabilities of all but the first id of every sequence."""
-        return scores(self._packed, stream.ids, stream.offsets).log_probs[~stream.firsts]
+        if self._eight_bits:
+            return scores(self._packed, stream.ids, stream.offsets).log_probs[~stream.firsts]
+        found = [
+            self._log_prob(vectors[counted], words[counted])
+            for vectors, words, counted in self.predicted(stream, _ROWS)
+        ]
+        return np.concatenate(found) if found else np.empty(0)
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
         """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
         window, tails = self._parts(state)
-        text = np.concatenate([np.array(window, np.int32), ids])
-        found = scores(self._packed, text, np.array([0, len(text)]), len(window), tails)
+        text, first = np.concatenate([np.array(window, np.int32), ids]), len(window)
+        offsets = np.array([0, len(text)])
+        if self._eight_bits:
+            log_probs, after = scores(self._packed, text, offsets, first, tails)
+        else:
+            p, span = self.parameters, (offsets[:1] + first, offsets[1:])
+            found = context_sum.forward(
+                p.words, text, offsets, *span, self.context, tails[None], p.far
+            )
+            log_probs, after = self._log_prob(found.vectors, text[first:]), found.after[0]
         last = text[max(0, len(text) - len(self.context.weights)) :]
-        after = np.asarray(found.tails, np.float32)
-        return found.log_probs, State((tuple(last.tolist()), after.tobytes()))
+        return log_probs, State((tuple(last.tolist()), np.asarray(after, np.float32).tobytes()))
 
     def predicted(self, stream: Stream, rows: int) -> Iterator[Predicted]:
         """Yield the predicted vectors of all positions, in blocks, exactly as if the stream were read in one go."""

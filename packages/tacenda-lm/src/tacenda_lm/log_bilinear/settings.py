@@ -56,6 +56,11 @@ class HLBLAdvanced(Settings):
         128, "words of a contiguous piece of text", at_least=1, at_most=1 << 20
     )
     batch_pieces: int = option(4, "pieces of text in a step", at_least=1)
+    eight_bits: bool = option(
+        False,
+        "whether node vectors are rounded to 8 bits after training, which makes scoring more than twice as fast and "
+        "changes log-probabilities in the third decimal",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

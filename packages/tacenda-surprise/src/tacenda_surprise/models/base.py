@@ -53,13 +53,13 @@ class Loop(NamedTuple):
     progress: str = ""
 
     def inside(self, folder: str) -> Loop:
-        """The same, with checkpoints in a folder of their own: for the first of two fits."""
+        """Put checkpoints into a folder of their own, for the first of two fits."""
         if self.checkpoints is None:
             return self
         return self._replace(checkpoints=Path(self.checkpoints) / folder)
 
     def after_the_first(self) -> Loop:
-        """The same for the second of two fits, which need not have begun before the interruption."""
+        """Prepare for the second of two fits, which need not have begun before the interruption."""
         return self._replace(resume="auto" if self.resume is True else self.resume)
 
     def run(
@@ -234,7 +234,7 @@ class RatingModel(Saveable):
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUser:
-        """A user who is not among those fitted, without fitting again.
+        """Predict for a user who is not among those fitted, without fitting again.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ class RatingModel(Saveable):
             )
 
     def _known(self, ratings: Ratings, identities: Identities | None) -> Identities | None:
-        """All identities there are, those of the ratings included; None without conditioning."""
+        """Join the identities with those of the ratings; None without conditioning."""
         return Identities.of(ratings, identities) if self.conditional else None
 
     def _known_items(self, items: Numbers, identities: Numbers | None) -> Numbers:
@@ -314,7 +314,7 @@ class RatingModel(Saveable):
 def new_model(
     name: str, options: Mapping[str, Any], *, seed: int, distribution: str | None = None
 ) -> RatingModel:
-    """An unfitted model of a registered class, with ``seed`` if its class takes one and none is given.
+    """Make an unfitted model of a registered class, with ``seed`` if the class takes one and none is given.
 
     Raises what `tacenda.plugins.make` raises.
     """

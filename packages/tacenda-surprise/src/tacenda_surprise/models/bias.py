@@ -144,18 +144,6 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
         return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
 
-    def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """See `RatingModel.score_pairs`."""
-        b, c, _ = self._fitted()
-        mean = np.float32(self.catalogue.mean)
-        return np.asarray(mean + _with_unknown(b)[users] + _with_unknown(c)[items], np.float32)
-
-    def score_users(self, users: Numbers) -> Floats:
-        """See `RatingModel.score_users`."""
-        b, c, _ = self._fitted()
-        mean = np.float32(self.catalogue.mean)
-        return np.asarray(mean + _with_unknown(b)[users][:, None] + c, np.float32)
-
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """The noise of the ratings (pairs,)."""
         return np.full(len(users), self._fitted().noise, np.float32)
@@ -183,13 +171,13 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The fitted state. Raises NotFittedError."""
+        """Return the fitted state. Raises NotFittedError."""
         b, c, _ = self._fitted()
         return {"user_biases": b, "item_biases": c, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
+        """Rebuild the model of an artefact, checking every array. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         dims = {"users": len(catalogue.users), "items": len(catalogue.items)}

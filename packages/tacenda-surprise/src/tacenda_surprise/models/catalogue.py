@@ -179,7 +179,7 @@ def pack(encoded: Sequence[bytes], name: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def unpack(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[bytes]:
-    """What `pack` was given. Raises ArtifactError for arrays that do not fit each other."""
+    """Return what `pack` was given. Raises ArtifactError for arrays that do not fit each other."""
     text = require(arrays, f"{name}.text", shape=("bytes",), dtype=np.uint8).tobytes()
     offsets = require(arrays, f"{name}.offsets", shape=("strings + 1",), dtype=np.int64)
     if not len(offsets) or offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():

@@ -7,8 +7,7 @@ saved model through the registry; `require` is how a model checks the arrays it 
 
 from tacenda.artifact.arrays import require
 from tacenda.artifact.folder import read, write
-from tacenda.artifact.manifest import FORMAT_VERSION
-from tacenda.artifact.model import Artifact
+from tacenda.artifact.manifest import FORMAT_VERSION, Artifact
 from tacenda.artifact.saveable import Configured, Saveable, load
 
 __all__ = [

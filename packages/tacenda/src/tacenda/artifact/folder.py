@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,7 @@ import numpy.typing as npt
 from tacenda import store
 from tacenda.artifact import arrays as named_arrays
 from tacenda.artifact import manifest as manifests
-from tacenda.artifact.manifest import Member
-from tacenda.artifact.model import Artifact, assemble, check_depth, manifest_of, merge
+from tacenda.artifact.manifest import Artifact, Member, check_depth, merge
 from tacenda.errors import ArtifactError
 
 MANIFEST = "model.json"
@@ -108,7 +108,7 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     """Write an artefact, its manifest last; returns the manifest's bytes."""
     check_depth(depth)
     arrays = named_arrays.checked(artifact.arrays)
-    manifest_of(artifact, {}, {}).encode()  # what cannot be saved fails before anything is written
+    artifact.manifest({}, {})  # what cannot be saved fails before anything is written
     written: dict[str, Member] = {}
     nested: dict[str, Member] = {}
     if arrays:
@@ -128,7 +128,7 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
             if not _is_whole(target, head):
                 store.remove(target)  # it is damaged, and so is a model that names it
                 store.commit(scratch, target)
-    head_bytes = manifest_of(artifact, written, nested).encode()
+    head_bytes = artifact.manifest(written, nested)
     store.write_file(folder / MANIFEST, head_bytes)
     return head_bytes
 
@@ -150,7 +150,7 @@ def _read_parts(folder: Path, head: bytes, depth: int) -> Artifact:
         if Member.of(inner, member.folder) != member:
             raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
         nested[name] = _read_parts(part, inner, depth + 1)
-    return assemble(manifest, arrays, nested)
+    return replace(manifest.artifact, arrays=arrays, nested=nested)
 
 
 def _head(folder: Path) -> bytes:

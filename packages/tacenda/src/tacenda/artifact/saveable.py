@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacenda import plugins
 from tacenda.artifact.folder import read, write
-from tacenda.artifact.model import Artifact
+from tacenda.artifact.manifest import Artifact
 from tacenda.errors import (
     ArtifactError,
     NotFittedError,

@@ -31,14 +31,14 @@ BUILT_IN = {"data": ("tacenda.cli.data:app", "List and fetch datasets.")}
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a command until it is run, which is when a context for it is made."""
+    """A stand-in for a command, which is imported when it is run."""
 
     def __init__(self, name: str, help: str, load: Callable[[], Any]) -> None:
         super().__init__(name, help=help)
         self._load = load
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
-        """The context of the real command, which takes over from here."""
+        """Make the context of the real command, which takes over from here."""
         app = self._load()
         if not isinstance(app, typer.Typer):
             kind = type(app).__name__
@@ -56,11 +56,11 @@ class LazyGroup(TyperGroup):
     """The commands defined in place, then the core's lazy groups, then those of plugins."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all commands; nothing is imported."""
+        """Return the names of all commands; nothing is imported."""
         return [*super().list_commands(ctx), *_lazy_commands(set(self.commands))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One command, or a stand-in for it."""
+        """Return a command, or a stand-in for it."""
         return super().get_command(ctx, cmd_name) or _lazy_commands(set()).get(cmd_name)
 
 

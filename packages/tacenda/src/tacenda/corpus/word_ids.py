@@ -78,7 +78,7 @@ class Selection:
 
 
 class Types(dict[str, int]):
-    """Provisional ids: a string that is not there yet gets the next one."""
+    """The provisional ids of strings: one that is not there yet gets the next id."""
 
     def __missing__(self, word: str) -> int:
         if not isinstance(word, str):
@@ -91,7 +91,7 @@ class Types(dict[str, int]):
 
 
 def code(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
-    """Provisional ids of a block of sentences."""
+    """Return the provisional ids of a block of sentences."""
     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
     tokens = chain.from_iterable(sentences)
     try:
@@ -102,7 +102,7 @@ def code(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
 
 
 def tokenize(lines: list[str], tokenizer: Tokenizer) -> list[list[str]]:
-    """Tokens of each line. Raises CorpusError if the tokenizer returns anything but lists."""
+    """Return the tokens of each line. Raises CorpusError if the tokenizer returns anything but lists."""
     sentences = list(map(tokenizer, lines))
     for sentence in sentences:
         if not isinstance(sentence, list | tuple):
@@ -116,7 +116,7 @@ def tokenize(lines: list[str], tokenizer: Tokenizer) -> list[list[str]]:
 def code_lines(
     blocks: Iterable[list[str]], tokenizer: str | Tokenizer, types: Types, processes: int
 ) -> Iterator[CodedBlock]:
-    """Provisional ids of blocks of lines, tokenized here or by several processes."""
+    """Yield the provisional ids of blocks of lines, tokenized here or by several processes."""
     if processes > 1:
         yield from _code_in_processes(blocks, tokenizer, types, processes)
         return
@@ -126,7 +126,7 @@ def code_lines(
 
 
 def code_sentences(sentences: Iterable[Sequence[str]], types: Types) -> Iterator[CodedBlock]:
-    """Provisional ids of sentences that are tokenized already, in blocks."""
+    """Yield the provisional ids of sentences that are tokenized already, in blocks."""
     block: list[Sequence[str]] = []
     size = 0
     for number, sentence in enumerate(track(sentences, "Reading sentences", unit=" sentences")):
@@ -219,7 +219,7 @@ def _choose(
 def _code_in_processes(
     blocks: Iterable[list[str]], tokenizer: str | Tokenizer, types: Types, processes: int
 ) -> Iterator[CodedBlock]:
-    """`code_lines` with a tokenizer that other processes can import."""
+    """Do the work of `code_lines` with a tokenizer that other processes can import."""
     _check_sendable(tokenizer)
     # spawned, not forked: the threads of numeric libraries do not survive a fork
     context = multiprocessing.get_context("spawn")

@@ -1,9 +1,9 @@
 """Unpack an archive that nobody vouched for, without letting it reach outside its folder.
 
-Refused, before anything of that member is written: absolute names, ``..``, drive letters and
-backslashes, names that occur twice, symbolic and hard links, devices, encrypted members. The number
-of files and the bytes actually produced (not those the archive claims) are bounded. All goes to a
-temporary folder beside the destination, which takes its name only when it is complete.
+Absolute names, ``..``, drive letters and backslashes, names that occur twice, symbolic and hard links, devices and
+encrypted members are refused before anything of them is written. The number of files and the bytes actually
+produced (not those the archive claims) are bounded. Everything goes to a temporary folder beside the destination,
+which takes its name only when it is complete.
 """
 
 import bz2
@@ -29,7 +29,7 @@ _FAULTS = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOF
 
 
 class _Writer:
-    """Writes members into a folder and keeps count of them."""
+    """The folder an archive is unpacked into, which counts and checks what is written."""
 
     def __init__(
         self, archive: Path, folder: Path, members: tuple[str, ...], max_bytes: int, max_files: int
@@ -72,7 +72,7 @@ class _Writer:
 
 
 class _Bounded:
-    """A stream that fails after so many bytes, for what `tarfile` reads besides the members."""
+    """A stream that fails after ``limit`` bytes, which bounds what `tarfile` reads besides the members."""
 
     def __init__(self, stream: IO[bytes], limit: int, fault: Callable[[str], DataError]) -> None:
         self.stream, self.left, self.limit, self.fault = stream, limit, limit, fault
@@ -98,7 +98,7 @@ def extract(
     Parameters
     ----------
     archive
-        a ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one
+        A ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one
         compressed file (``.gz``, ``.xz``, ``.bz2``), told by its name.
     folder
         Must not exist; it appears only when everything is unpacked.

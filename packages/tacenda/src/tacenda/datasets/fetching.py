@@ -1,4 +1,4 @@
-"""Fetch a dataset into a data folder: download, verify, unpack, and write down what came.
+"""Fetch a dataset into a data folder: download, verify, unpack, and record what came.
 
 Everything is made in a temporary folder, which takes the dataset's name at the end (see `tacenda.store`), so
 that a kill at any moment leaves the dataset as it was or as it shall be. The manifest, ``tacenda-dataset.json`` in
@@ -30,9 +30,9 @@ class Fetched:
 
     dataset: places.Dataset
     receipts: tuple[Receipt, ...]
-    """One a download; empty if the dataset was here already."""
+    """One for each download; empty if the dataset was here already."""
     recorded: dict[str, str]
-    """File name to sha256 as an earlier fetch recorded it."""
+    """The sha256 of each file by name, as an earlier fetch recorded it."""
 
 
 def fetch(
@@ -156,7 +156,7 @@ def _download(
 
 
 def _install(item: Download, work: Path, fresh: Path) -> None:
-    """Move or unpack one download into the new folder; two may share folders, but no file."""
+    """Copy or unpack a download into the new folder. Two downloads may share folders, but no file."""
     source = work / item.filename
     if not item.unpack:
         shutil.copyfile(source, fresh / item.filename)
@@ -193,7 +193,7 @@ def _write_manifest(spec: DatasetSpec, folder: Path, receipts: tuple[Receipt, ..
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a fetched dataset, or None if the folder has none.
+    """Read the manifest of a fetched dataset; None if the folder has none.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def verify(folder: Path) -> int:
     Raises
     ------
     DataError
-        a file is missing or differs.
+        A file is missing or differs.
     """
     manifest = read_manifest(folder)
     if manifest is None:

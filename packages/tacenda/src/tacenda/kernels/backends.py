@@ -59,17 +59,7 @@ def _functions(file: str, operations: tuple[str, ...] = tuple(OPERATIONS)) -> di
 reference = Backend("reference", API_VERSION, 0, _functions("naive"))
 """The specifications themselves: slow, readable, float64."""
 
-_TREES = "tacenda.kernels.log_bilinear.tree_softmax"
-cpu = Backend(
-    "cpu",
-    API_VERSION,
-    50,
-    {
-        **_functions("cpu"),
-        "tree_softmax_step": f"{_TREES}.cpu_step:step",
-        "tree_softmax_distribution": f"{_TREES}.cpu_distribution:distribution",
-    },
-)
+cpu = Backend("cpu", API_VERSION, 50, _functions("cpu"))
 """numba where the work is an irregular loop, BLAS where it is a product; on one thread unless told, without the GIL."""
 
 _triton = Backend(

@@ -105,7 +105,7 @@ class Cases:
         ratings: Ratings,
         known: Identities | None,
     ) -> Cases:
-        """Ratings and identities, given by user, in the orientation of the settings."""
+        """Bring ratings and identities, given by user, into the orientation of the settings."""
         if settings.items_are_cases:
             if known is not None:
                 known = Identities.from_pairs(
@@ -176,7 +176,7 @@ class Machine(NamedTuple):
     def from_arrays(
         cls, arrays: Mapping[str, npt.NDArray[Any]], *, tied: bool, dims: Mapping[str, int]
     ) -> Machine:
-        """The machine of an artefact; ``dims`` are sizes by name. Raises ArtifactError."""
+        """Rebuild the machine of an artefact; ``dims`` are sizes by name. Raises ArtifactError."""
         shapes: dict[str, tuple[str, ...]] = {
             "weights": ("visible", "hidden") if tied else ("visible", "levels", "hidden"),
             "visible_biases": ("visible", "levels"),
@@ -219,7 +219,7 @@ class Machine(NamedTuple):
         return np.asarray(found + self.hidden_biases)
 
     def with_unknown(self) -> Machine:
-        """The machine with a last row for what is unknown in every table."""
+        """Add a last row to every table for what is unknown."""
         nothing = np.zeros((1, *self.weights.shape[1:]), np.float32)
         return self._replace(
             weights=np.concatenate([self.weights, nothing]),
@@ -299,5 +299,5 @@ def softmax(logits: npt.NDArray[np.floating]) -> Floats:
 
 
 def sides(settings: BoltzmannSettings, users: Numbers, items: Numbers) -> tuple[Numbers, Numbers]:
-    """(visible units, cases)."""
+    """Return (visible units, cases)."""
     return (users, items) if settings.items_are_cases else (items, users)

@@ -72,7 +72,7 @@ def as_case(
     identities: Numbers,
     slope: float,
 ) -> FoldedUnit:
-    """A case with these ratings; the machine has its rows for the unknown."""
+    """Infer a case with these ratings; the machine has its rows for the unknown."""
     s, W = scale.scores, machine.weights
     x = machine.hidden_biases + machine.side_weights[identities].sum(axis=0)
     rows = W[visible] * s[levels][:, None] if W.ndim == 2 else W[visible, levels]
@@ -89,7 +89,7 @@ def as_visible(
     levels: npt.NDArray[np.int32],
     penalty: float,
 ) -> FoldedUnit:
-    """A visible unit with these ratings of ``cases``; the machine has its rows for the unknown."""
+    """Learn a visible unit with these ratings of ``cases``; the machine has its rows for the unknown."""
     p, s = machine.activations(), scale.scores
     b, w = solve_visible(machine, scale, p, cases, levels, penalty)
     from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
@@ -104,9 +104,9 @@ def solve_visible(
     levels: npt.NDArray[np.int32],
     penalty: float,
 ) -> tuple[Floats, Floats]:
-    """Biases (levels,) and weights, (hidden,) or (levels, hidden), of a visible unit with these ratings.
+    """Solve for biases (levels,) and weights, (hidden,) or (levels, hidden), of a visible unit.
 
-    They maximize the probability of the ratings given ``activations`` (cases, hidden), eq 5.11, less half of
+    They maximize the probability of its ratings given ``activations`` (cases, hidden), eq 5.11, less half of
     ``penalty`` times the squared weights.
     """
     s, base = scale.scores.astype(np.float64), machine.base.astype(np.float64)
@@ -139,7 +139,7 @@ def penalty_of(penalty: float, n_cases: int) -> float:
 
 
 def extended(machine: Machine, scale: Scale, cases: Cases, penalty: float) -> Machine:
-    """``machine`` with rows for visible units of ``cases`` that it does not have, solved for one by one.
+    """Add rows for visible units of ``cases`` that the machine does not have, solved for one by one.
 
     Steps of the size at which a fit ends would take long to bring new units to where the old ones are.
     """

@@ -169,12 +169,12 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         return {"settings": self.settings.to_dict(), "catalogue": self.catalogue.config()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The fitted state. Raises NotFittedError."""
+        """Return the fitted state. Raises NotFittedError."""
         return {**self._fitted()._asdict(), **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
+        """Rebuild the model of an artefact, checking every array. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         sizes = len(catalogue.users), len(catalogue.items)

@@ -90,7 +90,7 @@ class ContrastiveDivergence:
         return StepResult(found.error * self._scale.unit**2, float(max(sizes.sum(), 1)))
 
     def machine(self) -> Machine:
-        """The machine as it is now."""
+        """Return the machine as it is now."""
         cases = self._cases
         start = Machine(
             **{name: part.copy() for name, part in self._parameters.items()},

@@ -147,14 +147,14 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         return {"settings": self.settings.to_dict(), "catalogue": self.catalogue.config()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The fitted state. Raises NotFittedError."""
+        """Return the fitted state. Raises NotFittedError."""
         kept = {f"samples.{n}": a for n, a in self._fitted()._asdict().items()}
         averages = {f"average.{n}": getattr(self.tables, n) for n in _AVERAGES}
         return {**kept, **averages, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
+        """Rebuild the model of an artefact, checking every array. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         model._catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         n_users, n_items = len(model._catalogue.users), len(model._catalogue.items)

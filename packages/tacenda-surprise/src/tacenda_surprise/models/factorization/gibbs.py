@@ -208,7 +208,7 @@ class Hyper(NamedTuple):
 
 
 def draw_hyper(rng: np.random.Generator, rows: npt.NDArray[np.floating]) -> Hyper:
-    """A draw of mean and precision from their posterior, given ``rows`` (n, width)."""
+    """Draw mean and precision from their posterior, given ``rows`` (n, width)."""
     rows = rows.astype(np.float64)
     n, width = rows.shape
     mean = rows.mean(axis=0) if n else np.zeros(width)
@@ -222,7 +222,7 @@ def draw_hyper(rng: np.random.Generator, rows: npt.NDArray[np.floating]) -> Hype
 
 
 def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Matrix:
-    """A draw from the Wishart distribution with mean ``degrees * scale`` (Bartlett's decomposition)."""
+    """Draw from the Wishart distribution with mean ``degrees * scale`` (Bartlett's decomposition)."""
     width = len(scale)
     A = np.tril(rng.standard_normal((width, width)), -1)
     A[np.diag_indices(width)] = np.sqrt(rng.chisquare(degrees - np.arange(width)))
@@ -253,7 +253,7 @@ class Link:
     def draw(
         self, rng: np.random.Generator, X: Floats, hyper: Hyper, tau: float, W: Floats
     ) -> Floats:
-        """A draw of W (items, width) given the factors X (users, width), beginning from the last one."""
+        """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
         root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
         first: Matrix = X.astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
         right = sparse_product.multiply(*self._F_T, first.astype(np.float32))
@@ -261,7 +261,7 @@ class Link:
         return self._solve(np.float32(tau), right.astype(np.float32), W)
 
     def _solve(self, tau: np.float32, B: Floats, X: Floats) -> Floats:
-        """(F^T F + tau I)^{-1} B by conjugate gradients from X, all columns at once."""
+        """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
 
         def product(Y: Floats) -> Floats:
             found = sparse_product.multiply(*self._F_T, sparse_product.multiply(*self._F, Y))
@@ -285,7 +285,7 @@ class Link:
 
 
 def draw_tau(rng: np.random.Generator, W: Floats, hyper: Hyper) -> float:
-    """A draw of tau given W, its prior being Gamma(1, 1)."""
+    """Draw tau given W; its prior is Gamma(1, 1)."""
     spread = float(np.einsum("jk,kl,jl->", W, hyper.precision, W))
     return float(rng.gamma(1.0 + 0.5 * W.size) / (1.0 + 0.5 * spread))
 

@@ -59,7 +59,7 @@ def fold(
     values: Floats,
     prior: Floats,
 ) -> tuple[float, Floats]:
-    """Bias and factors of a user with the ratings ``values`` (n,) of ``items`` (n,); ``prior`` is s (factors,)."""
+    """Solve for bias and factors of a user with these ratings (n,) of ``items`` (n,); ``prior`` is s (factors,)."""
     n = len(items)
     if not n:
         return 0.0, prior
@@ -80,7 +80,7 @@ def grown_tables(
     mean: float,
     ratings: Ratings,
 ) -> Tables:
-    """Tables with as many rows as ``ratings`` has users and items.
+    """Lengthen tables to as many rows as ``ratings`` has users and items.
 
     New users, then new items, begin where their own ratings put them while everything else stays; a few
     epochs of training then reconcile them with the rest. ``user_factors`` are p = x - s, without what comes
@@ -116,6 +116,6 @@ def grown_tables(
 
 
 def lengthened(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """A copy of ``array`` with rows of zeros at its end, ``rows`` in all."""
+    """Copy ``array`` with rows of zeros at its end, ``rows`` in all."""
     more = np.zeros((rows - len(array), *array.shape[1:]), array.dtype)
     return np.concatenate([array, more])

@@ -195,13 +195,13 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The fitted state. Raises NotFittedError."""
+        """Return the fitted state. Raises NotFittedError."""
         tables, prior, *_ = self._parameters()
         return {**tables._asdict(), "user_prior": prior, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
+        """Rebuild the model of an artefact, checking every array. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         n_users, n_items = len(catalogue.users), len(catalogue.items)

@@ -45,10 +45,10 @@ class Samples(NamedTuple):
 
 
 def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
-    """Tables (users, width) and (items, width) whose product is about the average of those of the samples.
+    """Find tables (users, width) and (items, width) whose product is nearly the average over the samples.
 
-    Of X (samples, users, factors) and Q (samples, items, factors). The width is at most ``rank``; where the
-    samples side by side are no wider the product is exact. ``seed`` is that of the range finder.
+    The samples are X (samples, users, factors) and Q (samples, items, factors). The width is at most ``rank``;
+    where the samples side by side are no wider the product is exact. ``seed`` is that of the range finder.
     """
     X, Q = side_by_side(users), side_by_side(items) / np.float32(len(items))
     if X.shape[1] <= rank:
@@ -68,7 +68,7 @@ def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats,
 
 
 def side_by_side(samples: Floats) -> Floats:
-    """(samples, rows, factors) as (rows, samples * factors)."""
+    """Turn (samples, rows, factors) into (rows, samples * factors)."""
     n, rows, width = samples.shape
     return np.ascontiguousarray(samples.transpose(1, 0, 2)).reshape(rows, n * width)
 
@@ -100,7 +100,7 @@ class FoldedSamples(NamedTuple):
 def fold(
     samples: Samples, mean: float, items: Numbers, values: Floats, known: Numbers
 ) -> FoldedSamples:
-    """The expected factors of a user with the ratings ``values`` (n,) of ``items`` (n,), in every sample.
+    """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
 
     ``known`` are all items known to be rated, ascending; of no consequence without conditioning.
     """

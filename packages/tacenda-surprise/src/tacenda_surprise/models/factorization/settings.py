@@ -135,7 +135,7 @@ class FactorizationSettings(Settings):
 
     @classmethod
     def online_svd(cls, **options: Any) -> Self:
-        """The thesis's baseline: early stopping without penalties; ``biased`` says which of its two forms."""
+        """Settings of the baseline of the thesis: early stopping, no penalties; ``biased`` says which of its forms."""
         advanced = options.pop("advanced", {})
         bare = {"penalty": 0.0, "biased": False, **cls._side(0.005, 0.0), **options}
         if bare["biased"]:
@@ -227,7 +227,7 @@ class Rates(NamedTuple):
 
     @classmethod
     def of(cls, settings: FactorizationSettings, ratings: Ratings, *, conditional: bool) -> Rates:
-        """The settings, and what suits ``ratings`` where they are None."""
+        """Take the settings, and what suits ``ratings`` where they are None."""
         unit = deviation(ratings)
         suitable = cls(
             epochs=_CONDITIONAL_EPOCHS if conditional else _EPOCHS[settings.solver],
@@ -241,7 +241,7 @@ class Rates(NamedTuple):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Rates:
-        """The numbers of an artefact. Raises ArtifactError."""
+        """Read the numbers of an artefact. Raises ArtifactError."""
         numbers = {name: values.get(name) for name in cls._fields}
         for name, number in numbers.items():
             if not isinstance(number, int | float) or not 0 <= number < math.inf:

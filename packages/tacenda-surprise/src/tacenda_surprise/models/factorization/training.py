@@ -41,7 +41,7 @@ _LEAST_PENALTY = 1e-6
 def initial_tables(
     settings: FactorizationSettings, n_users: int, n_items: int, *, conditional: bool
 ) -> Tables:
-    """Small random factors, everything else zero."""
+    """Make tables of small random factors, everything else zero."""
     rng = np.random.default_rng(settings.seed)
     width = settings.n_factors
     size = np.float32(settings.advanced.init_std / max(width, 1) ** 0.5)

@@ -43,7 +43,6 @@ def _scan(decay, rotation, n_real, table, ids, offsets, initial, reverse, out, c
     """Fill out[t] with what comes into token t, and last[s] with what goes on from the last token, undecayed."""
     states = len(decay)
     before = np.empty_like(decay)
-    rows, size = table.ctypes.data, states * table.itemsize
     for s in range(len(offsets) - 1):
         start, end = offsets[s], offsets[s + 1]
         # ``total`` is what a token hands on: what came into it plus its own input.
@@ -55,7 +54,7 @@ def _scan(decay, rotation, n_real, table, ids, offsets, initial, reverse, out, c
             # Rows of the table are read in the order of the text, which no hardware prefetcher can foresee.
             later = t - _AHEAD if reverse else t + _AHEAD
             if 0 <= later < len(ids):
-                prefetch(rows + ids[later] * size, size)
+                prefetch(table, np.int64(ids[later]) * states, states)
             # before = Lambda total, except at the first token, whose ``before`` is the initial state itself. Each
             # loop writes one array, which lets the compiler vectorise it.
             if i > 0:

@@ -179,12 +179,12 @@ def _divergence(  # type: ignore[no-untyped-def]
 @njit
 def _expect(visible, cases, W, b, p, s, o, tied, chances, means):  # type: ignore[no-untyped-def]
     """Fill chances and means; a negative number means the last row of its table."""
-    w_size, p_size = W.shape[1] * W.shape[2] * W.itemsize, p.shape[1] * p.itemsize
+    w_size, p_size = W.shape[1] * W.shape[2], p.shape[1]
     for n in range(len(visible)):
         if n + _AHEAD < len(visible):
             m, c = visible[n + _AHEAD], cases[n + _AHEAD]
-            prefetch(W.ctypes.data + (m if m >= 0 else len(W) - 1) * w_size, w_size)
-            prefetch(p.ctypes.data + (c if c >= 0 else len(p) - 1) * p_size, p_size)
+            prefetch(W, np.int64(m if m >= 0 else len(W) - 1) * w_size, w_size)
+            prefetch(p, np.int64(c if c >= 0 else len(p) - 1) * p_size, p_size)
         m, c = visible[n], cases[n]
         m = m if m >= 0 else len(W) - 1
         c = c if c >= 0 else len(p) - 1

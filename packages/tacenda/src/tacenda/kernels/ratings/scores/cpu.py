@@ -26,12 +26,12 @@ def scores(
 @njit(fastmath={"contract", "reassoc", "nsz"})
 def _scores(users, items, x, q, b, c, mean, out):  # type: ignore[no-untyped-def]
     """Fill out; -1 stands for what is unknown."""
-    size = x.shape[1] * x.itemsize
+    width = x.shape[1]
     for k in range(len(users)):
         # Users and items come in any order: without this each row would be waited for.
         if k + _AHEAD < len(users):
-            prefetch(x.ctypes.data + max(users[k + _AHEAD], 0) * size, size)
-            prefetch(q.ctypes.data + max(items[k + _AHEAD], 0) * size, size)
+            prefetch(x, max(np.int64(users[k + _AHEAD]), 0) * width, width)
+            prefetch(q, max(np.int64(items[k + _AHEAD]), 0) * width, width)
         u, i = users[k], items[k]
         score = mean
         if u >= 0:

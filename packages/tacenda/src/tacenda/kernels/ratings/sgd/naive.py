@@ -1,19 +1,11 @@
 """The epoch as a plain loop in float64: the specification."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.ratings.sgd.arguments import (
-    check_packed,
-    check_tables,
-    check_users,
-    check_values,
-)
-
-if TYPE_CHECKING:
-    from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import Coefficients, Tables
 
 _Array = NDArray[Any]
 _WORD = (1 << 64) - 1
@@ -39,23 +31,18 @@ def epoch(
     item_ids: _Array,
     values: _Array,
     users: _Array,
-    tables: "Tables",
+    tables: Tables,
     mean: float,
-    rates: "Coefficients",
-    penalties: "Coefficients",
+    rates: Coefficients,
+    penalties: Coefficients,
     seed: int,
     side_offsets: _Array | None = None,
     side_ids: _Array | None = None,
-) -> "tuple[float, Tables]":
+) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
-    n_users, n_items = check_tables(tables)
-    offsets, item_ids = check_packed(offsets, item_ids, n_users, n_items, "item")
-    values = check_values(values, len(item_ids))
-    if side_offsets is not None and side_ids is not None:
-        side_offsets, side_ids = check_packed(side_offsets, side_ids, n_users, n_items, "side")
     p, q, b, c, w = (table.astype(np.float64) for table in tables)
     total = 0.0
-    for u in check_users(users, n_users):
+    for u in users:
         start, stop = offsets[u], offsets[u + 1]
         if start == stop:
             continue
