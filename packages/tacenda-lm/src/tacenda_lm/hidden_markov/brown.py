@@ -171,6 +171,7 @@ def _join_context(large, small, sign, loss, table):  # type: ignore[no-untyped-d
 
     ``large`` and ``small`` (places,) say how often each class stands beside either context.
     """
+    # only pairs with a class that stands beside the smaller context change; each is looked at once
     for a in range(FIRST, len(small)):
         x, y = small[a], large[a]
         if x == 0:
@@ -190,6 +191,7 @@ def _join_context(large, small, sign, loss, table):  # type: ignore[no-untyped-d
 def _set_losses(m, window):  # type: ignore[no-untyped-def]
     """Compute the losses of all pairs with the class at place ``m`` from the counts."""
     N, NT, loss, mass, leader, _, _, _, table = window
+    # first the classes that follow m, and those that m follows: nothing else adds to a gain
     beside = np.empty((2, len(N)), np.int64)
     n_after = n_before = 0
     for c in range(len(N)):
@@ -210,6 +212,7 @@ def _set_losses(m, window):  # type: ignore[no-untyped-def]
                 c = beside[direction, place]
                 if c != b:
                     gain += _h(own[c], other[c], table)
+        # the cells of both classes among themselves become one cell
         gain += _g(N[m, m] + N[m, b] + N[b, m] + N[b, b], table)
         gain -= _g(N[m, m], table) + _g(N[m, b], table) + _g(N[b, m], table) + _g(N[b, b], table)
         loss[min(m, b), max(m, b)] = 2 * _h(mass[m], mass[b], table) - gain
@@ -227,6 +230,7 @@ def _merge(i, j, window):  # type: ignore[no-untyped-def]
             large, small = small, large
         large[i] = large[j] = small[i] = small[j] = 0
         _join_context(large, small, 1.0, loss, table)
+    # then the counts: row j into row i, column j into column i, and the transpose after them
     for c in range(len(N)):
         N[i, c] += N[j, c]
         N[j, c] = 0
@@ -253,6 +257,7 @@ def _merge_best(done, window, slack):  # type: ignore[no-untyped-def]
         row = loss[a]
         for b in range(a + 1, len(loss)):
             least = min(least, row[b])
+    # losses within the slack are equal; the pair led by the most frequent words is taken
     first, second = len(window.joined), len(window.joined)
     i = j = 0
     for a in range(FIRST, len(loss)):
@@ -280,6 +285,7 @@ def _leader_of(word, joined):  # type: ignore[no-untyped-def]
 def _insert(word, at, neighbours, window, count):  # type: ignore[no-untyped-def]
     """Take a word out of those that wait, into a class of its own at place ``at``."""
     N, NT, loss, mass, leader, place, joined, _, table = window
+    # the counts of the new class beside </s>, itself, the words that wait and the classes there are
     for direction in range(2):
         borders, words, counts = neighbours[direction]
         M, MT = (N, NT) if direction == 0 else (NT, N)
@@ -297,6 +303,7 @@ def _insert(word, at, neighbours, window, count):  # type: ignore[no-untyped-def
                 continue  # a word after itself is counted once
             M[at, c] += x
             MT[c, at] = M[at, c]
+    # what the new class has is taken from the words that wait
     for c in range(len(N)):
         if c != WAITING and c != at:
             N[WAITING, c] -= N[at, c]

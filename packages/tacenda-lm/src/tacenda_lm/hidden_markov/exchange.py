@@ -168,9 +168,10 @@ def _predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: i
     moved = 0
     for word in order:
         home, n = classes[word], counts[word]
-        if sizes[home] == 1:
+        if sizes[home] == 1:  # no class may become empty
             continue
         begin, end = before[0][word], before[0][word + 1]
+        # the word is taken out of the rows of the words before it, and every class is scored with it
         score[:] = 0
         mass[home] -= n
         for place in range(begin, end):

@@ -56,18 +56,18 @@ def _functions(file: str, operations: tuple[str, ...] = tuple(OPERATIONS)) -> di
     }
 
 
-reference = Backend("reference", API_VERSION, 0, _functions("naive"))
+reference = Backend("reference", API_VERSION, priority=0, operations=_functions("naive"))
 """The specifications themselves: slow, readable, float64."""
 
-cpu = Backend("cpu", API_VERSION, 50, _functions("cpu"))
+cpu = Backend("cpu", API_VERSION, priority=50, operations=_functions("cpu"))
 """numba where the work is an irregular loop, BLAS where it is a product; on one thread unless told, without the GIL."""
 
 _triton = Backend(
     "triton",
     API_VERSION,
-    100,
-    _functions("triton", (*_ON_A_GPU, *(f"{operation}_backward" for operation in _ON_A_GPU))),
-    frozenset({"cuda"}),
+    priority=100,
+    operations=_functions("triton", (*_ON_A_GPU, *(f"{name}_backward" for name in _ON_A_GPU))),
+    devices=frozenset({"cuda"}),
 )
 
 

@@ -81,7 +81,7 @@ class BoltzmannSettings(Settings):
         True,
         "fit anew to all ratings, for as many epochs as were best on the ratings held out",
     )
-    seed: int = option(0, "of the start, the order and the sampling", at_least=0)
+    seed: int = option(0, "seed of the start, the order and the sampling", at_least=0)
     advanced: BoltzmannAdvanced = group(BoltzmannAdvanced)
 
     @property

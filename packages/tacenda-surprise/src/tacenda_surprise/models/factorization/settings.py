@@ -104,7 +104,7 @@ class FactorizationSettings(Settings):
         """fit anew to all ratings, for as many epochs as were best on the ratings held out; the
         thesis does not""",
     )
-    seed: int = option(0, "of the start and of the order of the ratings", at_least=0)
+    seed: int = option(0, "seed of the start and of the order of the ratings", at_least=0)
     advanced: FactorizationAdvanced = group(FactorizationAdvanced)
 
     def idle(self) -> Mapping[str, str]:
@@ -199,7 +199,7 @@ class BayesianSettings(Settings):
     rank: int = option(
         128, "width to which the average over all samples is brought for predicting", at_least=1
     )
-    seed: int = option(0, "of the chain", at_least=0)
+    seed: int = option(0, "seed of the chain", at_least=0)
 
 
 def idle_options(solver: str, validation: float, *, biased: bool) -> dict[str, str]:

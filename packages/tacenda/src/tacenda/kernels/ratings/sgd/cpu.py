@@ -16,26 +16,24 @@ from tacenda.kernels.machinery.vectors import (
     spread,
     store,
 )
+from tacenda.kernels.ratings import xorshift
 from tacenda.kernels.ratings.sgd import Coefficients, Tables
 
 _Array = NDArray[Any]
 _AHEAD = 16  # rows that are asked for before they are needed
 _X, _BACK, _SUMS = 0, 1, 2  # rows of what a visit keeps of its user
 
+_seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
+
 
 @njit
 def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
     """See `naive.order`."""
-    state = seed * np.uint64(0x9E3779B97F4A7C15)
-    state += np.uint64(user + 1) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
-    state |= np.uint64(1)
+    state = _seeded(seed, np.uint64(user))
     for k in range(n):
         places[k] = k
     for k in range(n - 1, 0, -1):
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
+        state = _next(state)
         j = np.int64((state >> np.uint64(33)) % np.uint64(k + 1))
         places[k], places[j] = places[j], places[k]
 

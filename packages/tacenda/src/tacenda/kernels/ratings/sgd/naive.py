@@ -6,22 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.xorshift import states
 
 _Array = NDArray[Any]
-_WORD = (1 << 64) - 1
 
 
 def order(n: int, seed: int, user: int) -> list[int]:
-    """A permutation of 0 .. n - 1: Fisher-Yates with xorshift64, seeded by a hash of both numbers."""
-    state = (seed * 0x9E3779B97F4A7C15 + (user + 1) * 0xBF58476D1CE4E5B9) & _WORD
-    state = ((state ^ (state >> 30)) * 0x94D049BB133111EB) & _WORD
-    state |= 1
-    places = list(range(n))
+    """A permutation of 0 .. n - 1, which depends on both numbers: Fisher-Yates."""
+    random, places = states(seed, user), list(range(n))
     for k in range(n - 1, 0, -1):
-        state ^= (state << 13) & _WORD
-        state ^= state >> 7
-        state ^= (state << 17) & _WORD
-        j = (state >> 33) % (k + 1)
+        j = (int(next(random)) >> 33) % (k + 1)
         places[k], places[j] = places[j], places[k]
     return places
 
