@@ -36,7 +36,7 @@ def row_steps() -> Iterator[Case]:
         table, sums = rng.standard_normal((5, width), np.float32), np.full(5, 1e-8, np.float32)
         sums[0] = 3
         gradient = rng.standard_normal((n, width), np.float32)
-        arguments = (table, sums, rng.permutation(5)[:n].astype(np.int32), gradient, 0.1, 1e-8, 1)
+        arguments = (table, sums, rng.permutation(5)[:n].astype(np.int32), gradient, 0.1, 1)
         yield f"{n} rows, {width} wide", arguments
 
 
