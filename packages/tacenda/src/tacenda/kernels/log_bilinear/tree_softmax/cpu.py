@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.log_bilinear.tree_softmax import Codes, Step
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.prefetch import prefetch
 from tacenda.kernels.machinery.rows import add_rows, multiply_rows
 from tacenda.kernels.machinery.threads import in_parts
+from tacenda.kernels.machinery.vectors import prefetch
 from tacenda.kernels.shared.row_steps import EPSILON
 
 _Array = NDArray[Any]

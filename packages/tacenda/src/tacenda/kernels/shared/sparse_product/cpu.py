@@ -96,9 +96,8 @@ def multiply(
     if dense.dtype != np.float32:
         raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
     rows, (columns, width) = len(indptr) - 1, dense.shape
-    out = np.zeros((rows, width), np.float32)
     if dense.size == 0 or len(indices) == 0:
-        return out
+        return np.zeros((rows, width), np.float32)
     starts = np.ascontiguousarray(indptr, np.int64)
     indices = np.ascontiguousarray(indices, np.int32)
     data = np.ascontiguousarray(data, None if data.dtype == np.int32 else np.float32)
@@ -111,7 +110,7 @@ def multiply(
     # Two tiles of columns: those of which the cache holds the dense rows, and the others.
     hot = min(max(1, _HOT_BYTES // table[0].nbytes), columns)
     bounds = np.array([0, hot, columns] if hot < columns else [0, columns])
-    splits = np.empty((len(bounds), rows), np.int64)
+    splits, out = np.empty((len(bounds), rows), np.int64), np.empty((rows, width), np.float32)
     wrong: list[int] = []
 
     def work(first: int, last: int) -> None:
