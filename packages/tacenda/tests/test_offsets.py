@@ -34,7 +34,7 @@ def test_other_integers_become_int64_in_c_order():
     [
         (WRAPPING, "offsets must ascend from 0 to 20, and one falls"),
         (np.array([0, 2**64 - 1, 20], np.uint64), "one falls"),
-        ([0, 2**64, 20], "not (object|float64)"),
+        ([0, 2**64, 20], "integers, not (object|float64)"),
         ([0, 21], "run from 0 to 21"),
         ([1, 20], "run from 1 to 20"),
         ([0.0, 20.0], "not float64"),

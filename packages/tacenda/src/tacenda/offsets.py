@@ -51,17 +51,17 @@ def checked_offsets(
     """
     found = np.asarray(offsets)
     if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
-        fault = f"not {found.dtype} of shape {found.shape}"
+        fault = f" as (pieces + 1,) integers, not {found.dtype} of shape {found.shape}"
     elif pieces is not None and len(found) != pieces + 1:
-        fault = f"not in {len(found) - 1}"
+        fault = f", not in {len(found) - 1}"
     elif found[0] != 0 or found[-1] != total:
-        fault = f"and run from {found[0]} to {found[-1]}"
+        fault = f", and run from {found[0]} to {found[-1]}"
     elif not rises(found, strictly=strictly):
-        fault = "and one is not above the one before it" if strictly else "and one falls"
+        fault = ", and one is not above the one before it" if strictly else ", and one falls"
     else:
         return np.ascontiguousarray(found, np.int64)
     steps = "" if pieces is None else f" in {pieces} steps"
-    raise error(f"{what} must ascend from 0 to {total}{steps}, {fault}{advice}")
+    raise error(f"{what} must ascend from 0 to {total}{steps}{fault}{advice}")
 
 
 def rises(values: NDArray[Any], *, strictly: bool = False) -> bool:

@@ -164,7 +164,8 @@ class ModelTests:
                 bad = array.copy()
                 bad.flat[0] = np.nan
                 damaged["holding NaN"] = {name: bad}
-            if name.endswith(_OFFSETS) and len(array) >= 4:
+            is_offsets = array.dtype == np.int64 and array.ndim == 1 and name.endswith(_OFFSETS)
+            if is_offsets and len(array) >= 4:
                 bad = array.copy()
                 bad[1:3] = 2**63 - 1, -2  # their difference wraps around to a small positive one
                 damaged["falling"] = {name: bad}
@@ -174,7 +175,7 @@ class ModelTests:
                 assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
 
 
-#: How the names of arrays end that say where pieces of another array begin.
+#: The names of arrays that cut another array into pieces end in one of these.
 _OFFSETS = ("offsets", "indptr", "word_codes", "code_steps", "starts", "first")
 
 
