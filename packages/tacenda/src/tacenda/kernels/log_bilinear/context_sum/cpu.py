@@ -189,26 +189,11 @@ def _forward(  # type: ignore[no-untyped-def]
                 u[:] = 0
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             current = t == start or t == offsets[at]
-            predict(
-                table,
-                far,
-                c,
-                b,
-                rates,
-                a,
-                ids,
-                t,
-                limit,
-                offsets[at],
-                current,
-                u,
-                out,
-                place + t - start,
-            )
+            row = place + t - start
+            predict(table, far, c, b, rates, a, ids, t, limit, offsets[at], current, u, out, row)
             t = limit
-        p = (
-            end - 1 - n
-        )  # leaves the window behind the last position, unless that is behind the last word
+        # The word that leaves the window behind the last position, unless that is behind the last word.
+        p = end - 1 - n
         if start < end <= tokens and p >= offsets[at]:
             fade(far, rates, ids, p, p + 1, u)
 

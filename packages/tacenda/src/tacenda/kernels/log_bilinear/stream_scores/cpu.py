@@ -22,12 +22,10 @@ _Array = NDArray[Any]
 _BLOCK = 16  # tokens
 _AHEAD = 4  # tokens, from asking for nodes to their use
 _RECORD = 96  # numbers of a word's record that are asked for
-_FAINT = (
-    1e-30  # less than this is computed in logarithms: a product of float32 may have become zero
-)
-_LEAST = np.float32(
-    1e-30
-)  # the largest element of a predicted vector that counts for more than zero
+# Probabilities below this are computed in logarithms, as products of float32 may have become zero.
+_FAINT = 1e-30
+# A predicted vector whose largest element is no larger counts as zero.
+_LEAST = np.float32(1e-30)
 _CERTAIN = np.float32(200)  # the activation of a turn that is none
 
 
@@ -54,17 +52,14 @@ def _round(rows, n, limit, vectors, units):  # type: ignore[no-untyped-def]
 @njit
 def _activations(vectors, i, unit, nodes, numbers, width, paths, first, n, x, place):  # type: ignore[no-untyped-def]
     """x[place + j] = r . q + b for the nodes ``paths[first + j]``, j = 0 .. n - 1 and up to three more."""
-    stride, scale = (
-        nodes.shape[1],
-        width // 4,
-    )  # behind a row lie its scale and its bias, as ``numbers`` has them
+    # Behind a row of 8-bit numbers lie its scale and its bias, which ``numbers`` shows as float32.
+    stride, scale = nodes.shape[1], width // 4
     for j in range(0, n, 4):
+        # Four nodes share what they read of the vector; behind the last node it is taken again.
         last = first + n - 1
         n0, n1 = np.int64(paths[first + j]), np.int64(paths[min(first + j + 1, last)])
-        n2, n3 = (
-            np.int64(paths[min(first + j + 2, last)]),
-            np.int64(paths[min(first + j + 3, last)]),
-        )
+        n2 = np.int64(paths[min(first + j + 2, last)])
+        n3 = np.int64(paths[min(first + j + 3, last)])
         s0, s1, s2, s3 = no_sums(), no_sums(), no_sums(), no_sums()
         for d in range(0, width, PAIRS):
             at = i * vectors.shape[1] + d
@@ -174,28 +169,14 @@ def _scores(  # type: ignore[no-untyped-def]
             at += 1
             u[:] = 0
         t1 = min(t0 + _BLOCK, offsets[at + 1])
-        for t in range(
-            t0 + _BLOCK, min(t1 + _BLOCK, tokens)
-        ):  # ask for what the next block reads first
+        # Ask for what the next block reads first.
+        for t in range(t0 + _BLOCK, min(t1 + _BLOCK, tokens)):
             prefetch(words, np.int64(ids[t]) * width, width)
             prefetch(paths, starts[ids[t]], _RECORD)
         current = t0 == first or t0 == offsets[at]
-        predict(
-            words,
-            far,
-            weights,
-            bias,
-            rates,
-            tail_weights,
-            ids,
-            t0,
-            t1,
-            offsets[at],
-            current,
-            u,
-            rows,
-            0,
-        )
+        # All predicted vectors, rounded; all their products with nodes; all turns; then the words.
+        context = words, far, weights, bias, rates, tail_weights
+        predict(*context, ids, t0, t1, offsets[at], current, u, rows, 0)
         _round(rows, t1 - t0, limit, vectors, units)
         place = _products(
             nodes, numbers, vectors.shape[1], starts, paths, ids, t0, t1, vectors, units, x, places

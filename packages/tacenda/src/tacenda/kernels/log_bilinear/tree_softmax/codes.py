@@ -96,13 +96,8 @@ class Codes(_Fields):
         return int(self.nodes.max()) + 1 if len(self.nodes) else 0
 
     @cached_property
-    def depth(self) -> int:
-        """Steps of the longest code."""
-        return int(np.diff(self.code_steps).max(initial=0))
-
-    @cached_property
     def most(self) -> tuple[int, int]:
-        """Codes and steps of the words that have the most."""
+        """The most codes, and the most steps, that a word has."""
         steps = np.diff(self.code_steps[self.word_codes])
         return int(np.diff(self.word_codes).max(initial=0)), int(steps.max(initial=0))
 

@@ -147,10 +147,9 @@ def _check_packed(
     ids = np.asarray(ids)
     offsets = as_offsets(offsets, len(ids), f"{what} offsets", n_users)
     lengths = np.diff(offsets)[users]
+    # An epoch in many small batches should not look at all ids every time.
     looked_at = ids
-    if lengths.sum() * _FEW < len(
-        ids
-    ):  # an epoch in many small batches should not look at all ids every time
+    if lengths.sum() * _FEW < len(ids):
         firsts = offsets[users] - np.cumsum(lengths) + lengths
         looked_at = ids[np.repeat(firsts, lengths) + np.arange(lengths.sum())]
     check_range(looked_at, n_items, f"{what} ids")
