@@ -6,7 +6,7 @@
 #   make docs    the documentation as web pages, in site/
 #   tox          the full matrix of environments
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,7 +33,7 @@ $(READY): constraints.txt $(PACKAGES)
 	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	@rm -f $@
 	$(PIP) install --quiet --constraint constraints.txt \
-		--editable packages/tacenda[torch,spacy,testing] --editable packages/tacenda-embeddings[spacy,testing] \
+		--editable packages/tacenda[torch,spacy,data,testing] --editable packages/tacenda-embeddings[spacy,testing] \
 		--editable packages/tacenda-lm[spacy,testing] --editable packages/tacenda-surprise[testing] \
 		$(TRITON) ruff mypy pytest-timeout pytest-xdist tox tox-uv uv hatchling
 	@touch $@
@@ -54,7 +54,7 @@ install-check: lint
 	$(TEST_ENV) $(BIN)/tox run --quiet -e $(ALONE) -- --quick
 
 unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
-	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300
+	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300 -n auto --dist loadscope
 
 bench: setup
 	@test -n "$$TACENDA_DATA" || { echo "make bench needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
@@ -72,7 +72,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.ratings.accuracy --data ml-1m
 	for part in ngrams log_bilinear hidden_markov scorer scale thesis; do \
 		$(BIN)/python -m benchmarks.language_models.$$part || exit 1; done
-	for part in kernels lagged_counts; do \
+	for part in kernels vectors lagged_counts; do \
 		$(BIN)/python benchmarks/$$part.py || exit 1; done
 	$(BIN)/python -m benchmarks.tables
 

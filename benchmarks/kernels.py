@@ -115,12 +115,12 @@ def recurrence_rows(repeats: int, sgemm: float) -> list[dict[str, Any]]:
         u = rng.standard_normal((offsets[-1], STATES), dtype=np.float32)
         out = np.empty_like(u)
         flops = 2e-9 * STATES**2 * len(u)
-        dense = partial(linear_recurrence.forward, F, u, offsets, out=out)
-        modal = partial(modal_recurrence.forward, real, pairs, u, offsets, out=out)
+        dense = partial(linear_recurrence.forward, F, u, offsets)
+        modal = partial(modal_recurrence.scan, real, pairs, u, np.arange(len(u)), offsets, out=out)
         copy = ("copying u", partial(np.copyto, out, u))
         rows += [
             row("linear_recurrence", case, flops, "GFLOP/s", dense, repeats, sgemm=sgemm),
-            row("modal_recurrence", case, 1e-6 * len(u), "M tokens/s", modal, repeats, copy),
+            row("modal_scan", case, 1e-6 * len(u), "M tokens/s", modal, repeats, copy),
         ]
     return rows
 

@@ -22,7 +22,7 @@ import scipy.sparse
 
 from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings import LaggedCounts
 
 VOCABULARY, LAGS, BLOCK = 40_000, 7, 4_000_000
 WIKIPEDIA = Path("lm/wikipedia-good-articles/train.txt.xz")

@@ -87,7 +87,7 @@ def test_movies_are_called_by_their_titles(movielens, run, monkeypatch):
         (["ml-100k"], "the dataset ml-100k is not in"),
         (["{}/u.data", "--titles", "gone.csv"], "the titles gone.csv cannot be read"),
         (["{}/u.data", "--columns", "0,2"], "--columns takes three numbers"),
-        (["{}/u.item"], "line 1: byte"),
+        (["{}/u.item"], "line 1, byte offset"),
         (["{}/u.data", "--rate", "Film 1=5"], "'Film 1' may be any of 1"),
         (["{}/u.data", "--rate", "Vertigo=5"], "no movie that anybody has rated"),
         (["{}/u.data", "--rate", "3=6"], "--rate takes MOVIE=RATING with 1 to 5"),

@@ -122,7 +122,7 @@ def test_a_mixture_is_that_of_the_library(study, small):
 def test_an_hlbl_on_a_given_tree_is_the_one_that_fit_makes(study, small):
     recipe = Hierarchical(recipes.RANDOM, width=6)
     fit = study.bench.fit(recipe)
-    whole = HLBL(recipe.config).fit(small.train, small.valid)
+    whole = HLBL.from_settings(recipe.settings).fit(small.train, small.valid)
     assert fit.perplexity == pytest.approx(whole.perplexity(small.test).value, abs=0.006)
     assert fit.facts["evaluations"] == fits.evaluations(whole.fitted_on["training"])
 

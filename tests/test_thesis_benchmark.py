@@ -12,7 +12,7 @@ from benchmarks.ratings.thesis import cold, conditioning, fits, published, split
 from tacenda.datasets import synthetic_ratings
 from tacenda_surprise.models import (
     BiasModel,
-    BoltzmannConfig,
+    ConditionalBoltzmannSettings,
     ConditionalPMFModel,
     ConditionalRBMModel,
     PMFModel,
@@ -97,16 +97,16 @@ def test_parts_told_hold_the_parts_learned_from_and_no_test_pair(parts, noted, m
 
 def test_parameters_are_those_learned(parts):
     users, items, levels = parts.train.n_users, parts.train.n_items, len(parts.train.levels)
-    few = {"n_factors": 3, "n_epochs": 2}
+    few = {"n_factors": 3, "epochs": 2}
     plain = (users + items) * 3
     expected = {
         PMFModel(biased=False, **few): plain,
         PMFModel(**few): plain + users + items,
         ConditionalPMFModel(**few): plain + users + items + items * 3,
         BiasModel(biases="items"): items,
-        ConditionalRBMModel(BoltzmannConfig.thesis(n_hidden=2, n_epochs=2)): (
-            items * levels * 2 + items * levels + 2 + items * 2
-        ),
+        ConditionalRBMModel.from_settings(
+            ConditionalBoltzmannSettings.thesis(n_hidden=2, epochs=2)
+        ): (items * levels * 2 + items * levels + 2 + items * 2),
     }
     for model, number in expected.items():
         assert fits.n_parameters(model.fit(parts.train)) == number

@@ -10,7 +10,7 @@ from typing import Any
 
 import tacenda
 from benchmarks.embeddings import common, text
-from tacenda_embeddings import LDS, LaggedCounts, LDSConfig
+from tacenda_embeddings import LDS, LaggedCounts, LDSSettings
 
 # Arguments of LDS that differ from its defaults.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -18,17 +18,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "h100": {"n_states": 100},
     "h300": {"n_states": 300},
     "ssid": {"subspace_iterations": 0, "full_iterations": 0},
-    "random": {"start": "random", "subspace_iterations": 0, "full_iterations": 22},
-    "unwhitened": {"whiten": False},
-    "diagonal": {"noise": "diagonal"},
-    "spherical": {"noise": "spherical"},
+    "random": {
+        "subspace_iterations": 0,
+        "full_iterations": 22,
+        "advanced": {"start": "random"},
+    },
+    "unwhitened": {"advanced": {"whiten": False}},
+    "diagonal": {"advanced": {"noise": "diagonal"}},
+    "spherical": {"advanced": {"noise": "spherical"}},
 }
 
 
 @lru_cache(maxsize=1)
 def counts(cache: Path) -> LaggedCounts:
     """Lagged counts of the text, the same for every variant."""
-    return LaggedCounts.from_corpus(text.corpus(cache), LDSConfig().n_lags)
+    return LaggedCounts.from_corpus(text.corpus(cache), LDSSettings().n_lags)
 
 
 @lru_cache(maxsize=2)

@@ -14,8 +14,7 @@ from typing import Any
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, models, text
-from tacenda_embeddings.lds.config import LDSConfig
-from tacenda_embeddings.lds.learning import fit
+from tacenda_embeddings import LDS
 
 STARTS = ("subspace", "random")
 LABELS = {"subspace": "subspace identification", "random": "random start"}
@@ -27,14 +26,16 @@ PROTOCOL = {
 
 
 def measure(cache: Path, start: str, seed: int, states: int, iterations: int) -> dict[str, Any]:
-    config = LDSConfig(
-        n_states=states,
-        start=start,  # type: ignore[arg-type]
-        seed=seed,
-        subspace_iterations=0,
-        full_iterations=iterations,
+    model = LDS.from_settings(
+        {
+            "n_states": states,
+            "seed": seed,
+            "subspace_iterations": 0,
+            "full_iterations": iterations,
+            "advanced": {"start": start},
+        }
     )
-    history = fit(config, models.counts(cache)).history
+    history = model.fit(models.counts(cache)).history
     return {
         "gain": [step.likelihood_gain for step in history],
         "seconds": [round(step.seconds, 1) for step in history],

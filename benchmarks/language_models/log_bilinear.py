@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,12 @@ import tacenda
 from benchmarks import reporting
 from benchmarks.language_models.ngrams import beside_kenlm
 from tacenda import Corpus, datasets
-from tacenda.kernels.log_bilinear import tree_softmax
 from tacenda_lm import HLBL, KneserNey, Mixture, build_tree
-from tacenda_lm.log_bilinear.config import LBLConfig
-from tacenda_lm.log_bilinear.fitting import text_stream
-from tacenda_lm.log_bilinear.lbl_training import LBLTrainer, drawn
-from tacenda_lm.log_bilinear.parameters import Parameters
-from tacenda_lm.log_bilinear.scoring import predicted_blocks
-from tacenda_lm.log_bilinear.training import Trainer, pieces
+from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
+from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
+from tacenda_lm.log_bilinear.lbl_training import LBLTrainer
+from tacenda_lm.log_bilinear.settings import HLBLAdvanced, LBLAdvanced, LBLSettings
+from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.sequences import with_ends
 
 PROTOCOL = {
@@ -41,9 +40,8 @@ PROTOCOL = {
     "stream": "the text scored as one sequence, every sentence in the context of all before it",
     "choices": "settings were chosen by the perplexity of the validation text; the test text was scored after that",
     "mixture": "linear, its weights fitted by EM on the validation text, scored as a stream",
-    "rounding": "perplexity, stream, with the node vectors as they were trained, in float32, and of the artefact, "
-    "whose node vectors have 8 bits; the largest difference of a token of the test text between the packed path, "
-    "which rounds predicted vectors to 16 bits, and float32, both with the artefact's node vectors",
+    "rounding": "perplexity, stream, in float32 as the model was trained, and in 8 bits (eight_bits), which also "
+    "rounds predicted vectors to 16 bits; the largest difference of a token of the test text",
     "per CPU second, per second": "units by the processor's time and by the clock, medians of the repetitions (7; of "
     "scoring 35), compiled code warm; a machine shared with others, so the best repetition is given too",
     "cores had": "processor's time over the clock's: about 1 with two threads means that the other core was not free",
@@ -85,88 +83,57 @@ def rates(call: Callable[[], Any], n: float, repeats: int) -> dict[str, float]:
 
 def fitted(cache: Path, fresh: bool, train: Corpus, valid: Corpus) -> tuple[HLBL, dict[str, Any]]:
     """The default model, from the cache if it is there, and what was seen of its fit."""
-    settings = json.dumps(HLBL().config.to_dict(), sort_keys=True)
+    settings = json.dumps(HLBL().settings.to_dict(), sort_keys=True)
     folder = cache / f"hlbl-ptb-{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
     if fresh or not (folder / "fit.json").exists():
-        trained, round_nodes = [], Parameters.round_nodes
-
-        def watched(self: Parameters) -> None:
-            trained.append(self.nodes.copy())
-            round_nodes(self)
-
-        Parameters.round_nodes = watched  # type: ignore[method-assign]
         start = time.process_time()
-        try:
-            model = HLBL().fit(train, valid)
-        finally:
-            Parameters.round_nodes = round_nodes  # type: ignore[method-assign]
+        model = HLBL().fit(train, valid)
         seen = {"CPU seconds": time.process_time() - start}
         folder.mkdir(parents=True, exist_ok=True)
         model.save(folder / "model")
-        np.save(folder / "trained-nodes.npy", trained[-1])
         (folder / "fit.json").write_text(json.dumps(seen), encoding="utf-8")
     seen = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
-    return tacenda.load(folder / "model"), {**seen, "nodes": np.load(folder / "trained-nodes.npy")}
-
-
-def float_scores(model: HLBL, nodes: Any, corpus: Corpus) -> Any:
-    """Log-probabilities of a stream in float32, with these node vectors."""
-    learned, found = model.parameters, []
-    for r, words, counted in predicted_blocks(
-        learned, model.config.tail_rates, text_stream(corpus, True)
-    ):
-        biases = learned.node_biases[:, 0]
-        found.append(
-            tree_softmax.forward(
-                r[counted], words[counted], model.tree.codes, nodes, biases
-            ).log_probs
-        )
-    return np.concatenate(found)
+    return tacenda.load(folder / "model"), seen
 
 
 def training_rate(model: HLBL, corpus: Corpus, threads: int, repeats: int, steps: int = 40) -> Any:
-    config, counts = model.config, corpus.type_counts
-    tree = model.tree
-    text = text_stream(corpus, True)
-    rng = np.random.default_rng(0)
-    parameters = Parameters.drawn(
-        len(counts), config.width, config.context, config.tail_rates, tree.biases(counts), rng
-    )
-    trainer = Trainer(
-        parameters, tree.codes, config.tail_rates, text, None, length=config.piece,
-        dropout=config.dropout, seed=0, threads=threads,
-    )  # fmt: skip
-    starts = rng.permutation(pieces(text, config.piece))[: steps * config.batch]
+    settings, counts = replace(model.settings, threads=threads), corpus.type_counts
+    tree, rng = model.tree, np.random.default_rng(0)
+    parameters = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    trainer = HLBLTrainer(settings, parameters, tree, Stream.of_corpus(corpus, True), None)
+    size = settings.advanced.batch_pieces
+    starts = rng.permutation(trainer.begins)[: steps * size]
 
     def work() -> None:
         for part in np.split(starts, steps):
             trainer.step((part,), 0.1)
 
-    return rates(work, steps * config.batch * config.piece, repeats)
+    return rates(work, steps * size * settings.advanced.piece_words, repeats)
 
 
 def lbl_rate(
     corpus: Corpus, width: int, context: int, repeats: int, steps: int = 3
 ) -> dict[str, Any]:
-    config = LBLConfig(width=width, context=context, contexts="diagonal", batch=512)
-    counts = corpus.type_counts
-    parameters = drawn(config, counts, np.random.default_rng(0))
-    trainer = LBLTrainer(config, parameters, counts, text_stream(corpus, True), None)
-    positions = np.random.default_rng(0).integers(1, corpus.n_tokens, (steps, config.batch))
-    tokens = steps * config.batch
+    size = 512
+    advanced = LBLAdvanced(context_matrices="diagonal")
+    settings = LBLSettings(width=width, context=context, batch_words=size, advanced=advanced)
+    text = Stream.of_corpus(corpus, True)
+    trainer = LBLTrainer(settings, corpus.type_counts, text, None)
+    positions = np.random.default_rng(0).integers(1, corpus.n_tokens, (steps, size))
+    tokens = steps * size
 
     def work() -> None:
         for batch in positions:
             trainer.step((batch,), 0.1)
 
-    r = np.random.default_rng(0).standard_normal((config.batch, width), np.float32)
-    q = parameters.outputs
-    flops = 2.0 * config.batch * width * len(q)
+    r = np.random.default_rng(0).standard_normal((size, width), np.float32)
+    q = trainer.current.outputs
+    flops = 2.0 * size * width * len(q)
     found = rates(work, tokens, repeats)
     gemm = flops / seconds(lambda: r @ q.T, repeats, time.process_time) / 1e9
     return {
         **found,
-        "GFLOP/s": 3 * flops / config.batch * found["per CPU second"] / 1e9,
+        "GFLOP/s": 3 * flops / size * found["per CPU second"] / 1e9,
         "sgemm GFLOP/s": gemm,
     }
 
@@ -196,19 +163,24 @@ def quality(
                 for k, t in (("valid", valid), ("test", test))
             }
             rows.append({"what": f"perplexity, {name}, {context}", "part": "perplexity", **found})
-    exact = float_scores(hlbl, hlbl.parameters.nodes, test)
-    text = with_ends(test.ids, test.offsets, test.vocabulary.boundary_id)
-    packed = hlbl.score_corpus(text[0], np.array([0, len(text[0])]))
+    stream, rates = Stream.of_corpus(test, True), hlbl.settings.advanced.tail_rates
+    models = [
+        HLBLPredictor(
+            replace(hlbl.parameters), hlbl.tree, rates, test.vocabulary.boundary_id, eight_bits
+        )
+        for eight_bits in (False, True)
+    ]
+    exact, rounded = (model.score(stream) for model in models)
     rows.append(
         {
             "what": "HLBL, rounding",
-            "test, as trained": float(np.exp(-float_scores(hlbl, seen["nodes"], test).mean())),
-            "test": float(np.exp(-packed.mean())),
-            "largest difference of a token": float(np.abs(packed - exact).max()),
+            "test, as trained": float(np.exp(-exact.mean())),
+            "test": float(np.exp(-rounded.mean())),
+            "largest difference of a token": float(np.abs(rounded - exact).max()),
         }
     )
     rows.append({"what": "mixture", "weights": mixture.weights})
-    settings = {"settings": hlbl.config.to_dict(), **hlbl.fitted_on["tree"]}
+    settings = {"settings": hlbl.settings.to_dict(), **hlbl.fitted_on["tree"]}
     return [*rows, {"what": "HLBL", **settings}]
 
 
@@ -230,16 +202,20 @@ def scoring(hlbl: HLBL, train: Corpus, test: Corpus, lines: list[str], repeats: 
 
 def training(hlbl: HLBL, train: Corpus, repeats: int) -> Any:
     plain = HLBL(
-        width=100, context=5, tail_rates=(), copies=1, dropout=0.0, epochs=0, bootstrap_epochs=1,
-        frequency_power=0.0,
-    ).fit(train)  # fmt: skip
+        width=100,
+        context=5,
+        copies=1,
+        dropout=0.0,
+        epochs=0,
+        advanced=HLBLAdvanced(tail_rates=(), bootstrap_epochs=1, frequency_power=0.0),
+    ).fit(train)
     ours = {}
     for name, model in (("default", hlbl), ("the thesis's: 100 features, 5 words", plain)):
         for threads in (1, 2):
             found = training_rate(model, train, threads, repeats)
             ours[name, threads] = found["per CPU second"]
             yield {"what": f"HLBL training, tokens, {name}, {threads} threads", **found}
-    for width, context in ((100, 5), (hlbl.config.width, hlbl.config.context)):
+    for width, context in ((100, 5), (hlbl.settings.width, hlbl.settings.context)):
         found = lbl_rate(train, width, context, min(repeats, 5))
         yield {
             "what": f"LBL training, tokens, exact softmax, {width} features, {context} words",

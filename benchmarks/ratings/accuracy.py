@@ -21,15 +21,23 @@ from surprise.model_selection import KFold, train_test_split
 from benchmarks import reporting
 from benchmarks.ratings import data
 from benchmarks.ratings.other_libraries import Cornac, LensKit, Library, MyFM
-from tacenda_surprise import PMF, RBM, Blend, ConditionalPMF, ConditionalRBM
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BayesianPMF,
+    Blend,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
+)
 
 SEED = 0
 Maker = Callable[[], AlgoBase | Library]
 OURS: dict[str, Maker] = {
     "PMF": lambda: PMF(random_state=SEED),
-    "PMF, Gibbs": lambda: PMF(inference="gibbs", random_state=SEED),
+    "PMF, Gibbs": lambda: BayesianPMF(random_state=SEED),
     "ConditionalPMF": lambda: ConditionalPMF(random_state=SEED),
-    "ConditionalPMF, Gibbs": lambda: ConditionalPMF(inference="gibbs", random_state=SEED),
+    "ConditionalPMF, Gibbs": lambda: ConditionalBayesianPMF(random_state=SEED),
     "RBM": lambda: RBM(random_state=SEED),
     "ConditionalRBM": lambda: ConditionalRBM(random_state=SEED),
     "RBM of the thesis": lambda: RBM(
@@ -42,7 +50,7 @@ OURS: dict[str, Maker] = {
     ),
     "Blend of Gibbs ConditionalPMF and ConditionalRBM": lambda: Blend(
         [
-            ConditionalPMF(inference="gibbs", random_state=SEED),
+            ConditionalBayesianPMF(random_state=SEED),
             ConditionalRBM(random_state=SEED),
         ],
         random_state=SEED,

@@ -48,14 +48,14 @@ def peak() -> float:
 
 def measure(name: str, n_ratings: int) -> dict[str, Any]:
     """One model in this process."""
-    MODELS[name](n_factors=100, n_epochs=1).fit(
+    MODELS[name](n_factors=100, epochs=1).fit(
         synthetic_ratings.generate(50, 40, 500, seed=0).ratings
     )  # compiles
     start = time.perf_counter()
     ratings = synthetic_ratings.generate(N_USERS, N_ITEMS, n_ratings, seed=0).ratings
     made, after_making = time.perf_counter() - start, peak()
     clock, start, processor = Clock(), time.perf_counter(), time.process_time()
-    MODELS[name](n_factors=100, n_epochs=2).fit(ratings, callbacks=(clock,))
+    MODELS[name](n_factors=100, epochs=2).fit(ratings, callbacks=(clock,))
     wall, processor = time.perf_counter() - start, time.process_time() - processor
     return {
         "model": name,

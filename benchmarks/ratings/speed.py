@@ -43,7 +43,7 @@ import time, numpy as np
 from tacenda.ratings import Ratings
 from tacenda_surprise.models import ConditionalPMFModel
 start = time.perf_counter()
-ConditionalPMFModel(n_factors=2, n_epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
+ConditionalPMFModel(n_factors=2, epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
 print(time.perf_counter() - start)
 """
 
@@ -67,7 +67,7 @@ def sgd_rates(name: str, ratings: Ratings, epochs: int) -> list[dict[str, Any]]:
     rows = []
     for model_class in (PMFModel, ConditionalPMFModel):
         clock = Clock()
-        model_class(n_epochs=epochs + 1).fit(ratings, callbacks=(clock,))
+        model_class(epochs=epochs + 1).fit(ratings, callbacks=(clock,))
         rates = [len(ratings) / (b - a) for a, b in pairwise(clock.times)]
         found = reporting.summary(rates)
         row = f"SGD, {name}, {model_class.name}"
@@ -104,7 +104,7 @@ def million(repeats: int) -> list[dict[str, Any]]:
     rate = round(4 * len(ratings) / svd["median"])
     rows.append({"row": "SGD, MovieLens-1M, Surprise SVD", "ratings/s": rate})
 
-    model = PMFModel(n_epochs=1).fit(ratings)
+    model = PMFModel(epochs=1).fit(ratings)
     rng = np.random.default_rng(0)
     users = rng.integers(0, ratings.n_users, 10_000_000)
     items = rng.integers(0, ratings.n_items, 10_000_000)

@@ -56,7 +56,7 @@ def measure(row: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         for part, value in similarity(found.make, knows, role).items():
             cell[f"{name} {part}"] = value
     if models.ROWS[row]["kind"] in ("VarEmbed", "SumEmbed"):
-        cell["epochs"] = models.model(row, seed, options).config.epochs
+        cell["epochs"] = models.model(row, seed, options).settings.epochs
         cell["QVEC morphemes"] = qvec.measure(
             lambda words: found.make(words, prior=True),  # type: ignore[call-arg]
             knows,

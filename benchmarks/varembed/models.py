@@ -102,16 +102,20 @@ ROWS: dict[str, dict[str, Any]] = {
     "FastText CBOW": {"kind": "FastText"},
     "FastText skip-gram": {"kind": "FastText", "sg": 1},
     "SumEmbed": _ours("SumEmbed"),
-    "SumEmbed, word2vec start": _ours("SumEmbed", start="word2vec", start_shrinkage=0.0),
+    "SumEmbed, word2vec start": _ours(
+        "SumEmbed", start="word2vec", advanced={"start_shrinkage": 0.0}
+    ),
     "VarEmbed": _ours("VarEmbed"),
-    "VarEmbed, word2vec start": _ours("VarEmbed", start="word2vec", start_shrinkage=0.0),
+    "VarEmbed, word2vec start": _ours(
+        "VarEmbed", start="word2vec", advanced={"start_shrinkage": 0.0}
+    ),
     "VarEmbed, start only": _ours("VarEmbed", epochs=0),
-    "VarEmbed, random start": _ours("VarEmbed", start="random", start_shrinkage=0.0),
-    "VarEmbed, no shrinkage": _ours("VarEmbed", start_shrinkage=0.0),
-    "VarEmbed, KL per token": _ours("VarEmbed", kl="tokens"),
-    "VarEmbed, no base": _ours("VarEmbed", base=False),
-    "VarEmbed, no refit": _ours("VarEmbed", refit=False),
-    "VarEmbed, window alone": _ours("VarEmbed", start_adjacent=0.0),
+    "VarEmbed, random start": _ours("VarEmbed", start="random", advanced={"start_shrinkage": 0.0}),
+    "VarEmbed, no shrinkage": _ours("VarEmbed", advanced={"start_shrinkage": 0.0}),
+    "VarEmbed, KL per token": _ours("VarEmbed", advanced={"kl": "tokens"}),
+    "VarEmbed, no base": _ours("VarEmbed", advanced={"base": False}),
+    "VarEmbed, no refit": _ours("VarEmbed", advanced={"refit_morphemes": False}),
+    "VarEmbed, window alone": _ours("VarEmbed", advanced={"start_adjacent": 0.0}),
     "VarEmbed, Morfessor": _ours("VarEmbed", segmenter="morfessor"),
     "VarEmbed, n-grams": _ours("VarEmbed", segmenter="ngrams"),
     "VarEmbed, n-grams, start only": _ours("VarEmbed", segmenter="ngrams", epochs=0),
@@ -149,7 +153,7 @@ def trained_ours(
             settings = {"epochs": epochs, **settings}
         start = time.process_time()
         fitted = getattr(tacenda_embeddings, kind)(width=WIDTH, seed=seed, **settings)
-        fitted.checkpointed(where.with_name(f"{where.name}-checkpoint")).fit(found)
+        fitted.fit(found, checkpoints=where.with_name(f"{where.name}-checkpoint"))
         fitted.fitted_on["cpu_seconds"] = round(time.process_time() - start, 1)
         fitted.save(where)
     loaded = tacenda.load(where)

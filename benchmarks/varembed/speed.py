@@ -49,7 +49,8 @@ def main() -> None:
             model, cpu = fitted(name, 1, threads, text)
             cpu -= fitted(name, 0, threads, text)[1]  # segmentation and start
             history = model.fitted_on["training"]
-            n_tokens = history["steps"] * model.config.batch * model.config.length
+            advanced = model.settings.advanced
+            n_tokens = history["steps"] * advanced.batch_streams * advanced.unrolled_tokens
             rows.append(
                 {
                     "model": name,

@@ -31,8 +31,8 @@ ROWS: dict[str, dict[str, Any]] = {
     "word2vec CBOW": {"kind": "Word2Vec", "epochs": 20},
     "word2vec skip-gram": {"kind": "Word2Vec", "sg": 1, "epochs": 20},
     "FastText skip-gram": {"kind": "FastText", "sg": 1, "epochs": 20},
-    "SumEmbed": {"kind": "SumEmbed", "n_morphemes": 400},
-    "VarEmbed": {"kind": "VarEmbed", "n_morphemes": 400},
+    "SumEmbed": {"kind": "SumEmbed", "advanced": {"n_morphemes": 400}},
+    "VarEmbed": {"kind": "VarEmbed", "advanced": {"n_morphemes": 400}},
     "VarEmbed, n-grams": {"kind": "VarEmbed", "segmenter": "ngrams"},
     "VarEmbed, Morfessor": {"kind": "VarEmbed", "segmenter": "morfessor"},
 }

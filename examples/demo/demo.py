@@ -77,7 +77,7 @@ def fit(material: materials.Material, states: int, artifact: Path) -> None:
     say(f"fitting an LDS with {states} states to it")
     start = time.perf_counter()
     model = LDS(n_states=states).fit(material.corpus)
-    model.fitted_on |= {**facts, "tokenizer": material.corpus.origin["tokenizer"] or "whitespace"}
+    model.fitted_on |= facts
     model.save(artifact)
     print(f"  {time.perf_counter() - start:.0f} s")
 

@@ -61,7 +61,9 @@ def real(folder: Path, labelled: int, tested: int | None, lines: int | None) -> 
     path = tacenda.datasets.locate("wikipedia-good-articles")["train"]
     treebank = tacenda.datasets.locate("ud-english-ewt")
     settings: dict[str, Any] = {"max_vocabulary": 40_000, "digits": True, "oov": "classes"}
-    corpus = tacenda.Corpus.from_text(path, tokenizer="words", workers=2, cache=folder, **settings)
+    corpus = tacenda.Corpus.from_text(
+        path, tokenizer="words", processes=2, cache=folder, **settings
+    )
     return Material(
         text="Wikipedia's good articles"
         + ("" if lines is None else f", the first {lines:,} lines"),

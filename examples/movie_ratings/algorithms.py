@@ -8,13 +8,13 @@ from typing import Any
 from surprise import SVD, AlgoBase, KNNBaseline
 
 from tacenda.errors import ConfigurationError
-from tacenda_surprise import PMF, Blend, ConditionalPMF, ConditionalRBM
+from tacenda_surprise import PMF, Blend, ConditionalBayesianPMF, ConditionalPMF, ConditionalRBM
 
 SEED = 0
 
 
 def every(*, quick: bool) -> dict[str, AlgoBase]:
-    """All of them with their defaults; ``quick`` has few epochs."""
+    """Make all of them with their defaults; ``quick`` makes few epochs."""
     few: dict[str, Any] = {"n_epochs": 5} if quick else {}
     return {
         "Surprise SVD": SVD(random_state=SEED),
@@ -30,7 +30,7 @@ def every(*, quick: bool) -> dict[str, AlgoBase]:
 
 
 def named(parts: Sequence[str], *, quick: bool) -> dict[str, AlgoBase]:
-    """Those whose names have one of ``parts`` in them, or all. Raises ConfigurationError for none."""
+    """Make those whose names contain one of ``parts``, or all. Raises ConfigurationError for none."""
     all_of_them = every(quick=quick)
     found = {
         name: algo
@@ -42,7 +42,7 @@ def named(parts: Sequence[str], *, quick: bool) -> dict[str, AlgoBase]:
     return found
 
 
-def bayesian(*, quick: bool) -> ConditionalPMF:
+def bayesian(*, quick: bool) -> ConditionalBayesianPMF:
     """The one that knows how sure it is, of every rating in particular."""
-    few: dict[str, Any] = {"n_epochs": 5, "burn_in": 2} if quick else {}
-    return ConditionalPMF(inference="gibbs", random_state=SEED, **few)
+    few: dict[str, Any] = {"n_samples": 5, "burn_in": 2} if quick else {}
+    return ConditionalBayesianPMF(random_state=SEED, **few)

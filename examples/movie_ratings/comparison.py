@@ -1,4 +1,4 @@
-"""Cross-validation, and whether predicted deviations are those that come."""
+"""Cross-validation, and whether predicted deviations come true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from surprise import AlgoBase, Dataset
 from surprise.model_selection import KFold, cross_validate
 
-from tacenda_surprise import ConditionalPMF
+from tacenda_surprise import ConditionalBayesianPMF
 
 Floats = npt.NDArray[np.float64]
 BINS = 8
@@ -59,7 +59,7 @@ def measured(data: Dataset, algorithms: Mapping[str, AlgoBase], n_folds: int) ->
 
 
 def warm_up(data: Dataset, algorithms: Mapping[str, AlgoBase]) -> None:
-    """Fits a few ratings with each, so that compiling is not counted as fitting."""
+    """Fit each algorithm to a few ratings, so that compiling is not counted as fitting."""
     few = data.construct_trainset(data.raw_ratings[:50])
     for algo in algorithms.values():
         algo.fit(few)
@@ -73,8 +73,8 @@ def print_table(rows: list[Row]) -> None:
     print()
 
 
-def certainty(data: Dataset, algo: ConditionalPMF) -> Certainty:
-    """Fits four fifths of the ratings and looks at the others."""
+def certainty(data: Dataset, algo: ConditionalBayesianPMF) -> Certainty:
+    """Fit four fifths of the ratings and test on the others."""
     trainset, testset = next(KFold(5, random_state=0).split(data))
     algo.fit(trainset)
     users, items, truth = zip(*testset, strict=True)

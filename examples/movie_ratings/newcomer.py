@@ -1,4 +1,4 @@
-"""Somebody who has rated a handful of items, and was not there when the model was fitted."""
+"""Recommendations for somebody who has rated a handful of items and was not there when the model was fitted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ratings_file import Material
 
 from tacenda.errors import DataError
-from tacenda_surprise import ConditionalPMF
+from tacenda_surprise import ConditionalBayesianPMF
 
 NAME = "somebody new"
 TASTE = {
@@ -35,7 +35,7 @@ class Recommendation(NamedTuple):
 
 
 def parsed(rates: Sequence[str], material: Material) -> dict[str, float]:
-    """Item -> rating: from MOVIE=RATING, or a taste of our own.
+    """Read item -> rating from MOVIE=RATING, or take a taste of our own.
 
     Raises DataError for a movie that is not there or not the only one, or a rating off the scale.
     """
@@ -83,7 +83,9 @@ def _item(movie: str, material: Material) -> str:
     return found[0]
 
 
-def recommend(algo: ConditionalPMF, given: dict[str, float], n: int) -> list[Recommendation]:
+def recommend(
+    algo: ConditionalBayesianPMF, given: dict[str, float], n: int
+) -> list[Recommendation]:
     """The best items for the newcomer; nothing is fitted again."""
     algo.fold_in(given, uid=NAME)
     best = algo.top_n(n, uids=[NAME])[NAME]

@@ -37,7 +37,7 @@ def compare(rows: list[Row], path: Path) -> None:
 
 
 def certainty(sure: Certainty, path: Path) -> None:
-    """Foretold against found; a model that knows what it does not know is on the line."""
+    """Predicted against actual errors; a model whose deviations are right lies on the line."""
     figure, axes = plt.subplots(figsize=(4.5, 4.5))
     ends = [min(sure.foretold.min(), sure.found.min()), max(sure.foretold.max(), sure.found.max())]
     axes.plot(ends, ends, color=PEER, linewidth=1)

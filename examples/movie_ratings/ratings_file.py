@@ -1,4 +1,4 @@
-"""The ratings, and what their items are called."""
+"""The ratings, and the titles of their items."""
 
 from __future__ import annotations
 

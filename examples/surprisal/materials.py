@@ -1,4 +1,4 @@
-"""What the example works on: raw text to fit on, and a sample to score."""
+"""The texts of the example: raw text to fit on, and a sample to score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = 40_000
 
 @dataclass(frozen=True)
 class Material:
-    """Raw text, a paragraph or sentence a line, and another piece of the same kind."""
+    """Raw text, one paragraph or sentence per line, and a sample of the same kind."""
 
     name: str
     title: str
@@ -27,9 +27,9 @@ class Material:
 
 
 def find(text: Path | None, n_lines: int | None) -> Material:
-    """The text that is given, else Wikipedia where TACENDA_DATA names it, else an invented language.
+    """Return the text that is given, else Wikipedia if TACENDA_DATA is set, else an invented language.
 
-    Raises TacendaError if a text is named and not there.
+    Raises TacendaError if a text does not exist.
     """
     if text is not None:
         return given(text, n_lines)
@@ -37,14 +37,14 @@ def find(text: Path | None, n_lines: int | None) -> Material:
 
 
 def given(text: Path, n_lines: int | None) -> Material:
-    """A file; the sample is its first lines, which the model has seen."""
+    """Return the text of a file; the sample is its first lines, which the model has seen."""
     sample = "\n".join(islice(lines_of(text), 3))
     name = f"{text.name}-{n_lines or 'all'}"
     return Material(name, str(text), lambda: islice(lines_of(text), n_lines), sample)
 
 
 def real(n_lines: int) -> Material:
-    """English: Wikipedia's good articles, a paragraph a line; the sample is from another article."""
+    """Return Wikipedia's good articles, one paragraph per line; the sample is from another article."""
     files = tacenda.datasets.locate("wikipedia-good-articles")
     train, test = Path(files["train"]), Path(files["test"])
     paragraphs = (line for line in lines_of(test) if len(line) > 200)
@@ -57,7 +57,7 @@ def real(n_lines: int) -> Material:
 
 
 def invented(n_lines: int) -> Material:
-    """A language made by a seeded generator; in the sample a sentence is shuffled, a word is unheard of."""
+    """Return text of a seeded generator; in the sample one sentence is shuffled, and one word is unknown."""
     sentences = [list(sentence.words) for sentence in synthetic_text.generate(6, seed=2)]
     random.Random(0).shuffle(sentences[3])
     sentences[4].insert(2, "Jabberwocky")
@@ -70,6 +70,6 @@ def invented(n_lines: int) -> Material:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a text, compressed or not, that have anything in them."""
+    """Yield the lines of a text, compressed or not, that are not empty."""
     for lines in text_blocks(path):
         yield from (line.strip() for line in lines if line.strip())

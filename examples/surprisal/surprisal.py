@@ -1,12 +1,12 @@
-"""How surprising is each word? A document in, bits per token out, with a picture to look at.
+"""How surprising is each word? From a document to bits of surprisal per token, and a picture.
 
     python examples/surprisal/surprisal.py [DOCUMENT] [--output surprisal-output] [--lines N] [--text FILE]
         [--model kneser_ney]
 
-Fits a language model to raw text, scores the document with it in spaCy, and writes surprisal.html (the
-text, each token on a ground as warm as it was surprising) and surprisal.tsv. The raw text is --text, or
-Wikipedia's good articles in the folder that TACENDA_DATA names, or else text of an invented language. The
-fitted pipeline is kept in the output folder and used again.
+Fits a language model to raw text, scores the document with it in spaCy, and writes surprisal.html (the text,
+in which a warmer background marks a more surprising token) and surprisal.tsv. The raw text is --text, or
+Wikipedia's good articles in the folder that TACENDA_DATA names, or else text in an invented language. The
+fitted pipeline is saved in the output folder and used again.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("document", type=Path, nargs="?", help="text to score (default: a sample)")
     parser.add_argument("--output", type=Path, default=Path("surprisal-output"))
-    parser.add_argument("--text", type=Path, help="raw text to fit on, a paragraph a line")
+    parser.add_argument("--text", type=Path, help="raw text to fit on, one paragraph per line")
     parser.add_argument("--lines", type=int, help="lines of raw text to fit on")
     parser.add_argument("--model", default="kneser_ney", help="or hlbl, vlhmm, or a plugin's")
-    parser.add_argument("--order", type=int, default=5, help="words an n-gram spans (kneser_ney)")
-    parser.add_argument("--max-bits", type=float, default=16.0, help="where the scale ends")
+    parser.add_argument(
+        "--order", type=int, default=5, help="words that an n-gram spans (kneser_ney)"
+    )
+    parser.add_argument(
+        "--max-bits", type=float, default=16.0, help="surprisal at which the scale ends"
+    )
     options = parser.parse_args()
     try:
         run(options)
@@ -64,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
 def pipeline(
     material: materials.Material, model: str, settings: dict[str, int], output: Path
 ) -> Language:
-    """The fitted pipeline; one of an earlier run if it was made from the same."""
+    """Return the fitted pipeline; that of an earlier run if it was fitted to the same text."""
     chosen = "".join(f"-{name}-{value}" for name, value in settings.items())
     folder = output / f"pipeline-{material.name}-{model}{chosen}"
     if folder.exists():
@@ -83,7 +87,7 @@ def pipeline(
         settings=settings,
         min_count=2,
     )
-    # under its name only when it is complete
+    # it gets its name only when it is complete
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     nlp.to_disk(unfinished)
@@ -92,7 +96,7 @@ def pipeline(
 
 
 def rows(doc: Doc) -> str:
-    """A line a token: where it begins, its text, bits, natural log-probability, whether it is unknown."""
+    """Return one line per token: start, text, bits, natural log-probability, whether it is unknown."""
     lines = ["start\ttoken\tsurprisal\tlogprob\toov"]
     for token in doc:
         if token._.surprisal is not None:
@@ -102,7 +106,7 @@ def rows(doc: Doc) -> str:
 
 
 def report(doc: Doc) -> None:
-    """The first sentence word by word, and the figures of the whole."""
+    """Print the first sentence word by word, and the figures of the whole document."""
     print("\nbits of surprisal, first sentence:")
     for token in next(iter(doc.sents), doc[:0]):
         if token._.surprisal is not None:

@@ -41,12 +41,12 @@ FIT_PROTOCOL = {
     "mixture": MIXTURE,
     "memory": memory.MEMORY_PROTOCOL,
 }
-MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch": 16384,
-                        "learning_rate": 0.08, "averaging": 0.99}  # fmt: skip
+MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch_words": 16384,
+                        "learning_rate": 0.08}  # fmt: skip
 LARGE: dict[str, Any] = {**MAIN, "states_per_class": 128, "state_dropout": 0.75}
 SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32, "learning_rate": 0.07}
 QUICK = 14  # epochs
-WIKITEXT: dict[str, Any] = {**MAIN, "epochs": 10, "evaluate_every": 5}
+WIKITEXT: dict[str, Any] = {**MAIN, "epochs": 10, "advanced": {"evaluate_every": 5}}
 PARTS = ("classes", "step", "scoring", "quick", "fit", "large", "memory")
 FURTHER = ("studies", *studies.PARTS, "baselines", "mixtures", "wikitext-2")
 

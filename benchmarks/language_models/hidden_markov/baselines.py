@@ -19,7 +19,7 @@ from benchmarks.language_models.hidden_markov.fits import (
 )
 from benchmarks.language_models.hidden_markov.neural import FeedForward, Fit, Recurrent
 from tacenda_lm import HMM
-from tacenda_lm.hidden_markov.observed import text_of
+from tacenda_lm.hidden_markov.classed_text import text_of
 
 __all__ = ["BASELINES_PROTOCOL", "NAME", "rows_of"]
 
@@ -63,7 +63,7 @@ def plain(texts: Texts, what: str, folder: Path | None) -> Row:
     start = time.process_time()
     model.fit(texts.train, texts.valid, checkpoints=folder and folder / "hmm")
     seconds = time.process_time() - start
-    Z, V = model.config.n_states, len(texts.train.vocabulary)
+    Z, V = model.settings.n_states, len(texts.train.vocabulary)
     training = model.fitted_on["training"]
     return {
         "what": what,
@@ -71,7 +71,7 @@ def plain(texts: Texts, what: str, folder: Path | None) -> Row:
         "epochs": training["epochs"],
         "CPU seconds": seconds,
         **perplexities(model, texts),
-        "settings": model.config.to_dict(),
+        "settings": model.settings.to_dict(),
     }
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks import reporting
 from tacenda import Corpus, datasets
 from tacenda_lm import VLHMM, KneserNey, Mixture
-from tacenda_lm.hidden_markov import fitting
-from tacenda_lm.hidden_markov.observed import text_of
+from tacenda_lm.hidden_markov.classed_text import text_of
+from tacenda_lm.hidden_markov.vlhmm_training import drawn
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 
@@ -66,20 +66,20 @@ def fitted(
     losses = model.fitted_on["training"]["epoch_losses"]
     row = {
         "what": what,
-        "states": model.config.n_states,
+        "states": model.settings.n_states,
         "epochs": len(losses),
         "training": math.exp(losses[-1]),
         "parameters": parameters(model, texts.train),
         "CPU seconds": seconds,
         **perplexities(model, texts),
-        "settings": model.config.to_dict(),
+        "settings": model.settings.to_dict(),
     }
     return model, row
 
 
 def parameters(model: VLHMM, train: Corpus) -> int:
-    """Numbers that were learnt."""
-    network = fitting.drawn(model.config, model.tables.lexicon, *text_of(train))
+    """Count the numbers that were learned."""
+    network = drawn(model.settings, model.tables.lexicon, *text_of(train))
     return sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.language_models.hidden_markov.fits import Row, Texts
-from tacenda_lm.hidden_markov import fitting
-from tacenda_lm.hidden_markov.config import VLHMMConfig
-from tacenda_lm.hidden_markov.observed import Observed, sentences_at, text_of
-from tacenda_lm.hidden_markov.training import Trainer
+from tacenda_lm.hidden_markov.classed_text import Observed, sentences_at, text_of
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.vlhmm_training import Trainer, classes_of, drawn
 
 __all__ = ["MEMORY_PROTOCOL", "rows_of"]
 
@@ -38,16 +37,16 @@ def rows_of(plans: dict[str, dict[str, Any]]) -> Iterator[Row]:
         yield {"what": f"memory, {what}", **json.loads(done.stdout), "settings": settings}
 
 
-def measure(settings: dict[str, Any]) -> Row:
+def measure(options: dict[str, Any]) -> Row:
     """In this process."""
     texts = Texts()
-    config = VLHMMConfig(**settings)
+    settings = VLHMMSettings(**options)
     train, valid = text_of(texts.train), text_of(texts.valid)
-    lexicon = fitting.classes_of(config, texts.train, train[0])
-    network = fitting.drawn(config, lexicon, *train)
+    lexicon = classes_of(settings, texts.train, train[0])
+    network = drawn(settings, lexicon, *train)
     before = _largest()
-    trainer = Trainer(config, network, lexicon, *train, valid)
-    borders = np.searchsorted(train[1], np.arange(_STEPS + 1) * config.batch)
+    trainer = Trainer(settings, network, lexicon, *train, valid)
+    borders = np.searchsorted(train[1], np.arange(_STEPS + 1) * settings.batch_words)
     pairs = 0
     for n in range(_STEPS):
         batch = np.arange(borders[n], borders[n + 1])
@@ -55,10 +54,10 @@ def measure(settings: dict[str, Any]) -> Row:
         trainer.step(batch, 1e-3)
     stepped = _largest()
     trainer.evaluate()
-    k = round(config.states_per_class * (1 - config.state_dropout))
-    formula = 4 * pairs * k * (2 * k + config.width) / _MIB
+    k = round(settings.states_per_class * (1 - settings.state_dropout))
+    formula = 4 * pairs * k * (2 * k + settings.width) / _MIB
     return {
-        "states": config.n_states,
+        "states": settings.n_states,
         "pairs of classes": pairs,
         "formula": formula,
         "before": before,

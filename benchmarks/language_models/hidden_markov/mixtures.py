@@ -22,11 +22,15 @@ from tacenda_lm.language_model import LanguageModel
 __all__ = ["NAME", "rows_of"]
 
 NAME = "lm-hidden-markov-mixtures"
-SHARED: dict[str, Any] = {"n_classes": 256, "batch": 16384, "learning_rate": 0.08}
+SHARED: dict[str, Any] = {"n_classes": 256, "batch_words": 16384, "learning_rate": 0.08}
 COMPONENTS: dict[str, dict[str, Any]] = {
     "exchange": {"states_per_class": 128, "state_dropout": 0.75, "epochs": 45},
     "small exchange": {"states_per_class": 64, "epochs": 17},
-    "predictive": {"states_per_class": 64, "epochs": 17, "classes": "predictive"},
+    "predictive": {
+        "states_per_class": 64,
+        "epochs": 17,
+        "advanced": {"word_classes": "predictive"},
+    },
 }
 NGRAMS, BILINEAR = "KneserNey(5)", "HLBL"
 MIXTURES = (
@@ -48,7 +52,8 @@ def component(
     if folder is None:
         return fitted(texts, name, settings)
     at, known = folder / name, measured(NAME).get(name)
-    if (at / "model").exists() and known and settings.items() <= known["settings"].items():
+    wanted = VLHMM(**settings).settings.to_dict()
+    if (at / "model").exists() and known and known["settings"] == wanted:
         return VLHMM.load(at / "model"), known
     model, row = fitted(texts, name, settings, at / "fit")
     model.save(at / "model")

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tacenda_lm.hidden_markov.network import Network
+from tacenda_lm.hidden_markov.parameters import Network
 
 __all__ = ["reference_step"]
 

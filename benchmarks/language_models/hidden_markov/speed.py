@@ -20,11 +20,10 @@ from benchmarks.language_models.hidden_markov.reference import reference_step
 from tacenda import Corpus, datasets
 from tacenda.errors import TacendaError
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov import fitting
-from tacenda_lm.hidden_markov.classes import Method, word_classes
-from tacenda_lm.hidden_markov.config import VLHMMConfig
-from tacenda_lm.hidden_markov.observed import Lexicon, Observed, text_of
-from tacenda_lm.hidden_markov.training import Trainer
+from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, text_of
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.vlhmm_training import Trainer, drawn
+from tacenda_lm.hidden_markov.word_classes import Method, word_classes
 
 __all__ = ["class_seconds", "scoring_rates", "step_seconds"]
 
@@ -56,25 +55,25 @@ def step_seconds(
     batch = np.arange(int(np.searchsorted(offsets, tokens)))
     sentences = [ids[offsets[i] : offsets[i + 1]].tolist() for i in batch]
     k = 2 * active // _CLASSES
-    shared = {
+    shared: dict[str, Any] = {
         "n_classes": _CLASSES,
         "states_per_class": k,
         "width": _WIDTH,
-        "batch": tokens,
+        "batch_words": tokens,
         "device": device,
     }
     seconds: dict[str, float] = {}
     for kind in ("two_level", "flat"):
-        config = VLHMMConfig(**shared, transitions=kind)
+        settings = VLHMMSettings(**shared, transitions=kind)
         trainer = Trainer(
-            config, fitting.drawn(config, lexicon, ids, offsets), lexicon, ids, offsets, None
+            settings, drawn(settings, lexicon, ids, offsets), lexicon, ids, offsets, None
         )
         seconds[f"ours, {kind}"] = _best(
             lambda t=trainer: t.step(batch, 1e-3), repeats, device=device
         )
-    config = VLHMMConfig(**shared, transitions="flat")
-    network = fitting.drawn(config, lexicon, ids, offsets)
-    trainer = Trainer(config, network, lexicon, ids, offsets, None)
+    settings = VLHMMSettings(**shared, transitions="flat")
+    network = drawn(settings, lexicon, ids, offsets)
+    trainer = Trainer(settings, network, lexicon, ids, offsets, None)
     kept = trainer.kept_states()
     classes = torch.from_numpy(lexicon.classes.astype(np.int64)).to(device)
     order = torch.from_numpy(lexicon.order).to(device)
@@ -106,7 +105,7 @@ def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[dict[str
     ids, offsets = text_of(text)
     store = model.tables.store
     model.score_corpus(ids[:1000], np.array([0, 1000]))
-    what = f"scoring, {model.config.n_states:,} states ({model.config.n_classes} classes)"
+    what = f"scoring, {model.settings.n_states:,} states ({model.settings.n_classes} classes)"
 
     def cold() -> None:
         store._empty()

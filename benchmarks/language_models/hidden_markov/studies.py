@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.language_models.hidden_markov.fits import PROTOCOL, Row, Texts, fitted, measured
 from benchmarks.language_models.hidden_markov.pictures import draw_features, draw_states
+from tacenda_lm import VLHMM
 
 __all__ = ["NAME", "PARTS", "STUDIES_PROTOCOL", "draw", "rows_of"]
 
@@ -20,18 +21,18 @@ STUDIES_PROTOCOL = {
     "ablations": "128 classes of 32 states (2^12), half of them left out of each step, one thing changed at a time",
     "features": "no classes, no dropout: every state emits every word; steps of 4,096 words, learning rate .05",
 }
-SHARED: dict[str, Any] = {"n_classes": 128, "batch": 16384, "learning_rate": 0.08,
-                          "evaluate_every": 4}  # fmt: skip
+SHARED: dict[str, Any] = {"n_classes": 128, "batch_words": 16384, "learning_rate": 0.08}
+EVERY_FOURTH = {"evaluate_every": 4}
 POWERS = (10, 11, 12, 13, 14, 15)
 SIZES_EPOCHS, ABLATIONS_EPOCHS, FEATURES_EPOCHS = 8, 12, 3
 ABLATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("full", {}),
-    ("- neural parameterisation", {"neural": False}),
+    ("- neural parameterisation", {"advanced": {**EVERY_FOURTH, "neural": False}}),
     ("- state dropout", {"state_dropout": 0.0}),
     ("transitions flat", {"transitions": "flat"}),
-    ("classes predictive", {"classes": "predictive"}),
+    ("classes predictive", {"advanced": {**EVERY_FOURTH, "word_classes": "predictive"}}),
 )
-DENSE: dict[str, Any] = {"n_classes": 1, "state_dropout": 0.0, "batch": 4096,
+DENSE: dict[str, Any] = {"n_classes": 1, "state_dropout": 0.0, "batch_words": 4096,
                          "learning_rate": 0.05}  # fmt: skip
 STATES, FEATURES = (64, 128, 256), (16, 32, 64, 128)
 PARTS = ("states", "ablations", "features")
@@ -41,12 +42,21 @@ def plan(part: str) -> Iterator[tuple[Row, dict[str, Any]]]:
     """What says which row it is, and the settings of its model."""
     if part == "states":
         for power in POWERS:
-            own = {"states_per_class": (1 << power) // SHARED["n_classes"]}
+            own = {
+                "states_per_class": (1 << power) // SHARED["n_classes"],
+                "epochs": SIZES_EPOCHS,
+                "advanced": EVERY_FOURTH,
+            }
             name = f"2^{power} states, {SIZES_EPOCHS} epochs"
-            yield {"what": name, "power": power}, {**SHARED, **own, "epochs": SIZES_EPOCHS}
+            yield {"what": name, "power": power}, {**SHARED, **own}
     elif part == "ablations":
         for name, change in ABLATIONS:
-            own = {"states_per_class": 32, "epochs": ABLATIONS_EPOCHS, **change}
+            own = {
+                "states_per_class": 32,
+                "epochs": ABLATIONS_EPOCHS,
+                "advanced": EVERY_FOURTH,
+                **change,
+            }
             yield {"what": name}, {**SHARED, **own}
     else:
         for states in STATES:
@@ -56,7 +66,7 @@ def plan(part: str) -> Iterator[tuple[Row, dict[str, Any]]]:
                 {**DENSE, **own, "transitions": "flat"},
             )
             for f in FEATURES:
-                how = {"transitions": "features", "features": f}
+                how = {"transitions": "features", "advanced": {"n_features": f}}
                 yield (
                     {"what": f"{states} states, {f} features", "features": f},
                     {**DENSE, **own, **how},
@@ -71,7 +81,7 @@ def rows_of(part: str, texts: Texts, folder: Path | None, again: bool) -> Iterat
     before = {} if again else measured(NAME)
     for named, settings in plan(part):
         known = before.get(named["what"])
-        if known is not None and settings.items() <= known["settings"].items():
+        if known is not None and known["settings"] == VLHMM(**settings).settings.to_dict():
             yield known
             continue
         model, row = fitted(texts, named["what"], settings)

@@ -138,10 +138,12 @@ class Bench:
             return grams.fit(text), {}
         checkpoints = place / "checkpoints"
         if isinstance(recipe, Flat):
-            flat = LBL(recipe.config).fit(texts.train, self._stopping, checkpoints=checkpoints)
+            flat = LBL.from_settings(recipe.settings).fit(
+                texts.train, self._stopping, checkpoints=checkpoints
+            )
             return flat, {"evaluations": evaluations(flat.fitted_on["training"])}
         tree, text = self.tree(recipe.tree), self._text(recipe.without)
-        model, history = training.hlbl_on(recipe.config, tree, text, texts.valid, checkpoints)
+        model, history = training.hlbl_on(recipe.settings, tree, text, texts.valid, checkpoints)
         counts = texts.counts
         codes = np.diff(tree.codes.word_codes)
         return model, {

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tacenda_lm import HLBLConfig, LBLConfig
+from tacenda_lm.log_bilinear.settings import HLBLAdvanced, HLBLSettings, LBLSettings
 from tacenda_lm.log_bilinear.tree_building import Rule
 
 WIDTH, CONTEXT = 100, 5
@@ -39,10 +39,10 @@ class Flat:
         return "LBL" if self.context == CONTEXT else f"LBL, {self.context} words"
 
     @property
-    def config(self) -> LBLConfig:
-        return LBLConfig(
-            width=WIDTH, context=self.context, contexts="full", loss=self.loss, epochs=self.epochs,
-            dropout=0.2, across_sentences=False,
+    def settings(self) -> LBLSettings:
+        return LBLSettings(
+            width=WIDTH, context=self.context, loss=self.loss, epochs=self.epochs, dropout=0.2,
+            across_sentences=False,
         )  # fmt: skip
 
 
@@ -87,11 +87,15 @@ class Hierarchical:
         return f"HLBL, {self.tree.name}{longer}"
 
     @property
-    def config(self) -> HLBLConfig:
-        return HLBLConfig(
-            width=self.width, context=self.context, tail_rates=(), tree=self.tree.rule,
-            overlap=self.tree.overlap, copies=len(self.tree.seeds), frequency_power=0.0,
-            dropout=self.dropout, epochs=self.epochs, across_sentences=self.across,
+    def settings(self) -> HLBLSettings:
+        clustering: dict[str, Any] = {}
+        if self.tree.rule != "random":
+            clustering = {"overlap": self.tree.overlap, "frequency_power": 0.0}
+        advanced = HLBLAdvanced(tail_rates=(), **clustering)
+        return HLBLSettings(
+            width=self.width, context=self.context, tree=self.tree.rule,
+            copies=len(self.tree.seeds), dropout=self.dropout, epochs=self.epochs,
+            across_sentences=self.across, advanced=advanced,
         )  # fmt: skip
 
 
@@ -123,5 +127,5 @@ def key_of(recipe: Recipe, data: str) -> str:
     """Everything a fit depends on."""
     parts: dict[str, Any] = {"data": data, "kind": type(recipe).__name__, **asdict(recipe)}
     if not isinstance(recipe, NGrams):
-        parts["settings"] = recipe.config.to_dict()
+        parts["settings"] = recipe.settings.to_dict()
     return json.dumps(parts, sort_keys=True)

@@ -11,9 +11,8 @@ from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.language_models.thesis.training import trainer_on
-from tacenda_lm.log_bilinear.fitting import text_stream
-from tacenda_lm.log_bilinear.lbl_training import LBLTrainer, drawn
-from tacenda_lm.log_bilinear.training import pieces
+from tacenda_lm.log_bilinear.lbl_training import LBLTrainer
+from tacenda_lm.log_bilinear.stream import Stream
 
 STEPS, FLAT_STEPS, REPEATS = 150, 4, 3
 
@@ -31,27 +30,25 @@ def least(work: Callable[[], None]) -> float:
 
 def tree_rate(study: Study, recipe: Hierarchical) -> float:
     """Tokens learned a second."""
-    config = recipe.config
-    trainer = trainer_on(config, study.bench.tree(recipe.tree), study.bench.texts.train, None)
-    begins = np.random.default_rng(0).permutation(pieces(trainer.stream, config.piece))
-    starts = begins[: STEPS * config.batch].reshape(-1, config.batch)
+    settings, advanced = recipe.settings, recipe.settings.advanced
+    trainer = trainer_on(settings, study.bench.tree(recipe.tree), study.bench.texts.train)
+    begins = np.random.default_rng(0).permutation(trainer.begins)
+    starts = begins[: STEPS * advanced.batch_pieces].reshape(-1, advanced.batch_pieces)
 
     def work() -> None:
         for part in starts:
             trainer.step((part,), 0.1)
 
-    return starts.size * config.piece / least(work)
+    return starts.size * advanced.piece_words / least(work)
 
 
 def flat_rate(study: Study, recipe: Flat) -> float:
     """Tokens learned a second."""
-    texts, config = study.bench.texts, recipe.config
-    counts = texts.train.type_counts
-    parameters = drawn(config, counts, np.random.default_rng(0))
-    trainer = LBLTrainer(config, parameters, counts, text_stream(texts.train, False), None)
+    train, settings = study.bench.texts.train, recipe.settings
+    trainer = LBLTrainer(settings, train.type_counts, Stream.of_corpus(train, False), None)
     steps = FLAT_STEPS if recipe.loss == "softmax" else STEPS
-    positions = np.flatnonzero(~trainer.stream.firsts)
-    batches = np.random.default_rng(0).choice(positions, (steps, config.batch))
+    positions = np.flatnonzero(~trainer.text.firsts)
+    batches = np.random.default_rng(0).choice(positions, (steps, settings.batch_words))
 
     def work() -> None:
         for batch in batches:

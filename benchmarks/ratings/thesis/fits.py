@@ -119,7 +119,7 @@ class Bench:
 
 def key_of(model: RatingModel, train: Ratings, test: Ratings, told: str) -> str:
     """Model, what it is told, its settings, the data."""
-    settings = json.dumps(model.config.to_dict(), sort_keys=True)  # type: ignore[attr-defined]
+    settings = json.dumps(model.settings.to_dict(), sort_keys=True)  # type: ignore[attr-defined]
     data = f"{train.fingerprint[:10]} {test.fingerprint[:10]}"
     return " | ".join((model.name, told, settings, data))
 
@@ -133,12 +133,12 @@ def measured(
 ) -> dict[str, Any]:
     """Fits and tests; the values of `Figures`. Predictions are clipped to the scale, as Surprise does it."""
     start = time.process_time()
-    model.fit(train, identities=identities)
+    model.fit(train, identities=identities if model.conditional else None)
     seconds = time.process_time() - start
     scores = np.clip(model.score_pairs(test.user_ids, test.item_ids), *test.scale)
     errors = (scores.astype(np.float64) - test.values) ** 2
     of_user, n = bins[test.user_ids], int(bins.max()) + 1
-    history = model.history  # type: ignore[attr-defined]
+    history = model.history
     return {
         "squared": np.bincount(of_user, errors, n).tolist(),
         "tested": np.bincount(of_user, minlength=n).tolist(),

@@ -6,61 +6,67 @@ where to stop, and the test part decides nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from tacenda_surprise.models import (
     BiasModel,
-    BoltzmannConfig,
+    BoltzmannSettings,
+    ConditionalBoltzmannSettings,
+    ConditionalFactorizationSettings,
     ConditionalPMFModel,
     ConditionalRBMModel,
-    FactorizationConfig,
+    FactorizationSettings,
     PMFModel,
     RBMModel,
 )
 
+M = TypeVar("M", bound=BoltzmannSettings)
+F = TypeVar("F", bound=FactorizationSettings)
+
 VALIDATION = 0.05
 THESIS = (
-    "FactorizationConfig.thesis (250 epochs at most, patience 20), .online_svd, BoltzmannConfig.thesis "
+    "FactorizationSettings.thesis (250 epochs at most, patience 20), .online_svd, BoltzmannSettings.thesis "
     "(30 epochs); of all these the parameters of the epoch that predicts a twentieth of the training part best"
 )
 
 
 def rbm(hidden: int, *, ours: bool = False) -> RBMModel:
-    return RBMModel(_machine(hidden, ours))
+    return RBMModel.from_settings(_machine(BoltzmannSettings, hidden, ours))
 
 
 def conditional_rbm(hidden: int, *, ours: bool = False) -> ConditionalRBMModel:
-    return ConditionalRBMModel(_machine(hidden, ours))
+    return ConditionalRBMModel.from_settings(_machine(ConditionalBoltzmannSettings, hidden, ours))
 
 
-def _machine(hidden: int, ours: bool) -> BoltzmannConfig:
+def _machine(settings: type[M], hidden: int, ours: bool) -> M:
     if ours:
-        return BoltzmannConfig(n_hidden=hidden)
-    epochs = BoltzmannConfig.thesis().n_epochs
+        return settings(n_hidden=hidden)
+    epochs = settings.thesis().epochs
     held_out: dict[str, Any] = {"validation": VALIDATION, "patience": epochs, "refit": False}
-    return BoltzmannConfig.thesis(n_hidden=hidden, **held_out)
+    return settings.thesis(n_hidden=hidden, **held_out)
 
 
 def pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMFModel:
-    return PMFModel(_factorization(width, ours, seed))
+    return PMFModel.from_settings(_factorization(FactorizationSettings, width, ours, seed))
 
 
 def conditional_pmf(width: int, *, ours: bool = False, seed: int = 0) -> ConditionalPMFModel:
-    return ConditionalPMFModel(_factorization(width, ours, seed))
+    settings = _factorization(ConditionalFactorizationSettings, width, ours, seed)
+    return ConditionalPMFModel.from_settings(settings)
 
 
-def _factorization(width: int, ours: bool, seed: int) -> FactorizationConfig:
+def _factorization(settings: type[F], width: int, ours: bool, seed: int) -> F:
     if ours:
-        return FactorizationConfig(n_factors=width, seed=seed)
-    return FactorizationConfig.thesis(n_factors=width, seed=seed, validation=VALIDATION)
+        return settings(n_factors=width, seed=seed)
+    return settings.thesis(n_factors=width, seed=seed, validation=VALIDATION)
 
 
 def online_svd(width: int, *, biased: bool, seed: int = 0) -> PMFModel:
-    config = FactorizationConfig.online_svd(
+    settings = FactorizationSettings.online_svd(
         n_factors=width, biased=biased, seed=seed, validation=VALIDATION
     )
-    return PMFModel(config)
+    return PMFModel.from_settings(settings)
 
 
-def bias(biases: str) -> BiasModel:
+def bias(biases: Literal["both", "items", "users", "none"]) -> BiasModel:
     return BiasModel(biases=biases)

@@ -4,7 +4,7 @@ from tacenda_random_indexing import RandomIndexing
 
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.testing.embedders import EmbedderTests
+from tacenda_embeddings.testing import EmbedderTests
 
 
 class TestRandomIndexing(EmbedderTests):

@@ -4,8 +4,10 @@ The toy needs no fitting loop, and its vectors are easy to predict.
 """
 
 import multiprocessing
-import signal
 import sys
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -67,23 +69,24 @@ class Toy(Saveable):
 
 
 class ToyIds(Toy):
-    """The same, taking ids, and giving views into one batch, as a fast model would."""
+    """The same, taking packed ids and writing into given arrays, as a fast model would."""
 
     name = "toy_ids"
 
-    def transform_ids(self, pieces: list[np.ndarray]) -> list[np.ndarray]:
-        self.calls.append(len(pieces))
-        if not pieces:
-            return []
-        batch = np.concatenate([self._embed(piece) for piece in pieces])
-        return np.split(batch, np.cumsum([len(piece) for piece in pieces])[:-1])
+    def transform_into(self, ids: np.ndarray, offsets: np.ndarray, arrays: Any) -> None:
+        self.calls.append(len(arrays))
+        for array, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True):
+            if start < stop:
+                array[...] = self._embed(ids[start:stop])
 
 
-@pytest.fixture(scope="session")
-def toy_class() -> type[Toy]:
+@pytest.fixture(scope="module")
+def toy_class() -> Iterator[type[Toy]]:
     plugins.register("embedders", "toy", Toy)
     plugins.register("embedders", "toy_ids", ToyIds)
-    return Toy
+    yield Toy
+    plugins.unregister("embedders", "toy")
+    plugins.unregister("embedders", "toy_ids")
 
 
 @pytest.fixture(params=["toy", "toy_ids"])
@@ -118,19 +121,17 @@ def toy(toy_class: type[Toy], toy_corpus: Any) -> Toy:
 
 @pytest.fixture
 def alarm():
-    if not hasattr(signal, "SIGALRM"):
-        pytest.skip("no alarms on this platform")
+    """Kill child processes that do not answer in time, which ends ``nlp.pipe`` and fails the test."""
 
-    def ring(number, frame):
-        raise TimeoutError(f"nlp.pipe(n_process=2) did not finish in {SECONDS} s")
+    def kill():
+        for child in multiprocessing.active_children():
+            child.kill()
 
-    old = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(SECONDS)
+    timer = threading.Timer(SECONDS, kill)
+    timer.start()
     yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, old)
-    for child in multiprocessing.active_children():
-        child.kill()
+    timer.cancel()
+    kill()
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ def test_fit_saves_a_model_that_knows_its_text(run, text, tmp_path):
     assert "36 tokens in 6 sentences" in err
     model = tacenda.load(tmp_path / "model")
     assert model.width == 6
-    assert model.fitted_on["tokenizer"] == "words"
-    assert model.fitted_on["text"] == ["text.txt"]
+    assert model.fitted_on["tokenizer"] == "whitespace"
+    assert model.fitted_on["sources"] == ["text.txt"]
     assert str(tmp_path) not in (tmp_path / "model" / "model.json").read_text(encoding="utf8")
 
 

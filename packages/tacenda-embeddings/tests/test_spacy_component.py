@@ -190,7 +190,7 @@ def test_vocabulary_shared_with_other_documents_is_not_needed(toy_kind, toy_corp
 def test_embedder_that_breaks_its_contract_is_named(toy, monkeypatch):
     nlp = pipeline(toy)
     component = nlp.get_pipe("token_embeddings")
-    monkeypatch.setattr(component._encoder, "_transform", lambda pieces: [np.zeros((1, 3))])
+    monkeypatch.setattr(component.fitted, "transform", lambda pieces: [np.zeros((1, 3))])
     with pytest.raises(Exception, match="Toy breaks its contract"):
         nlp("the cat")
 

@@ -25,7 +25,7 @@ OURS = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _ours_registered():
     """An editable installation made before an entry point was added does not know it."""
     added = []

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import tacenda
-from tacenda.testing.embedder_cases import sample_sentences
+from tacenda.testing.samples import sample_sentences
 from tacenda_lm import HLBL, KneserNey, Mixture
 
 TEXT = sample_sentences(120)
@@ -40,7 +40,7 @@ def test_fit_saves_a_model_with_its_figures(run, text, valid, tmp_path):
     assert (status, out) == (0, "")
     assert "perplexity of the validation text" in err
     model = tacenda.load(tmp_path / "m")
-    assert (model.order, model.config.smoothing) == (2, "backoff")
+    assert (model.order, model.settings.smoothing) == (2, "backoff")
     assert model.fitted_on["sources"] == ["text.txt"]
     assert model.figures[0]["value"] == pytest.approx(model.perplexity(valid))
     assert str(tmp_path) not in (tmp_path / "m" / "model.json").read_text(encoding="utf8")
@@ -51,6 +51,8 @@ def test_fit_saves_a_model_with_its_figures(run, text, valid, tmp_path):
     [
         (["--model", "nobody"], "nobody"),
         (["--set", "ordr=3"], "ordr"),
+        (["--set", "advanced.order=3"], "advanced"),
+        (["--checkpoints", "folder"], "checkpoints"),
         (["--order", "99"], "order"),
         (["--tokenizer", "nonsense"], "nonsense"),
         (["--text", "nowhere.txt"], "nowhere.txt"),
@@ -63,6 +65,18 @@ def test_mistake_in_fit_is_one_line_and_status_1(run, text, tmp_path, arguments,
     assert message in err.splitlines()[-1]
     assert "Traceback" not in err
     assert not (tmp_path / "m").exists()
+
+
+def test_fit_takes_advanced_options_and_keeps_checkpoints(run, text, tmp_path):
+    small = ("--set", "width=4", "--set", "epochs=1", "--set", "advanced.tied=false")
+    status, _, _ = run(
+        "fit", "--model", "lbl", "--text", text, "--output", tmp_path / "m", *small,
+        "--checkpoints", tmp_path / "progress",
+    )  # fmt: skip
+    assert status == 0
+    assert (tmp_path / "progress" / "checkpoint.json").exists()
+    model = tacenda.load(tmp_path / "m")
+    assert (model.settings.width, model.settings.advanced.tied) == (4, False)
 
 
 def test_perplexity_is_shown_with_what_it_counts(run, saved, valid):
@@ -150,8 +164,8 @@ def test_what_is_missing_is_named(run, saved, text, tmp_path):
 
 def test_perplexity_of_a_stream(run, text, valid, tmp_path):
     """A log-bilinear model looks beyond the end of a sentence: the two contexts differ, and are named."""
-    small = {"width": 8, "copies": 1, "epochs": 1, "bootstrap_width": 8, "bootstrap_epochs": 1}
-    HLBL(**small).fit(text).save(tmp_path / "hlbl")
+    advanced = {"bootstrap_width": 8, "bootstrap_epochs": 1}
+    HLBL(width=8, copies=1, epochs=1, advanced=advanced).fit(text).save(tmp_path / "hlbl")
     found = {}
     for context in ("sentence", "stream"):
         status, out, _ = run("perplexity", tmp_path / "hlbl", valid, "--context", context, "--json")

@@ -1,7 +1,7 @@
 """Our language models against the kit that third parties use."""
 
-from tacenda.testing.language_models import LanguageModelTests
 from tacenda_lm import HLBL, LBL, KneserNey, Mixture
+from tacenda_lm.testing import LanguageModelTests
 
 
 class TestKneserNey(LanguageModelTests):
@@ -45,14 +45,16 @@ class TestMixtureOfMixtures(LanguageModelTests):
 
 class TestHLBL(LanguageModelTests):
     def make_model(self):
-        return HLBL(width=17, bootstrap_width=9, epochs=2, piece=32, dropout=0.1)
+        return HLBL(
+            width=17, epochs=2, dropout=0.1, advanced={"bootstrap_width": 9, "piece_words": 32}
+        )
 
 
 class TestHLBLBySentence(LanguageModelTests):
     def make_model(self):
         return HLBL(
-            width=16, bootstrap_width=9, context=2, tree="noisy", overlap=0.3, epochs=2, piece=16,
-            across_sentences=False,
+            width=16, context=2, tree="noisy", epochs=2, across_sentences=False,
+            advanced={"bootstrap_width": 9, "overlap": 0.3, "piece_words": 16},
         )  # fmt: skip
 
 
@@ -64,20 +66,21 @@ class TestHLBLOfTailsAlone(LanguageModelTests):
             tree="random",
             copies=1,
             epochs=2,
-            piece=32,
             dropout=0.0,
-            far_words=True,
+            advanced={"piece_words": 32, "far_words": True},
         )
 
 
 class TestMixtureOfStreams(LanguageModelTests):
     def make_model(self):
-        return Mixture([KneserNey(order=3), HLBL(width=8, bootstrap_width=8, epochs=1)])
+        return Mixture(
+            [KneserNey(order=3), HLBL(width=8, epochs=1, advanced={"bootstrap_width": 8})]
+        )
 
 
 class TestLBL(LanguageModelTests):
     def make_model(self):
-        return LBL(width=9, context=3, epochs=3, batch=64, learning_rate=0.05)
+        return LBL(width=9, context=3, epochs=3, batch_words=64, learning_rate=0.05)
 
 
 class TestLBLUntiedFullBySentence(LanguageModelTests):
@@ -85,14 +88,13 @@ class TestLBLUntiedFullBySentence(LanguageModelTests):
         return LBL(
             width=6,
             context=2,
-            contexts="full",
-            tied=False,
             epochs=3,
-            batch=64,
+            batch_words=64,
             across_sentences=False,
+            advanced={"tied": False},
         )
 
 
 class TestLBLByNoise(LanguageModelTests):
     def make_model(self):
-        return LBL(width=8, loss="nce", noise=50, epochs=8, batch=64)
+        return LBL(width=8, loss="nce", epochs=8, batch_words=64, advanced={"noise_words": 50})

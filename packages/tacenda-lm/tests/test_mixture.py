@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 import tacenda
 from tacenda import artifact
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
-from tacenda.testing.embedder_cases import sample_sentences
+from tacenda.testing.samples import sample_sentences
 from tacenda_lm import KneserNey, Mixture
 from tacenda_lm.mixture_weights import fit_weights
+from tacenda_lm.sequences import encoded
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
 
@@ -35,6 +36,15 @@ def test_probabilities_are_weighted_sums(models):
     assert [len(each["order-2"]) for each in scores] == [4, 1]
     total = np.log(sum(w * np.exp(scores[0][name]) for name, w in mixture.weights.items()))
     np.testing.assert_allclose(mixture.token_log_probs(["a0 b1 never"])[0], total)
+
+
+def test_repr_says_the_models_the_weights_and_whether_it_is_fitted():
+    one, two = KneserNey(order=1), KneserNey(order=2)
+    mixture = Mixture({"one": one, "two": two}, [1, 3])
+    said = "<Mixture({{'one': {!r}, 'two': {!r}}}, weights=[0.25, 0.75]), {}>"
+    assert repr(mixture) == said.format(one, two, "not fitted")
+    mixture.fit(TEXT)
+    assert repr(mixture) == said.format(one, two, "fitted")
 
 
 def test_a_weight_of_zero_takes_a_component_out(models):
@@ -93,15 +103,15 @@ def test_the_same_words_in_another_order_are_the_same_words(models):
 
 
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
-    from tacenda_lm import components, contract
+    from tacenda_lm import contract, mixture
 
-    ids, offsets = models["order-1"]._encoded(VALID[:10], True)
+    ids, offsets = encoded(VALID[:10], models["order-1"].vocabulary, eos=True)
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
     mixed = Mixture(models, [1, 2, 3])
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
     monkeypatch.setattr(contract, "_CELLS", 7 * len(models["order-1"].vocabulary))
     for size in (1, 3, 7, 1000):
-        monkeypatch.setattr(components, "rows_of_block", lambda n_types, size=size: size)
+        monkeypatch.setattr(mixture, "rows_of_block", lambda n_types, size=size: size)
         blocks = list(mixed.distributions(ids, offsets))
         assert {len(block) for block in blocks[:-1]} <= {size}
         np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-9)

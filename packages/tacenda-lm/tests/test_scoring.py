@@ -10,7 +10,7 @@ import pytest
 
 from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError, CorpusError, DataError
-from tacenda_lm import FullScore, KneserNey, LanguageModel, Perplexity, State
+from tacenda_lm import FullScore, KneserNey, LanguageModel, Mixture, Perplexity, State
 
 WORDS = ["</s>", "<unk>", "a", "b", "c"]
 #: p(next | word before); rows and columns in the order of WORDS, the row of </s> being the start.
@@ -176,6 +176,79 @@ def test_perplexity_takes_text_in_any_form(model, tmp_path):
 
 def test_a_string_is_one_sentence_as_with_kenlm(model):
     assert model.perplexity("a b c") == pytest.approx(10 ** (-model.score("a b c") / 4))
+
+
+# -- text: a path is a file, a string is text, a line is a sentence ------------------------------------
+
+LINES = ["a b", "c b a", "zebra"]
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf8")
+    return path
+
+
+def every_form(path, vocabulary):
+    corpus = Corpus.from_text(path, vocabulary=vocabulary)
+    return [
+        path,
+        [path],
+        "\n".join(LINES),
+        LINES,
+        [line.split() for line in LINES],
+        iter(LINES),
+        corpus,
+    ]
+
+
+TAKES_TEXT = {
+    "perplexity": lambda m, text: [m.perplexity(text)],
+    "score_batch": lambda m, text: m.score_batch(text),
+    "token_log_probs": lambda m, text: np.concatenate(m.token_log_probs(text)),
+    "surprisals": lambda m, text: np.concatenate(m.surprisals(text)),
+    "check_normalized": lambda m, text: [m.check_normalized(text)],
+    "record": lambda m, text: m.record(text, "it") or [m.figures[-1]["value"]],
+    "component_scores": lambda m, text: [s["one"].sum() for s in mixed(m).component_scores(text)],
+    "fit_weights": lambda m, text: list(mixed(m).fit_weights(text).weights.values()),
+}
+
+
+def mixed(model):
+    return Mixture({"one": model, "other": Tiny(np.full((5, 5), 0.2))})
+
+
+@pytest.mark.parametrize("form", range(7))
+@pytest.mark.parametrize("name", TAKES_TEXT)
+def test_every_function_of_texts_takes_every_form(model, path, name, form):
+    model.figures = []
+    text = every_form(path, model.vocabulary)[form]
+    found = TAKES_TEXT[name](model, text)
+    np.testing.assert_allclose(found, TAKES_TEXT[name](model, [line.split() for line in LINES]))
+
+
+@pytest.mark.parametrize("form", range(7))
+def test_fit_takes_every_form_as_text_and_as_held_out_text(path, form):
+    expected = KneserNey(order=2).fit(path, valid=path)
+    vocabulary = expected.vocabulary
+    model = KneserNey(order=2).fit(
+        every_form(path, vocabulary)[form], valid=every_form(path, vocabulary)[form]
+    )
+    assert model.score("a b c") == pytest.approx(expected.score("a b c"))
+    assert model.figures[0]["value"] == pytest.approx(expected.figures[0]["value"])
+
+
+def test_the_name_of_a_file_is_no_text(model, path):
+    for act in [*TAKES_TEXT.values(), lambda m, text: KneserNey().fit(text)]:
+        with pytest.raises(CorpusError, match=r"name of a file.*Path\("):
+            act(model, str(path))
+
+
+@pytest.mark.parametrize("name", ["score", "surprisal", "entropy", "ranks", "top_k", "full_scores"])
+def test_a_function_of_a_sentence_takes_no_file(model, path, name):
+    with pytest.raises(CorpusError, match="a sentence is a string or a list of strings"):
+        list(getattr(model, name)(path))
 
 
 def test_a_corpus_counts_every_unknown_word(model):

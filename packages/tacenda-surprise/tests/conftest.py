@@ -8,13 +8,17 @@ from tacenda_surprise import models
 from tacenda_surprise.testing import dataset, small_dataset
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _registered():
     """Models that came after the package was installed, for whoever works on it."""
     installed = {record.name for record in plugins.available("recommenders")}
-    for cls in vars(models).values():
-        if isinstance(cls, type) and getattr(cls, "name", None) and cls.name not in installed:
-            plugins.register("recommenders", cls.name, cls, distribution=cls.distribution)
+    ours = (cls for cls in vars(models).values() if isinstance(cls, type))
+    missing = [cls for cls in ours if getattr(cls, "name", None) and cls.name not in installed]
+    for cls in missing:
+        plugins.register("recommenders", cls.name, cls, distribution=cls.distribution)
+    yield
+    for cls in missing:
+        plugins.unregister("recommenders", cls.name, distribution=cls.distribution)
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,28 @@
 
 # ruff: noqa: NPY002 - the global random state is what Surprise has
 
-from dataclasses import replace
+import inspect
 
 import numpy as np
 import pytest
 from surprise.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 
 from tacenda.errors import ConfigurationError
-from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM, Recommender
-from tacenda_surprise.models import BoltzmannConfig, FactorizationConfig
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BayesianPMF,
+    BiasOnly,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
+    Recommender,
+)
+from tacenda_surprise.models import (
+    ConditionalBoltzmannSettings,
+    ConditionalFactorizationSettings,
+    FactorizationSettings,
+)
 from tacenda_surprise.testing import AlgorithmTests
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
@@ -49,15 +62,15 @@ class TestStoppedEarly(AlgorithmTests):
     epochs = 8
 
     def make_algorithm(self, **settings):
-        return ConditionalPMF(**{**SMALL, "early_stopping": True, **settings})
+        return ConditionalPMF(**{**SMALL, "validation": 0.05, **settings})
 
 
 class TestBayesian(AlgorithmTests):
     epochs = 22
 
     def make_algorithm(self, **settings):
-        own = {**SMALL, "inference": "gibbs", "burn_in": 10, "n_epochs": 12}
-        return ConditionalPMF(**{**own, **settings})
+        own = {"n_factors": 5, "burn_in": 10, "n_samples": 12, "random_state": 0}
+        return ConditionalBayesianPMF(**{**own, **settings})
 
 
 class TestRBM(AlgorithmTests):
@@ -86,15 +99,16 @@ class TestBiasOnly(AlgorithmTests):
     epochs = 10
 
     def make_algorithm(self, **settings):
-        return BiasOnly(**{"random_state": 0, **settings})
+        settings.pop("random_state", None)  # nothing is random
+        return BiasOnly(**settings)
 
 
 class TestRecommender(AlgorithmTests):
     epochs = 8
 
     def make_algorithm(self, **settings):
-        own = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
-        return Recommender("conditional_pmf", **{**own, **settings})
+        own = {"settings": {"n_factors": 5, "epochs": 8}, "random_state": 0}
+        return Recommender(name="conditional_pmf", **{**own, **settings})
 
 
 def test_searches_in_processes(data):
@@ -153,42 +167,107 @@ def test_every_setting_is_of_consequence(changed, trainset, testset):
 
 
 def test_learning_rates_and_penalties_by_their_surprise_names():
-    settings = PMF(lr_all=0.01, reg_all=0.3, lr_bi=0.5, reg_pu=0.7)._settings()
-    assert settings["lr_factors"] == 0.01
-    assert settings["lr_biases"] == 0.5
-    assert settings["reg_factors"] == 0.7
-    assert settings["reg_biases"] == 0.3
-    with pytest.raises(ConfigurationError, match="n_factors must be a whole number"):
-        PMF(n_factors=2.5)._new_model(0)
-    with pytest.raises(ConfigurationError, match="does not condition"):
+    settings = PMF(lr_all=0.01, reg_all=0.3, lr_bi=0.5, reg_pu=0.7)._new_model().settings
+    assert settings.learning_rate == 0.01
+    assert settings.advanced.bias_learning_rate == 0.5
+    assert settings.penalty == 0.7
+    assert settings.advanced.bias_penalty == 0.3
+    with pytest.raises(ConfigurationError, match="PMF: n_factors must be a whole number"):
+        PMF(n_factors=2.5)
+    with pytest.raises(ConfigurationError, match="PMF has no option 'rated'"):
         PMF(rated=[("a", "b")])
-
-
-def test_the_machine_of_the_thesis_by_name():
-    machine = RBM.thesis(n_hidden=7)._new_model(0).config
-    assert (machine.orientation, machine.ordinal, machine.offset) == ("user", False, False)
-    assert machine.n_hidden == 7
-    conditional = ConditionalRBM.thesis()._new_model(0).config
-    assert conditional == BoltzmannConfig.thesis()
-
-
-@pytest.mark.parametrize("cls", [PMF, ConditionalPMF])
-def test_factorizations_of_the_thesis_by_name(cls):
-    made = cls.thesis(n_factors=7)._new_model(0).config
-    faithful = FactorizationConfig.thesis(n_factors=7)
-    assert cls.online_svd(biased=True)._new_model(0).config.reg_factors == 0
-    assert cls.online_svd()._new_model(0).config.biased is False
-    if cls is PMF:
-        faithful = replace(faithful, lr_side=made.lr_side, reg_side=made.reg_side)
-    assert made == faithful
+    with pytest.raises(ConfigurationError, match="rated must be a SideInfo or an Iterable or None"):
+        ConditionalPMF(rated=3)
 
 
 @pytest.mark.parametrize(
-    ("cls", "config"),
-    [(ConditionalRBM, BoltzmannConfig()), (ConditionalPMF, FactorizationConfig())],
-    ids=["machine", "factorization"],
+    ("cls", "arguments", "named"),
+    [
+        (PMF, {"solver": "als", "lr_all": 0.1}, "lr_all has no effect with solver='als'"),
+        (PMF, {"solver": "als", "lr_bi": 0.1}, "lr_bi has no effect with solver='als'"),
+        (PMF, {"solver": "als", "lr_decay": 0.9}, "lr_decay has no effect with solver='als'"),
+        (PMF, {"biased": False, "lr_bi": 0.1}, "lr_bi has no effect with biased=False"),
+        (PMF, {"biased": False, "reg_bi": 0.1}, "reg_bi has no effect with biased=False"),
+        (PMF, {"patience": 9}, "patience has no effect without validation"),
+        (ConditionalPMF, {"refit": False}, "refit has no effect without validation"),
+        (PMF, {"lr_all": 0.1, "lr_pu": 0.2, "lr_bi": 0.3}, "lr_all has no effect beside"),
+        (ConditionalPMF, {"solver": "als"}, "ConditionalPMF has no option 'solver'"),
+        (BayesianPMF, {"lr_all": 0.1}, "BayesianPMF has no option 'lr_all'"),
+        (BayesianPMF, {"rated": []}, "BayesianPMF has no option 'rated'"),
+        (RBM, {"patience": 9}, "patience has no effect without validation"),
+        (RBM, {"reg_side": 0.1}, "RBM has no option 'reg_side'"),
+        (ConditionalRBM, {"persistent": True, "validation": 0.1}, "persistent chains predict"),
+        (BiasOnly, {"biases": "items", "reg_u": 1.0}, "reg_u has no effect with biases='items'"),
+        (BiasOnly, {"random_state": 0}, "BiasOnly has no option 'random_state'"),
+        (Recommender, {"n_factors": 3}, "Recommender has no option 'n_factors'"),
+    ],
 )
-def test_every_setting_of_a_model_is_that_of_an_argument(cls, config):
-    """The defaults are those of the models, and no setting was forgotten."""
-    settings = cls()._settings()
-    assert {**settings, "seed": 0} == config.to_dict()
+def test_no_argument_is_ignored(cls, arguments, named):
+    with pytest.raises(ConfigurationError, match=named):
+        cls(**arguments)
+
+
+def test_an_argument_that_acts_on_one_of_two_options_is_taken():
+    settings = PMF(biased=False, lr_all=0.1, reg_all=0.2)._new_model().settings
+    assert (settings.learning_rate, settings.penalty) == (0.1, 0.2)
+
+
+@pytest.mark.parametrize("cls", [
+    PMF, ConditionalPMF, BayesianPMF, ConditionalBayesianPMF, RBM, ConditionalRBM, BiasOnly,
+])  # fmt: skip
+def test_arguments_are_declared_once_and_shown(cls, trainset):
+    parameters = inspect.signature(cls).parameters
+    assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    made = cls()
+    for one in cls.settings_class.options():
+        assert one.name in parameters
+        assert f"\n{one.name}\n" in cls.__doc__
+        assert one.doc
+        assert getattr(made.settings, one.name) == one.default
+    assert repr(made).startswith(f"<{cls.__name__}(")
+    assert repr(made).endswith("not fitted>")
+    assert repr(BiasOnly().fit(trainset)).endswith(", fitted>")
+
+
+def test_the_machine_of_the_thesis_by_name():
+    machine = RBM.thesis(n_hidden=7)._new_model().settings
+    assert (machine.orientation, machine.ordinal, machine.offset) == ("user", False, False)
+    assert machine.n_hidden == 7
+    conditional = ConditionalRBM.thesis(random_state=0)._new_model().settings
+    assert conditional == ConditionalBoltzmannSettings.thesis(seed=conditional.seed)
+
+
+@pytest.mark.parametrize(
+    ("cls", "settings_class"),
+    [(PMF, FactorizationSettings), (ConditionalPMF, ConditionalFactorizationSettings)],
+)
+def test_factorizations_of_the_thesis_by_name(cls, settings_class):
+    made = cls.thesis(n_factors=7, random_state=0)._new_model().settings
+    assert made == settings_class.thesis(n_factors=7, seed=made.seed)
+    assert cls.online_svd(biased=True)._new_model().settings.penalty == 0
+    assert cls.online_svd(biased=True)._new_model().settings.advanced.bias_penalty == 0
+    assert cls.online_svd()._new_model().settings.biased is False
+    faster = cls.thesis(lr_all=0.5)._new_model().settings
+    assert (faster.learning_rate, faster.advanced.bias_learning_rate) == (0.5, 0.5)
+    with pytest.raises(ConfigurationError, match="no option 'n_factor'"):
+        cls.thesis(n_factor=7)
+
+
+@pytest.mark.parametrize("cls", [
+    PMF, ConditionalPMF, BayesianPMF, ConditionalBayesianPMF, RBM, ConditionalRBM, BiasOnly,
+])  # fmt: skip
+def test_every_option_of_a_model_is_that_of_an_argument(cls):
+    """The defaults are those of the models, and no option was forgotten."""
+    model = cls()._new_model()
+    assert {**model.settings.to_dict(), "seed": 0} == {
+        **type(model.settings)().to_dict(), "seed": 0,
+    }  # fmt: skip
+    paths = {path for one in cls.settings_class.options() for path in one.paths}
+    expected = set(_paths(type(model.settings))) - {"seed"}
+    assert paths == expected - ({"solver"} if cls is ConditionalPMF else set())
+
+
+def _paths(settings):
+    for one in settings.options():
+        inner = getattr(one.kind, "options", None)
+        yield from (f"{one.name}.{two.name}" for two in inner()) if inner else [one.name]

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from tacenda.errors import ConfigurationError, DataError
-from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF, ConditionalRBM
+from tacenda.errors import ConfigurationError, DataError, FittingError
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BiasOnly,
+    Blend,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
+)
 from tacenda_surprise.trainsets import ratings_of
 
 SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
@@ -14,8 +22,8 @@ MAKERS = {
     "PMF": lambda: PMF(**SMALL),
     "ALS": lambda: PMF(solver="als", **SMALL),
     "ConditionalPMF": lambda: ConditionalPMF(**SMALL),
-    "stopped early": lambda: ConditionalPMF(early_stopping=True, **SMALL),
-    "Bayesian": lambda: ConditionalPMF(inference="gibbs", burn_in=2, **SMALL),
+    "stopped early": lambda: ConditionalPMF(validation=0.05, **SMALL),
+    "Bayesian": lambda: ConditionalBayesianPMF(n_factors=3, burn_in=2, n_samples=5, random_state=0),
     "RBM": lambda: RBM(**MACHINE),
     "RBM of the thesis": lambda: RBM.thesis(**MACHINE),
     "ConditionalRBM": lambda: ConditionalRBM(**MACHINE),
@@ -92,14 +100,13 @@ def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(make, trainset, tests
     algo = make().fit(trainset)
     algo.fold_in({"item 3": 5.0}, uid="newcomer")
     before = algo.test(testset)
-    algo.callbacks = (Interrupts(),)
     other = make_dataset([("a", "x", 4.0), ("b", "y", 2.0)]).build_full_trainset()
     with pytest.raises(KeyboardInterrupt):
-        algo.fit(other)
+        algo.fit(other, callbacks=[Interrupts()])
     assert algo.trainset is trainset
     assert algo.test(testset) == before
     with pytest.raises((KeyboardInterrupt, ConfigurationError)):
-        algo.partial_fit(other)
+        algo.partial_fit(other, callbacks=[Interrupts()])
     assert algo.trainset is trainset
     assert algo.test(testset) == before
     assert len(algo.top_n(3, ["newcomer"])["newcomer"]) == 3
@@ -114,10 +121,33 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoint(trainset, testset, tmp_p
             if self.steps == 4:
                 raise KeyboardInterrupt
 
-    settings = {**SMALL, "checkpoints": tmp_path / "there"}
+    there = tmp_path / "there"
+    with pytest.raises(FittingError, match="no checkpoint"):
+        PMF(**SMALL).fit(trainset, checkpoints=there, resume=True)
     with pytest.raises(KeyboardInterrupt):
-        PMF(callbacks=[StopsLate()], **settings).fit(trainset)
-    assert PMF(**settings).fit(trainset).test(testset) == PMF(**SMALL).fit(trainset).test(testset)
+        PMF(**SMALL).fit(trainset, checkpoints=there, callbacks=[StopsLate()])
+    resumed = PMF(**SMALL).fit(trainset, checkpoints=there, resume=True)
+    assert resumed.test(testset) == PMF(**SMALL).fit(trainset).test(testset)
+
+
+def test_both_fits_of_early_stopping_are_resumed(trainset, testset, tmp_path):
+    class StopsAt(Interrupts):
+        def __init__(self, step):
+            self.left = step
+
+        def on_step(self, run):
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+    def make():
+        return ConditionalPMF(**SMALL, validation=0.1)
+
+    for steps in (3, 4):  # in the first fit, then in the second
+        with pytest.raises(KeyboardInterrupt):
+            make().fit(trainset, checkpoints=tmp_path, callbacks=[StopsAt(steps)])
+    resumed = make().fit(trainset, checkpoints=tmp_path, resume=True)
+    assert resumed.test(testset) == make().fit(trainset).test(testset)
 
 
 def test_half_stars_are_levels(fitted):

@@ -11,7 +11,7 @@ from tacenda.errors import ConfigurationError, DataError, FittingError, NotFitte
 from tacenda.fitting import Callback
 from tacenda.ratings import Ratings, split
 from tacenda_surprise.models import (
-    BoltzmannConfig,
+    BoltzmannSettings,
     ConditionalRBMModel,
     PMFModel,
     RBMModel,
@@ -49,7 +49,11 @@ def test_hidden_units_far_from_zero_are_on_or_off_without_a_word():
 def test_exact_predictions_are_those_of_all_hidden_states(ratings, orientation, ordinal):
     """Eq 5.9 by brute force: P(r_q | r) ~ sum over h of exp(-E(r_q, r, h))."""
     model = ConditionalRBMModel(
-        n_hidden=5, n_epochs=12, orientation=orientation, ordinal=ordinal, prediction="exact"
+        n_hidden=5,
+        epochs=12,
+        orientation=orientation,
+        ordinal=ordinal,
+        advanced={"prediction": "exact"},
     ).fit(ratings)
     arrays, levels = model.arrays(), model.catalogue.levels
     s = (levels - ratings.mean).astype(float)
@@ -73,9 +77,13 @@ def test_exact_predictions_are_those_of_all_hidden_states(ratings, orientation, 
 
 
 def test_mean_field_and_exact_predictions_hardly_differ(ratings):
-    settings = {"n_hidden": 8, "n_epochs": 20}
+    settings = {"n_hidden": 8, "epochs": 20}
     mean_field = RBMModel(**settings).fit(ratings).score_pairs(*everybody(ratings))
-    exact = RBMModel(**settings, prediction="exact").fit(ratings).score_pairs(*everybody(ratings))
+    exact = (
+        RBMModel(**settings, advanced={"prediction": "exact"})
+        .fit(ratings)
+        .score_pairs(*everybody(ratings))
+    )
     assert np.sqrt(np.mean((mean_field - exact) ** 2)) < 0.05
     assert np.abs(mean_field - exact).max() > 1e-6
 
@@ -85,7 +93,7 @@ def test_mean_field_and_exact_predictions_hardly_differ(ratings):
 def test_structure_is_found_that_biases_cannot_express(model_class, orientation):
     data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
     train, held_out = split(data, 0.1, seed=0)
-    biases = PMFModel(n_factors=0, n_epochs=25).fit(train)
+    biases = PMFModel(n_factors=0, epochs=25).fit(train)
     model = model_class(n_hidden=30, orientation=orientation).fit(train)
     assert rmse(model, held_out) < rmse(biases, held_out) - 0.02
 
@@ -96,7 +104,7 @@ def test_half_stars_are_ten_levels(ratings):
     data = Ratings(
         ratings.user_ids, ratings.item_ids, halves, ratings.users, ratings.items, scale=(0.5, 5)
     )
-    model = RBMModel(n_hidden=8, n_epochs=20).fit(data)
+    model = RBMModel(n_hidden=8, epochs=20).fit(data)
     assert len(model.catalogue.levels) == 10
     p = model.probabilities(np.array([0, -1]), np.array([0, -1]))
     assert p.shape == (2, 10)
@@ -115,7 +123,7 @@ def test_continuous_ratings_are_refused_with_the_number_of_levels_allowed(rating
 def test_identities_alone_tell_users_apart(ratings):
     """Users without ratings: told what they rated, a user-side machine predicts each for himself."""
     train = ratings.select(ratings.user_ids >= 10)
-    model = ConditionalRBMModel(n_hidden=10, orientation="user", n_epochs=25)
+    model = ConditionalRBMModel(n_hidden=10, orientation="user", epochs=25)
     nothing = model.fit(train).score_users(np.array([0, 1]))
     np.testing.assert_allclose(nothing[0], nothing[1], atol=1e-6)
     known = model.fit(train, identities=Identities.of(ratings)).score_users(np.array([0, 1]))
@@ -126,21 +134,21 @@ def test_identities_alone_tell_users_apart(ratings):
 
 
 def test_the_thesis_machine_is_named():
-    config = BoltzmannConfig.thesis(n_hidden=50)
-    assert (config.orientation, config.ordinal, config.offset) == ("user", False, False)
-    assert config.n_hidden == 50
-    assert RBMModel(config).config == config
+    settings = BoltzmannSettings.thesis(n_hidden=50)
+    assert (settings.orientation, settings.ordinal, settings.offset) == ("user", False, False)
+    assert settings.n_hidden == 50
+    assert RBMModel.from_settings(settings).settings == settings
 
 
 def test_persistent_chains_and_early_stopping_exclude_each_other():
     with pytest.raises(ConfigurationError, match="persistent chains predict badly at first"):
-        BoltzmannConfig(persistent=True, validation=0.1)
+        BoltzmannSettings(advanced={"persistent": True}, validation=0.1)
 
 
 def test_the_weights_of_identities_have_a_penalty_of_their_own(ratings):
     sizes = []
     for penalty in (0.0, 1.0):
-        model = ConditionalRBMModel(n_hidden=6, n_epochs=15, reg_side=penalty).fit(ratings)
+        model = ConditionalRBMModel(n_hidden=6, epochs=15, side_penalty=penalty).fit(ratings)
         sizes.append(float(np.abs(model.arrays()["side_weights"]).mean()))
     assert sizes[1] < sizes[0] / 5
 
@@ -159,10 +167,12 @@ def interrupted(model, ratings, folder, **more):
         model.fit(ratings, callbacks=[Interrupt()], checkpoints=folder, **more)
 
 
-@pytest.mark.parametrize("settings", [{}, {"persistent": True}, {"validation": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"advanced": {"persistent": True}}, {"validation": 0.1}], ids=str
+)
 def test_an_interrupted_fit_is_resumed_bit_for_bit(ratings, tmp_path, settings):
     def make():
-        return ConditionalRBMModel(n_hidden=6, n_epochs=9, seed=2, **settings)
+        return ConditionalRBMModel(n_hidden=6, epochs=9, seed=2, **settings)
 
     interrupted(make(), ratings, tmp_path)
     resumed = make().fit(ratings, checkpoints=tmp_path)
@@ -174,21 +184,21 @@ def test_an_interrupted_fit_is_resumed_bit_for_bit(ratings, tmp_path, settings):
 
 def test_a_checkpoint_of_other_ratings_is_refused(ratings, tmp_path):
     """The same pairs, other ratings: the batches are the same, the data are not."""
-    interrupted(RBMModel(n_hidden=4, n_epochs=9), ratings, tmp_path)
+    interrupted(RBMModel(n_hidden=4, epochs=9), ratings, tmp_path)
     other = Ratings(
         ratings.user_ids, ratings.item_ids, 6 - ratings.values, ratings.users, ratings.items,
         scale=ratings.scale,
     )  # fmt: skip
     with pytest.raises(FittingError, match="of another run"):
-        RBMModel(n_hidden=4, n_epochs=9).fit(other, checkpoints=tmp_path)
+        RBMModel(n_hidden=4, epochs=9).fit(other, checkpoints=tmp_path)
 
 
 def test_a_checkpoint_of_other_identities_is_refused(ratings, tmp_path):
-    interrupted(ConditionalRBMModel(n_hidden=4, n_epochs=9), ratings, tmp_path)
+    interrupted(ConditionalRBMModel(n_hidden=4, epochs=9), ratings, tmp_path)
     unrated = np.setdiff1d(np.arange(ratings.n_items), ratings.of_user(0)[0])[:1]
     more = Identities.from_pairs(np.array([0]), unrated, ratings.n_users, ratings.n_items)
     with pytest.raises(FittingError, match="of another run"):
-        ConditionalRBMModel(n_hidden=4, n_epochs=9).fit(
+        ConditionalRBMModel(n_hidden=4, epochs=9).fit(
             ratings, identities=more, checkpoints=tmp_path
         )
 
@@ -225,9 +235,9 @@ def _numbered_like(first, rows):
 
 @pytest.mark.parametrize("orientation", ["item", "user"])
 def test_no_epochs_on_the_same_ratings_change_nothing(ratings, orientation):
-    model = ConditionalRBMModel(n_hidden=6, n_epochs=12, orientation=orientation).fit(ratings)
+    model = ConditionalRBMModel(n_hidden=6, epochs=12, orientation=orientation).fit(ratings)
     before = model.score_pairs(*everybody(ratings))
-    assert model.partial_fit(ratings, n_epochs=0) is model
+    assert model.partial_fit(ratings, epochs=0) is model
     np.testing.assert_array_equal(model.score_pairs(*everybody(ratings)), before)
 
 
@@ -239,7 +249,7 @@ def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(o
     settings = {"n_hidden": 20, "orientation": orientation}
     later = RBMModel(**settings).fit(first).partial_fit(now)
     again = RBMModel(**settings).fit(now)
-    biases = PMFModel(n_factors=0, n_epochs=25).fit(now)
+    biases = PMFModel(n_factors=0, epochs=25).fit(now)
     new = held_out.select(held_out.user_ids >= 350)
     rows = [row for row in triples(new) if row[1] in now.items]
     users = np.array([now.users.number(row[0]) for row in rows])
@@ -255,7 +265,7 @@ def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(o
 
 def test_going_on_after_loading_is_going_on(ratings, tmp_path):
     first, now = grown(ratings, 100)
-    model = RBMModel(n_hidden=6, n_epochs=12).fit(first)
+    model = RBMModel(n_hidden=6, epochs=12).fit(first)
     model.save(tmp_path / "model")
     one, other = model.partial_fit(now), tacenda.load(tmp_path / "model").partial_fit(now)
     one.save(tmp_path / "again")
@@ -268,7 +278,7 @@ def test_going_on_after_loading_is_going_on(ratings, tmp_path):
 
 def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
     first, now = grown(ratings, 100)
-    model = RBMModel(n_hidden=4, n_epochs=4)
+    model = RBMModel(n_hidden=4, epochs=4)
     with pytest.raises(NotFittedError):
         model.partial_fit(first)
     before = model.fit(now).arrays()
@@ -277,8 +287,8 @@ def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
     wider = Ratings(now.user_ids, now.item_ids, now.values, now.users, now.items, scale=(0, 5))
     with pytest.raises(DataError, match="another scale"):
         model.partial_fit(wider)
-    with pytest.raises(ConfigurationError, match="n_epochs must be at least 0"):
-        model.partial_fit(now, n_epochs=-1)
+    with pytest.raises(ConfigurationError, match="epochs must be at least 0"):
+        model.partial_fit(now, epochs=-1)
     for name, array in before.items():
         np.testing.assert_array_equal(model.arrays()[name], array)
 
@@ -294,7 +304,7 @@ def test_users_folded_in_are_predicted_as_well_as_users_fitted(orientation, ordi
     new = np.arange(0, 400, 8)
     held_out = held_out.select(np.isin(held_out.user_ids, new))
     settings = {"n_hidden": 15, "orientation": orientation, "ordinal": ordinal}
-    settings["reg"] = 0.02 if ordinal else 0.005
+    settings["penalty"] = 0.02 if ordinal else 0.005
     fitted = RBMModel(**settings).fit(train)
     without = RBMModel(**settings).fit(train.select(~np.isin(train.user_ids, new)))
     squares = []

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from tacenda_surprise.garbage import no_collection
+from tacenda_surprise.output import no_collection
 
 
 class Cycle:

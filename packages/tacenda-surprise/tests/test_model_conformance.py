@@ -2,42 +2,42 @@
 
 import numpy as np
 
-from tacenda.testing.recommenders import RecommenderTests
 from tacenda_surprise.models import (
     BayesianPMFModel,
     BiasModel,
-    BoltzmannConfig,
+    BoltzmannSettings,
     ConditionalBayesianPMFModel,
     ConditionalPMFModel,
     ConditionalRBMModel,
     PMFModel,
     RBMModel,
 )
+from tacenda_surprise.testing import RecommenderTests
 
 
 class TestPMF(RecommenderTests):
     def make_model(self):
-        return PMFModel(n_factors=6, n_epochs=25, reg_factors=0.1, seed=1)
+        return PMFModel(n_factors=6, epochs=25, penalty=0.1, seed=1)
 
 
 class TestUnbiasedPMF(RecommenderTests):
     def make_model(self):
-        return PMFModel(n_factors=6, n_epochs=25, reg_factors=0.1, biased=False)
+        return PMFModel(n_factors=6, epochs=25, penalty=0.1, biased=False)
 
 
 class TestConditionalPMF(RecommenderTests):
     def make_model(self):
-        return ConditionalPMFModel(n_factors=6, n_epochs=25, reg_factors=0.1)
+        return ConditionalPMFModel(n_factors=6, epochs=25, penalty=0.1)
 
 
 class TestWithEarlyStopping(RecommenderTests):
     def make_model(self):
-        return ConditionalPMFModel(n_factors=6, n_epochs=25, validation=0.1)
+        return ConditionalPMFModel(n_factors=6, epochs=25, validation=0.1)
 
 
 class TestBiasesOnly(RecommenderTests):
     def make_model(self):
-        return PMFModel(n_factors=0, n_epochs=25)
+        return PMFModel(n_factors=0, epochs=25)
 
 
 class TestBias(RecommenderTests):
@@ -67,29 +67,29 @@ class TestConditionalBayesianPMF(RecommenderTests):
 
 class TestALS(RecommenderTests):
     def make_model(self):
-        return PMFModel(n_factors=3, n_epochs=6, solver="als", reg_factors=0.3)
+        return PMFModel(n_factors=3, epochs=6, solver="als", penalty=0.3)
 
 
 class TestRBM(RecommenderTests):
     def make_model(self):
-        return RBMModel(n_hidden=8, n_epochs=25)
+        return RBMModel(n_hidden=8, epochs=25)
 
 
 class TestUserSideConditionalRBM(RecommenderTests):
     def make_model(self):
-        return ConditionalRBMModel(n_hidden=8, n_epochs=25, orientation="user", validation=0.1)
+        return ConditionalRBMModel(n_hidden=8, epochs=25, orientation="user", validation=0.1)
 
 
 class TestConditionalRBM(RecommenderTests):
     def make_model(self):
-        return ConditionalRBMModel(n_hidden=8, n_epochs=25)
+        return ConditionalRBMModel(n_hidden=8, epochs=25)
 
 
 class TestThesisRBM(RecommenderTests):
     def make_model(self):
-        return RBMModel(BoltzmannConfig.thesis(n_hidden=8, n_epochs=25))
+        return RBMModel.from_settings(BoltzmannSettings.thesis(n_hidden=8, epochs=25))
 
 
 class TestExactItemRBMWithoutTies(RecommenderTests):
     def make_model(self):
-        return RBMModel(n_hidden=8, n_epochs=25, ordinal=False)
+        return RBMModel(n_hidden=8, epochs=25, ordinal=False)

@@ -5,7 +5,14 @@ import pytest
 from surprise import accuracy
 from surprise.model_selection import train_test_split
 
-from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BiasOnly,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
+)
 from tacenda_surprise.testing import dataset, small_dataset
 
 SMALL = {"n_factors": 4, "n_epochs": 12, "random_state": 0}
@@ -14,7 +21,9 @@ MAKERS = {
     "BiasOnly": BiasOnly,
     "PMF": lambda: PMF(**SMALL),
     "ConditionalPMF": lambda: ConditionalPMF(**SMALL),
-    "Bayesian": lambda: ConditionalPMF(inference="gibbs", burn_in=8, **SMALL),
+    "Bayesian": lambda: ConditionalBayesianPMF(
+        n_factors=4, burn_in=8, n_samples=12, random_state=0
+    ),
     "RBM": lambda: RBM(**MACHINE),
     "ConditionalRBM": lambda: ConditionalRBM(**MACHINE),
 }
@@ -102,7 +111,7 @@ def test_who_was_folded_in_stays_until_there_are_ratings(trainset):
     algo.fold_in({"item 3": 5.0, "item 4": 4.0}, uid="here")
     algo.fold_in({"item 3": 1.0}, uid="gone")
     algo.partial_fit(trainset_of(("gone", "item 3", 5.0)))
-    assert list(algo._folded) == ["here"]
+    assert [one.uid for one in algo._new_users.given()] == ["here"]
     assert len(algo.top_n(2, ["here", "gone"])) == 2
 
 

@@ -8,7 +8,7 @@ import tacenda
 from tacenda.cli.main import main
 from tacenda_surprise import PMF
 
-FAST = ["--set", "n_factors=3", "--set", "n_epochs=4"]
+FAST = ["--set", "n_factors=3", "--set", "epochs=4"]
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_evaluate_compares_models(run, file):
 def test_fit_saves_a_model(saved):
     model = tacenda.load(saved)
     assert model.name == "conditional_pmf"
-    assert model.config.n_factors == 3
+    assert model.settings.n_factors == 3
 
 
 def test_recommend_to_users_and_to_somebody_new(run, saved, file, triples):

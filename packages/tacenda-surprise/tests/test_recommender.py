@@ -23,17 +23,12 @@ class Halfway(BiasModel):
         super().__init__()
         self.part = part
 
-    def score_pairs(self, users, items):
-        mean = np.float32(self.catalogue.mean)
-        return mean + np.float32(self.part) * (super().score_pairs(users, items) - mean)
-
-    def score_users(self, users):
-        mean = np.float32(self.catalogue.mean)
-        return mean + np.float32(self.part) * (super().score_users(users) - mean)
-
     @property
     def tables(self):
-        return None
+        whole, part = super().tables, np.float32(self.part)
+        return whole._replace(
+            user_biases=part * whole.user_biases, item_biases=part * whole.item_biases
+        )
 
     def config_dict(self):
         return {**super().config_dict(), "part": self.part}
@@ -57,24 +52,28 @@ class TestHalfway(AlgorithmTests):
     random = False
 
     def make_algorithm(self, **settings):
-        return Recommender("halfway", **{"random_state": 0, "part": 0.7, **settings})
+        return Recommender(
+            name="halfway", settings={"part": 0.7}, **{"random_state": 0, **settings}
+        )
 
     def test_is_cross_validated_in_processes(self):
         """What is registered by hand is not in another process."""
-        assert self.make_algorithm().settings == {"part": 0.7}
+        assert self.make_algorithm().settings.settings == {"part": 0.7}
 
 
 def test_hosts_what_our_own_classes_host(trainset, testset):
-    settings = {"n_factors": 4, "n_epochs": 6, "random_state": 2}
-    own = ConditionalPMF(**settings).fit(trainset).test(testset)
-    assert Recommender("conditional_pmf", **settings).fit(trainset).test(testset) == own
+    own = ConditionalPMF(n_factors=4, n_epochs=6, random_state=2).fit(trainset).test(testset)
+    settings = {"n_factors": 4, "epochs": 6}
+    hosted = Recommender(name="conditional_pmf", settings=settings, random_state=2)
+    assert hosted.fit(trainset).test(testset) == own
 
 
 def test_identities_go_to_models_that_condition(trainset):
-    algo = Recommender("conditional_pmf", n_epochs=3, n_factors=2, rated=[("quiet", "item 1")])
+    settings = {"epochs": 3, "n_factors": 2}
+    algo = Recommender(name="conditional_pmf", settings=settings, rated=[("quiet", "item 1")])
     assert "quiet" in algo.fit(trainset).top_n(1)
     with pytest.raises(ConfigurationError, match="does not condition"):
-        Recommender("halfway", rated=[("quiet", "item 1")])
+        Recommender(name="halfway", rated=[("quiet", "item 1")])
 
 
 def test_a_search_over_models(data):
@@ -97,8 +96,10 @@ def test_on_the_command_line(triples, tmp_path, monkeypatch, capsys):
 
 def test_what_there_is_not(trainset):
     with pytest.raises(PluginError, match="did you mean 'halfway'"):
-        Recommender("halfwy")
-    with pytest.raises(ConfigurationError, match="halfway cannot be made with these settings"):
-        Recommender("halfway", n_factors=3).fit(trainset)
+        Recommender(name="halfwy")
+    with pytest.raises(
+        ConfigurationError, match="Halfway cannot be made with the options n_factors"
+    ):
+        Recommender(name="halfway", settings={"n_factors": 3}).fit(trainset)
     with pytest.raises(ConfigurationError, match="random_state"):
-        Recommender("pmf", seed=3)
+        Recommender(name="pmf", settings={"seed": 3})

@@ -1,6 +1,7 @@
 """Algorithms on disk: what comes back, what does not, and files that are not what they should be."""
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,20 +9,29 @@ import pytest
 import tacenda
 from tacenda import artifact
 from tacenda.errors import ArtifactError, NotFittedError
+from tacenda.settings import configured_by, option
 from tacenda_surprise import PMF, RBM, ConditionalPMF, Recommender
 from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.raw_ids import pack, unpack
+from tacenda_surprise.pmf import PMFSettings
+from tacenda_surprise.storage import pack_ids, unpack_ids
 
 SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
 MIXED = [(7, "x", 1.0), ("7", "x", 5.0), (7, 8, 2.0), ("7", 8, 5.0), ("é\n", 2.5, 3.0)]
 
 
-class Derived(PMF):
-    """Of somebody else, with a setting of its own."""
+@dataclass(frozen=True, kw_only=True)
+class DerivedSettings(PMFSettings):
+    extra: int = option(3, "an argument of its own")
 
-    def __init__(self, extra=3, **more):
-        super().__init__(**more)
-        self.extra = extra
+
+class Derived(PMF):
+    """Of somebody else, with an argument of its own."""
+
+    settings_class = DerivedSettings
+
+    @configured_by(DerivedSettings)
+    def __init__(self, settings):
+        TacendaAlgorithm.__init__(self, settings)
 
 
 @pytest.fixture
@@ -79,8 +89,8 @@ def test_classes_of_others(trainset, testset, tmp_path):
     algo.fit(trainset).save(tmp_path / "algo")
     again = TacendaAlgorithm.load(tmp_path / "algo")
     assert type(again) is Derived
-    assert again.extra == 4
-    assert again.random_state is None
+    assert again.settings.extra == 4
+    assert again.settings.random_state is None
     assert again.test(testset) == algo.test(testset)
     with pytest.raises(ArtifactError, match="test_saving:Derived, which is no RBM known here"):
         RBM.load(tmp_path / "algo")
@@ -125,6 +135,10 @@ def test_what_cannot_be_loaded(saved, tmp_path):
         {"_config": {"arguments": {"nonsense": 1}}},
         {"_config": {"arguments": {"n_factors": "many"}, "scale": "wide"}},
         {"_config": {"scale": [5, 1]}},
+        {"_config": {"arguments": {"checkpoints": "/tmp/elsewhere"}}},
+        {"_config": {"arguments": {"callbacks": []}}},
+        {"_config": {"arguments": {"rated": [["a", "b"]]}}},
+        {"_config": {"checkpoints": "/tmp/elsewhere"}},
     ],
     ids=lambda changes: str(changes)[:40],
 )
@@ -141,14 +155,16 @@ def test_saving_again_replaces(saved, trainset, testset):
 
 
 def test_a_third_party_model_is_saved_by_its_name(trainset, tmp_path):
-    algo = Recommender("pmf", n_factors=2, n_epochs=3, random_state=1).fit(trainset)
+    algo = Recommender(name="pmf", settings={"n_factors": 2, "epochs": 3}, random_state=1).fit(
+        trainset
+    )
     algo.save(tmp_path / "algo")
     again = TacendaAlgorithm.load(tmp_path / "algo")
-    assert (again.name, again.settings) == ("pmf", {"n_factors": 2, "n_epochs": 3})
+    assert again.settings == algo.settings
     assert json.loads((tmp_path / "algo" / "model.json").read_bytes())["name"] == "pmf"
 
 
 def test_ids_as_arrays():
     ids = ["", "a", "a\0", -3, 2**70, 0.5, "\udcff", "0.5"]
-    assert unpack(pack(ids, "x"), "x") == ids
-    assert unpack(pack([], "x"), "x") == []
+    assert unpack_ids(pack_ids(ids, "x"), "x") == ids
+    assert unpack_ids(pack_ids([], "x"), "x") == []

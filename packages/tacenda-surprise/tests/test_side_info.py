@@ -10,6 +10,7 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import (
     PMF,
+    ConditionalBayesianPMF,
     ConditionalPMF,
     ConditionalRBM,
     SideInfo,
@@ -22,8 +23,8 @@ SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
 
 CONDITIONAL = {
     "ConditionalPMF": lambda rated=None: ConditionalPMF(rated=rated, **SMALL),
-    "Bayesian": lambda rated=None: ConditionalPMF(
-        rated=rated, inference="gibbs", burn_in=3, **SMALL
+    "Bayesian": lambda rated=None: ConditionalBayesianPMF(
+        rated=rated, n_factors=5, burn_in=3, n_samples=8, random_state=0
     ),
     "ConditionalRBM": lambda rated=None: ConditionalRBM(
         rated=rated, n_hidden=5, n_epochs=20, random_state=0
@@ -124,7 +125,7 @@ def test_conditioning_pays_where_taste_decides_what_is_rated():
     quiet = ratings.user_ids >= 500
     train = ratings.select(~quiet)
     test = ratings.select(quiet)
-    settings = {"n_factors": 8, "n_epochs": 40}
+    settings = {"n_factors": 8, "epochs": 40}
     identities = Identities.of(test)
 
     def rmse(model):

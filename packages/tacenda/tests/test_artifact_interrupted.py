@@ -198,7 +198,7 @@ def test_what_the_tensor_library_leaves_beside_its_file_goes_too(tmp_path, monke
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tacenda.artifact.tensors.write", dies)
+        patch.setattr("tacenda.artifact.arrays.write", dies)
         with pytest.raises(ArtifactError):
             artifact.write(folder, a_model(1))
     assert tag_of(artifact.read(folder)) == 0

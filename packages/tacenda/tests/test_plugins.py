@@ -40,6 +40,8 @@ def raising(error):
 def install(monkeypatch):
     """Replace what is installed by fake distributions, and forget them afterwards."""
 
+    monkeypatch.setattr(plugins, "_registered", {})
+
     def install(*distributions):
         monkeypatch.setattr(metadata, "distributions", lambda: iter(distributions))
         plugins.refresh()

@@ -132,3 +132,9 @@ def test_abstract_types_and_any():
     assert LooseSettings(pairs=range(3)).whatever is None
     with pytest.raises(ConfigurationError, match="pairs must be an Iterable or None, not 3"):
         LooseSettings(pairs=3)
+
+
+def test_the_description_lists_the_options_of_a_group_with_their_defaults():
+    found = TreeSettings.described()
+    for one in TreeAdvanced.options():
+        assert f"    * {one.name} = {one.default!r}: " in found

@@ -3,35 +3,35 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacenda_embeddings.lds.config import LDSConfig
-    from tacenda_embeddings.lds.counts import LaggedCounts
+    from tacenda_embeddings.lds.lagged_counts import LaggedCounts
     from tacenda_embeddings.lds.model import LDS
+    from tacenda_embeddings.lds.settings import LDSSettings
     from tacenda_embeddings.lds.unseen import MorphologicalLDS
-    from tacenda_embeddings.varembed.config import SumEmbedConfig, VarEmbedConfig
     from tacenda_embeddings.varembed.model import SumEmbed, VarEmbed
+    from tacenda_embeddings.varembed.settings import SumEmbedSettings, VarEmbedSettings
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LDS",
-    "LDSConfig",
+    "LDSSettings",
     "LaggedCounts",
     "MorphologicalLDS",
     "SumEmbed",
-    "SumEmbedConfig",
+    "SumEmbedSettings",
     "VarEmbed",
-    "VarEmbedConfig",
+    "VarEmbedSettings",
 ]
 
 _HOMES = {
     "LDS": "tacenda_embeddings.lds.model",
-    "LDSConfig": "tacenda_embeddings.lds.config",
-    "LaggedCounts": "tacenda_embeddings.lds.counts",
+    "LDSSettings": "tacenda_embeddings.lds.settings",
+    "LaggedCounts": "tacenda_embeddings.lds.lagged_counts",
     "MorphologicalLDS": "tacenda_embeddings.lds.unseen",
     "SumEmbed": "tacenda_embeddings.varembed.model",
-    "SumEmbedConfig": "tacenda_embeddings.varembed.config",
+    "SumEmbedSettings": "tacenda_embeddings.varembed.settings",
     "VarEmbed": "tacenda_embeddings.varembed.model",
-    "VarEmbedConfig": "tacenda_embeddings.varembed.config",
+    "VarEmbedSettings": "tacenda_embeddings.varembed.settings",
 }
 
 

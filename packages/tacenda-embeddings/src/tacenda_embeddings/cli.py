@@ -1,49 +1,53 @@
-"""``tacenda embed``: fit an embedder on raw text, apply it to a file, and look into it."""
+"""``tacenda embed``: fit an embedder to raw text, apply it to a file, and look into it."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from tacenda.cli.options import check_output, settings_of
 from tacenda.errors import ConfigurationError
-from tacenda_embeddings import cli_words
-from tacenda_embeddings.building import load_embedder
-from tacenda_embeddings.cli_words import Folder
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
-Texts = Annotated[
-    list[Path],
-    typer.Option("--text", metavar="FILE", help="Raw text, a sentence a line; may be repeated."),
-]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to save it.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the model, as JSON."),
-]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
-#: no leap from a mistyped byte to a lost evening: say "replace" to go on
+#: "strict", so that one wrong byte does not cost an evening's fit unnoticed; "replace" goes on
 Errors = Annotated[str, typer.Option(help="What to do with undecodable bytes: strict or replace.")]
+
+
+# -- any embedder ------------------------------------------------------------------------------------
 
 
 @app.command()
 def fit(
-    text: Texts,
-    output: Output,
+    text: Annotated[
+        list[Path],
+        typer.Option(
+            "--text", metavar="FILE", help="Raw text, one sentence per line; may be repeated."
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
+    ],
     model: Annotated[
-        str, typer.Option("--model", help="An embedder that `tacenda plugins embedders` shows.")
+        str, typer.Option("--model", help="A name that `tacenda plugins embedders` lists.")
     ] = "lds",
     distribution: Annotated[
-        str | None, typer.Option(help="Whose, if two distributions have one of that name.")
+        str | None, typer.Option(help="Its distribution, if two have a model of that name.")
     ] = None,
     tokenizer: Annotated[
-        str, typer.Option(help='"words", "whitespace" or "spacy:LANG".')
-    ] = "words",
+        str,
+        typer.Option(
+            help='"whitespace", for text with spaces between all tokens; "words", for running '
+            'text; or "spacy:LANG".'
+        ),
+    ] = "whitespace",
     max_vocabulary: Annotated[
-        int, typer.Option(min=0, help="Types kept, the most frequent ones; 0 keeps all.")
+        int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
     ] = 40_000,
     min_count: Annotated[int, typer.Option(min=1, help="Rarer types are out of vocabulary.")] = 1,
     digits: Annotated[bool, typer.Option(help="Map all numbers to one shape.")] = True,
@@ -52,32 +56,46 @@ def fit(
         str, typer.Option(help="Unknown words: by shape and suffix (classes) or one (single).")
     ] = "classes",
     n_states: Annotated[
-        int | None, typer.Option(min=1, help="Dimension of the latent state (lds).")
+        int | None, typer.Option(min=1, help="Dimensions of the latent state (lds).")
     ] = None,
     valid: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Held-out text (varembed, sumembed): stop in time."),
+        typer.Option(
+            metavar="FILE", help="Held-out text, which ends the fit in time (varembed, sumembed)."
+        ),
     ] = None,
     checkpoints: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Save training there, and go on from it (varembed, sumembed)."
+            metavar="DIR",
+            help="Save the progress here, and continue from it (varembed, sumembed).",
         ),
     ] = None,
-    settings: Settings = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
+        ),
+    ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
 ) -> None:
-    """Fit an embedder on raw text and save it."""
+    """Fit an embedder to raw text and save it."""
     from tacenda import Corpus, plugins
-    from tacenda_embeddings.building import build, prepare, record_text
 
-    chosen = {} if n_states is None else {"n_states": n_states}
-    embedder = build(
-        plugins.get("embedders", model, distribution=distribution),
-        {**chosen, **settings_of(settings or [])},
-    )
-    prepare(embedder, model, valid, checkpoints)
+    options = settings_of(settings or [])
+    if n_states is not None:
+        options["n_states"] = n_states
+    embedder = plugins.make("embedders", model, options, distribution=distribution)
+    more = {"valid": valid, "checkpoints": checkpoints}
+    chosen = {name: value for name, value in more.items() if value is not None}
+    for name in chosen:
+        if name not in inspect.signature(embedder.fit).parameters:
+            raise ConfigurationError(
+                f"the embedder {model!r} is not trained in steps: leave out --{name}"
+            )
     check_output(output)
     corpus = Corpus.from_text(
         text,
@@ -95,18 +113,17 @@ def fit(
         f"{len(corpus.vocabulary):,} types",
         err=True,
     )
-    if valid is None:
-        embedder.fit(corpus)
-    else:
-        held_out = Corpus.from_text(
+    held_out: dict[str, Any] = {}
+    if valid is not None:
+        held_out["valid"] = Corpus.from_text(
             valid,
             tokenizer=tokenizer,
             vocabulary=corpus.vocabulary,
             encoding=encoding,
             errors=errors,
         )
-        embedder.fit(corpus, held_out)
-    record_text(embedder, text=[path.name for path in text], tokenizer=tokenizer)
+    embedder.fit(corpus, **{**chosen, **held_out})
+    embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
     embedder.save(output)
     typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)
 
@@ -114,39 +131,63 @@ def fit(
 @app.command()
 def apply(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Text, a sentence a line.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Text, one sentence per line.")],
     output: Annotated[
         str,
         typer.Option("--output", "-o", metavar="FILE.npz|-", help="An .npz file, or - to print."),
     ] = "-",
     tokenizer: Annotated[
-        str | None, typer.Option(help="As in fit; the one it was fitted with if not given.")
+        str | None,
+        typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
     ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
 ) -> None:
     """Write a vector for every token of a text.
 
-    Printed: a token, a tab and its numbers a line, an empty line after every sentence. In an .npz file:
-    vectors (tokens, width) float32; offsets (lines + 1) int64, line i being rows offsets[i] to
-    offsets[i + 1]; and the tokens, UTF-8, one a line, as the bytes of the array tokens.
+    Printed: a token, a tab and its numbers on each line, and an empty line after every sentence. In an
+    .npz file: vectors (tokens, width) float32; offsets (lines + 1) int64, line i being rows offsets[i] to
+    offsets[i + 1]; and the tokens, UTF-8, one per line, as the bytes of the array tokens.
     """
-    from tacenda_embeddings import applying
+    from tacenda_embeddings import text_vectors
 
     if output != "-" and not output.endswith(".npz"):
         _usage(f"--output must end in .npz or be -, not {output}")
-    embedder = load_embedder(folder)
+    embedder = _embedder(folder)
     if tokenizer is None:
-        tokenizer = str(getattr(embedder, "fitted_on", {}).get("tokenizer", "words"))
-    sentences = applying.embed_file(embedder, file, tokenizer, encoding, errors)
+        tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
+    sentences = text_vectors.embed_file(embedder, file, tokenizer, encoding, errors)
     if output == "-":
         for words, rows in sentences:
             for word, row in zip(words, rows, strict=True):
                 typer.echo(f"{word}\t{' '.join(f'{value:.6g}' for value in row)}")
             typer.echo()
     else:
-        n_tokens, n_lines = applying.save_npz(Path(output), sentences, embedder.width)
+        n_tokens, n_lines = text_vectors.save_npz(Path(output), sentences, embedder.width)
         typer.echo(f"{n_tokens:,} vectors of {n_lines:,} lines in {output}", err=True)
+
+
+@app.command()
+def neighbours(
+    folder: Folder,
+    word: Annotated[str, typer.Argument(help="A word.")],
+    n_words: Annotated[int, typer.Option("--words", min=1, help="Neighbours shown.")] = 10,
+) -> None:
+    """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
+    from tacenda_embeddings.text_vectors import nearest_words
+
+    embedder = _embedder(folder)
+    if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
+        made_of = " ".join(embedder.pieces(word)) or "no morpheme"
+        typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
+    elif word not in embedder.vocabulary:
+        stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
+        typer.echo(f"{word!r} is not in the vocabulary: shown is {stands_for}", err=True)
+    for other, cosine in nearest_words(embedder, word, n_words):
+        typer.echo(f"{cosine:.3f}\t{other}")
+
+
+# -- linear dynamical systems ------------------------------------------------------------------------
 
 
 @app.command()
@@ -160,7 +201,7 @@ def pairs(
     A line is a pair of singular vectors of the transition operator, with its singular value: words,
     then words expected next.
     """
-    embedder = load_embedder(folder)
+    embedder = _embedder(folder)
     if not hasattr(embedder, "transition_pairs"):
         raise ConfigurationError(
             f"{folder} holds a model {embedder.name!r}, which has no transition operator: "
@@ -170,28 +211,105 @@ def pairs(
         typer.echo(f"{strength:.3f}\t{' '.join(before)}\t->\t{' '.join(after)}")
 
 
+# -- word vectors made of morphemes ------------------------------------------------------------------
+
+
 @app.command()
-def neighbours(
+def morphemes(
     folder: Folder,
-    word: Annotated[str, typer.Argument(help="A word.")],
-    n_words: Annotated[int, typer.Option("--words", min=1, help="Neighbours shown.")] = 10,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words, seen or not.")],
 ) -> None:
-    """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
-    from tacenda_embeddings.applying import nearest_words
+    """Show what words are made of (varembed, sumembed).
 
-    embedder = load_embedder(folder)
-    if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
-        made_of = " ".join(embedder.pieces(word)) or "no morpheme"
-        typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
-    elif word not in embedder.vocabulary:
-        stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
-        typer.echo(f"{word!r} is not in the vocabulary: shown is {stands_for}", err=True)
-    for other, cosine in nearest_words(embedder, word, n_words):
-        typer.echo(f"{cosine:.3f}\t{other}")
+    A line is a word, whether it has a vector of its own, the mean entropy of its dimensions in bits (varembed),
+    and its morphemes; one in brackets was never seen.
+    """
+    embedder = _morphological(folder)
+    known = set(embedder.inventory.names)
+    for word in words:
+        pieces = [piece if piece in known else f"[{piece}]" for piece in embedder.pieces(word)]
+        seen = "seen" if word in embedder.vocabulary else "unseen"
+        bits = f"{embedder.entropy([word]).mean():.3f}" if hasattr(embedder, "entropy") else "-"
+        typer.echo(f"{word}\t{seen}\t{bits}\t{' '.join(pieces)}")
 
 
-for command in (cli_words.morphemes, cli_words.export, cli_words.vectors):
-    app.command()(command)
+@app.command()
+def export(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The text file to write.")],
+    words: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="More words to write, one per line, seen or not."),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="As fitted, and not brought to one length.")
+    ] = False,
+) -> None:
+    """Write the vectors of words in word2vec's text format (varembed, sumembed).
+
+    `spacy init vectors LANG FILE DIR` reads it.
+    """
+    from tacenda.datasets.textfile import numbered_lines
+
+    more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
+    chosen = [word for word in more if word]
+    n = _morphological(folder).save_word2vec(file, chosen, scaled=not raw)
+    typer.echo(f"{n:,} vectors in {file}", err=True)
+
+
+@app.command()
+def vectors(
+    folder: Folder,
+    output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
+    language: Annotated[
+        str, typer.Option("--language", help="Its language, as spaCy's code.")
+    ] = "en",
+) -> None:
+    """Make a spaCy pipeline whose word vectors are a model's (varembed, sumembed).
+
+    `spacy train` takes it as `--paths.vectors PIPELINE`, with `[nlp.vectors] @vectors =
+    "tacenda.MorphologicalVectors.v1"` in the configuration.
+    """
+    check_output(output)
+    model = _morphological(folder)
+    try:
+        import spacy
+
+        nlp = spacy.blank(language)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a spaCy pipeline of {language!r} cannot be made ({error}): install "
+            "'tacenda-embeddings[spacy]', and name one of spaCy's languages, such as en"
+        ) from error
+    from tacenda_embeddings.spacy.vectors import use_vectors
+
+    n_words, width = use_vectors(nlp, model).shape
+    nlp.to_disk(output)
+    typer.echo(f"a pipeline with {n_words:,} vectors of {width} columns in {output}", err=True)
+
+
+# -- saved models ------------------------------------------------------------------------------------
+
+
+def _embedder(folder: Path) -> Any:
+    """Return a fitted embedder. Raises ConfigurationError for a model of another kind."""
+    import tacenda
+
+    embedder = tacenda.load(folder)
+    if not hasattr(embedder, "transform"):
+        raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
+    return embedder
+
+
+def _morphological(folder: Path) -> Any:
+    """Return a fitted embedder of words and their morphemes. Raises ConfigurationError for another."""
+    embedder = _embedder(folder)
+    if not hasattr(embedder, "pieces"):
+        raise ConfigurationError(
+            f"{folder} holds a model {embedder.name!r}, whose vectors are not made of morphemes: this "
+            "command is for varembed and sumembed"
+        )
+    return embedder
 
 
 def _usage(message: str) -> NoReturn:

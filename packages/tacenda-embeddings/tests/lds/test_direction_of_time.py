@@ -9,7 +9,7 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.moments import SparseMoments
 from tacenda_embeddings.lds.steady_state import steady_state
 from tacenda_embeddings.lds.subspace import hankel_svd, identify
@@ -30,7 +30,7 @@ def corpus():
 
 @pytest.fixture(scope="module", params=["subspace", "em"])
 def model(request, corpus):
-    settings = {"n_states": 4, "kappa": 5.0, "ends": "zero", "seed": 3}
+    settings = {"n_states": 4, "kappa": 5.0, "advanced": {"ends": "zero"}, "seed": 3}
     if request.param == "subspace":
         settings |= {"subspace_iterations": 0, "full_iterations": 0}
     return LDS(**settings).fit(corpus)

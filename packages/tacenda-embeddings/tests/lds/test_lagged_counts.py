@@ -9,8 +9,8 @@ from tacenda import Corpus, kernels
 from tacenda.artifact import Artifact, read, write
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, DataError
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds import count_runs, counting
-from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds import counting
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
 
 def vocabulary_of(size):
@@ -123,8 +123,8 @@ def test_spilling_to_disk_changes_nothing(budget, tmp_path):
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("entries_at_once", [1, 50])
 def test_many_spilled_runs_are_gathered_on_the_way(monkeypatch, tmp_path, entries_at_once):
-    monkeypatch.setattr(count_runs, "_MIN_ENTRIES", entries_at_once)
-    monkeypatch.setattr(count_runs, "_MAX_DISK_RUNS", 3)
+    monkeypatch.setattr(counting, "_MIN_ENTRIES", entries_at_once)
+    monkeypatch.setattr(counting, "_MAX_DISK_RUNS", 3)
     text = Text(zipf(3000, 100), 100)
     spilled = LaggedCounts.from_corpus(text, 3, memory_budget=1, scratch=tmp_path)
     assert_equal(spilled, LaggedCounts.from_corpus(text, 3))
@@ -137,7 +137,7 @@ def test_many_spilled_runs_are_gathered_on_the_way(monkeypatch, tmp_path, entrie
 def test_threads_change_nothing(budget):
     text = Text(zipf(5000, 300), 300)
     alone = LaggedCounts.from_corpus(text, 4, memory_budget=budget)
-    assert_equal(LaggedCounts.from_corpus(text, 4, memory_budget=budget, workers=3), alone)
+    assert_equal(LaggedCounts.from_corpus(text, 4, memory_budget=budget, threads=3), alone)
 
 
 def test_the_choice_of_kernels_reaches_the_threads(monkeypatch):
@@ -150,7 +150,7 @@ def test_the_choice_of_kernels_reaches_the_threads(monkeypatch):
 
     monkeypatch.setattr(counting, "lagged_counts", spy)
     with kernels.use("reference"):
-        LaggedCounts.from_corpus(Text([0, 1, 2], 3), 2, workers=2)
+        LaggedCounts.from_corpus(Text([0, 1, 2], 3), 2, threads=2)
     assert set(seen) == {"tacenda.kernels.dynamics.lagged_counts.naive"}
 
 
@@ -269,7 +269,7 @@ def test_counts_are_not_taken_for_a_model(tmp_path):
 
 def test_bad_settings_are_clear_errors():
     text = Text([0, 1, 2], 3)
-    for wrong in ({"n_lags": 0}, {"workers": 0}, {"memory_budget": 0}):
+    for wrong in ({"n_lags": 0}, {"threads": 0}, {"memory_budget": 0}):
         with pytest.raises(ConfigurationError, match="at least 1"):
             LaggedCounts.from_corpus(text, **wrong)
     with pytest.raises(ConfigurationError, match="no lag 3"):

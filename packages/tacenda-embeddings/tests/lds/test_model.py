@@ -7,11 +7,10 @@ from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, CorpusError, DataError, NotFittedError
 from tacenda_embeddings import LDS, LaggedCounts
-from tacenda_embeddings.lds import outputs, packing
+from tacenda_embeddings.lds import outputs
 from tacenda_embeddings.lds.asos import expectation
-from tacenda_embeddings.lds.config import OUTPUTS
 from tacenda_embeddings.lds.moments import SparseMoments
-from tacenda_embeddings.lds.state import FittedState
+from tacenda_embeddings.lds.settings import OUTPUTS
 
 SETTINGS = {"n_states": 6, "subspace_iterations": 15, "full_iterations": 3}
 
@@ -58,14 +57,14 @@ def test_a_corpus_is_counted_and_fitted(corpus, counts, model):
 def test_identification_starts_above_no_dynamics_and_above_chance(counts):
     start = {"n_states": 6, "subspace_iterations": 0, "full_iterations": 0}
     subspace = LDS(**start).fit(counts).likelihood_gain
-    chance = LDS(**start, start="random").fit(counts).likelihood_gain
+    chance = LDS(**start, advanced={"start": "random"}).fit(counts).likelihood_gain
     assert subspace > 0
     assert subspace > chance
 
 
 @pytest.mark.parametrize("noise", ["full", "diagonal", "spherical"])
 def test_every_noise_fits_and_the_full_one_best(noise, counts, model):
-    found = LDS(**{**SETTINGS, "noise": noise, "full_iterations": 5}).fit(counts)
+    found = LDS(**{**SETTINGS, "full_iterations": 5}, advanced={"noise": noise}).fit(counts)
     assert found.likelihood_gain > 0
     assert found.likelihood_gain <= model.likelihood_gain + 0.1
     assert all(np.isfinite(array).all() for array in found.transform([["a", "b"], []]))
@@ -73,7 +72,7 @@ def test_every_noise_fits_and_the_full_one_best(noise, counts, model):
 
 def test_unwhitened_identification_is_another_start_and_a_worse_one(counts):
     start = {"n_states": 6, "subspace_iterations": 0, "full_iterations": 0}
-    found = LDS(**start, whiten=False).fit(counts)
+    found = LDS(**start, advanced={"whiten": False}).fit(counts)
     assert np.abs(found._state.mean @ found._state.parameters.C).max() < 1e-5
     assert found.likelihood_gain < LDS(**start).fit(counts).likelihood_gain
 
@@ -100,7 +99,7 @@ def test_statistics_from_counts_are_those_of_smoothing_the_text(corpus, counts, 
     # leave enough noise for the text's own variances
     C *= np.sqrt(0.9 / np.linalg.eigvalsh(C @ noise.N @ C.T).max())
     parameters = state.parameters._replace(C=C)
-    found, _ = expectation(parameters, SparseMoments(counts, 0.0), 7)
+    found = expectation(parameters, SparseMoments(counts, 0.0), 7)
     w = np.eye(V)[ids][:, keep] / m[keep] - m[keep]
     D = np.eye(keep.sum()) - np.outer(m[keep], m[keep]) - C[keep] @ noise.N @ C[keep].T
     exact = oracles.ring_statistics(oracles.System(A, C[keep], Q, D, noise.N, m[keep]), w)
@@ -120,14 +119,14 @@ def test_added_text_reaches_what_all_of_it_gives(sentences, corpus):
     old, new = count(sentences[:450]), count(sentences[450:])
     whole = LDS(**SETTINGS).fit(old + new)
     model = LDS(**SETTINGS).fit(old)
-    assert model.refit(old + new, iterations=4) is model
+    assert model.partial_fit(old + new, iterations=4) is model
     assert gains(model)[0] > 0.9 * whole.likelihood_gain
     assert np.diff(gains(model)).min() > -1e-3
     assert model.likelihood_gain == pytest.approx(whole.likelihood_gain, abs=0.05)
 
 
-def test_refitting_on_the_same_text_goes_on_where_fitting_ended(counts, model):
-    more = LDS(**SETTINGS).fit(counts).refit(counts, iterations=2)
+def test_partial_fit_on_the_same_text_goes_on_where_fitting_ended(counts, model):
+    more = LDS(**SETTINGS).fit(counts).partial_fit(counts, iterations=2)
     assert gains(more)[0] == pytest.approx(model.likelihood_gain, abs=1e-4)
     assert more.likelihood_gain > model.likelihood_gain
 
@@ -138,7 +137,7 @@ def test_what_a_state_says_of_a_word_goes_with_the_frequency_of_the_word(counts,
     more = counts + LaggedCounts.from_corpus(tail, 7).scaled(3.0)
     model = LDS(**SETTINGS).fit(counts)
     before = model._state
-    after = model.refit(more, iterations=0)._state
+    after = model.partial_fit(more, iterations=0)._state
     gained = (before.scale / after.scale)[:, None]
     assert gained.max() > 1.1
     expected = before.parameters.C * gained
@@ -147,14 +146,15 @@ def test_what_a_state_says_of_a_word_goes_with_the_frequency_of_the_word(counts,
 
 
 @pytest.mark.parametrize("noise", ["full", "diagonal"])
-def test_refitting_survives_words_that_become_rare(noise, sentences, corpus):
+def test_partial_fit_survives_words_that_become_rare(noise, sentences, corpus):
     """Twenty times as much text of a third of the words: variances change a hundredfold."""
     known = corpus.vocabulary.id_of
     other = [[w for w in s if known(w) % 3 == 0] for s in sentences[:300]]
     count = {"vocabulary": corpus.vocabulary}
     old = LaggedCounts.from_corpus(Corpus.from_sentences(sentences[300:], **count), 7)
     new = LaggedCounts.from_corpus(Corpus.from_sentences([s for s in other if s], **count), 7)
-    model = LDS(**SETTINGS, kappa=2.0, noise=noise).fit(old).refit(old + new.scaled(20.0), 3)
+    model = LDS(**SETTINGS, kappa=2.0, advanced={"noise": noise}).fit(old)
+    model.partial_fit(old + new.scaled(20.0), 3)
     assert model.likelihood_gain > max(0.0, gains(model)[0])
 
 
@@ -220,20 +220,20 @@ def test_packed_sequences_give_the_same_without_copies(model, sentences, output)
     np.testing.assert_array_equal(model.transform_packed(packed, offsets, output=output), expected)
 
 
-def test_chunks_and_blocks_do_not_show(model, sentences, monkeypatch):
+def test_groups_and_blocks_do_not_show(model, sentences, monkeypatch):
     ids = [model.vocabulary.encode(sentence) for sentence in sentences[:60]]
     expected = model.transform_ids(ids)
-    monkeypatch.setattr(packing, "CHUNK_TOKENS", 50)
-    monkeypatch.setattr(packing, "CHUNK_SEQUENCES", 3)
+    monkeypatch.setattr(outputs, "_GROUP_TOKENS", 50)
+    monkeypatch.setattr(outputs, "_GROUP_SEQUENCES", 3)
     monkeypatch.setattr(outputs, "_BLOCK_TOKENS", 17)
     for x, y in zip(model.transform_ids(ids), expected, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_inference_is_found_after_fitting_and_found_anew_after_refitting(counts, sentences):
+def test_inference_is_found_after_fitting_and_found_anew_after_more_text(counts, sentences):
     model = LDS(**SETTINGS).fit(counts)
     before = model.transform(sentences[:3])
-    model.refit(counts, 2)
+    model.partial_fit(counts, 2)
     assert any(
         not np.array_equal(x, y)
         for x, y in zip(before, model.transform(sentences[:3]), strict=True)
@@ -259,7 +259,7 @@ class TestRefused:
     def test_another_vocabulary(self, counts, model):
         other = Corpus.from_sentences([["other", "words", "here"]] * 20)
         with pytest.raises(CorpusError, match="vocabulary of the added text"):
-            model.refit(other)
+            model.partial_fit(other)
 
     def test_too_few_words(self):
         corpus = Corpus.from_sentences([["a", "b"], ["c"]] * 10)
@@ -279,7 +279,7 @@ class TestRefused:
     def test_a_text_that_repeats_forever(self):
         """Its states would not fade: a sentence says so, or a model comes out that works."""
         corpus = Corpus.from_sentences([list("abcdefgh") * 300])
-        for settings in ({"horizon": 2, "hankel_blocks": 2}, {"kappa": 0.0}, {}):
+        for settings in ({"advanced": {"horizon": 2, "hankel_blocks": 2}}, {"kappa": 0.0}, {}):
             try:
                 model = LDS(n_states=4, **settings).fit(corpus)
             except CorpusError as error:
@@ -289,7 +289,7 @@ class TestRefused:
                 assert np.isfinite(model.transform([["a", "b"]])[0]).all()
 
     @pytest.mark.parametrize(
-        "call", ["transform", "vocabulary", "likelihood_gain", "pairs", "refit"]
+        "call", ["transform", "vocabulary", "likelihood_gain", "pairs", "partial_fit"]
     )
     def test_an_unfitted_model(self, call, counts):
         model = LDS()
@@ -300,7 +300,7 @@ class TestRefused:
                 "vocabulary": lambda: model.vocabulary,
                 "likelihood_gain": lambda: model.likelihood_gain,
                 "pairs": model.transition_pairs,
-                "refit": lambda: model.refit(counts),
+                "partial_fit": lambda: model.partial_fit(counts),
             }[call]()
 
     def test_an_unknown_output(self, model):
@@ -311,22 +311,22 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("setting", "message"),
         [
-            ({"n_states": 0}, "n_states must be at least 1"),
+            ({"n_states": 0}, r"n_states must be a whole number \(at least 1\)"),
             ({"n_states": 2.0}, "n_states must be a whole number"),
             ({"n_states": True}, "n_states must be a whole number"),
             ({"n_states": None}, "n_states must be a whole number"),
-            ({"seed": -1}, "seed must be at least 0"),
-            ({"horizon": 1}, "horizon must be at least 2"),
-            ({"hankel_blocks": 1}, "hankel_blocks must be at least 2"),
-            ({"kappa": -1.0}, "kappa must be at least 0"),
-            ({"kappa": float("nan")}, "kappa must be at least 0"),
-            ({"own_weight": float("inf")}, "own_weight must be at least 0"),
-            ({"row_norm_power": "much"}, "wrong type"),
-            ({"maximum_radius": 1.0}, "maximum_radius must lie between 0 and 1"),
-            ({"noise": "pink"}, "noise must be one of full, diagonal, spherical"),
-            ({"ends": "open"}, "ends must be one of"),
-            ({"start": "hot"}, "start must be one of"),
-            ({"states": 3}, "has no setting 'states'"),
+            ({"seed": -1}, "seed must be a whole number"),
+            ({"advanced": {"horizon": 1}}, "horizon must be a whole number"),
+            ({"advanced": {"hankel_blocks": 1}}, "hankel_blocks must be a whole number"),
+            ({"kappa": -1.0}, r"kappa must be a number \(at least 0\) or None"),
+            ({"kappa": float("nan")}, r"kappa must be a number \(at least 0\) or None"),
+            ({"own_weight": float("inf")}, r"own_weight must be a number \(at least 0\)"),
+            ({"advanced": {"row_norm_power": "much"}}, "row_norm_power must be a number"),
+            ({"advanced": {"maximum_radius": 1.0}}, "above 0 and below 1"),
+            ({"advanced": {"noise": "pink"}}, "noise must be one of full, diagonal, spherical"),
+            ({"advanced": {"ends": "open"}}, "ends must be one of"),
+            ({"advanced": {"start": "hot"}}, "start must be one of"),
+            ({"states": 3}, "has no option 'states'"),
         ],
     )
     def test_a_setting_out_of_range(self, setting, message):
@@ -335,8 +335,6 @@ class TestRefused:
         assert "\n" not in str(caught.value)
 
 
-def test_the_state_keeps_float32_loadings(model):
-    state = model._state
-    parameters = state.parameters._replace(C=state.parameters.C.astype(np.float64))
-    again = FittedState.of(state.vocabulary, parameters, state.Xi, state.scale, state.mean)
-    np.testing.assert_array_equal(again.inference.table, state.inference.table)
+def test_loadings_are_kept_as_they_will_be_saved(model):
+    assert model._state.parameters.C.dtype == np.float32
+    assert model.arrays()["C"] is model._state.parameters.C

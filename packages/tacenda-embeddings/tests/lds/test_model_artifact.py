@@ -19,7 +19,11 @@ def model(request):
     sentences = [list(s.words) for s in synthetic_text.generate(150, seed=1)]
     corpus = Corpus.from_sentences(sentences, max_vocabulary=80)
     return LDS(
-        n_states=4, noise=request.param, subspace_iterations=2, full_iterations=1, kappa=3.0
+        n_states=4,
+        subspace_iterations=2,
+        full_iterations=1,
+        kappa=3.0,
+        advanced={"noise": request.param},
     ).fit(corpus)
 
 
@@ -41,7 +45,7 @@ def test_comes_back_bit_for_bit(model, tmp_path):
     model.save(tmp_path / "lds")
     loaded = tacenda.load(tmp_path / "lds")
     assert type(loaded) is LDS
-    assert loaded.config == model.config
+    assert loaded.settings == model.settings
     assert loaded.vocabulary == model.vocabulary
     assert loaded.fitted_on == model.fitted_on
     assert loaded.likelihood_gain == model.likelihood_gain
@@ -59,12 +63,12 @@ def test_comes_back_bit_for_bit(model, tmp_path):
     assert loaded.transition_pairs() == model.transition_pairs()
 
 
-def test_a_loaded_model_can_be_refitted(model, tmp_path):
+def test_a_loaded_model_can_be_fitted_further(model, tmp_path):
     model.save(tmp_path / "lds")
     loaded = tacenda.load(tmp_path / "lds")
     sentences = [list(s.words) for s in synthetic_text.generate(150, seed=2)]
     corpus = Corpus.from_sentences(sentences, vocabulary=loaded.vocabulary)
-    assert np.isfinite(loaded.refit(corpus, 1).transform(SENTENCES)[0]).all()
+    assert np.isfinite(loaded.partial_fit(corpus, 1).transform(SENTENCES)[0]).all()
 
 
 def test_nothing_of_it_is_an_object(artifact):
@@ -118,7 +122,7 @@ def test_a_scale_that_is_not_positive_is_refused(artifact):
         {"n_states": 10**15},
         {"output": "../../etc"},
         {"surprise": 1},
-        {"noise": "brown"},
+        {"advanced": {"noise": "brown"}},
         {"own_weight": None},
     ],
 )
@@ -130,9 +134,9 @@ def test_settings_that_do_not_fit_are_refused(artifact, settings):
 
 def test_another_kind_of_noise_than_was_saved_is_refused(artifact):
     kinds = {"full": "diagonal", "diagonal": "full", "spherical": "full"}
-    other = kinds[artifact.config["settings"]["noise"]]
+    other = kinds[artifact.config["settings"]["advanced"]["noise"]]
     with pytest.raises(ArtifactError, match="noise"):
-        LDS.from_artifact(with_settings(artifact, noise=other))
+        LDS.from_artifact(with_settings(artifact, advanced={"noise": other}))
 
 
 @pytest.mark.parametrize("config", [{}, {"settings": 3}, {"settings": {}, "vocabulary": None}])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.corpus import Corpus
-from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.moments import SparseMoments, project, whitening
 
 

@@ -6,8 +6,8 @@ import pytest
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.config import OUTPUTS
 from tacenda_embeddings.lds.outputs import WIDTHS, balanced, normalize
+from tacenda_embeddings.lds.settings import OUTPUTS
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,9 @@ def sentences():
 @pytest.fixture(scope="module")
 def model(sentences):
     corpus = Corpus.from_sentences(sentences, max_vocabulary=150)
-    return LDS(n_states=6, row_norm_power=0.0, subspace_iterations=5, full_iterations=1).fit(corpus)
+    return LDS(
+        n_states=6, subspace_iterations=5, full_iterations=1, advanced={"row_norm_power": 0.0}
+    ).fit(corpus)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +106,8 @@ def test_another_output_shares_the_parameters(model, sentences):
     assert other._state is model._state
     assert other.figures == model.figures
     assert other.likelihood_gain == model.likelihood_gain
-    assert other.config.output == "own"
-    assert model.config.output == "own_past_future"
+    assert other.settings.output == "own"
+    assert model.settings.output == "own_past_future"
 
 
 def test_balanced_rows_change_the_vectors_and_not_the_model(model, sentences):

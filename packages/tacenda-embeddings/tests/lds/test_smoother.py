@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds import ends, recurrence
-from tacenda_embeddings.lds.inference import Smoother
+from tacenda_embeddings.lds import recurrence, smoother
+from tacenda_embeddings.lds.smoother import Smoother
 from tacenda_embeddings.lds.two_sided import two_sided
 
 LENGTHS = (1, 0, 2, 5, 1, 63, 0, 3, 300, 7)
@@ -68,7 +68,7 @@ def test_ends_are_exact_however_slowly_the_state_fades(form, radius, oracles, pa
 
 
 def test_sentences_longer_than_are_kept_are_solved_anew(case, monkeypatch):
-    monkeypatch.setattr(ends, "_LONGEST_KEPT", 2)
+    monkeypatch.setattr(smoother, "_LONGEST_KEPT", 2)
     sentences = [ids for ids in case.sentences if len(ids)]
     for ids, parts in zip(sentences, case.messages(sentences), strict=True):
         assert_close(sum(parts), case.exact(ids), 3e-6)
@@ -134,8 +134,8 @@ def test_a_recurrence_without_eigenvectors_runs_densely(rng):
     table = rng.standard_normal((5, 2)).astype(np.float32)
     ids = rng.integers(0, 5, 9)
     zero = np.zeros((2, 2))
-    smoother = Smoother(table, F, F, zero, zero)
-    _, past, future = smoother.messages(ids, np.array([0, 9]), exact_ends=True)
+    one = Smoother(table, F, F, zero, zero)
+    _, past, future = one.messages(ids, np.array([0, 9]), exact_ends=True)
     y = z = np.zeros(2)
     for t in range(9):
         np.testing.assert_allclose(past[t], y, atol=1e-5)

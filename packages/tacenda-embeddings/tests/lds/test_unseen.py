@@ -8,18 +8,19 @@ import tacenda
 from tacenda import plugins
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
-from tacenda.testing.embedders import EmbedderTests
 from tacenda_embeddings import LDS, SumEmbed, VarEmbed
 from tacenda_embeddings.lds.unseen import MorphologicalLDS
+from tacenda_embeddings.testing import EmbedderTests
 
 pytest.importorskip("torch", reason="fitting VarEmbed needs torch")
 QUICK = {"n_states": 6, "kappa": 5.0, "subspace_iterations": 2, "full_iterations": 1}
-SMALL = {"width": 8, "hidden": 8, "epochs": 1, "negatives": 32, "batch": 8, "length": 16}
+SMALL = {"hidden": 8, "negatives": 32, "batch_streams": 8, "unrolled_tokens": 16}
+WORDS = {"width": 8, "epochs": 1, "advanced": SMALL}
 
 
 class TestMorphologicalLDS(EmbedderTests):
     def make_model(self):
-        return MorphologicalLDS(lds=QUICK, words=SMALL)
+        return MorphologicalLDS(lds=QUICK, words=WORDS)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,7 +48,7 @@ def lds(corpus):
 
 @pytest.fixture(scope="module")
 def words(corpus):
-    return VarEmbed(**SMALL, n_morphemes=200).fit(corpus)
+    return VarEmbed(width=8, epochs=1, advanced={**SMALL, "n_morphemes": 200}).fit(corpus)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,6 @@ def test_it_is_a_component_of_a_pipeline(model, tmp_path):
 def test_models_that_share_no_words_are_refused(lds):
     other = tacenda.Corpus.from_sentences([["q1", "q2"]] * 30)
     with pytest.raises(ConfigurationError, match="fit both on more text"):
-        MorphologicalLDS.join(lds, VarEmbed(**SMALL).fit(other))
+        MorphologicalLDS.join(lds, VarEmbed(**WORDS).fit(other))
     with pytest.raises(NotFittedError):
         MorphologicalLDS.join(lds, VarEmbed())

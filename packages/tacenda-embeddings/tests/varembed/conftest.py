@@ -7,7 +7,7 @@ from tacenda import plugins
 from tacenda.datasets import synthetic_text
 from tacenda_embeddings import SumEmbed, VarEmbed
 
-SMALL = {"width": 8, "hidden": 8, "epochs": 1, "negatives": 32, "batch": 8, "length": 16}
+SMALL = {"hidden": 8, "negatives": 32, "batch_streams": 8, "unrolled_tokens": 16}
 NEED = "fitting needs torch (tacenda-embeddings[varembed])"
 
 
@@ -28,13 +28,13 @@ def corpus(texts):
 @pytest.fixture(scope="session")
 def varembed(corpus):
     pytest.importorskip("torch", reason=NEED)
-    return VarEmbed(**SMALL, n_morphemes=200).fit(corpus)
+    return VarEmbed(width=8, epochs=1, advanced={**SMALL, "n_morphemes": 200}).fit(corpus)
 
 
 @pytest.fixture(scope="session")
 def sumembed(corpus):
     pytest.importorskip("torch", reason=NEED)
-    return SumEmbed(**SMALL, n_morphemes=200).fit(corpus)
+    return SumEmbed(width=8, epochs=1, advanced={**SMALL, "n_morphemes": 200}).fit(corpus)
 
 
 @pytest.fixture(autouse=True, scope="session")

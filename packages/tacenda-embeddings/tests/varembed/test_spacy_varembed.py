@@ -51,7 +51,7 @@ def test_component_fits_on_raw_text(texts, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n".join(map(" ".join, texts[:100])), encoding="utf8")
     nlp = spacy.blank("en")
-    settings = {"width": 5, "hidden": 5, "epochs": 1, "negatives": 16}
+    settings = {"width": 5, "epochs": 1, "advanced": {"hidden": 5, "negatives": 16}}
     nlp.add_pipe("varembed_embeddings").initialize(nlp=nlp, corpus=path, settings=settings)
     assert nlp("anything at all").tensor.shape == (3, 5)
 

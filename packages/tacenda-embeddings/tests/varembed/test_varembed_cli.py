@@ -8,7 +8,13 @@ pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[var
 import tacenda
 
 pytestmark = pytest.mark.usefixtures("spacy_entry_points")
-SMALL = ["width=6", "hidden=6", "epochs=1", "negatives=16", "n_morphemes=60"]
+SMALL = [
+    "width=6",
+    "epochs=1",
+    "advanced.hidden=6",
+    "advanced.negatives=16",
+    "advanced.n_morphemes=60",
+]
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def test_fit_apply_and_look_inside(run, text, tmp_path):
     status, out, err = run("apply", folder, text, "-o", tmp_path / "v.npz")
     assert status == 0, err
     assert np.load(tmp_path / "v.npz")["vectors"].shape[1] == 6
-    assert tacenda.load(folder).fitted_on["text"] == ["text.txt"]
+    assert tacenda.load(folder).fitted_on["sources"] == ["text.txt"]
 
 
 def test_fit_goes_on_from_checkpoints_and_minds_held_out_text(run, text, tmp_path):

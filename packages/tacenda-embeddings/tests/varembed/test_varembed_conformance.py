@@ -6,10 +6,17 @@ import pytest
 
 pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
-from tacenda.testing.embedders import EmbedderTests
 from tacenda_embeddings import SumEmbed, VarEmbed
+from tacenda_embeddings.testing import EmbedderTests
 
-TINY = {"width": 6, "hidden": 6, "epochs": 1, "negatives": 16, "batch": 8, "length": 8}
+
+def tiny(**advanced):
+    """Options of a model that is fitted in a moment, with these of the group ``advanced``."""
+    small = {"hidden": 6, "negatives": 16, "batch_streams": 8, "unrolled_tokens": 8}
+    return {"width": 6, "epochs": 1, "advanced": {**small, **advanced}}
+
+
+TINY = tiny()
 
 
 class TestVarEmbed(EmbedderTests):
@@ -19,7 +26,7 @@ class TestVarEmbed(EmbedderTests):
 
 class TestVarEmbedExactSoftmax(EmbedderTests):
     def make_model(self):
-        return VarEmbed(**TINY, softmax="exact", output="probabilities", base=False)
+        return VarEmbed(**tiny(softmax="exact", base=False), output="probabilities")
 
 
 class TestVarEmbedNGrams(EmbedderTests):
@@ -30,7 +37,7 @@ class TestVarEmbedNGrams(EmbedderTests):
 @pytest.mark.skipif(importlib.util.find_spec("morfessor") is None, reason="needs morfessor")
 class TestVarEmbedMorfessor(EmbedderTests):
     def make_model(self):
-        return VarEmbed(**TINY, segmenter="morfessor", kl="tokens")
+        return VarEmbed(**tiny(kl="tokens"), segmenter="morfessor")
 
 
 class TestSumEmbed(EmbedderTests):

@@ -19,7 +19,14 @@ from tacenda_embeddings import SumEmbed, VarEmbed
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
-TINY = {"width": 6, "hidden": 6, "epochs": 1, "negatives": 16, "batch": 8, "length": 8}
+
+def tiny(**advanced):
+    """Options of a model that is fitted in a moment, with these of the group ``advanced``."""
+    small = {"hidden": 6, "negatives": 16, "batch_streams": 8, "unrolled_tokens": 8}
+    return {"width": 6, "epochs": 1, "advanced": {**small, **advanced}}
+
+
+TINY = tiny()
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -114,14 +121,14 @@ def test_strange_words_have_finite_vectors(varembed, sumembed):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 0}, "width must be a whole number of at least 1"),
+        ({"width": 0}, r"width must be a whole number \(at least 1\)"),
         ({"segmenter": "syllables"}, "segmenter must be one of unigram, morfessor, ngrams"),
         ({"learning_rate": "fast"}, "learning_rate must be a number"),
-        ({"dropout": 1.0}, r"dropout must be a number in \[0, 1\)"),
-        ({"kl": "sentences"}, "kl must be one of types, tokens"),
+        ({"dropout": 1.0}, r"dropout must be a number \(at least 0 and below 1\)"),
+        ({"advanced": {"kl": "sentences"}}, "kl must be one of types, tokens"),
         ({"device": "tpu"}, "device must be cpu or cuda"),
-        ({"base": 1}, "base must be true or false"),
-        ({"wide": 3}, "VarEmbed has no setting 'wide'"),
+        ({"advanced": {"base": 1}}, "base must be true or false"),
+        ({"wide": 3}, "VarEmbed has no option 'wide'"),
     ],
 )
 def test_bad_settings_are_named(settings, message):
@@ -130,8 +137,8 @@ def test_bad_settings_are_named(settings, message):
 
 
 def test_sumembed_has_no_prior_to_weigh():
-    with pytest.raises(ConfigurationError, match="SumEmbed has no setting 'kl'"):
-        SumEmbed(kl="types")
+    with pytest.raises(ConfigurationError, match="SumEmbed has no option 'kl'"):
+        SumEmbed(advanced={"kl": "types"})
 
 
 def test_held_out_text_must_share_the_vocabulary(corpus):

@@ -11,11 +11,18 @@ from tacenda.errors import (
 )
 from tacenda_embeddings import VarEmbed
 from tacenda_embeddings.varembed.bernoulli import sigmoid
-from tacenda_embeddings.varembed.start import morpheme_start
+from tacenda_embeddings.varembed.initial_vectors import fitted_morphemes
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
-TINY = {"width": 6, "hidden": 6, "epochs": 1, "negatives": 16, "batch": 8, "length": 8}
+
+def tiny(**advanced):
+    """Options of a model that is fitted in a moment, with these of the group ``advanced``."""
+    small = {"hidden": 6, "negatives": 16, "batch_streams": 8, "unrolled_tokens": 8}
+    return {"width": 6, "epochs": 1, "advanced": {**small, **advanced}}
+
+
+TINY = tiny()
 
 
 def text(n=40):
@@ -133,8 +140,8 @@ def test_training_lowers_the_bound_on_held_out_text():
 
     train = Corpus.from_sentences(lines(300))
     valid = Corpus.from_sentences(lines(30), vocabulary=train.vocabulary)
-    settings = {**TINY, "hidden": 24, "epochs": 12, "lstm_rate": 0.02, "start": "random"}
-    model = VarEmbed(**settings, refit=False).fit(train, valid)
+    settings = tiny(hidden=24, lstm_learning_rate=0.02, refit_morphemes=False)
+    model = VarEmbed(**{**settings, "epochs": 12}, start="random").fit(train, valid)
     evaluations = [value for _, _, value in model.fitted_on["training"]["evaluations"]]
     assert min(evaluations) < 0.6 * np.log(14)
     assert model.figures[0]["value"] == min(evaluations)
@@ -148,15 +155,15 @@ def test_divergence_of_the_figures_is_that_of_the_model(corpus, varembed):
 
 
 def test_a_heavier_divergence_keeps_words_nearer_to_their_priors(corpus):
-    light = VarEmbed(**TINY, kl_weight=0.1).fit(corpus)
-    heavy = VarEmbed(**TINY, kl_weight=100.0).fit(corpus)
+    light = VarEmbed(**tiny(kl_weight=0.1)).fit(corpus)
+    heavy = VarEmbed(**tiny(kl_weight=100.0)).fit(corpus)
     assert heavy.divergence().sum() < light.divergence().sum()
 
 
 def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
     """Occurrences times weight, summed over the stream, is one for every word of the text."""
-    from tacenda_embeddings.varembed.fitting import joined
     from tacenda_embeddings.varembed.morphemes import Inventory
+    from tacenda_embeddings.varembed.streams import joined
     from tacenda_embeddings.varembed.training import Trainer
 
     ids = joined(corpus)
@@ -164,10 +171,10 @@ def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
     inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, 16, True)
     words = np.zeros((len(counts), 6), np.float32)
     morphemes = np.zeros((len(inventory), 6), np.float32)
-    per_type = Trainer(VarEmbed(**TINY).config, inventory, counts, words, morphemes)
+    per_type = Trainer(VarEmbed(**TINY).settings, inventory, counts, words, morphemes)
     total = counts * per_type._kl_weights.numpy()
     assert_allclose(total[counts > 0], 1, rtol=1e-6)
-    per_token = Trainer(VarEmbed(**TINY, kl="tokens").config, inventory, counts, words, morphemes)
+    per_token = Trainer(VarEmbed(**tiny(kl="tokens")).settings, inventory, counts, words, morphemes)
     assert_allclose(per_token._kl_weights.numpy(), 1 / 6)
 
 
@@ -182,7 +189,7 @@ def test_gradients_of_a_step_are_those_of_the_whole_bound(corpus):
     rng = np.random.default_rng(0)
     words = rng.standard_normal((len(counts), 6)).astype(np.float32)
     morphemes = rng.standard_normal((len(inventory), 6)).astype(np.float32)
-    config = VarEmbed(**TINY, softmax="exact").config
+    config = VarEmbed(**tiny(softmax="exact")).settings
     trainer = Trainer(config, inventory, counts, words, morphemes)
     ids = np.arange(24).reshape(8, 3) % 9
     rows, pieces, prior = trainer._looked_up(torch.from_numpy(ids))
@@ -218,24 +225,24 @@ def test_a_killed_fit_goes_on_to_the_same_model(corpus, tmp_path, monkeypatch):
     n_steps = whole.fitted_on["training"]["steps"]
     monkeypatch.setattr(Trainer, "step", killed)
     with pytest.raises(KeyboardInterrupt):
-        VarEmbed(**settings).checkpointed(tmp_path / "c").fit(corpus)
+        VarEmbed(**settings).fit(corpus, checkpoints=tmp_path / "c")
     monkeypatch.setattr(Trainer, "step", counted)
     done = len(steps)
-    resumed = VarEmbed(**settings).checkpointed(tmp_path / "c").fit(corpus)
+    resumed = VarEmbed(**settings).fit(corpus, checkpoints=tmp_path / "c")
     assert 0 < len(steps) - done < n_steps
     words = corpus.vocabulary.words
     assert_array_equal(resumed.vectors(words), whole.vectors(words))
 
 
 def test_a_checkpoint_of_other_settings_is_refused(corpus, tmp_path):
-    VarEmbed(**TINY).checkpointed(tmp_path / "c").fit(corpus)
+    VarEmbed(**TINY).fit(corpus, checkpoints=tmp_path / "c")
     with pytest.raises(FittingError, match="kl_weight"):
-        VarEmbed(**TINY, kl_weight=2.0).checkpointed(tmp_path / "c").fit(corpus)
+        VarEmbed(**tiny(kl_weight=2.0)).fit(corpus, checkpoints=tmp_path / "c")
 
 
 def test_vectors_may_be_given_to_start_from(corpus):
     given = np.random.default_rng(0).standard_normal((len(corpus.vocabulary), 6)).astype(np.float32)
-    settings = {**TINY, "epochs": 0, "start_shrinkage": 0.0}
+    settings = {**tiny(start_shrinkage=0.0), "epochs": 0}
     model = VarEmbed(**settings, output="logits").fit(corpus, vectors=given)
     found = model.vectors(corpus.vocabulary.words)[corpus.type_counts > 0]
     size = np.sqrt(np.mean(given**2))
@@ -247,11 +254,12 @@ def test_vectors_may_be_given_to_start_from(corpus):
 def test_morphemes_are_fitted_once_more_to_the_words_as_training_leaves_them(corpus, tmp_path):
     """The posterior is the same, the prior is the regression's; a finished training is gone on from."""
     settings = {**TINY, "output": "logits"}
-    plain = VarEmbed(**settings, refit=False).checkpointed(tmp_path / "c").fit(corpus)
-    fitted = VarEmbed(**settings).checkpointed(tmp_path / "c").fit(corpus)
+    once = {**tiny(refit_morphemes=False), "output": "logits"}
+    plain = VarEmbed(**once).fit(corpus, checkpoints=tmp_path / "c")
+    fitted = VarEmbed(**settings).fit(corpus, checkpoints=tmp_path / "c")
     words = corpus.vocabulary.words
     alike = np.ones(len(words))
-    expected = morpheme_start(plain.inventory, plain._fitted().words, alike, 1.0)
+    expected = fitted_morphemes(plain.inventory, plain._fitted().words, alike, 1.0)
     assert_array_equal(fitted.vectors(words), plain.vectors(words))
     assert_allclose(fitted._fitted().morphemes, expected, atol=2e-3)
     assert np.abs(expected - plain._fitted().morphemes).max() > 0.01
@@ -261,7 +269,7 @@ def test_morphemes_are_fitted_once_more_to_the_words_as_training_leaves_them(cor
 
 
 def test_rare_words_begin_near_their_morphemes(corpus):
-    model = VarEmbed(**{**TINY, "epochs": 0}, start_shrinkage=1e9).fit(corpus)
+    model = VarEmbed(**{**tiny(start_shrinkage=1e9), "epochs": 0}).fit(corpus)
     words = corpus.vocabulary.words
     assert_allclose(model.vectors(words), model.vectors(words, prior=True), atol=1e-4)
 

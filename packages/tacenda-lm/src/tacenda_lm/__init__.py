@@ -5,22 +5,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
-    from tacenda_lm.hidden_markov.config import HMMConfig, VLHMMConfig
-    from tacenda_lm.hidden_markov.decoding import Posterior
     from tacenda_lm.hidden_markov.hmm import HMM
+    from tacenda_lm.hidden_markov.model import Posterior
+    from tacenda_lm.hidden_markov.settings import VLHMMAdvanced
     from tacenda_lm.hidden_markov.vlhmm import VLHMM
     from tacenda_lm.kenlm_interface import FullScore
-    from tacenda_lm.language_model import LanguageModel
-    from tacenda_lm.log_bilinear.config import HLBLConfig, LBLConfig
+    from tacenda_lm.language_model import LanguageModel, Rescored
     from tacenda_lm.log_bilinear.hlbl import HLBL
     from tacenda_lm.log_bilinear.lbl import LBL
+    from tacenda_lm.log_bilinear.settings import HLBLAdvanced, LBLAdvanced
     from tacenda_lm.log_bilinear.tree_building import build_tree
     from tacenda_lm.log_bilinear.trees import Tree
     from tacenda_lm.mixture import Mixture
-    from tacenda_lm.ngram.config import KneserNeyConfig
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
-    from tacenda_lm.rescoring import Rescored
     from tacenda_lm.state import State
 
 __version__ = "0.1.0"
@@ -33,11 +31,9 @@ __all__ = [
     "BrownClusters",
     "Continuation",
     "FullScore",
-    "HLBLConfig",
-    "HMMConfig",
+    "HLBLAdvanced",
     "KneserNey",
-    "KneserNeyConfig",
-    "LBLConfig",
+    "LBLAdvanced",
     "LanguageModel",
     "Mixture",
     "Perplexity",
@@ -45,7 +41,7 @@ __all__ = [
     "Rescored",
     "State",
     "Tree",
-    "VLHMMConfig",
+    "VLHMMAdvanced",
     "brown_clusters",
     "build_tree",
 ]
@@ -54,24 +50,22 @@ _HOMES = {
     "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
     "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
-    "HLBLConfig": "tacenda_lm.log_bilinear.config",
+    "HLBLAdvanced": "tacenda_lm.log_bilinear.settings",
     "LBL": "tacenda_lm.log_bilinear.lbl",
-    "LBLConfig": "tacenda_lm.log_bilinear.config",
-    "Posterior": "tacenda_lm.hidden_markov.decoding",
+    "LBLAdvanced": "tacenda_lm.log_bilinear.settings",
+    "Posterior": "tacenda_lm.hidden_markov.model",
     "Tree": "tacenda_lm.log_bilinear.trees",
     "HMM": "tacenda_lm.hidden_markov.hmm",
-    "HMMConfig": "tacenda_lm.hidden_markov.config",
     "VLHMM": "tacenda_lm.hidden_markov.vlhmm",
-    "VLHMMConfig": "tacenda_lm.hidden_markov.config",
+    "VLHMMAdvanced": "tacenda_lm.hidden_markov.settings",
     "build_tree": "tacenda_lm.log_bilinear.tree_building",
     "Continuation": "tacenda_lm.generation",
     "FullScore": "tacenda_lm.kenlm_interface",
     "KneserNey": "tacenda_lm.ngram.kneser_ney",
-    "KneserNeyConfig": "tacenda_lm.ngram.config",
     "LanguageModel": "tacenda_lm.language_model",
     "Mixture": "tacenda_lm.mixture",
     "Perplexity": "tacenda_lm.perplexity",
-    "Rescored": "tacenda_lm.rescoring",
+    "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.state",
 }
 

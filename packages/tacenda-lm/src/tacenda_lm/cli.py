@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacenda.cli.options import check_output, settings_of
 
+if TYPE_CHECKING:
+    from tacenda_lm.language_model import LanguageModel
+    from tacenda_lm.perplexity import Perplexity
+
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
 
+_SENTENCES = 2000  # scored at once
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved language model.")]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Text, a sentence a line.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to save it.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Text, one sentence per line.")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
+]
 Tokenizer = Annotated[
     str | None,
-    typer.Option(help='"whitespace", "words" or "spacy:LANG"; that of the fit if not given.'),
+    typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
@@ -27,43 +38,54 @@ Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
 def fit(
     text: Annotated[
         list[Path],
-        typer.Option("--text", metavar="FILE", help="Text, a sentence a line; may be repeated."),
+        typer.Option(
+            "--text", metavar="FILE", help="Text, one sentence per line; may be repeated."
+        ),
     ],
     output: Output,
     valid: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Held-out text, a sentence a line.")
+        Path | None, typer.Option(metavar="FILE", help="Held-out text, one sentence per line.")
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", help="As `tacenda plugins language_models` shows.")
+        str, typer.Option("--model", help="A name that `tacenda plugins language_models` lists.")
     ] = "kneser_ney",
     distribution: Annotated[
-        str | None, typer.Option(help="Whose, if two distributions have one of that name.")
+        str | None, typer.Option(help="Its distribution, if two have a model of that name.")
     ] = None,
     order: Annotated[
-        int | None, typer.Option(min=1, help="Words an n-gram spans (kneser_ney).")
+        int | None, typer.Option(min=1, help="Words that an n-gram spans (kneser_ney).")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the model, as JSON."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
+        ),
+    ] = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
     ] = None,
     tokenizer: Annotated[
         str, typer.Option(help='"whitespace", "words" or "spacy:LANG".')
     ] = "whitespace",
     max_vocabulary: Annotated[
-        int, typer.Option(min=0, help="Types kept, the most frequent ones; 0 keeps all.")
+        int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
     ] = 0,
     min_count: Annotated[int, typer.Option(min=1, help="Rarer types become <unk>.")] = 1,
     lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
-    digits: Annotated[bool, typer.Option(help="Map all numbers to one shape.")] = False,
+    digits: Annotated[bool, typer.Option(help="Map all numbers to one word.")] = False,
     encoding: Encoding = "utf-8",
 ) -> None:
-    """Fit a language model on text and save it."""
-    from tacenda import Corpus
+    """Fit a language model to text and save it."""
+    from tacenda import Corpus, plugins
     from tacenda.corpus.text import sentences_of
-    from tacenda_lm.making import make_model
 
-    chosen = {} if order is None else {"order": order}
-    unfitted = make_model(model, {**chosen, **settings_of(settings or [])}, distribution)
+    options = settings_of(settings or [])
+    if order is not None:
+        options["order"] = order
+    unfitted = plugins.make("language_models", model, options, distribution=distribution)
     check_output(output)
     corpus = Corpus.from_text(
         text,
@@ -79,10 +101,10 @@ def fit(
         f"{len(corpus.vocabulary):,} types",
         err=True,
     )
-    held_out = None  # as words: a corpus does not remember which <unk> was written so
+    held_out = None  # as words, because a corpus does not remember which <unk> were written
     if valid is not None:
         held_out = list(sentences_of(valid, tokenizer, encoding))
-    fitted = unfitted.fit(corpus, held_out)
+    fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints)
     fitted.save(output)
     for figure in fitted.figures:
         typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
@@ -93,23 +115,25 @@ def fit(
 def score(
     folder: Folder,
     file: File,
-    words: Annotated[bool, typer.Option(help="A line a word, with its surprisal in bits.")] = False,
+    words: Annotated[
+        bool, typer.Option(help="Print a line per word, with its surprisal in bits.")
+    ] = False,
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
 ) -> None:
-    """The log-probability of every line of a text.
+    """Print the log-probability of every line of a text.
 
-    A line is the base-10 logarithm, a tab and the sentence, </s> counted; an empty line is a sentence
-    without words. With --words: a word, a tab and its surprisal in bits, </s> last, an empty line after
-    every sentence.
+    A line of the output is the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line
+    is a sentence without words. With --words it is a word, a tab and its surprisal in bits; </s> comes last,
+    and an empty line follows every sentence.
     """
-    from tacenda_lm.making import load_model
-    from tacenda_lm.reporting import scored_lines, scored_words
+    from tacenda.corpus.text import sentences_of
 
-    model = load_model(folder)
-    report = scored_words if words else scored_lines
-    for line in report(model, file, _tokenizer(model, tokenizer), encoding):
-        typer.echo(line)
+    model = _load(folder)
+    sentences = sentences_of(file, _tokenizer(model, tokenizer), encoding)
+    while batch := list(islice(sentences, _SENTENCES)):
+        for line in (_scored_words if words else _scored_sentences)(model, batch):
+            typer.echo(line)
 
 
 @app.command()
@@ -124,20 +148,18 @@ def perplexity(
     as_json: AsJson = False,
     encoding: Encoding = "utf-8",
 ) -> None:
-    """Perplexity of a text, with and without unknown words and ends of sentences."""
+    """Print the perplexity of a text, with and without unknown words and ends of sentences."""
     from tacenda.corpus.text import sentences_of
-    from tacenda_lm.making import load_model
     from tacenda_lm.perplexity import checked_context
-    from tacenda_lm.reporting import perplexity_lines
 
-    how = checked_context(context)
-    model = load_model(folder)
+    checked = checked_context(context)
+    model = _load(folder)
     sentences = sentences_of(file, _tokenizer(model, tokenizer), encoding)
-    found = model.perplexity(sentences, context=how)
+    found = model.perplexity(sentences, context=checked)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
         return
-    for line in perplexity_lines(found):
+    for line in _figures(found):
         typer.echo(line)
 
 
@@ -145,30 +167,33 @@ def perplexity(
 def generate(
     folder: Folder,
     context: Annotated[str, typer.Option(help="What every sentence begins with.")] = "",
-    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Sentences.")] = 5,
-    max_words: Annotated[int, typer.Option(min=1, help="Longest continuation.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random choices.")] = 0,
-    temperature: Annotated[float, typer.Option(help="Below 1: more of what is probable.")] = 1.0,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, help="Draw from so many words at each step.")
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="How many sentences.")] = 5,
+    max_words: Annotated[int, typer.Option(min=1, help="The longest continuation.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random choices.")] = 0,
+    temperature: Annotated[
+        float, typer.Option(help="Below 1, probable words are drawn more often.")
+    ] = 1.0,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, help="Draw from the K most probable words only.")
     ] = None,
     beam: Annotated[
-        int | None, typer.Option(min=1, help="Search for the most probable instead, so wide.")
+        int | None,
+        typer.Option(
+            min=1, metavar="WIDTH", help="Search for the most probable sentences instead."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sentences of a model: random ones, or with --beam the most probable."""
+    """Print sentences of a model: random ones, or with --beam the most probable ones."""
     import numpy as np
 
-    from tacenda_lm.making import load_model
-
-    model = load_model(folder)
+    model = _load(folder)
     if beam is not None:
         found = model.beam(context, width=max(beam, n), n=n, max_words=max_words)
     else:
         rng = np.random.default_rng(seed)
         found = [
-            model.sample(context, max_words=max_words, seed=rng, temperature=temperature, k=top_k)
+            model.sample(context, max_words=max_words, seed=rng, temperature=temperature, k=k)
             for _ in range(n)
         ]
     if as_json:
@@ -185,17 +210,17 @@ def mix(
     ],
     output: Output,
     valid: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Held-out text that weights are fitted on.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Held-out text to which the weights are fitted."),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="Fixed weights, with commas; equal ones if not given.")
+        str | None, typer.Option(help="Fixed weights, separated by commas; equal by default.")
     ] = None,
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
 ) -> None:
-    """Mix language models, with fixed weights or with those that suit a held-out text."""
+    """Mix language models, with fixed weights or with weights fitted to held-out text."""
     from tacenda.corpus.text import sentences_of
-    from tacenda_lm.making import load_model, names_of
     from tacenda_lm.mixture import Mixture
 
     if valid is not None and weights is not None:
@@ -205,8 +230,8 @@ def mix(
     except ValueError as error:
         raise typer.BadParameter(f"--weights takes numbers with commas: {error}") from error
     check_output(output)
-    models = [load_model(folder) for folder in folders]
-    mixture = Mixture(dict(zip(names_of(folders), models, strict=True)), given)
+    models = [_load(folder) for folder in folders]
+    mixture = Mixture(dict(zip(_names(folders), models, strict=True)), given)
     if valid is not None:
         sentences = list(sentences_of(valid, _tokenizer(models[0], tokenizer), encoding))
         mixture.fit_weights(sentences)
@@ -216,10 +241,72 @@ def mix(
         typer.echo(f"{weight:.4f}  {name}")
 
 
-def _tokenizer(model: object, given: str | None) -> str:
+def _load(folder: Path) -> LanguageModel:
+    """A saved language model. Raises ConfigurationError for a model of another kind."""
+    import tacenda
+    from tacenda.errors import ConfigurationError
+    from tacenda_lm.language_model import LanguageModel
+
+    model = tacenda.load(folder)
+    if not isinstance(model, LanguageModel):
+        name = getattr(model, "name", type(model).__name__)
+        raise ConfigurationError(f"{folder} holds a model {name!r}, not a language model")
+    return model
+
+
+def _tokenizer(model: Any, given: str | None) -> str:
+    """The tokenizer that was given, or else the one that the model was fitted with."""
     known = str(getattr(model, "fitted_on", {}).get("tokenizer") or "whitespace")
     if given is None and known == "callable":
         raise typer.BadParameter(
-            "the model was fitted on words of a tokenizer of its own, which is not kept with it: say --tokenizer"
+            "the model was fitted with a tokenizer of your own, which is not saved with it: give --tokenizer"
         )
     return given or known
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Names of the components of a mixture: those of their folders, if an artefact can hold them."""
+    from tacenda.artifact.manifest import checked_name
+    from tacenda.errors import ArtifactError
+
+    names = [folder.resolve().name for folder in folders]
+    try:
+        usable = len(set(names)) == len(names) and all(map(checked_name, names))
+    except ArtifactError:
+        usable = False
+    return names if usable else [f"model-{i}" for i in range(len(folders))]
+
+
+def _scored_sentences(model: LanguageModel, sentences: list[list[str]]) -> Iterator[str]:
+    """Base-10 log-probability, tab, sentence."""
+    scores = model.score_batch(sentences).tolist()
+    for score_, sentence in zip(scores, sentences, strict=True):
+        yield f"{score_:.6g}\t{' '.join(sentence)}"
+
+
+def _scored_words(model: LanguageModel, sentences: list[list[str]]) -> Iterator[str]:
+    """Word, tab, surprisal in bits; an empty line after every sentence."""
+    for sentence, bits in zip(sentences, model.surprisals(sentences, eos=True), strict=True):
+        for word, value in zip([*sentence, "</s>"], bits.tolist(), strict=True):
+            yield f"{word}\t{value:.4f}"
+        yield ""
+
+
+def _figures(found: Perplexity) -> Iterator[str]:
+    """The figures of a text, and what each counts."""
+    yield (
+        f"{found.n_sentences:,} sentences, {found.n_words:,} words, "
+        f"{found.n_oov:,} of them outside the vocabulary"
+    )
+    rows = [
+        ("perplexity", found.value, "words and </s>, unknown words as <unk>"),
+        ("without unknown words", found.without_oov, "words of the vocabulary and </s>"),
+        ("without </s>", found.without_eos, "words, unknown ones as <unk>"),
+        ("without both", found.without_oov_and_eos, "words of the vocabulary"),
+    ]
+    for name, value, counted in rows:
+        yield f"{name:<24}{value:>12.4f}  per token: {counted}"
+    yield f"{'bits per token':<24}{found.bits_per_token:>12.4f}"
+    if found.bits_per_character is not None:
+        yield f"{'bits per character':<24}{found.bits_per_character:>12.4f}  spaces and line ends counted"
+    yield f"{'log10 probability':<24}{found.log_prob / math.log(10):>12.2f}"

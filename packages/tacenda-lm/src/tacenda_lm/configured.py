@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
-from tacenda.artifact import Configured, OldConfigured
-from tacenda.artifact.old_configured import Settings as OldSettings
+from tacenda.artifact import Configured
 from tacenda.settings import Settings
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
 
-__all__ = ["ConfiguredLanguageModel", "OldConfiguredLanguageModel"]
+__all__ = ["ConfiguredLanguageModel"]
 
 S = TypeVar("S", bound=Settings)
-Old = TypeVar("Old", bound=OldSettings)
 
 
 class ConfiguredLanguageModel(LanguageModel, Configured[S]):
@@ -31,20 +29,3 @@ class ConfiguredLanguageModel(LanguageModel, Configured[S]):
     def config_dict(self) -> dict[str, Any]:
         """Return the settings and the vocabulary's as JSON values."""
         return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
-
-
-class OldConfiguredLanguageModel(LanguageModel, OldConfigured[Old]):
-    """As `ConfiguredLanguageModel`, for models whose settings have not moved to `tacenda.settings` yet."""
-
-    distribution: ClassVar[str] = "tacenda-lm"
-    _fitted_to: ClassVar[str] = "text"
-    _vocabulary: Vocabulary | None = None
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What the ids mean. Raises NotFittedError."""
-        return self._learned(self._vocabulary)
-
-    def config_dict(self) -> dict[str, Any]:
-        """Return the settings and the vocabulary's as JSON values."""
-        return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}

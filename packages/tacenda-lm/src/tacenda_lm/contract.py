@@ -1,4 +1,4 @@
-"""What a language model implements, and what can be derived from it token by token.
+"""`LanguageModelContract`: what a language model implements.
 
     log p(w_1 ... w_n </s>) = sum_t log p(w_t | state_t),   state_1 = start(),  state_{t+1} = advance(state_t, w_t)
 
@@ -8,7 +8,9 @@ never predicted. Logarithms are natural here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,110 +19,140 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
-from tacenda.fitting.recorder import Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, checked
+from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
 from tacenda_lm.state import State
 
-__all__ = ["FitContext", "LanguageModelContract", "rows_of_block"]
+__all__ = [
+    "FitContext",
+    "LanguageModelContract",
+    "distributions_of",
+    "ranks_and_entropies",
+    "rows_of_block",
+    "states_before",
+]
 
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
 
 
 class FitContext(NamedTuple):
-    """Where a fit saves its progress (nowhere if None), and whether it goes on from what is there."""
+    """Where a fit saves its progress (nowhere if None), and whether it continues from what is there."""
 
     checkpoints: Path | None = None
     resume: Resume = "auto"
 
+    def stage(self, name: str) -> FitContext:
+        """Return the context of one of several stages, which is saved in a folder of its own."""
+        return self._replace(checkpoints=self.checkpoints and self.checkpoints / name)
+
+    def after_first(self) -> FitContext:
+        """Return the context of the stages after the first, which a killed fit need not have reached."""
+        return self._replace(resume="auto") if self.resume is True else self
+
 
 class LanguageModelContract(Saveable):
-    """The small contract of every language model.
+    """What every language model provides; `tacenda_lm.LanguageModel` adds all that follows from it.
 
     A model implements ``_fit``, ``vocabulary``, ``start``, ``advance`` and ``log_probs``, and for the artefact
     ``config_dict``, ``arrays`` and ``from_arrays``. It may override ``log_prob`` (cheaper than a whole
-    distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call: where a fast model is
-    fast), ``score_from``, ``distributions`` and ``matched_lengths``.
+    distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call, which is where a fast
+    model is fast), ``score_from`` and ``distributions``.
     """
 
     kind: ClassVar[str] = "language_models"
     api_version: ClassVar[int] = 1
 
-    #: Whether ``fit`` can save its progress; a model of which this is false refuses ``checkpoints``.
+    #: Whether ``fit`` can save its progress; a model that cannot refuses ``checkpoints``.
     keeps_checkpoints: ClassVar[bool] = False
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
-        """Fit the model to a corpus, whose vocabulary becomes the model's; ``valid`` may stop it early."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is fitted")
+        """Fit the model to a corpus, whose vocabulary becomes the model's.
+
+        ``valid`` is held-out text, which may end the training; ``context`` says where to save checkpoints.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What the ids mean. Raises NotFittedError."""
-        raise NotImplementedError(f"{type(self).__name__} has no vocabulary")
+        """The words that the ids stand for. Raises NotFittedError."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement vocabulary")
 
     @property
     def own_context(self) -> Context:
-        """What the model's own figures are measured in: ``"stream"`` if it looks beyond ``</s>``."""
+        """The context of the model's own figures: ``"stream"`` if the model looks beyond ``</s>``."""
         return "sentence"
 
     def start(self) -> State:
-        """The state at the beginning of a sentence, after ``<s>``. Raises NotFittedError."""
-        raise NotImplementedError(f"{type(self).__name__} does not say where it starts")
+        """Return the state at the beginning of a sentence, after ``<s>``. Raises NotFittedError."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement start")
 
     def null(self) -> State:
-        """The state in which nothing is known of what came before; that of `start` unless overridden."""
+        """Return the state in which no earlier word is known; that of `start` unless overridden."""
         return self.start()
 
     def advance(self, state: State, word: int) -> State:
-        """The state after one more word.
+        """Return the state after one more word.
 
         Parameters
         ----------
         state
-            Left as it is.
+            The state before; it is not changed.
         word
-            An id of ``vocabulary``; after ``</s>`` a new sentence begins.
+            An id of ``vocabulary``. A new sentence begins after ``</s>``.
+
+        Raises
+        ------
+        DataError
+            The id is not in the vocabulary.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how it goes on")
+        raise NotImplementedError(f"{type(self).__name__} does not implement advance")
 
     def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
-        """Natural logarithms of the probabilities of every next word.
+        """Return the natural log-probabilities of every possible next word.
 
         Returns
         -------
         float32 or float64 (states, types); the exponentials of a row sum to one.
         """
-        raise NotImplementedError(f"{type(self).__name__} predicts nothing")
+        raise NotImplementedError(f"{type(self).__name__} does not implement log_probs")
 
-    def log_prob(
-        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
-    ) -> Float64:
-        """Natural log p(word | state), for pairs: float64 (states,).
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        """Return log p(word | state) for pairs of states and words: natural, float64 (states,).
 
         Parameters
         ----------
         states
-            One for every word.
+            One state for every word.
         words
             Ids (states,).
-        """
-        rows = self.log_probs(states)
-        return rows[np.arange(len(rows)), np.asarray(words, np.int64)].astype(np.float64)
 
-    def score_corpus(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Float64:
-        """Log-probability of every id given those before it in its sequence, natural: float64 (tokens,).
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary.
+        """
+        ids = checked_ids(words, len(self.vocabulary))
+        rows = self.log_probs(states)
+        return rows[np.arange(len(rows)), ids].astype(np.float64)
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the log-probability of every id given those before it in its sequence.
 
         Parameters
         ----------
         ids
-            (tokens,) ids of ``vocabulary``, all sequences one after another; ``</s>`` is scored where it
-            stands, and nothing is added.
+            (tokens,) ids of ``vocabulary``, all sequences one after another. ``</s>`` is scored where it
+            stands; none is added.
         offsets
-            (sequences + 1,) where each begins, and the end; every sequence starts from ``start()``.
+            (sequences + 1,) the place where each sequence begins, and the end of the last. Every sequence
+            starts from ``start()``.
+
+        Returns
+        -------
+        float64 (tokens,), natural logarithms.
 
         Raises
         ------
@@ -136,7 +168,7 @@ class LanguageModelContract(Saveable):
         for block in range(0, len(longest_first), _SEQUENCES):
             chosen = longest_first[block : block + _SEQUENCES]
             states = [self.start() for _ in chosen]
-            for t in range(int(lengths[chosen[0]]) if len(chosen) else 0):
+            for t in range(int(lengths[chosen[0]])):
                 n = int(np.count_nonzero(lengths[chosen] > t))  # the others have ended
                 places = offsets[chosen[:n]] + t
                 found[places] = self.log_prob(states[:n], ids[places])
@@ -145,23 +177,23 @@ class LanguageModelContract(Saveable):
                 ]
         return found
 
-    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
-        """Log-probability of every id of one sequence that goes on from a state, and the state after it.
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Score one sequence that continues from a state.
 
-        What a stream needs: the scores of its parts are those of the whole.
+        A stream can be scored in parts this way: the scores of its parts are those of the whole.
 
         Parameters
         ----------
         state
-            Left as it is.
+            The state before the first id; it is not changed.
         ids
             (tokens,) ids of ``vocabulary``.
 
         Returns
         -------
-        float64 (tokens,), natural; and the state after the last.
+        The log-probability of every id, float64 (tokens,), natural; and the state after the last.
         """
-        ids, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        ids = checked_ids(ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
         for t, word in enumerate(ids.tolist()):
             scores[t] = self.log_prob([state], [word])[0]
@@ -169,15 +201,13 @@ class LanguageModelContract(Saveable):
         return scores, state
 
     def distributions(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
+        self, ids: Integers, offsets: Integers
     ) -> Iterator[npt.NDArray[np.floating[Any]]]:
-        """The whole distribution at every token: log-probabilities before each id was seen.
+        """Yield the whole distribution at every token: the log-probabilities before its id was seen.
 
         Parameters
         ----------
-        ids
-            As in `score_corpus`.
-        offsets
+        ids, offsets
             As in `score_corpus`.
 
         Yields
@@ -185,27 +215,59 @@ class LanguageModelContract(Saveable):
         float32 or float64 (tokens of the block, types), blocks of bounded size in the order of the ids.
         """
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
-        size = rows_of_block(len(self.vocabulary))
-        states: list[State] = []
-        for i, end in enumerate(offsets[1:].tolist()):
-            state = self.start()
-            for word in ids[offsets[i] : end].tolist():
-                states.append(state)
-                state = self.advance(state, word)
-                if len(states) == size:
-                    yield self.log_probs(states)
-                    states = []
-        if states:
-            yield self.log_probs(states)
+        cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        states = (states_before(self, self.start(), ids[i:j]) for i, j in cuts)
+        yield from distributions_of(self, chain.from_iterable(states))
 
-    def matched_lengths(self, ids: Ids, *, bos: bool = True) -> npt.NDArray[np.int64]:
-        """How many words each prediction rests on, the predicted one included: int64 (tokens,).
 
-        For an n-gram model the length of the n-gram found; all words so far unless overridden.
-        """
-        return np.arange(len(ids)) + (2 if bos else 1)
+def states_before(model: LanguageModelContract, state: State, ids: Ids) -> Iterator[State]:
+    """Yield the state before every id of a sequence that continues from ``state``."""
+    for word in ids.tolist():
+        yield state
+        state = model.advance(state, word)
+
+
+def distributions_of(
+    model: LanguageModelContract, states: Iterable[State]
+) -> Iterator[npt.NDArray[np.floating[Any]]]:
+    """Yield ``model.log_probs`` of many states, (states of the block, types), in blocks of bounded size."""
+    size = rows_of_block(len(model.vocabulary))
+    rest = iter(states)
+    while block := list(islice(rest, size)):
+        yield model.log_probs(block)
 
 
 def rows_of_block(n_types: int) -> int:
     """How many distributions over so many types a block of `distributions` holds."""
     return max(1, _CELLS // n_types)
+
+
+def ranks_and_entropies(
+    blocks: Iterable[npt.NDArray[np.floating[Any]]], ids: Ids
+) -> tuple[npt.NDArray[np.int64], Float64]:
+    """Reduce the distributions of a text to one rank and one entropy per token.
+
+        rank(w_t) = #{v : p(v | h_t) > p(w_t | h_t)},    H_t = -sum_v p(v | h_t) log2 p(v | h_t)
+
+    Parameters
+    ----------
+    blocks
+        Log-probabilities (tokens of the block, types), as `LanguageModelContract.distributions` yields them.
+    ids
+        int32 (tokens,).
+
+    Returns
+    -------
+    How many words are more probable than each token, int64 (tokens,); and the entropies of the distributions
+    in bits, float64 (tokens,).
+    """
+    ranks, entropies = [np.empty(0, np.int64)], [np.empty(0)]
+    done = 0
+    for rows in blocks:
+        own = rows[np.arange(len(rows)), ids[done : done + len(rows)]]
+        ranks.append((rows > own[:, None]).sum(axis=1))
+        # p log p is zero where p is zero, though the logarithm there is minus infinity
+        wide = rows.astype(np.float64)
+        entropies.append(-(np.exp(wide) * np.maximum(wide, -1e300)).sum(axis=1) / math.log(2))
+        done += len(rows)
+    return np.concatenate(ranks), np.concatenate(entropies)

@@ -1,4 +1,4 @@
-"""What comes next: distributions, the best words, samples and the best continuations."""
+"""`Generation`: what comes next: distributions, the most probable words, random and best continuations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Continuation(NamedTuple):
     words
         Without the context and without ``</s>``.
     log_prob
-        Natural logarithm of their probability, that of ``</s>`` included if it was reached.
+        Natural logarithm of their probability, with that of ``</s>`` if it was reached.
     ended
         Whether ``</s>`` was reached.
     """
@@ -35,24 +35,32 @@ class Continuation(NamedTuple):
 
 
 class Generation(LanguageModelContract):
-    """Prediction and generation."""
+    """Prediction of the next word and generation of sentences, from `LanguageModelContract` alone."""
 
     def state_after(self, context: Sentence = "", *, bos: bool = True) -> State:
-        """The state after some words, from the beginning of a sentence or (``bos=False``) from nothing."""
+        """Return the state after some words.
+
+        They follow ``<s>``, or with ``bos=False`` a context in which no word is known.
+        """
         state = self.start() if bos else self.null()
         for word in self.vocabulary.encode(tokens_of(context)).tolist():
             state = self.advance(state, word)
         return state
 
     def next_word(self, context: Sentence = "", *, bos: bool = True) -> Float64:
-        """Probabilities of all types after a context: float64 (types,), in the order of ``vocabulary.words``."""
+        """Return the probabilities of all next words after a context.
+
+        Returns
+        -------
+        float64 (types,), in the order of ``vocabulary.words``.
+        """
         row = self.log_probs([self.state_after(context, bos=bos)])[0]
         return np.asarray(np.exp(row.astype(np.float64)))
 
     def top_k(
         self, context: Sentence = "", k: int = 10, *, bos: bool = True
     ) -> list[tuple[str, float]]:
-        """The k most probable next words with their probabilities, best first; ``</s>`` may be one."""
+        """Return the k most probable next words with their probabilities, best first; ``</s>`` may be one."""
         _at_least_one(k, "k")
         p = self.next_word(context, bos=bos)
         best = _best(p, k)
@@ -68,31 +76,31 @@ class Generation(LanguageModelContract):
         k: int | None = None,
         unknown: bool = False,
     ) -> Continuation:
-        """A random continuation of a context, to the end of the sentence.
+        """Draw a random continuation of a context, up to the end of the sentence.
 
         Parameters
         ----------
         context
             What the sentence begins with.
         max_words
-            Stop after so many words if the sentence has not ended.
+            Stop after this many words if the sentence has not ended.
         seed
-            a number, or a generator to draw from.
+            A seed, or a generator to draw from.
         temperature
-            log-probabilities are divided by it; below 1 the probable words are drawn more often.
+            Log-probabilities are divided by it; below 1, probable words are drawn more often.
         k
-            Draw from the k most probable words only.
+            Draw from the k most probable words only; None draws from all.
         unknown
             Allow ``<unk>`` and other stand-ins for unknown words.
 
         Returns
         -------
-        The words; ``log_prob`` is that of the model as it is, whatever was changed for drawing.
+        The words drawn. ``log_prob`` is that of the model itself, whatever temperature and k are.
 
         Raises
         ------
         ConfigurationError
-            Temperature, k or max_words is out of range.
+            The temperature, k or max_words is out of range.
         """
         _at_least_one(max_words, "max_words")
         if not temperature > 0:
@@ -114,6 +122,7 @@ class Generation(LanguageModelContract):
     def _drawn_from(
         self, row: Float64, temperature: float, k: int | None, unknown: bool
     ) -> Float64:
+        """The probabilities (types,) from which `sample` draws a word."""
         row = row / temperature
         if not unknown:
             row[self.vocabulary.oov_ids] = -np.inf
@@ -126,24 +135,29 @@ class Generation(LanguageModelContract):
         return np.asarray(p / p.sum(), np.float64)
 
     def greedy(self, context: Sentence = "", *, max_words: int = 100) -> Continuation:
-        """The continuation that takes the most probable word at every step; never ``<unk>``."""
+        """Return the continuation that takes the most probable word at every step, but never ``<unk>``."""
         return self.beam(context, width=1, max_words=max_words)[0]
 
     def beam(
         self, context: Sentence = "", *, width: int = 10, n: int = 1, max_words: int = 100
     ) -> list[Continuation]:
-        """The most probable continuations that beam search finds, best first; never with ``<unk>``.
+        """Return the most probable continuations that a beam search finds, best first, none with ``<unk>``.
 
         Parameters
         ----------
         context
             What the sentence begins with.
         width
-            Partial sentences kept at each step.
+            How many partial sentences are kept at each step.
         n
-            How many are returned, at most ``width``.
+            How many continuations are returned, at most ``width``.
         max_words
-            Sentences that have not ended by then are returned as they are, after the ended ones.
+            The longest continuation. Sentences that have not ended by then come after those that have.
+
+        Raises
+        ------
+        ConfigurationError
+            An argument is below 1.
         """
         for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
             _at_least_one(value, name)
@@ -163,7 +177,7 @@ class Generation(LanguageModelContract):
                 elif total > -np.inf:
                     grown.append((total, [*live[i][1], word], live[i][2], word))
             ended = sorted(ended, key=lambda each: -each[0])[:n]
-            # further words can only lower a sum
+            # every further word can only lower the sum
             least = ended[-1][0] if len(ended) == n else -np.inf
             live = [(t, words, self.advance(s, w)) for t, words, s, w in grown if t > least]
             if not live:
@@ -177,7 +191,7 @@ class Generation(LanguageModelContract):
 
 
 def _best(values: Float64, k: int) -> npt.NDArray[np.intp]:
-    """Places of the k largest values, largest first; of equal ones the first."""
+    """Places of the k largest values, largest first; of equal values the first ones."""
     k = min(k, len(values))
     least = np.partition(values, len(values) - k)[len(values) - k]
     above = np.flatnonzero(values > least)
@@ -187,5 +201,6 @@ def _best(values: Float64, k: int) -> npt.NDArray[np.intp]:
 
 
 def _at_least_one(value: int, name: str) -> None:
+    """Raise ConfigurationError for a value below 1."""
     if value < 1:
         raise ConfigurationError(f"{name} must be at least 1, not {value!r}")

@@ -1,20 +1,20 @@
-"""The functions of the kenlm module, for every language model; LOGARITHMS HERE HAVE BASE 10."""
+"""`KenlmInterface`: the functions of the kenlm module, for every language model. LOGARITHMS HERE HAVE BASE 10."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.text import Sentence, tokens_of
+from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.vocabulary import BOUNDARY
+from tacenda_lm.blocks import encoded_text
 from tacenda_lm.contract import LanguageModelContract
-from tacenda_lm.sequences import Float64, Ids, with_ends
+from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.state import State
-from tacenda_lm.text import ids_of
 
 __all__ = ["FullScore", "KenlmInterface"]
 
@@ -27,11 +27,11 @@ class FullScore(NamedTuple):
     Attributes
     ----------
     log_prob
-        Base-10 logarithm.
+        Base-10 logarithm of the word's probability.
     ngram_length
-        Words the prediction rests on, the predicted one included.
+        How many words the prediction rests on, the predicted one included.
     oov
-        Whether the word is outside the vocabulary; never for ``</s>`` or a written ``<unk>``.
+        Whether the word is outside the vocabulary; false for ``</s>`` and for a written ``<unk>``.
     """
 
     log_prob: float
@@ -40,28 +40,28 @@ class FullScore(NamedTuple):
 
 
 class KenlmInterface(LanguageModelContract):
-    """``score``, ``full_scores`` and scoring word by word, as the kenlm module has them."""
+    """``score``, ``full_scores`` and scoring word by word. As in the kenlm module, a string is a sentence."""
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
-        """The base-10 logarithm of p(sentence).
+        """Return the base-10 logarithm of p(sentence).
 
         Parameters
         ----------
         sentence
-            a string, split at whitespace, or a list of tokens.
+            A string, which is split at whitespace, or a list of tokens.
         bos
-            Begin after ``<s>``; otherwise with nothing known.
+            Begin after ``<s>``; otherwise no earlier word is known.
         eos
             Count ``</s>`` at the end.
         """
         tokens = tokens_of(sentence)
         ids = self.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
-        return float(self._full_sequence(ids, bos)[0].sum()) / _LN10
+        return float(self._sequence_scores(ids, bos)[0].sum()) / _LN10
 
     def full_scores(
         self, sentence: Sentence, bos: bool = True, eos: bool = True
     ) -> Iterator[FullScore]:
-        """One (log10 p, n-gram length, oov) a token, ``</s>`` last; arguments as `score`."""
+        """Yield (log10 p, n-gram length, oov) of every token, ``</s>`` last; arguments as of `score`."""
         tokens, vocabulary = tokens_of(sentence), self.vocabulary
         if eos:
             tokens.append(BOUNDARY)
@@ -69,41 +69,45 @@ class KenlmInterface(LanguageModelContract):
         stand_ins = set(vocabulary.oov_ids.tolist())
         pairs = zip(ids.tolist(), tokens, strict=True)
         oov = [number in stand_ins and word not in vocabulary for number, word in pairs]
-        scores, lengths = self._full_sequence(ids, bos)
+        scores, lengths = self._sequence_scores(ids, bos)
         rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov, strict=True)
         yield from map(FullScore._make, rows)
 
-    def score_batch(self, sentences: Iterable[Sentence], *, eos: bool = True) -> Float64:
-        """Base-10 log-probabilities of many sentences, scored in one call: float64 (sentences,)."""
-        ids, offsets = ids_of([tokens_of(each) for each in sentences], self.vocabulary)
-        if eos:
-            ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
+    def score_batch(self, sentences: Text, *, eos: bool = True) -> Float64:
+        """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,)."""
+        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
         sums = np.concatenate([[0.0], np.cumsum(self.score_corpus(ids, offsets))])
         return np.diff(sums[offsets]) / _LN10
 
-    def _full_sequence(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Natural log-probabilities and n-gram lengths of one sequence, from its start or from nothing."""
+    def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`.
+
+        A model that does not list n-grams rests each prediction on all words so far.
+        """
         if bos:
-            return self.score_corpus(ids, np.array([0, len(ids)])), self.matched_lengths(ids)
+            return self.score_corpus(ids, np.array([0, len(ids)])), np.arange(2, len(ids) + 2)
         scores, _ = self.score_from(self.null(), ids)
-        return scores, self.matched_lengths(ids, bos=False)
+        return scores, np.arange(1, len(ids) + 1)
 
     # -- word by word ------------------------------------------------------------------------------
 
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
-        """Makes ``state`` that of the beginning of a sentence, after ``<s>``."""
+        """Write the state at the beginning of a sentence, after ``<s>``, into ``state``."""
         state.value = self.start().value
 
     def NullContextWrite(self, state: State) -> None:  # noqa: N802
-        """Makes ``state`` that in which nothing is known."""
+        """Write the state in which no earlier word is known into ``state``."""
         state.value = self.null().value
 
     def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
-        """Base-10 log p(word | in_state); ``out_state``, which may be the same, becomes the state after it."""
+        """Return log10 p(word | in_state) and write the state after the word into ``out_state``.
+
+        Both may be the same object.
+        """
         return self.BaseFullScore(in_state, word, out_state).log_prob
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
-        """`BaseScore` with the n-gram length and whether the word is outside the vocabulary."""
+        """As `BaseScore`, but return the n-gram length and whether the word is unknown too."""
         in_state.check_begun()
         number = self.vocabulary.id_of(word)
         score, length = self._word_score(in_state, number)
@@ -116,5 +120,5 @@ class KenlmInterface(LanguageModelContract):
         return float(self.log_prob([state], [word])[0]), 0
 
     def __contains__(self, word: object) -> bool:
-        """Whether a string is a type of the vocabulary."""
+        """Whether a string is a word of the vocabulary."""
         return word in self.vocabulary

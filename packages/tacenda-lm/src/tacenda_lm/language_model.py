@@ -1,32 +1,69 @@
-"""`LanguageModel`: what every language model inherits; the contract, and all that follows from it."""
+"""`LanguageModel`: the base of every language model; it adds to the contract all that follows from it."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.text import Text, as_corpus
-from tacenda.errors import ConfigurationError
-from tacenda.fitting.recorder import Resume
-from tacenda_lm.contract import FitContext
+from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
+from tacenda.errors import ConfigurationError, DataError
+from tacenda.fitting.checkpoint import Resume
+from tacenda.tokenizers import Tokenizer
+from tacenda_lm.blocks import blocks, encoded_text
+from tacenda_lm.contract import FitContext, ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
-from tacenda_lm.perplexity import Context
-from tacenda_lm.rescoring import Rescoring
+from tacenda_lm.perplexity import Context, Perplexity, checked_context
+from tacenda_lm.sequences import Float64, encoded, with_ends
+from tacenda_lm.state import State
 
-__all__ = ["LanguageModel"]
+__all__ = ["LanguageModel", "Rescored"]
+
+_LN2 = math.log(2)
+_STATES = 64  # whose distributions are checked at once
 
 
-class LanguageModel(KenlmInterface, Generation, Rescoring):
-    """Base of all language models; see ``tacenda_lm.contract`` for what a new one implements.
+class Rescored(NamedTuple):
+    """A hypothesis with its new score.
+
+    Attributes
+    ----------
+    sentence
+        As it was given.
+    total
+        score + weight * log_prob + word_bonus * number of words.
+    score
+        As it was given; a natural logarithm if ``log_prob`` is to be added with weight 1.
+    log_prob
+        Natural logarithm of the language model's probability, ``</s>`` included.
+    """
+
+    sentence: Sentence
+    total: float
+    score: float
+    log_prob: float
+
+
+class LanguageModel(KenlmInterface, Generation):
+    """Base of all language models; `LanguageModelContract` says what a new one implements.
 
     Logarithms are natural, except in the functions named as in the kenlm module (base 10) and in `surprisal`
     and `entropy` (bits). ``</s>`` is predicted, ``<s>`` never. Words outside the vocabulary are scored as
     ``<unk>``.
+
+    A text is a ``Path`` (a file with one sentence per line), a ``str`` (text, one sentence per line), a
+    `tacenda.Corpus`, or an iterable of sentences. A sentence is a list of tokens, or a string that is split
+    at whitespace.
     """
+
+    # -- fitting -----------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -36,50 +73,47 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
     ) -> Self:
-        """Fits the model.
+        """Fit the model to a text.
 
         Parameters
         ----------
         text
-            A file (a ``Path``; whitespace tokens, one sentence per line), a string, sentences, or a corpus;
-            see `tacenda.corpus.text.as_corpus`. Its vocabulary becomes the model's.
+            The training text. Its vocabulary becomes the model's.
         valid
-            Held-out text in the same forms. Its perplexity goes into ``figures``; models that are
-            trained in epochs stop by it.
+            Held-out text. Its perplexity goes into ``figures``; models that are trained in epochs stop by it.
         checkpoints
-            A folder of this fit's own, in which its progress is saved; it is made if it is not there. A fit that
-            was killed and is started again with the same folder ends in the same model.
+            A folder in which this fit saves its progress; it is made if it is not there. A fit that was killed
+            and is started again with the same folder ends in the same model. Models whose fit takes seconds
+            refuse it.
         resume
-            ``"auto"`` goes on from a checkpoint if there is one, True requires one, False starts afresh.
+            ``"auto"`` continues from a checkpoint if there is one, True requires one, False starts afresh.
 
         Raises
         ------
-        ConfigurationError
-            the model keeps no checkpoints, or ``resume`` is True without ``checkpoints``.
-        FittingError
-            a checkpoint cannot be read or written, or is that of another fit.
         CorpusError
-            a text cannot be read, has no tokens, or has another vocabulary.
+            A text cannot be read, has no tokens, or has another vocabulary.
+        ConfigurationError
+            The model keeps no checkpoints, or ``resume`` is True without ``checkpoints``.
+        FittingError
+            A checkpoint cannot be read or written, or belongs to another fit.
         """
         context = self._fit_context(checkpoints, resume)
         corpus = as_corpus(text)
-        if isinstance(valid, Iterator):
-            valid = list(
-                valid
-            )  # read twice: as ids to fit with, and as words to count unknown ones
+        if isinstance(valid, Iterator):  # read twice: to fit with, and to count its unknown words
+            valid = cast("Text", list(valid))
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         self.fitted_on = {}
         self.figures = []
         self._fit(corpus, held_out, context)
-        self.fitted_on = {**text_facts(corpus), **self.fitted_on}
-        if held_out is not None:
-            found = valid if _has_words(valid) else held_out
-            self.record(found, "validation text", context=self.own_context)
+        self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
+        if valid is not None:
+            self.record(valid, "validation text", context=self.own_context)
         return self
 
     def _fit_context(
         self, checkpoints: str | os.PathLike[str] | None, resume: Resume
     ) -> FitContext:
+        """The arguments of `fit`, checked."""
         if checkpoints is None and resume is True:
             raise ConfigurationError(
                 "resume=True needs checkpoints=...: give the folder in which the fit was saved"
@@ -92,15 +126,15 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
             )
         return FitContext(Path(checkpoints), resume)
 
-    def record(self, text: Any, name: str, context: Context = "sentence") -> None:
-        """Measures the perplexity of a text and adds it to ``figures``, which the artefact carries.
+    def record(self, text: Text, name: str, context: Context = "sentence") -> None:
+        """Measure the perplexity of a text and add it to ``figures``, which are saved with the model.
 
         Parameters
         ----------
         text
-            As in `perplexity`.
+            The text to measure.
         name
-            What the text is, such as "PTB test".
+            What the text is, such as ``"PTB test"``.
         context
             As in `perplexity`.
         """
@@ -126,8 +160,210 @@ class LanguageModel(KenlmInterface, Generation, Rescoring):
             "figures": self.figures,
         }
 
+    # -- scoring -----------------------------------------------------------------------------------
 
-def text_facts(corpus: Corpus) -> dict[str, Any]:
+    def perplexity(
+        self,
+        text: Text,
+        *,
+        tokenizer: str | Tokenizer = "whitespace",
+        context: Context = "sentence",
+    ) -> Perplexity:
+        """Return the perplexity of a text, a float that carries its protocol.
+
+        Parameters
+        ----------
+        text
+            The text to measure. Sentences without tokens are left out.
+        tokenizer
+            Splits the lines of a file and strings; see ``tacenda.tokenizers``.
+        context
+            ``"sentence"`` scores each sentence by itself, from ``start()``. ``"stream"`` scores the whole text
+            as one sequence with ``</s>`` after every sentence, each in the context of all before it, as
+            recurrent models are measured; only models that look beyond ``</s>`` differ.
+
+        Raises
+        ------
+        NotFittedError
+            The model was not fitted or loaded.
+        CorpusError
+            The text cannot be read.
+        ConfigurationError
+            There is no such context.
+        """
+        vocabulary = self.vocabulary
+        checked_context(context)
+        state = self.start()
+        log_prob = log_prob_eos = log_prob_oov = 0.0
+        n_sentences = n_words = n_oov = 0
+        n_characters: int | None = 0
+        for block in blocks(text, vocabulary, tokenizer):
+            ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
+            if context == "stream":
+                scores, state = self.score_from(state, ids)
+            else:
+                scores = self.score_corpus(ids, offsets)
+            ends = np.zeros(len(ids), bool)
+            ends[offsets[1:] - 1] = True
+            log_prob += float(scores.sum())
+            log_prob_eos += float(scores[ends].sum())
+            log_prob_oov += float(scores[~ends][block.oov].sum())
+            n_sentences += len(offsets) - 1
+            n_words += len(block.ids)
+            n_oov += int(block.oov.sum())
+            if n_characters is not None and block.n_characters is not None:
+                n_characters += block.n_characters + len(block.ids)
+            else:
+                n_characters = None
+        return Perplexity(
+            log_prob=log_prob,
+            log_prob_eos=log_prob_eos,
+            log_prob_oov=log_prob_oov,
+            n_sentences=n_sentences,
+            n_words=n_words,
+            n_oov=n_oov,
+            n_characters=n_characters,
+            context=context,
+        )
+
+    def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
+        """Return the natural log-probability of every token of every sentence, all scored in one call.
+
+        Parameters
+        ----------
+        sentences
+            The sentences, as a text in any form. Those without tokens stay.
+        eos
+            Add the log-probability of ``</s>`` at the end of each.
+
+        Returns
+        -------
+        One float64 array (tokens,) per sentence, one value longer with ``eos``.
+        """
+        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
+        scores = self.score_corpus(ids, offsets)
+        cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        return [scores[i:j].copy() for i, j in cuts]
+
+    def surprisal(self, sentence: Sentence, *, eos: bool = False) -> Float64:
+        """Return -log2 p(token | those before it) in bits: float64 (tokens,).
+
+        With ``eos`` it is one value longer: the last is that of ``</s>``.
+        """
+        return self.surprisals([tokens_of(sentence)], eos=eos)[0]
+
+    def surprisals(self, sentences: Text, *, eos: bool = False) -> list[Float64]:
+        """Return the `surprisal` of every sentence of a text, scored in one call."""
+        return [-scores / _LN2 for scores in self.token_log_probs(sentences, eos=eos)]
+
+    def entropy(self, sentence: Sentence, *, eos: bool = False) -> Float64:
+        """Return the entropy, in bits, of the distribution that predicts each token: float64 (tokens,).
+
+        It computes a whole distribution for every token. With ``eos`` it is one value longer: the last is
+        the entropy at the end of the sentence.
+        """
+        ids, offsets = encoded([tokens_of(sentence)], self.vocabulary, eos=eos)
+        return ranks_and_entropies(self.distributions(ids, offsets), ids)[1]
+
+    def ranks(self, sentence: Sentence, *, eos: bool = False) -> npt.NDArray[np.int64]:
+        """Return how many words were more probable than each token: int64 (tokens,), 0 for the best guess."""
+        ids, offsets = encoded([tokens_of(sentence)], self.vocabulary, eos=eos)
+        return ranks_and_entropies(self.distributions(ids, offsets), ids)[0]
+
+    def rescore(
+        self,
+        hypotheses: Iterable[tuple[Sentence, float]],
+        *,
+        weight: float = 1.0,
+        word_bonus: float = 0.0,
+    ) -> list[Rescored]:
+        """Sort an n-best list by the sum of the hypotheses' own scores and the model's, best first.
+
+        Parameters
+        ----------
+        hypotheses
+            (sentence, score) pairs, as speech recognisers and translators give them; a higher score is
+            better. Of equal totals the earlier one stays first.
+        weight
+            Factor of the language model's natural log-probability.
+        word_bonus
+            Added for every word; it makes up for the model's preference for short sentences.
+        """
+        pairs = [(sentence, float(score)) for sentence, score in hypotheses]
+        tokens = [tokens_of(sentence) for sentence, _ in pairs]
+        scored = self.token_log_probs(tokens)
+        found = []
+        for (sentence, score), words, parts in zip(pairs, tokens, scored, strict=True):
+            log_prob = float(parts.sum())
+            total = score + weight * log_prob + word_bonus * len(words)
+            found.append(Rescored(sentence, total, score, log_prob))
+        return sorted(found, key=lambda each: -each.total)
+
+    # -- normalisation -----------------------------------------------------------------------------
+
+    def check_normalized(
+        self,
+        sentences: Text | None = None,
+        *,
+        n_contexts: int = 100,
+        seed: int = 0,
+        tolerance: float = 1e-5,
+    ) -> float:
+        """Return the largest |sum_w p(w | context) - 1| over many contexts, computed in full.
+
+        Parameters
+        ----------
+        sentences
+            The contexts are all beginnings of these; by default they are random words of the vocabulary.
+            The context in which no word is known is checked too.
+        n_contexts
+            How many contexts are drawn by default.
+        seed
+            Seed of the default contexts.
+        tolerance
+            The largest difference that is allowed.
+
+        Raises
+        ------
+        DataError
+            A distribution is not normalised, or holds NaN; the message names the context.
+        """
+        worst = 0.0
+        for states, shown in self._contexts_to_check(sentences, n_contexts, seed):
+            sums = np.exp(self.log_probs(states).astype(np.float64)).sum(axis=1)
+            off = np.where(np.isfinite(sums), np.abs(sums - 1), np.inf)
+            i = int(off.argmax())
+            if off[i] > tolerance:
+                raise DataError(
+                    f"the probabilities of the next word after {shown[i]!r:.200} sum to {sums[i]:.8g}, "
+                    f"which is further from 1 than {tolerance:g}: the model is damaged or not normalised"
+                )
+            worst = max(worst, float(off[i]))
+        return worst
+
+    def _contexts_to_check(
+        self, sentences: Text | None, n_contexts: int, seed: int
+    ) -> Iterator[tuple[list[State], list[str]]]:
+        """States with the contexts that they stand for, as an error message shows them."""
+        vocabulary = self.vocabulary
+        if sentences is None:
+            rng = np.random.default_rng(seed)
+            drawn = rng.integers(len(vocabulary), size=(-(-n_contexts // 10), 9))
+            sequences = [row.tolist() for row in drawn]
+        else:
+            ids, offsets = encoded_text(sentences, vocabulary)
+            sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
+        yield [self.null()], ["no word"]
+        for sequence in sequences:
+            states, shown = [self.start()], ["<s>"]
+            for word in sequence:
+                states.append(self.advance(states[-1], word))
+                shown.append(f"{shown[-1]} {vocabulary.words[word]}")
+            for i in range(0, len(states), _STATES):
+                yield states[i : i + _STATES], shown[i : i + _STATES]
+
+
+def _text_facts(corpus: Corpus) -> dict[str, Any]:
     """What an artefact says of the text its model was fitted on."""
     return {
         "n_tokens": corpus.n_tokens,
@@ -136,7 +372,3 @@ def text_facts(corpus: Corpus) -> dict[str, Any]:
         "n_unknown": int(corpus.type_counts[corpus.vocabulary.oov_ids].sum()),
         **corpus.origin,
     }
-
-
-def _has_words(text: Any) -> bool:
-    return not isinstance(text, Corpus)

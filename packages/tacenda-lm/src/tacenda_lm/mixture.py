@@ -2,9 +2,12 @@
 
     p(w | h) = sum_k lambda_k p_k(w | h),   lambda_k >= 0,   sum_k lambda_k = 1
 
-The weights are fixed, or fitted on held-out text by EM (Jelinek and Mercer 1980):
+The weights are fixed, or fitted to held-out text by EM (Jelinek and Mercer 1980):
 
     lambda_k <- mean_t  lambda_k p_k(w_t | h_t) / sum_j lambda_j p_j(w_t | h_t)
+
+Word ids are those of the first model's vocabulary; the other models may number the same words in another order.
+A state's value holds those of the components.
 """
 
 from __future__ import annotations
@@ -17,19 +20,20 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable, require
 from tacenda.corpus import Corpus
-from tacenda.corpus.text import Sentence, Text, tokens_of
+from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.components import Components
-from tacenda_lm.contract import FitContext, LanguageModelContract
+from tacenda_lm.blocks import blocks, encoded_text
+from tacenda_lm.contract import FitContext, rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
-from tacenda_lm.sequences import Float64, check_word, with_ends
+from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids, with_ends
 from tacenda_lm.state import State
-from tacenda_lm.text import blocks, ids_of
 
 __all__ = ["Mixture"]
+
+_Map = npt.NDArray[np.int32] | None
 
 
 class Mixture(LanguageModel):
@@ -40,16 +44,16 @@ class Mixture(LanguageModel):
     models
         The components, fitted or (for `fit`) not; a dictionary names them.
     weights
-        One for each, not negative, which are divided by their sum; equal unless given.
+        One weight for each, not negative; they are divided by their sum. Equal unless given.
 
     Raises
     ------
     ConfigurationError
-        There are no models, or the weights do not fit them.
+        There are no models, one of them is no language model, or the weights do not fit them.
 
     Examples
     --------
-    >>> lm = Mixture({"kn": kneser_ney, "hlbl": hlbl}).fit_weights("valid.txt")
+    >>> lm = Mixture({"kn": kneser_ney, "hlbl": hlbl}).fit_weights(Path("valid.txt"))
     >>> lm.weights
     {'kn': 0.46, 'hlbl': 0.54}
     """
@@ -59,49 +63,63 @@ class Mixture(LanguageModel):
 
     def __init__(
         self,
-        models: Sequence[LanguageModelContract] | Mapping[str, LanguageModelContract] = (),
+        models: Sequence[LanguageModel] | Mapping[str, LanguageModel] = (),
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
         if not isinstance(models, Mapping):
             models = {f"model-{i}": model for i, model in enumerate(models)}
-        self._components = Components(models)
+        if not models:
+            raise ConfigurationError("a mixture needs models: Mixture([first, second])")
+        for model in models.values():
+            if not isinstance(model, LanguageModel):
+                raise ConfigurationError(
+                    f"a mixture is made of language models, and a {type(model).__name__} is none"
+                )
+        self._models = dict(models)
+        self._maps: list[_Map] | None = None
         self._weights = checked_weights(weights, list(models))
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
 
     @property
-    def components(self) -> dict[str, LanguageModelContract]:
+    def components(self) -> dict[str, LanguageModel]:
         """The models by name."""
-        return self._components.models
+        return self._models
 
     @property
     def weights(self) -> dict[str, float]:
-        """By the name of the component; they sum to one."""
-        return dict(zip(self.components, self._weights.tolist(), strict=True))
+        """The weights by the names of the components; they sum to one."""
+        return dict(zip(self._models, self._weights.tolist(), strict=True))
+
+    def __repr__(self) -> str:
+        models = ", ".join(f"{name!r}: {model!r}" for name, model in self._models.items())
+        weights = ", ".join(f"{weight:.4g}" for weight in self._weights)
+        try:
+            _ = [model.vocabulary for model in self._models.values()]
+            state = "fitted"
+        except NotFittedError:
+            state = "not fitted"
+        return f"<Mixture({{{models}}}, weights=[{weights}]), {state}>"
 
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
-        """Fits every component, and where there is held-out text the weights on it."""
-        self._components.forget_vocabularies()
-        for model in self.components.values():
-            if not isinstance(model, LanguageModel):
-                raise ConfigurationError(
-                    f"a {type(model).__name__} cannot be fitted in a mixture: fit it first, then fit_weights"
-                )
+        """Fit every component, and the weights where there is held-out text."""
+        self._maps = None
+        for model in self._models.values():
             model.fit(corpus, valid)
         if valid is not None:
             self.fit_weights(valid)
 
     def fit_weights(self, text: Text, *, context: Context | None = None) -> Self:
-        """Fits the weights to held-out text; the components stay as they are.
+        """Fit the weights to held-out text; the components stay as they are.
 
         Parameters
         ----------
         text
             Text that no component was fitted on, in any form that `perplexity` takes.
         context
-            As in `perplexity`; a stream if left out and a component looks beyond ``</s>``.
+            As in `perplexity`; by default a stream if a component looks beyond ``</s>``.
 
         Raises
         ------
@@ -110,18 +128,18 @@ class Mixture(LanguageModel):
         CorpusError
             The text has no tokens, or the components do not have the same words.
         NotFittedError
-            a component is not fitted.
+            A component is not fitted.
         """
         context = checked_context(self.own_context if context is None else context)
         vocabulary = self.vocabulary
         state, parts = self.start(), []
-        for each in blocks(text, vocabulary):
-            ids, offsets = with_ends(each.ids, each.offsets, vocabulary.boundary_id)
+        for block in blocks(text, vocabulary):
+            ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
-                found, state = self._components.score_from(state, ids)
+                found, state = self._component_scores_from(state, ids)
                 parts.append(found)
             else:
-                parts.append(self._components.score_corpus(ids, offsets))
+                parts.append(self.component_log_probs(ids, offsets))
         if not parts:
             raise CorpusError("the text to fit weights on has no tokens: give another one")
         scores = np.concatenate(parts, axis=1)
@@ -133,75 +151,108 @@ class Mixture(LanguageModel):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """That of the first component. Raises NotFittedError."""
-        return self._components.vocabulary
+        """The vocabulary of the first component.
+
+        Raises NotFittedError, and CorpusError where the components do not have the same words.
+        """
+        vocabulary = next(iter(self._models.values())).vocabulary
+        if self._maps is None:
+            self._maps = [_map(vocabulary, each, name) for name, each in self._models.items()]
+        return vocabulary
 
     @property
     def own_context(self) -> Context:
-        """A stream if any component looks beyond ``</s>``."""
-        contexts = [model.own_context for model in self.components.values()]
+        """``"stream"`` if any component looks beyond ``</s>``."""
+        contexts = [model.own_context for model in self._models.values()]
         return "stream" if "stream" in contexts else "sentence"
 
     def start(self) -> State:
-        """A state's value holds those of the components."""
-        return self._components.start()
+        """Return the state in which every component is at the beginning of a sentence."""
+        return _joined(model.start() for model in self._models.values())
 
     def null(self) -> State:
-        """Nothing known, in every component."""
-        return self._components.null()
+        """Return the state in which no component knows an earlier word."""
+        return _joined(model.null() for model in self._models.values())
 
     def advance(self, state: State, word: int) -> State:
-        """Every component's state after one more word, an id of the first one's vocabulary."""
+        """Return the state after one more word, an id of `vocabulary`."""
         check_word(word, len(self.vocabulary))
-        return self._components.advance(state, word)
+        return _joined(
+            model.advance(part, word if ids is None else int(ids[word]))
+            for part, (model, ids) in zip(_parts(state), self._with_maps(), strict=True)
+        )
 
     def log_probs(self, states: Sequence[State]) -> Float64:
-        """Natural log-probabilities of every next word, float64 (states, types)."""
-        return self._mixed(self._components.log_probs(states))
+        """Return the natural log-probabilities of every next word: float64 (states, types)."""
+        if not states:
+            return np.empty((0, len(self.vocabulary)))
+        found = [
+            _columns(model.log_probs(part), ids)
+            for part, (model, ids) in zip(_by_component(states), self._with_maps(), strict=True)
+        ]
+        return self._mixed(np.stack(found))
 
-    def log_prob(
-        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
-    ) -> Float64:
-        """Natural log p(word | state), float64 (states,)."""
-        return self._mixed(self._components.log_prob(states, words))
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        """Return log p(word | state), natural, float64 (states,)."""
+        own = checked_ids(words, len(self.vocabulary))
+        if not len(own):
+            return np.empty(0)
+        rows = zip(_by_component(states), self._with_maps(), strict=True)
+        found = [model.log_prob(part, _renumbered(own, ids)) for part, (model, ids) in rows]
+        return self._mixed(np.stack(found))
 
     # -- whole texts -------------------------------------------------------------------------------
 
-    def score_corpus(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Float64:
-        """Log-probability of every id given those before it in its sequence, natural, float64 (tokens,)."""
-        return self._mixed(self._components.score_corpus(ids, offsets))
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
+        return self._mixed(self.component_log_probs(ids, offsets))
 
-    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
-        """Log-probability of every id of a sequence that goes on from a state, and the state after it."""
-        scores, state = self._components.score_from(state, ids)
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Score a sequence that continues from a state; return the scores and the state after it."""
+        scores, state = self._component_scores_from(state, ids)
         return self._mixed(scores), state
 
-    def distributions(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Iterator[Float64]:
-        """The whole distribution at every token, float64 (tokens of the block, types), block after block."""
-        return map(self._mixed, self._components.distributions(ids, offsets))
+    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
+        """Yield the whole distribution at every token: float64 (tokens of the block, types)."""
+        own, cuts = checked(ids, offsets, len(self.vocabulary))
+        size = rows_of_block(len(self.vocabulary))
+        maps = [ids for _, ids in self._with_maps()]
+        parts = [
+            _in_rows(model.distributions(_renumbered(own, its), cuts), size)
+            for model, its in self._with_maps()
+        ]
+        for side_by_side in zip(*parts, strict=True):
+            found = zip(side_by_side, maps, strict=True)
+            yield self._mixed(np.stack([_columns(rows, its) for rows, its in found]))
 
-    def component_log_probs(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Float64:
-        """`score_corpus` of each component: float64 (components, tokens), natural."""
-        return self._components.score_corpus(ids, offsets)
+    def component_log_probs(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return what `score_corpus` of each component gives: natural, float64 (components, tokens)."""
+        own, cuts = checked(ids, offsets, len(self.vocabulary))
+        return np.stack(
+            [model.score_corpus(_renumbered(own, its), cuts) for model, its in self._with_maps()]
+        )
 
-    def component_scores(
-        self, sentences: Iterable[Sentence], *, eos: bool = True
-    ) -> list[dict[str, Float64]]:
-        """For each sentence the natural log-probabilities (tokens,) that each component gives, by name."""
-        ids, offsets = ids_of([tokens_of(each) for each in sentences], self.vocabulary)
-        if eos:
-            ids, offsets = with_ends(ids, offsets, self.vocabulary.boundary_id)
+    def component_scores(self, sentences: Text, *, eos: bool = True) -> list[dict[str, Float64]]:
+        """Return what `token_log_probs` of each component gives, by its name, for each sentence."""
+        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
         scores = self.component_log_probs(ids, offsets)
         return [
-            {name: row[i:j].copy() for name, row in zip(self.components, scores, strict=True)}
+            {name: row[i:j].copy() for name, row in zip(self._models, scores, strict=True)}
             for i, j in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         ]
+
+    def _component_scores_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """What `score_from` of each component gives, (components, tokens), and the state after."""
+        own = checked_ids(ids, len(self.vocabulary))
+        rows = zip(_parts(state), self._with_maps(), strict=True)
+        found = [model.score_from(part, _renumbered(own, its)) for part, (model, its) in rows]
+        return np.stack([scores for scores, _ in found]), _joined(after for _, after in found)
+
+    def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
+        """The components with their ids of `vocabulary`'s words; None where the ids are the same."""
+        _ = self.vocabulary
+        assert self._maps is not None
+        return zip(self._models.values(), self._maps, strict=True)
 
     def _mixed(self, scores: Float64) -> Float64:
         """Log sum_k lambda_k exp(scores[k])."""
@@ -212,17 +263,17 @@ class Mixture(LanguageModel):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """The components' names, in their order."""
-        return {"components": list(self.components)}
+        """Return the components' names, in their order."""
+        return {"components": list(self._models)}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The weights, float64 (components,). Raises NotFittedError."""
+        """Return the weights, float64 (components,). Raises NotFittedError."""
         _ = self.vocabulary
         return {"weights": self._weights}
 
     def nested(self) -> Mapping[str, Saveable]:
-        """The components by name."""
-        return self.components
+        """Return the components by name."""
+        return self._models
 
     @classmethod
     def from_arrays(
@@ -231,7 +282,7 @@ class Mixture(LanguageModel):
         arrays: dict[str, npt.NDArray[Any]],
         nested: Mapping[str, Any] | None = None,
     ) -> Self:
-        """The mixture of an artefact and its loaded components. Raises ArtifactError."""
+        """Rebuild the mixture of an artefact from its loaded components. Raises ArtifactError."""
         names = list(config["components"])
         models = dict(nested or {})
         if sorted(names) != sorted(models) or not names:
@@ -249,3 +300,61 @@ class Mixture(LanguageModel):
             raise ArtifactError(f"its components do not fit together: {error}") from error
         model._weights = weights
         return model
+
+
+def _map(first: Vocabulary, other: LanguageModel, name: str) -> _Map:
+    """The ids of another model for the words of the first; None where they are the same ids."""
+    theirs = other.vocabulary
+    if first.fingerprint == theirs.fingerprint:
+        return None
+    same_look_up = (first.normalization, first.oov) == (theirs.normalization, theirs.oov)
+    if not same_look_up or set(first.words) != set(theirs.words):
+        raise CorpusError(
+            f"the component {name!r} does not have the words of the first one ({len(theirs)} types there, "
+            f"{len(first)} here): fit all on corpora of one vocabulary"
+        )
+    return theirs.encode(first.words, remember=False)
+
+
+def _renumbered(words: Ids, ids: _Map) -> Ids:
+    """Ids of the first vocabulary as ids of another."""
+    return words if ids is None else ids[words]
+
+
+def _columns(rows: npt.NDArray[np.floating[Any]], ids: _Map) -> Float64:
+    """Rows over another vocabulary, in the order of the first."""
+    return (rows if ids is None else rows[:, ids]).astype(np.float64)
+
+
+def _joined(states: Iterable[State]) -> State:
+    """One state that holds those of the components."""
+    return State(tuple(state.value for state in states))
+
+
+def _parts(state: State) -> list[State]:
+    """The states of the components."""
+    return [State(value) for value in state.parts()]
+
+
+def _by_component(states: Sequence[State]) -> Iterator[tuple[State, ...]]:
+    """For each component its part of every state."""
+    return zip(*map(_parts, states), strict=True)
+
+
+def _in_rows(
+    rows_of_model: Iterable[npt.NDArray[np.floating[Any]]], size: int
+) -> Iterator[npt.NDArray[np.floating[Any]]]:
+    """The same rows in blocks of ``size``, the last one smaller, so that models can be read side by side."""
+    held: list[npt.NDArray[np.floating[Any]]] = []
+    n_held = 0
+    for block in rows_of_model:
+        rest = block
+        while len(rest):
+            held.append(rest[: size - n_held])
+            n_held += len(held[-1])
+            rest = rest[len(held[-1]) :]
+            if n_held == size:
+                yield np.concatenate(held)
+                held, n_held = [], 0
+    if held:
+        yield np.concatenate(held)

@@ -1,4 +1,4 @@
-"""Weights of a mixture: checked, or fitted to a text by EM."""
+"""The weights of a mixture: checked where they are given, fitted to a text by EM where they are not."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MAX_ITERATIONS = 1000
 def fit_weights(
     scores: Float64, start: Float64 | None = None, *, tolerance: float = 1e-10
 ) -> Float64:
-    """Weights of the mixture that gives a text the highest probability, by EM: float64 (components,).
+    """Find the weights that give a text the highest probability, by EM: float64 (components,).
 
     Parameters
     ----------
     scores
         Natural log-probabilities (components, tokens) of the text's tokens.
     start
-        Weights to begin with; equal ones unless given. A weight of zero stays zero.
+        Weights to begin with; equal unless given. A weight of zero stays zero.
     tolerance
-        Stop where no weight changes by more.
+        Stop when no weight changes by more than this.
     """
     n, n_tokens = scores.shape
     weights = np.full(n, 1 / n) if start is None else np.array(start, np.float64)
@@ -45,9 +45,12 @@ def fit_weights(
 def checked_weights(
     weights: Sequence[float] | Mapping[str, float] | None, names: list[str]
 ) -> Float64:
-    """Weights as they were given, summing to one: float64 (components,); equal ones for None.
+    """Return the given weights, divided by their sum: float64 (components,); equal ones for None.
 
-    Raises ConfigurationError if they do not fit the names, are negative or all zero.
+    Raises
+    ------
+    ConfigurationError
+        The weights do not fit the names, are negative, or are all zero.
     """
     if weights is None:
         return np.full(len(names), 1 / len(names))

@@ -1,4 +1,4 @@
-"""`Perplexity`: a number that carries the protocol it was measured by."""
+"""`Perplexity`: a number that carries the protocol by which it was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tacenda.errors import ConfigurationError
 
 __all__ = ["Context", "Perplexity", "checked_context"]
 
-#: What a sentence is scored in: nothing but itself, or all sentences before it.
+#: What a sentence is scored after: nothing, or all sentences before it.
 Context: TypeAlias = Literal["sentence", "stream"]
 
 _PROTOCOL = (
@@ -24,49 +24,36 @@ _CONTEXTS: dict[str, str] = {
 
 
 def checked_context(context: str) -> Context:
-    """The same. Raises ConfigurationError where there is no such context."""
+    """Return the context itself. Raises ConfigurationError if there is no such context."""
     for known in get_args(Context):
         if context == known:
             return cast("Context", known)
-    raise ConfigurationError(
-        f"there is no context {context!r}; a text is scored by 'sentence' or as a 'stream'"
-    )
+    raise ConfigurationError(f"context must be 'sentence' or 'stream', not {context!r}")
 
 
 class Perplexity(float):
-    """Perplexity of a text, as a float with its parts.
+    """The perplexity of a text: a float with its parts.
 
-    The number itself counts every word, those outside the vocabulary at the probability of ``<unk>``, and
-    ``</s>`` after every sentence. An empty text has a perplexity of NaN.
-
-    Attributes
-    ----------
-    log_prob
-        Natural log-probability of the whole text, ``</s>`` included.
-    log_prob_eos
-        The part of it that belongs to ``</s>``.
-    log_prob_oov
-        The part of it that belongs to words outside the vocabulary.
-    n_sentences
-        Sentences, each with one ``</s>``.
-    n_words
-        Tokens without ``</s>``.
-    n_oov
-        Words outside the vocabulary.
-    n_characters
-        Of the words, and one for the space or line end after each; None where the text was a
-        corpus with words outside its vocabulary.
-    context
-        ``"sentence"`` or ``"stream"``: what each sentence was scored in.
+    The number itself counts ``</s>`` after every sentence and every word, those outside the vocabulary with the
+    probability of ``<unk>``. An empty text has a perplexity of NaN.
     """
 
+    #: Natural log-probability of the whole text, ``</s>`` included.
     log_prob: float
+    #: The part of it that belongs to ``</s>``.
     log_prob_eos: float
+    #: The part of it that belongs to words outside the vocabulary.
     log_prob_oov: float
+    #: Number of sentences, each with one ``</s>``.
     n_sentences: int
+    #: Number of tokens without ``</s>``.
     n_words: int
+    #: Number of words outside the vocabulary.
     n_oov: int
+    #: Number of characters of the words, plus one for the space or line end after each; None where the text
+    #: was a corpus with words outside its vocabulary.
     n_characters: int | None
+    #: Whether sentences were scored by themselves or as one stream.
     context: Context
 
     def __new__(
@@ -81,7 +68,7 @@ class Perplexity(float):
         n_characters: int | None,
         context: Context = "sentence",
     ) -> Self:
-        """A perplexity from sums over a text."""
+        """Make a perplexity from sums over a text."""
         self = super().__new__(cls, _perplexity(log_prob, n_words + n_sentences))
         self.log_prob, self.log_prob_eos, self.log_prob_oov = log_prob, log_prob_eos, log_prob_oov
         self.n_sentences, self.n_words, self.n_oov = n_sentences, n_words, n_oov
@@ -95,22 +82,22 @@ class Perplexity(float):
 
     @property
     def n_tokens(self) -> int:
-        """Predicted tokens: words and ends of sentences."""
+        """Number of predicted tokens: words and ends of sentences."""
         return self.n_words + self.n_sentences
 
     @property
     def without_oov(self) -> float:
-        """With words outside the vocabulary left out, of the sum and of the count (KenLM: excluding OOVs)."""
+        """Words outside the vocabulary left out of the sum and of the count (KenLM: excluding OOVs)."""
         return _perplexity(self.log_prob - self.log_prob_oov, self.n_tokens - self.n_oov)
 
     @property
     def without_eos(self) -> float:
-        """Of the words only: ``</s>`` is left out, of the sum and of the count."""
+        """Only words counted: ``</s>`` is left out of the sum and of the count."""
         return _perplexity(self.log_prob - self.log_prob_eos, self.n_words)
 
     @property
     def without_oov_and_eos(self) -> float:
-        """Of the words of the vocabulary only."""
+        """Only words of the vocabulary counted."""
         left = self.log_prob - self.log_prob_eos - self.log_prob_oov
         return _perplexity(left, self.n_words - self.n_oov)
 
@@ -131,18 +118,18 @@ class Perplexity(float):
 
     @property
     def bits_per_character(self) -> float | None:
-        """Bits of the whole text for each of its characters, a space or line end after every word."""
+        """Bits of the whole text per character, counting a space or line end after every word."""
         if self.n_characters is None:
             return None
         return -self.log_prob / self.n_characters / math.log(2) if self.n_characters else math.nan
 
     @property
     def protocol(self) -> str:
-        """How it was measured, in words."""
+        """How the number was measured, in words."""
         return f"{_PROTOCOL}; {_CONTEXTS[self.context]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON values, for a model card; NaN becomes None."""
+        """Return all parts as JSON values, for a model card; NaN becomes None."""
         numbers = {
             "value": self.value,
             "without_oov": self.without_oov,
@@ -166,16 +153,8 @@ class Perplexity(float):
             f"n_tokens={self.n_tokens}, n_oov={self.n_oov})"
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = ("log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov")
-        return _restore, (
-            type(self),
-            {name: getattr(self, name) for name in (*names, "n_characters", "context")},
-        )
-
-
-def _restore(cls: type[Perplexity], parts: dict[str, Any]) -> Perplexity:
-    return cls(**parts)
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        return (), dict(vars(self))
 
 
 def _perplexity(log_prob: float, n: int) -> float:

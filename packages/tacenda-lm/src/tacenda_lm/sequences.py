@@ -1,48 +1,75 @@
-"""Sequences of word ids that lie end to end in one array, with the offsets that cut them."""
+"""Sequences of word ids, laid end to end in one array, with the offsets that cut them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
+from tacenda.vocabulary import Vocabulary
 
-__all__ = ["Float64", "Ids", "Offsets", "check_word", "checked", "with_ends"]
+__all__ = [
+    "Float64",
+    "Ids",
+    "Integers",
+    "Offsets",
+    "check_word",
+    "checked",
+    "checked_ids",
+    "encoded",
+    "with_ends",
+]
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Float64: TypeAlias = npt.NDArray[np.float64]
+#: Ids or offsets as a caller may give them.
+Integers: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
-def checked(
-    ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]], n_types: int
-) -> tuple[Ids, Offsets]:
-    """The ids as int32 (tokens,) and the offsets as int64 (sequences + 1,).
+def checked(ids: Integers, offsets: Integers, n_types: int) -> tuple[Ids, Offsets]:
+    """Return the ids as int32 (tokens,) and the offsets as int64 (sequences + 1,).
 
-    Raises DataError for an id that is not in 0 .. n_types - 1, or offsets that do not cut the ids.
+    Raises
+    ------
+    DataError
+        An id is not in 0 .. n_types - 1, or the offsets do not cut the ids.
     """
-    ids, offsets = np.asarray(ids), np.asarray(offsets)
-    for name, array in (("ids", ids), ("offsets", offsets)):
-        if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-            raise DataError(
-                f"{name} must be integers in one dimension, not {array.dtype} of shape {array.shape}"
-            )
-    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
-        wrong = np.flatnonzero((ids < 0) | (ids >= n_types))
-        check_word(int(ids[wrong[0]]), n_types, f" (at place {wrong[0]})")
-    cuts = offsets.astype(np.int64)
+    ids = checked_ids(ids, n_types)
+    cuts = _integers("offsets", offsets).astype(np.int64)
     if not len(cuts) or cuts[0] or cuts[-1] != len(ids) or (np.diff(cuts) < 0).any():
         raise DataError(
             f"the offsets must rise from 0 to the number of ids, which is {len(ids)}; "
             "sequence i is ids[offsets[i] : offsets[i + 1]]"
         )
-    return np.ascontiguousarray(ids, dtype=np.int32), cuts
+    return ids, cuts
+
+
+def checked_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
+    """Return the ids as int32 (tokens,). Raises DataError for one that is not in 0 .. n_types - 1."""
+    found = _integers("ids", ids)
+    if len(found) and (found.min() < 0 or found.max() >= n_types):
+        wrong = np.flatnonzero((found < 0) | (found >= n_types))
+        check_word(int(found[wrong[0]]), n_types, f" (at place {wrong[0]})")
+    return np.ascontiguousarray(found, dtype=np.int32)
+
+
+def _integers(name: str, values: Integers | Sequence[int]) -> Integers:
+    """The values as an array. Raises DataError unless they are integers in one dimension."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise DataError(
+            f"{name} must be integers in one dimension, not {array.dtype} of shape {array.shape}"
+        )
+    return array
 
 
 def check_word(word: int, n_types: int, place: str = "") -> None:
-    """Raise DataError unless a word is an id from 0 to n_types - 1."""
+    """Raise DataError unless ``word`` is an id from 0 to n_types - 1; ``place`` says where it stood."""
     if not 0 <= word < n_types:
         raise DataError(
             f"there is no id {word}{place} in a vocabulary of {n_types} types; "
@@ -50,10 +77,20 @@ def check_word(word: int, n_types: int, place: str = "") -> None:
         )
 
 
-def with_ends(
-    ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]], boundary: int
+def encoded(
+    sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, *, eos: bool = False
 ) -> tuple[Ids, Offsets]:
-    """The same sequences with the id of ``</s>`` after each: int32 (tokens + sequences,), offsets."""
+    """Encode token lists as int32 ids (tokens,) and int64 offsets (sentences + 1,).
+
+    With ``eos``, ``</s>`` follows every sentence.
+    """
+    ids = vocabulary.encode(list(chain.from_iterable(sentences)))
+    offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+    return with_ends(ids, offsets, vocabulary.boundary_id) if eos else (ids, offsets)
+
+
+def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Offsets]:
+    """Put the id of ``</s>`` after each sequence: int32 (tokens + sequences,), and the new offsets."""
     cuts = np.asarray(offsets, dtype=np.int64)
     ends = cuts + np.arange(len(cuts))
     longer = np.full(len(ids) + len(cuts) - 1, boundary, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""`State`: what a language model remembers of the words so far; copyable, hashable, comparable."""
+"""`State`: what a language model remembers of the words so far."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ __all__ = ["State"]
 
 
 class State:
-    """The memory of a language model between two words.
+    """The memory of a language model between two words; it can be copied, compared and used as a key.
+
+    A model never changes a state that it is given: ``advance`` returns a new one. Equal states of one model
+    predict the same. A state can be written into only because the functions named as in the kenlm module
+    (``BeginSentenceWrite``, ``BaseScore``) do so; do not use them on a state that is a key of a dictionary.
 
     Attributes
     ----------
     value
-        Immutable and hashable, with a meaning only its model knows: word ids of a context, the bytes
-        of a vector, a tuple of such. None is a state nothing was written into yet.
-
-    Models never change a state that they are given: ``advance`` returns a new one. It is a small object that
-    can be written into only because the functions named as in the kenlm module (``BeginSentenceWrite``,
-    ``BaseScore``) write into one; do not do that to a state that is a key of a dictionary. States of one model
-    that are equal predict the same.
+        Immutable and hashable; only its model knows what it means: the word ids of a context, the bytes of a
+        vector, a tuple of such. None means that nothing was written into the state yet.
     """
 
     __slots__ = ("value",)
@@ -31,16 +30,16 @@ class State:
         self.value = value
 
     def parts(self) -> tuple[Any, ...]:
-        """The value, of a model whose values are tuples. Raises DataError as `check_begun`."""
+        """Return the value, for a model whose values are tuples. Raises DataError as `check_begun` does."""
         self.check_begun()
         assert isinstance(self.value, tuple)
         return self.value
 
     def check_begun(self) -> None:
-        """Raise DataError where nothing was written into the state yet."""
+        """Raise DataError if nothing was written into the state yet."""
         if self.value is None:
             raise DataError(
-                "the state was not begun: use model.start(), or model.BeginSentenceWrite(state)"
+                "the state is empty: begin with model.start(), or model.BeginSentenceWrite(state)"
             )
 
     def __eq__(self, other: object) -> bool:
@@ -53,7 +52,7 @@ class State:
         return State(self.value)
 
     def __deepcopy__(self, memo: dict[int, object]) -> State:
-        return State(self.value)  # what is immutable need not be copied
+        return State(self.value)  # the value is immutable: no need to copy it
 
     def __reduce__(self) -> tuple[type[State], tuple[Hashable]]:
         return State, (self.value,)

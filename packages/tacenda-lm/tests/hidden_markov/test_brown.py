@@ -11,8 +11,8 @@ import tacenda_lm
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda_lm import VLHMM, BrownClusters, brown_clusters
-from tacenda_lm.hidden_markov import brown, merging
-from tacenda_lm.hidden_markov.classes import class_likelihood, word_classes
+from tacenda_lm.hidden_markov import brown
+from tacenda_lm.hidden_markov.word_classes import class_likelihood, word_classes
 
 TYPES = 9  # 0 is </s>
 SENTENCES = st.lists(st.lists(st.integers(1, TYPES - 1), max_size=8), min_size=1, max_size=12)
@@ -82,7 +82,7 @@ def test_losses_kept_up_to_date_are_those_of_the_counts():
     found = _window_of(drawn(3000, 60), 60, 20)
     kept = found.loss.copy()
     for place in np.flatnonzero(found.leader >= 0):
-        merging._set_losses(place, found)
+        brown._set_losses(place, found)
     np.testing.assert_allclose(kept, found.loss, atol=1e-8)
     assert np.isfinite(kept).sum() == 20 * 19 / 2
 
@@ -95,7 +95,7 @@ def _window_of(stream, types, n_classes):
         seen.append(window)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "merge_all", kept)
+        patch.setattr(brown, "_merge_all", kept)
         brown.agglomerate(stream, types, n_classes, boundary=0)
     return seen[0]
 
@@ -103,7 +103,7 @@ def _window_of(stream, types, n_classes):
 def test_large_counts_are_as_exact_as_small_ones(monkeypatch):
     stream = drawn(2000, 40)
     expected = brown.agglomerate(stream, 40, 7, boundary=0)
-    monkeypatch.setattr(merging, "_TABLE", 2)
+    monkeypatch.setattr(brown, "_TABLE", 2)
     found = brown.agglomerate(stream, 40, 7, boundary=0)
     np.testing.assert_array_equal(found.merged, expected.merged)
 
@@ -151,7 +151,9 @@ def test_no_class_is_empty_and_the_end_is_alone(n_classes):
 
 def test_a_model_of_brown_clusters_learns():
     text = [["a", "b", "c"], ["b", "c", "a"], ["c", "a"]] * 10
-    model = VLHMM(n_classes=3, states_per_class=2, width=4, epochs=3, classes="brown").fit(text)
+    model = VLHMM(
+        n_classes=3, states_per_class=2, width=4, epochs=3, advanced={"word_classes": "brown"}
+    ).fit(text)
     assert model.perplexity(text) < 4
 
 

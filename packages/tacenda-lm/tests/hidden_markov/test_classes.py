@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda.errors import ConfigurationError
-from tacenda_lm.hidden_markov.classes import class_likelihood, word_classes
+from tacenda_lm.hidden_markov.word_classes import class_likelihood, word_classes
 
 
 def stream(n=400, types=14, seed=0):

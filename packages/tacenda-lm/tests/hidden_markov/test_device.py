@@ -13,8 +13,9 @@ import torch
 import tacenda
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda_lm import HMM, VLHMM, VLHMMConfig
+from tacenda_lm import HMM, VLHMM
 from tacenda_lm.hidden_markov import vlhmm
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
 
 SMALL = {"n_classes": 3, "states_per_class": 2, "width": 4, "epochs": 1}
 TEXT = [["a", "b", "c"], ["b", "a"]] * 9
@@ -53,7 +54,9 @@ def test_other_devices_are_no_setting(device):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"transitions": "features"}, {"neural": False}], ids=lambda settings: str(settings)
+    "settings",
+    [{"transitions": "features"}, {"advanced": {"neural": False}}],
+    ids=lambda settings: str(settings),
 )
 def test_models_that_train_on_the_cpu_only_say_so(settings):
     with pytest.raises(ConfigurationError, match='device must be "cpu" unless'):
@@ -61,19 +64,19 @@ def test_models_that_train_on_the_cpu_only_say_so(settings):
 
 
 def test_a_model_trained_by_em_has_no_device():
-    with pytest.raises(ConfigurationError, match="HMM has no setting 'device'"):
+    with pytest.raises(ConfigurationError, match="HMM has no option 'device'"):
         HMM(device="cuda")
 
 
 def test_an_artefact_does_not_know_where_it_was_trained(tmp_path, monkeypatch):
     """The settings of a fit on CUDA, which is none here, load anywhere and are those of the CPU."""
-    monkeypatch.setattr(vlhmm, "check_device", lambda config: None)
+    monkeypatch.setattr(vlhmm, "check_device", lambda settings: None)
     model = VLHMM(**SMALL).fit(TEXT)
-    model.config = VLHMMConfig(**SMALL, device="cuda:3")
+    model.settings = VLHMMSettings(**SMALL, device="cuda:3")
     model.save(tmp_path / "model")
     monkeypatch.undo()
     again = tacenda.load(tmp_path / "model")
-    assert again.config.device == "cpu"
+    assert again.settings.device == "cpu"
     assert "device" not in again.card["settings"]
     ids, offsets = np.array([1, 2, 0]), np.array([0, 3])
     np.testing.assert_array_equal(

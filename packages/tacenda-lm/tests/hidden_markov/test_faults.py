@@ -10,15 +10,16 @@ import pytest
 
 from tacenda import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
-from tacenda_lm import HMM, VLHMM, VLHMMConfig
-from tacenda_lm.hidden_markov.memory import bytes_needed
+from tacenda_lm import HMM, VLHMM
+from tacenda_lm.hidden_markov.hardware import bytes_needed
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
 
-SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch": 100, "epochs": 2}
+SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 2}
 KINDS = [
     {},
     {"transitions": "flat"},
-    {"transitions": "features", "features": 5},
-    {"neural": False},
+    {"transitions": "features", "advanced": {"n_features": 5}},
+    {"width": 64, "advanced": {"neural": False}},
 ]
 
 
@@ -27,7 +28,10 @@ def text(n=150, seed=0):
     return [[f"w{w}" for w in rng.integers(0, 12, rng.integers(1, 9))] for _ in range(n)]
 
 
-MAKERS = [*(lambda kind=kind: VLHMM(**SMALL, **kind) for kind in KINDS), lambda: HMM(n_states=4, epochs=2)]  # fmt: skip
+MAKERS = [
+    *(lambda kind=kind: VLHMM(**{**SMALL, **kind}) for kind in KINDS),
+    lambda: HMM(n_states=4, epochs=2),
+]
 NAMES = ["two_level", "flat", "features", "free", "hmm"]
 
 
@@ -55,8 +59,8 @@ def test_more_states_than_the_machine_holds_are_refused_before_they_are_made(set
 
 def test_the_memory_of_a_step_grows_with_its_blocks():
     """As the documentation has it: twice 4 bytes a number of a block, and the gradient's vectors."""
-    config = VLHMMConfig(n_classes=256, states_per_class=64, width=64)
-    grown = bytes_needed(config, 10_000, 6600) - bytes_needed(config, 10_000, 0)
+    settings = VLHMMSettings(n_classes=256, states_per_class=64, width=64)
+    grown = bytes_needed(settings, 10_000, 6600) - bytes_needed(settings, 10_000, 0)
     assert grown == 4 * 6600 * (2 * 32 * 32 + 32 * 64)
 
 
@@ -80,7 +84,7 @@ def test_texts_without_words(model):
 
 
 def test_a_text_of_empty_lines_is_refused(model):
-    unfitted = type(model)(model.config)
+    unfitted = type(model).from_settings(model.settings)
     with pytest.raises(CorpusError, match="no tokens"):
         unfitted.fit([[], []])
     with pytest.raises(CorpusError, match="no tokens"):
@@ -89,7 +93,9 @@ def test_a_text_of_empty_lines_is_refused(model):
 
 def test_a_held_out_text_of_another_vocabulary_is_refused(model):
     with pytest.raises(CorpusError, match="vocabulary"):
-        type(model)(model.config).fit(text(), valid=Corpus.from_sentences([["q", "r"]]))
+        type(model).from_settings(model.settings).fit(
+            text(), valid=Corpus.from_sentences([["q", "r"]])
+        )
 
 
 @pytest.mark.parametrize("method", ["exchange", "predictive", "brown"])
@@ -98,7 +104,7 @@ def test_words_of_the_vocabulary_that_the_text_has_not(method, n_classes):
     """Classes of one word, and of words without a count."""
     vocabulary = Corpus.from_sentences([*text(), ["aa", "bb", "cc"]]).vocabulary
     train = Corpus.from_sentences(text(40), vocabulary=vocabulary)
-    model = VLHMM(**{**SMALL, "n_classes": n_classes}, classes=method).fit(train)
+    model = VLHMM(**{**SMALL, "n_classes": n_classes}, advanced={"word_classes": method}).fit(train)
     assert np.isfinite(model.surprisal(["aa", "w1", "zebra", "cc"])).all()
 
 
@@ -134,7 +140,7 @@ def test_classes_out_of_range_are_refused(wrong):
 KILLED = """
 import os, signal, sys
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov.training import Trainer
+from tacenda_lm.hidden_markov.vlhmm_training import Trainer
 step = Trainer.step
 def killed(self, *arguments):
     if self.steps == 12:  # in the second epoch
@@ -142,7 +148,7 @@ def killed(self, *arguments):
     return step(self, *arguments)
 Trainer.step = killed
 lines = [line.split() for line in open(sys.argv[1])]
-VLHMM(n_classes=5, states_per_class=4, width=8, batch=100, epochs=2).fit(lines, checkpoints=sys.argv[2])
+VLHMM(n_classes=5, states_per_class=4, width=8, batch_words=100, epochs=2).fit(lines, checkpoints=sys.argv[2])
 """
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tacenda.errors import ConfigurationError
 from tacenda_lm import HMM
-from tacenda_lm.hidden_markov.baum_welch import BaumWelch
+from tacenda_lm.hidden_markov.hmm import BaumWelch
 
 
 def text(n=120, seed=0):
@@ -54,7 +54,9 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
         np.testing.assert_array_equal(again.arrays()[name], array)
 
 
-@pytest.mark.parametrize("settings", [{"n_states": 0}, {"smoothing": -1.0}, {"batch": "all"}])
+@pytest.mark.parametrize(
+    "settings", [{"n_states": 0}, {"smoothing": -1.0}, {"batch_sentences": "all"}]
+)
 def test_settings_out_of_range_are_named(settings):
     with pytest.raises(ConfigurationError, match=next(iter(settings))):
         HMM(**settings)

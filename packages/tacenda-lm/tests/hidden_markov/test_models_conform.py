@@ -1,9 +1,9 @@
 """Hidden Markov models against the kit that third parties use."""
 
-from tacenda.testing.language_models import LanguageModelTests
 from tacenda_lm import HMM, VLHMM
+from tacenda_lm.testing import LanguageModelTests
 
-SMALL = {"n_classes": 6, "states_per_class": 4, "width": 8, "batch": 200, "epochs": 3}
+SMALL = {"n_classes": 6, "states_per_class": 4, "width": 8, "batch_words": 200, "epochs": 3}
 
 
 class TestTwoLevel(LanguageModelTests):
@@ -18,7 +18,7 @@ class TestFlat(LanguageModelTests):
 
 class TestFeatures(LanguageModelTests):
     def make_model(self):
-        return VLHMM(**SMALL, transitions="features", features=5, state_dropout=0.0)
+        return VLHMM(**SMALL, transitions="features", advanced={"n_features": 5}, state_dropout=0.0)
 
 
 class TestDense(LanguageModelTests):
@@ -26,19 +26,22 @@ class TestDense(LanguageModelTests):
 
     def make_model(self):
         small = {**SMALL, "n_classes": 1, "states_per_class": 9, "epochs": 6}
-        return VLHMM(**small, transitions="features", features=4)
+        return VLHMM(**small, transitions="features", advanced={"n_features": 4})
 
 
 class TestOneStateAClass(LanguageModelTests):
     def make_model(self):
-        return VLHMM(**{**SMALL, "n_classes": 30, "states_per_class": 1}, classes="predictive")
+        return VLHMM(
+            **{**SMALL, "n_classes": 30, "states_per_class": 1},
+            advanced={"word_classes": "predictive"},
+        )
 
 
 class TestWithoutNetworks(LanguageModelTests):
     def make_model(self):
-        return VLHMM(**{**SMALL, "epochs": 5}, neural=False)
+        return VLHMM(**{**SMALL, "epochs": 5, "width": 64}, advanced={"neural": False})
 
 
 class TestHMM(LanguageModelTests):
     def make_model(self):
-        return HMM(n_states=9, epochs=12, batch=20)
+        return HMM(n_states=9, epochs=12, batch_sentences=20)

@@ -17,20 +17,20 @@ from tacenda.errors import (
     FittingError,
     NotFittedError,
 )
-from tacenda_lm import VLHMM, KneserNey, Mixture, VLHMMConfig
-from tacenda_lm.hidden_markov import fitting
-from tacenda_lm.hidden_markov.blocks import BlockStore
+from tacenda_lm import VLHMM, KneserNey, Mixture
+from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
+from tacenda_lm.hidden_markov.inference import BlockStore
 from tacenda_lm.hidden_markov.likelihood import log_likelihood
-from tacenda_lm.hidden_markov.observed import Lexicon, Observed
-from tacenda_lm.hidden_markov.training import Trainer
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.vlhmm_training import Trainer, drawn
 
-SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch": 100, "epochs": 4}
+SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 4}
 KINDS = [
     {},
     {"transitions": "flat"},
-    {"transitions": "features", "features": 5},
-    {"neural": False},
-    {"n_classes": 1, "transitions": "features", "features": 3},
+    {"transitions": "features", "advanced": {"n_features": 5}},
+    {"width": 64, "advanced": {"neural": False}},
+    {"n_classes": 1, "transitions": "features", "advanced": {"n_features": 3}},
 ]
 
 
@@ -102,8 +102,11 @@ def test_the_gradient_is_that_of_the_whole_computation():
     ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
     for kind in ("two_level", "flat", "features"):
-        config = VLHMMConfig(n_classes=3, states_per_class=3, width=4, transitions=kind, features=5)
-        network = fitting.drawn(config, lexicon, ids, offsets).double()
+        advanced = {"n_features": 5} if kind == "features" else {}
+        settings = VLHMMSettings(
+            n_classes=3, states_per_class=3, width=4, transitions=kind, advanced=advanced
+        )
+        network = drawn(settings, lexicon, ids, offsets).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
         observed = Observed.of(ids, offsets, lexicon)
         found = log_likelihood(network(kept), observed, lexicon, kind)
@@ -161,7 +164,7 @@ def test_another_seed_is_another_model(model):
 
 
 def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
-    settings = {**SMALL, "epochs": 5, "evaluate_every": 2}
+    settings = {**SMALL, "epochs": 5, "advanced": {"evaluate_every": 2}}
     model = VLHMM(**settings).fit(text(), valid=text(30, 1))
     assert [epoch for _, epoch, _ in model.fitted_on["training"]["evaluations"]] == [2, 4, 5]
 
@@ -215,14 +218,14 @@ def test_nan_from_the_start_is_an_error(monkeypatch):
 
 
 def test_state_dropout_keeps_as_many_states_of_every_class_and_draws_anew():
-    config = VLHMMConfig(n_classes=3, states_per_class=8, state_dropout=0.5, width=4)
-    trainer = Trainer(config, torch.nn.Linear(1, 1), None, None, None, None)
+    settings = VLHMMSettings(n_classes=3, states_per_class=8, state_dropout=0.5, width=4)
+    trainer = Trainer(settings, torch.nn.Linear(1, 1), None, None, None, None)
     first = trainer.kept_states()
     assert first.shape == (3, 4)
     assert all(len(set(row)) == 4 for row in first.tolist())
     trainer.steps = 1
     assert (trainer.kept_states() != first).any()
-    no_dropout = VLHMMConfig(state_dropout=0.0)
+    no_dropout = VLHMMSettings(state_dropout=0.0)
     assert Trainer(no_dropout, torch.nn.Linear(1, 1), None, None, None, None).kept_states() is None
 
 
@@ -329,11 +332,7 @@ def test_a_text_without_words_is_refused():
         {"n_classes": 0},
         {"states_per_class": 1.5},
         {"state_dropout": 1.0},
-        {"evaluate_every": 0},
         {"transitions": "square"},
-        {"classes": "black"},
-        {"neural": "yes"},
-        {"neural": False, "transitions": "flat"},
         {"learning_rate": float("nan")},
         {"states": 3},
     ],
@@ -341,6 +340,40 @@ def test_a_text_without_words_is_refused():
 def test_settings_out_of_range_are_named(settings):
     with pytest.raises(ConfigurationError, match=next(iter(settings))):
         VLHMM(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"evaluate_every": 0},
+        {"word_classes": "black"},
+        {"neural": "yes"},
+        {"averaging": 1.0},
+        {"clip_norm": 0.0},
+        {"features": 3},
+    ],
+)
+def test_advanced_settings_out_of_range_are_named(settings):
+    with pytest.raises(ConfigurationError, match=f"VLHMM.*{next(iter(settings))}"):
+        VLHMM(advanced=settings)
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"advanced": {"n_features": 5}},
+        {"n_classes": 1, "advanced": {"word_classes": "brown"}},
+        {"advanced": {"neural": False}, "width": 5},
+    ],
+)
+def test_settings_without_effect_are_refused(idle):
+    with pytest.raises(ConfigurationError, match=r"VLHMM: [a-z_.]* has no effect"):
+        VLHMM(**idle)
+
+
+def test_numbers_of_their_own_have_two_levels_only():
+    with pytest.raises(ConfigurationError, match="VLHMM: neural must be true"):
+        VLHMM(transitions="flat", advanced={"neural": False})
 
 
 def test_an_unfitted_model_says_so():
@@ -377,7 +410,7 @@ def test_a_few_epochs_of_treebank_are_worth_more_than_unigrams():
     lines = found["train"].read_text(encoding="utf8").splitlines()
     train = Corpus.from_sentences([line.split() for line in lines[:3000]])
     held_out = [line.split() for line in lines[3000:3200]]
-    model = VLHMM(n_classes=32, states_per_class=8, width=32, epochs=4, batch=500).fit(train)
+    model = VLHMM(n_classes=32, states_per_class=8, width=32, epochs=4, batch_words=500).fit(train)
     unigrams = KneserNey(order=1).fit(train).perplexity(held_out)
     assert model.perplexity(held_out) < 0.65 * unigrams
     assert model.words_of(model.class_of("</s>")) == ["</s>"]

@@ -1,5 +1,7 @@
 """HLBL: training that can be cut, repeated and stopped; streams; what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,11 +10,12 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda.fitting import Callback
 from tacenda.kernels.log_bilinear.stream_scores import rounded
-from tacenda_lm import HLBL, HLBLConfig, KneserNey, Mixture
-from tacenda_lm.log_bilinear import fitting
-from tacenda_lm.log_bilinear.training import Trainer
+from tacenda_lm import HLBL, KneserNey, Mixture, training
+from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
+from tacenda_lm.log_bilinear.settings import HLBLSettings
 
-SMALL = {"width": 12, "context": 2, "bootstrap_width": 8, "epochs": 3, "piece": 16, "copies": 2}
+ADVANCED = {"bootstrap_width": 8, "piece_words": 16}
+SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2, "advanced": ADVANCED}
 
 
 def text(n=150, seed=0):
@@ -58,20 +61,20 @@ class _KilledError(Exception):
 
 @pytest.mark.parametrize("stage", ["bootstrap", "model"])
 def test_a_fit_that_was_killed_goes_on_to_the_same_model(model, tmp_path, monkeypatch, stage):
-    step, seen = Trainer.step, []
+    step, seen = HLBLTrainer.step, []
 
     def killed(self, *arguments):
         seen.append(self.current.words.shape[1])
-        width = SMALL["bootstrap_width"] if stage == "bootstrap" else SMALL["width"]
-        per_epoch = -(-len(self.stream.ids) // (16 * 4))
+        width = ADVANCED["bootstrap_width"] if stage == "bootstrap" else SMALL["width"]
+        per_epoch = -(-len(self.text.ids) // (16 * 4))
         if seen.count(width) > per_epoch + 3:
             raise _KilledError
         return step(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "step", killed)
+    monkeypatch.setattr(HLBLTrainer, "step", killed)
     with pytest.raises(_KilledError):
         HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path)
-    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(HLBLTrainer, "step", step)
     again = HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path, resume=True)
     assert same(again, model)
 
@@ -83,14 +86,14 @@ def test_a_checkpoint_of_another_text_is_refused(tmp_path):
 
 
 def test_nan_in_training_keeps_the_best_model(monkeypatch):
-    step = Trainer.step
+    step = HLBLTrainer.step
 
     def diverges(self, batch, rate):
         if self.current.words.shape[1] == SMALL["width"] and self.steps > 25:
             self.current.words[:] = np.nan
         return step(self, batch, rate)
 
-    monkeypatch.setattr(Trainer, "step", diverges)
+    monkeypatch.setattr(HLBLTrainer, "step", diverges)
     with pytest.warns(RuntimeWarning, match="kept"):
         model = HLBL(**SMALL).fit(text(), valid=text(30, 1))
     assert np.isfinite(model.parameters.words).all()
@@ -101,7 +104,7 @@ def test_a_rate_that_is_far_too_high_from_the_start_is_an_error(monkeypatch):
     def diverges(self, batch, rate):
         return float("nan"), 1.0
 
-    monkeypatch.setattr(Trainer, "step", diverges)
+    monkeypatch.setattr(HLBLTrainer, "step", diverges)
     with pytest.raises(FittingError, match="learning rate"):
         HLBL(**SMALL).fit(text())
 
@@ -148,11 +151,7 @@ def test_the_perplexity_of_an_unknown_context_is_refused(model):
         {"width": 0},
         {"context": -1},
         {"context": 2.0},
-        {"tail_rates": [1.0]},
-        {"tail_rates": [0.5, "x"]},
-        {"tail_rates": 0.5},
         {"tree": "huffman"},
-        {"overlap": 0.5},
         {"copies": 0},
         {"dropout": 1.0},
         {"learning_rate": float("nan")},
@@ -166,9 +165,41 @@ def test_settings_out_of_range_are_refused(wrong):
         HLBL(**wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tail_rates": [1.0]},
+        {"tail_rates": [0.5, "x"]},
+        {"tail_rates": 0.5},
+        {"overlap": 0.5},
+        {"batch_pieces": 0},
+        {"no_such": 1},
+    ],
+)
+def test_advanced_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ConfigurationError, match=f"HLBL.*{next(iter(wrong))}"):
+        HLBL(advanced=wrong)
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"tree": "random", "advanced": {"bootstrap_width": 8}},
+        {"tree": "random", "advanced": {"frequency_power": 0.0}},
+        {"tree": "balanced", "advanced": {"overlap": 0.2}},
+        {"advanced": {"tail_rates": (), "far_words": True}},
+    ],
+)
+def test_settings_without_effect_are_refused(idle):
+    name = list(idle["advanced"])[-1]
+    with pytest.raises(ConfigurationError, match=rf"HLBL: advanced\.{name} has no effect"):
+        HLBL(**idle)
+
+
 def test_settings_come_back_from_json():
-    config = HLBLConfig(tail_rates=(0.5, 0.9), tree="noisy")
-    assert HLBLConfig.from_dict(config.to_dict()) == config
+    settings = HLBLSettings(tree="noisy", advanced={"tail_rates": [0.5, 0.9]})
+    assert settings.advanced.tail_rates == (0.5, 0.9)
+    assert HLBLSettings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
 
 
 def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
@@ -178,8 +209,15 @@ def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
         HLBL.from_arrays(model.config_dict(), arrays)
 
 
-def test_node_vectors_are_what_scoring_keeps_of_them(model, tmp_path):
+def test_a_model_is_scored_as_it_was_trained(model):
+    """Nothing is rounded unless 8 bits are asked for."""
+    assert not np.array_equal(rounded(model.parameters.nodes), model.parameters.nodes)
+
+
+def test_node_vectors_are_rounded_where_8_bits_are_asked_for(tmp_path):
     """Rounding a fitted model, or one that was saved, changes nothing; one saved unrounded is rounded on loading."""
+    advanced = {**ADVANCED, "eight_bits": True}
+    model = HLBL(**{**SMALL, "advanced": advanced}).fit(text(), valid=text(30, 1))
     nodes = model.parameters.nodes
     np.testing.assert_array_equal(rounded(nodes), nodes)
     model.save(tmp_path / "m")
@@ -191,6 +229,16 @@ def test_node_vectors_are_what_scoring_keeps_of_them(model, tmp_path):
     other = HLBL.from_arrays(model.config_dict(), arrays)
     np.testing.assert_array_equal(other.parameters.nodes, rounded(arrays["nodes"]))
     assert not np.array_equal(other.parameters.nodes, arrays["nodes"])
+    ids = np.concatenate([model.vocabulary.encode(sentence) for sentence in text(20, 4)])
+    whole = np.array([0, len(ids)])
+    scores, rows = (
+        model.score_corpus(ids, whole),
+        np.concatenate([*model.distributions(ids, whole)]),
+    )
+    np.testing.assert_allclose(scores, rows[np.arange(len(ids)), ids], 0, 1e-3)
+    first, state = model.score_from(model.start(), ids[:7])
+    second, _ = model.score_from(state, ids[7:])
+    np.testing.assert_array_equal(np.concatenate([first, second]), scores)
 
 
 def test_scores_agree_with_the_distribution_and_with_single_words(model):
@@ -239,12 +287,12 @@ def test_the_learning_rate_falls_to_a_tenth():
         def on_step(self, run):
             rates.append(run.learning_rate)
 
-    original = fitting.fit
+    original = training.fit
     try:
-        fitting.fit = lambda *a, **k: original(*a, **{**k, "callbacks": [Watch()]})
-        HLBL(**{**SMALL, "tree": "random"}).fit(text())
+        training.fit = lambda *a, **k: original(*a, **{**k, "callbacks": [Watch()]})
+        HLBL(**{**SMALL, "tree": "random", "advanced": {"piece_words": 16}}).fit(text())
     finally:
-        fitting.fit = original
+        training.fit = original
     assert max(rates) == pytest.approx(0.1, rel=0.1)
     assert rates[-1] == pytest.approx(0.01, rel=0.2)
     assert rates[0] < 0.05

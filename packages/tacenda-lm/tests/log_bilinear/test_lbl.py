@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tacenda.errors import ConfigurationError
 from tacenda_lm import LBL, KneserNey
 from tacenda_lm.log_bilinear.lbl_objective import (
     Batch,
@@ -15,7 +16,7 @@ from tacenda_lm.log_bilinear.lbl_objective import (
 )
 from tacenda_lm.log_bilinear.lbl_training import LBLTrainer
 
-SMALL = {"width": 8, "context": 2, "epochs": 4, "batch": 32}
+SMALL = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 
 
 def problem(contexts, tied, types=7, width=3, n=2, tokens=9, seed=0):
@@ -119,12 +120,21 @@ def text(n=150, seed=0):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"contexts": "full", "tied": False}, {"loss": "nce", "noise": 60, "epochs": 12}],
+    [
+        {},
+        {"advanced": {"context_matrices": "full", "tied": False}},
+        {"loss": "nce", "epochs": 12, "advanced": {"noise_words": 60}},
+    ],
 )
 def test_it_learns_what_follows_what(settings):
     model = LBL(**{**SMALL, **settings}).fit(text(), valid=text(30, 1))
     unigram = KneserNey(order=1).fit(text())
     assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
+
+
+def test_words_of_noise_without_effect_are_refused():
+    with pytest.raises(ConfigurationError, match=r"LBL: advanced\.noise_words has no effect"):
+        LBL(advanced={"noise_words": 7})
 
 
 class _KilledError(Exception):

@@ -5,9 +5,11 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_lm import build_tree
-from tacenda_lm.log_bilinear.fitting import text_stream
-from tacenda_lm.log_bilinear.parameters import Parameters
-from tacenda_lm.log_bilinear.training import Trainer, dropout_mask
+from tacenda_lm.log_bilinear.hlbl_predictor import Parameters
+from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
+from tacenda_lm.log_bilinear.settings import HLBLSettings
+from tacenda_lm.log_bilinear.stream import Stream
+from tacenda_lm.log_bilinear.training import dropout_mask
 
 RATES = (0.5, 0.9, 0.99)
 
@@ -18,17 +20,18 @@ def trainer():
     corpus = Corpus.from_sentences([[f"w{i}" for i in rng.integers(0, 20, 12)] for _ in range(50)])
     counts = corpus.type_counts
     tree = build_tree("random", len(counts))
-    parameters = Parameters.drawn(len(counts), 24, 3, RATES, tree.biases(counts), rng)
-    text = text_stream(corpus, True)
-    return Trainer(parameters, tree.codes, RATES, text, None, length=64, dropout=0.0, seed=0)
+    advanced = {"tail_rates": RATES, "piece_words": 64}
+    settings = HLBLSettings(width=24, context=3, dropout=0.0, advanced=advanced)
+    parameters = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    return HLBLTrainer(settings, parameters, tree, Stream.of_corpus(corpus, True), None)
 
 
 def test_the_weights_of_a_tail_move_less_the_longer_it_is(trainer):
     """The first step of AdaGrad is the learning rate for every row; a long tail would throw predictions about."""
-    before = trainer.current.copy()
+    before = {name: table.copy() for name, table in trainer.tables.items()}
     trainer.step((np.array([1, 257]),), 0.1)
     for name, expected in (("positions", [0.1] * 3), ("tails", 0.1 * np.sqrt(1 - np.array(RATES)))):
-        change = getattr(trainer.current, name) - getattr(before, name)
+        change = trainer.tables[name] - before[name]
         np.testing.assert_allclose(np.sqrt((change**2).mean(axis=1)), expected, 1e-2)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tacenda import Corpus, datasets
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram.discounts import FALLBACK, good_turing_ratios, kneser_ney_discounts
+from tacenda_lm.ngram.smoothing import FALLBACK, good_turing_ratios, kneser_ney_discounts
 
 TEXTS = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "d", "<unk>"]), min_size=1, max_size=7),
@@ -169,6 +169,21 @@ def test_states_forget_what_no_longer_matters():
 def test_a_setting_out_of_range_is_named(settings):
     with pytest.raises(ConfigurationError, match=next(iter(settings))):
         KneserNey(**settings)
+
+
+def test_a_cutoff_that_has_no_effect_is_refused():
+    assert KneserNey(smoothing="good_turing", cutoff=5).settings.cutoff == 5
+    with pytest.raises(
+        ConfigurationError, match="cutoff has no effect without smoothing='good_turing'"
+    ):
+        KneserNey(cutoff=5)
+
+
+def test_repr_says_the_options_and_whether_it_is_fitted():
+    model = KneserNey(order=2)
+    said = "<KneserNey(order=2, smoothing='interpolated', min_count=1, cutoff=7), {}>"
+    assert repr(model) == said.format("not fitted")
+    assert repr(model.fit(["a b"])) == said.format("fitted")
 
 
 # -- published figures ---------------------------------------------------------------------------------

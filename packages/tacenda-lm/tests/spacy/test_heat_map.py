@@ -10,7 +10,7 @@ import spacy
 from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda_lm.spacy import heat_map_style, render
+from tacenda_lm.spacy import heat_map, render
 
 HOSTILE = ["<script>", "alert('x')", "</span>", '"onmouseover="x', "&amp;", "</style>", "\x00\x1b"]
 VOID = {"meta", "br"}
@@ -147,8 +147,8 @@ def luminance(colour):
 @pytest.mark.parametrize("warmth", [0.0, 0.5, 1.0])
 def test_text_is_readable_on_every_ground(theme, warmth):
     """WCAG asks for a contrast of 4.5 between text and ground."""
-    ink, paper = getattr(heat_map_style, theme)
-    over, opacity = heat_map_style.HEAT, warmth * heat_map_style.STRENGTH
+    ink, paper = getattr(heat_map, theme)
+    over, opacity = heat_map.HEAT, warmth * heat_map.STRENGTH
     ground = [opacity * a + (1 - opacity) * b for a, b in zip(over, paper, strict=True)]
     dark, light = sorted([luminance(ink), luminance(ground)])
     assert (light + 0.05) / (dark + 0.05) >= 4.5

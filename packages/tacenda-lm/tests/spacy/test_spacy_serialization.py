@@ -85,7 +85,7 @@ def test_pickled_component_gives_the_same_scores(pipeline):
     again = copy(nlp.get_pipe("sentencizer")(nlp.make_doc(TEXT)))
     assert values(again, "pickled_") == values(doc, "pickled_")
     assert [t._.pickled_lm_rank for t in again] == [t._.pickled_lm_rank for t in doc]
-    assert copy.__reduce__()[1][1] == component.__reduce__()[1][1]
+    assert copy.__reduce__()[1][2] == component.__reduce__()[1][2]
 
 
 def test_component_can_be_sourced_from_another_pipeline(pipeline):

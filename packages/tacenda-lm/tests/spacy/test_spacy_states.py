@@ -14,7 +14,7 @@ TEXT = "the cat saw the red bird . a mouse chased a dog ."
 @pytest.fixture(scope="module")
 def hmm():
     lines = ["the cat saw a dog .", "the bird ate a red mouse .", "a dog chased the cat ."] * 9
-    settings = {"n_classes": 4, "states_per_class": 3, "width": 4, "batch": 40, "epochs": 3}
+    settings = {"n_classes": 4, "states_per_class": 3, "width": 4, "batch_words": 40, "epochs": 3}
     return VLHMM(**settings).fit([line.split() for line in lines])
 
 

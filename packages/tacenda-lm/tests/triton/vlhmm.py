@@ -12,9 +12,11 @@ import torch
 
 from tacenda import kernels, plugins
 from tacenda.kernels import backends
-from tacenda_lm import VLHMM, VLHMMConfig
-from tacenda_lm.hidden_markov import fitting, likelihood
-from tacenda_lm.hidden_markov.observed import Lexicon, Observed
+from tacenda_lm import VLHMM
+from tacenda_lm.hidden_markov import likelihood
+from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.vlhmm_training import drawn
 
 KINDS = ["two_level", "flat"]
 
@@ -70,8 +72,8 @@ def gradients(kind, kept):
     """Log-likelihood and all gradients of a small network, one class without words."""
     ids, offsets = np.array([0, 3, 2, 5, 1, 4, 4, 2, 1, 0], np.int32), np.array([0, 4, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 3, 3], np.int32), 4)
-    config = VLHMMConfig(n_classes=4, states_per_class=5, width=6, transitions=kind)
-    network = fitting.drawn(config, lexicon, ids, offsets)
+    settings = VLHMMSettings(n_classes=4, states_per_class=5, width=6, transitions=kind)
+    network = drawn(settings, lexicon, ids, offsets)
     total = network.log_likelihood(network(kept), Observed.of(ids, offsets, lexicon), lexicon, 1)
     total.backward()
     return total.item(), {name: p.grad.numpy() for name, p in network.named_parameters()}
@@ -93,13 +95,15 @@ def test_log_likelihood_and_gradients_are_those_of_the_cpu(kind, dropped, reques
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_ends_where_that_on_the_cpu_does(kind, tmp_path, request):
-    settings = {"n_classes": 4, "states_per_class": 3, "width": 6, "batch": 20, "transitions": kind}
-    cpu = VLHMM(**settings, epochs=2).fit(text(9), valid=text(4, 1))
+    settings = {"n_classes": 4, "states_per_class": 3, "width": 6, "batch_words": 20}
+    cpu = VLHMM(**settings, transitions=kind, epochs=2).fit(text(9), valid=text(4, 1))
     called = request.getfixturevalue("on_tensors")
-    here = VLHMM(**settings, epochs=2).fit(text(9), valid=text(4, 1), checkpoints=tmp_path)
+    here = VLHMM(**settings, transitions=kind, epochs=2).fit(
+        text(9), valid=text(4, 1), checkpoints=tmp_path
+    )
     assert called
     # rounding decides where Adam goes from a gradient that is almost nothing
     assert here.figures[0]["value"] == pytest.approx(cpu.figures[0]["value"], rel=2e-3)
-    untrained = VLHMM(**settings, epochs=0).fit(text(9))
+    untrained = VLHMM(**settings, transitions=kind, epochs=0).fit(text(9))
     assert here.figures[0]["value"] < untrained.perplexity(text(4, 1))
     np.testing.assert_allclose(here.tables.emissions, cpu.tables.emissions, atol=0.02)

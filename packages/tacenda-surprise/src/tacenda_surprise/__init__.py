@@ -1,9 +1,9 @@
-"""Probabilistic matrix factorisation and RBMs for ratings, as Surprise algorithms."""
+"""Probabilistic matrix factorization and RBMs for ratings, as Surprise algorithms."""
 
 from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.blend import Blend
 from tacenda_surprise.cross_validation import cross_validate_conditional
-from tacenda_surprise.pmf import PMF, ConditionalPMF
+from tacenda_surprise.pmf import PMF, BayesianPMF, ConditionalBayesianPMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
 from tacenda_surprise.recommender import Recommender
 from tacenda_surprise.side_info import SideInfo
@@ -13,8 +13,10 @@ __version__ = "0.1.0"
 __all__ = [
     "PMF",
     "RBM",
+    "BayesianPMF",
     "BiasOnly",
     "Blend",
+    "ConditionalBayesianPMF",
     "ConditionalPMF",
     "ConditionalRBM",
     "Recommender",

@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from itertools import repeat
-from typing import Any, Self, cast
+from dataclasses import replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
-from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda.fitting import Callback
+from tacenda.fitting.checkpoint import Resume
+from tacenda.settings import HasSettings
 from tacenda_surprise import storage
-from tacenda_surprise.folded import Folded
-from tacenda_surprise.garbage import no_collection
-from tacenda_surprise.inputs import Input, input_of
-from tacenda_surprise.many import ManyAtOnce
-from tacenda_surprise.merging import merged
-from tacenda_surprise.models.base import RatingModel
+from tacenda_surprise.models.base import FoldedUser, RatingModel, folded_probabilities
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.reporting import EpochPrinter
-from tacenda_surprise.side_info import SideInfo, as_side_info
-from tacenda_surprise.trainsets import numbers
+from tacenda_surprise.models.ranking import best_items
+from tacenda_surprise.new_users import Given, NewUser, NewUsers
+from tacenda_surprise.output import EpochPrinter, no_collection, prediction_objects, why_impossible
+from tacenda_surprise.settings import AlgorithmSettings
+from tacenda_surprise.side_info import FitData, SideInfo, fit_data
+from tacenda_surprise.trainsets import merged, numbers
 
 __all__ = ["TacendaAlgorithm"]
 
+S = TypeVar("S", bound=AlgorithmSettings)
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
 _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
 
 
-class TacendaAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
-    """Hosts a `tacenda_surprise.models.RatingModel`; subclasses say which, and with which settings.
+class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
+    """Hosts a `tacenda_surprise.models.RatingModel`; subclasses say which one, and its settings.
+
+    A subclass sets ``settings_class`` and ``model_class`` and has a constructor of its own::
+
+        @configured_by(MySettings)
+        def __init__(self, settings: MySettings) -> None:
+            TacendaAlgorithm.__init__(self, settings)
 
     Attributes
     ----------
+    settings
+        The arguments it was made with.
     model
         The fitted model; None before ``fit``.
     bu, bi
@@ -46,73 +56,136 @@ class TacendaAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         Factors (users, factors), (items, factors) float64; likewise.
     """
 
-    #: Whether an unknown user or item leaves anything to predict from.
-    predicts_unknown = True
+    model_class: type[RatingModel]
 
-    #: Whether identities without ratings are of any use to it.
-    conditional = False
-
-    def __init__(
-        self,
-        *,
-        rated: SideInfo | Iterable[Iterable[Any]] | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, settings: S) -> None:
         AlgoBase.__init__(self)
-        if rated is not None and not self.conditional:
+        self.settings = settings
+        self.model: RatingModel | None = None
+        if self.rated is not None:
+            self._require_conditional()
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def predicts_unknown(self) -> bool:
+        """Whether an unknown user or item leaves anything to predict from."""
+        return True
+
+    @property
+    def conditional(self) -> bool:
+        """Whether identities without ratings are of any use to it."""
+        return bool(getattr(self.model_class, "conditional", False))
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it was fitted or loaded."""
+        return self.model is not None
+
+    @property
+    def rated(self) -> SideInfo | None:
+        """Identities beside those of the trainset, for the next fit."""
+        found: SideInfo | None = getattr(self.settings, "rated", None)
+        return found
+
+    @rated.setter
+    def rated(self, rated: SideInfo | Iterable[Iterable[Any]] | None) -> None:
+        if rated is not None:
+            self._require_conditional()
+        settings: Any = self.settings
+        self.settings = replace(settings, rated=rated)
+
+    def _require_conditional(self) -> None:
+        if not self.conditional:
             raise ConfigurationError(
                 f"{type(self).__name__} does not condition on what is rated; leave out rated=, or use a "
                 "conditional algorithm"
             )
-        self.rated = as_side_info(rated)  # an iterator would be empty at the second fit
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.checkpoints = checkpoints
-        self.model: RatingModel | None = None
-
-    def _new_model(self, seed: int) -> RatingModel:
-        """The unfitted model that these settings describe."""
-        raise NotImplementedError(f"{type(self).__name__} does not say which model it hosts")
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def fit(self, trainset: Trainset) -> Self:
+    def fit(
+        self,
+        trainset: Trainset,
+        *,
+        checkpoints: str | os.PathLike[str] | None = None,
+        resume: Resume = "auto",
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
         """Fit to ``trainset`` and return self.
 
-        Raises `DataError` for ratings that are not finite or off the scale, `ConfigurationError` for
-        settings out of range.
+        Parameters
+        ----------
+        trainset
+            What to fit to.
+        checkpoints
+            Folder for checkpoints, from which an interrupted fit goes on.
+        resume
+            ``"auto"`` goes on from a checkpoint if there is one, True requires one, False starts afresh.
+        callbacks
+            The fitting loop calls them.
+
+        Raises
+        ------
+        DataError
+            A rating is not finite or off the scale.
         """
-        seed = int(get_rng(self.random_state).randint(2**31 - 1))
-        data = input_of(trainset, as_side_info(self.rated))
-        model = self._new_model(seed).fit(
+        data = fit_data(trainset, self.rated)
+        model = self._new_model().fit(
             data.ratings,
             identities=data.identities,
-            callbacks=self._callbacks(),
-            checkpoints=self.checkpoints,
+            callbacks=self._callbacks(callbacks),
+            checkpoints=checkpoints,
+            resume=resume,
             progress=type(self).__name__,
         )
         self._adopt(trainset, model, data)
         return self
 
-    def _adopt(self, trainset: Trainset, model: RatingModel, data: Input) -> None:
-        """Takes a fitted model: all at once, so that an interrupted fit leaves the algorithm as it was."""
+    def _new_model(self) -> RatingModel:
+        """Make the unfitted model that the settings describe."""
+        options = self.settings.for_model()
+        if hasattr(self.settings, "random_state"):
+            options["seed"] = self._seed()
+        model: Any = self.model_class
+        made: RatingModel = model(**options)
+        return made
+
+    def _seed(self) -> int:
+        state = getattr(self.settings, "random_state", None)
+        return int(get_rng(state).randint(2**31 - 1))
+
+    def _adopt(self, trainset: Trainset, model: RatingModel, data: FitData) -> None:
+        """Take a fitted model, all at once: an interrupted fit leaves the algorithm as it was."""
         AlgoBase.fit(self, trainset)
         self.model = model
         self._users, self._items = data.users, trainset._raw2inner_id_items
         n = trainset.n_users
         self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
         self._seen = Identities.of(data.ratings, data.identities)
-        self._folded: dict[str, Folded] = {}
-        self._publish()
+        low, high = (float(end) for end in trainset.rating_scale)
+        self._new_users = NewUsers(model, self._items, (low, high))
+        tables = model.tables
+        if tables is not None:  # what users of Surprise read
+            self.bu, self.bi = (
+                tables.user_biases[:n].astype(float),
+                tables.item_biases.astype(float),
+            )
+            self.pu, self.qi = (
+                tables.user_factors[:n].astype(float),
+                tables.item_factors.astype(float),
+            )
 
-    def partial_fit(self, trainset: Trainset, n_epochs: int | None = None) -> Self:
+    def partial_fit(
+        self,
+        trainset: Trainset,
+        n_epochs: int | None = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
         """Go on from the present parameters with more ratings, and return self.
 
-        Users and items that are new begin where their ratings put them; everybody keeps their inner ids, and
+        Users and items that are new begin where their ratings put them. Everybody keeps their inner ids, and
         users who were folded in stay so unless they now have ratings.
 
         Parameters
@@ -120,7 +193,9 @@ class TacendaAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         trainset
             The new ratings, or old and new ones; of a pair in both the new rating counts.
         n_epochs
-            Passes over all ratings, old and new; None: what the model finds enough.
+            Passes over all ratings, old and new; None leaves the number to the model.
+        callbacks
+            The fitting loop calls them.
 
         Raises
         ------
@@ -129,117 +204,265 @@ class TacendaAlgorithm(ManyAtOnce, AlgoBase):  # type: ignore[misc]
         """
         model = copy(self._fitted())
         everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
-        data = input_of(everything, as_side_info(self.rated))
+        data = fit_data(everything, self.rated)
         model.partial_fit(
             data.ratings,
             identities=data.identities,
-            n_epochs=n_epochs,
-            callbacks=self._callbacks(),
+            epochs=n_epochs,
+            callbacks=self._callbacks(callbacks),
             progress=type(self).__name__,
         )
-        given = [user.given for user in self._folded.values()]
+        given = self._new_users.given()
         self._adopt(everything, model, data)
         for one in given:
             if one.uid not in self._users:
-                self._fold(one)
+                self._new_users.add(one)
         return self
 
-    def _callbacks(self) -> Sequence[Callback]:
-        return (EpochPrinter(), *self.callbacks) if self.verbose else self.callbacks
-
-    def _publish(self) -> None:
-        """Sets what Surprise's users read: bu, bi, pu, qi."""
-        tables = getattr(self.model, "tables", None)
-        if tables is None:
-            return
-        n = self.trainset.n_users
-        self.bu, self.bi = tables.user_biases[:n].astype(float), tables.item_biases.astype(float)
-        self.pu, self.qi = tables.user_factors[:n].astype(float), tables.item_factors.astype(float)
-
-    # -- disk --------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save into the folder ``path`` what `load` needs: settings, model, trainset, users folded in.
-
-        Tensors and a JSON file, never pickle; raw ids keep their types, ratings are float32. Callbacks,
-        checkpoints and a ``random_state`` that is no number are left out.
-        """
-        storage.write(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A saved algorithm of this class or one derived from it: ``TacendaAlgorithm.load`` loads any.
-
-        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
-        """
-        found = storage.read(path, cls)
-        algo, trainset = found.algorithm, found.trainset
-        algo._adopt(trainset, found.model, Input(found.ratings, found.seen, found.users))
-        for given in found.folded:
-            algo._fold(given)
-        return cast(Self, algo)
-
-    def _arguments(self) -> dict[str, Any]:
-        return storage.arguments_of(self)
+    def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
+        return (EpochPrinter(), *callbacks) if self.settings.verbose else callbacks
 
     def _fitted(self) -> RatingModel:
         if self.model is None:
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(trainset)")
         return self.model
 
+    # -- disk --------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save into the folder ``path`` what `load` needs: arguments, model, trainset, users folded in.
+
+        Tensors and a JSON file, never pickle; raw ids keep their types, and ratings are float32. A
+        ``random_state`` that is no number is left out.
+        """
+        model = self._fitted()
+        saved = storage.Saved(
+            storage.address_of(type(self)),
+            self._saved_arguments(),
+            self.trainset,
+            self._users,
+            self._seen,
+            self._new_users.given(),
+        )
+        storage.write(path, model, saved)
+
+    def _saved_arguments(self) -> dict[str, Any]:
+        """Return the arguments as JSON values, without ``rated``, which is saved as numbers."""
+        values = self.settings.to_dict()
+        values.pop("rated", None)
+        return {
+            name: None if isinstance(value, np.random.RandomState) else value
+            for name, value in values.items()
+        }
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load an algorithm of this class or one derived from it; ``TacendaAlgorithm.load`` loads any.
+
+        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
+        """
+        with storage.load_errors(path):
+            model, saved, ratings = storage.read(path)
+            if "rated" in saved.arguments:
+                raise ArtifactError("it names an argument that is never saved: 'rated'")
+            algo = storage.class_at(saved.address, cls).from_settings(saved.arguments)
+            if algo.conditional:
+                algo.rated = saved.more_rated()
+            algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
+            for given in saved.given:
+                algo._new_users.add(given)
+        return algo
+
     # -- what Surprise calls -----------------------------------------------------------------------
 
     def estimate(self, u: int | str, i: int | str) -> float:
-        """Expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
+        """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
         model = self._fitted()
         item = -1 if isinstance(i, str) else i
         user = -1
         if not isinstance(u, str):
             user = u
-        elif (raw := u.removeprefix(_UNKNOWN)) in self._folded:
-            return float(self._folded[raw].model_user.score(np.array([item]))[0])
+        elif (new := self._new_users.find(raw := u.removeprefix(_UNKNOWN))) is not None:
+            return float(new.model_user.score(np.array([item]))[0])
         else:
             user = self._quiet.get(raw, -1)
-        self._refuse(user, item)
+        if not self.predicts_unknown and (user < 0 or item < 0):
+            raise PredictionImpossible(why_impossible(user, item))
         return float(model.score_pairs(np.array([user]), np.array([item]))[0])
 
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
-        """What AlgoBase.test gives, for all pairs at once."""
-        self._fitted()
+        """Return what AlgoBase.test returns, predicting all pairs at once."""
+        model, rows = self._fitted(), list(testset)
         with no_collection():
-            predictions = self._predictions(list(testset))
+            uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
+            users, items = numbers(uids, self._users), numbers(iids, self._items)
+            impossible = ((users < 0) | (items < 0)) & (not self.predicts_unknown)
+            scores = model.score_pairs(users, items).astype(np.float64)
+            for user, places in self._new_users.rows(uids, users):
+                scores[places] = user.score(items[places])
+                impossible[places] = False
+            scores[impossible] = self.default_prediction()
+            estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
+            refused = np.flatnonzero(impossible).tolist()
+            reasons = {row: why_impossible(users[row], items[row]) for row in refused}
+            predictions = prediction_objects(uids, iids, truths, estimates, reasons)
         if verbose:
             for prediction in predictions:
                 print(prediction)
         return predictions
 
-    def _predictions(self, testset: list[tuple[Any, Any, float | None]]) -> list[Prediction]:
-        uids, iids, truths = zip(*testset, strict=True) if testset else ((),) * 3
+    # -- what AlgoBase has nothing like ------------------------------------------------------------
+
+    def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects."""
+        scores = self._per_pair(
+            uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
+        )
+        return np.asarray(np.clip(scores, *self.trainset.rating_scale))
+
+    def predict_users(self, uids: Sequence[Any]) -> Floats:
+        """Estimate the ratings (users, items) of all items, in the order of their inner ids, for some users.
+
+        Raises DataError for an unknown user.
+        """
+        self._require_known(uids)
+        users = numbers(uids, self._users)
+        scores = self._fitted().score_users(users).astype(np.float64)
+        for user, rows in self._new_users.rows(uids, users):
+            scores[rows] = user.score()
+        return np.asarray(np.clip(scores, *self.trainset.rating_scale))
+
+    def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included."""
+        model = self._fitted()
+        return self._per_pair(
+            uids, iids, model.deviations, lambda user, items: user.deviations(items)
+        )
+
+    def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Return probabilities (pairs, levels) of the ratings `levels`; a continuous scale is refused."""
+        model = self._fitted()
+        levels = model.catalogue.levels
+        return self._per_pair(
+            uids,
+            iids,
+            model.probabilities,
+            lambda user, items: folded_probabilities(user, items, levels),
+        )
+
+    @property
+    def levels(self) -> Floats:
+        """The ratings (levels,) that `predict_proba` is about, ascending."""
+        return self._fitted().catalogue.levels.astype(np.float64)
+
+    def top_n(
+        self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
+    ) -> dict[Any, list[tuple[Any, float]]]:
+        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+
+        No anti-testset is built: it takes the memory of one block of users.
+
+        Parameters
+        ----------
+        n
+            Items for each user.
+        uids
+            Raw user ids; an unknown one is a `DataError`.
+        exclude_seen
+            Leave out what the user has rated or is known to have rated.
+        """
+        model = self._fitted()
+        wanted = list(self._users) if uids is None else list(uids)
+        self._require_known(wanted)
+        known = [uid for uid in wanted if uid in self._users]
+        raw_items = np.array(list(self._items), dtype=object)
+        low, high = self.trainset.rating_scale
+        ranked = best_items(
+            model, numbers(known, self._users), n, self._seen if exclude_seen else None
+        )
+        found = {
+            uid: list(zip(raw_items[r.items], np.clip(r.scores, low, high).tolist(), strict=True))
+            for uid, r in zip(known, ranked, strict=True)
+        }
+        for uid in wanted:
+            if uid not in found:
+                user = self._new_users.find(str(uid))
+                assert user is not None  # or it would not be known
+                found[uid] = user.top_n(n, exclude_seen=exclude_seen)
+        return {uid: found[uid] for uid in wanted}
+
+    def fold_in(
+        self,
+        ratings: Mapping[Any, float] | Iterable[tuple[Any, float]] = (),
+        rated: Iterable[Any] = (),
+        *,
+        uid: Hashable | None = None,
+    ) -> NewUser:
+        """Predict for a user the algorithm was not fitted to, from their ratings, without fitting again.
+
+        Parameters
+        ----------
+        ratings
+            (raw item id, rating) of what the user has rated; the last counts for an item given twice.
+        rated
+            Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
+            learn from them.
+        uid
+            Raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
+
+        Returns
+        -------
+        The user, with ``predict`` and ``top_n`` of its own. Items nobody has rated are left out.
+
+        Raises
+        ------
+        ConfigurationError
+            ``uid`` is a user of the trainset.
+        DataError
+            A rating is not finite or off the scale.
+        """
+        self._fitted()
+        if uid is not None and uid in self._users:
+            raise ConfigurationError(
+                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
+            )
+        pairs = dict(ratings)
+        low, high = self.trainset.rating_scale
+        for item, value in pairs.items():
+            if not low <= value <= high:
+                raise DataError(
+                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
+                )
+        known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
+        more = numbers([i for i in rated if i in self._items], self._items)
+        items = np.fromiter(known, np.int64, len(known))
+        return self._new_users.add(
+            Given(uid, items, np.array(list(known.values()), np.float32), more)
+        )
+
+    def _require_known(self, uids: Iterable[Any]) -> None:
+        for uid in uids:
+            if uid not in self._users and self._new_users.find(str(uid)) is None:
+                raise DataError(
+                    f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
+                )
+
+    def _per_pair(
+        self,
+        uids: Sequence[Any],
+        iids: Sequence[Any],
+        of_model: Callable[[Numbers, Numbers], npt.NDArray[np.float32]],
+        of_new_user: Callable[[FoldedUser, Numbers], npt.NDArray[np.float32]],
+    ) -> Floats:
+        """Ask the model, or a new user, about pairs of raw ids; the answers have one row a pair."""
+        if len(uids) != len(iids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+            )
         users, items = numbers(uids, self._users), numbers(iids, self._items)
-        impossible = np.zeros(len(users), bool)
-        if not self.predicts_unknown:
-            impossible = (users < 0) | (items < 0)
-        scores = self._fitted().score_pairs(users, items).astype(np.float64)
-        for user, places in self._folded_rows(uids, users):
-            scores[places] = user.score(items[places])
-            impossible[places] = False
-        scores[impossible] = self.default_prediction()
-        estimates = np.clip(scores, *self.trainset.rating_scale).tolist()
-        possible: dict[str, Any] = {"was_impossible": False}
-        details = list(map(dict.copy, repeat(possible, len(uids))))
-        for row in np.flatnonzero(impossible):
-            details[row] = {"was_impossible": True, "reason": _reason(users[row], items[row])}
-        rows = zip(uids, iids, truths, estimates, details, strict=True)
-        return list(map(tuple.__new__, repeat(Prediction), rows))
-
-    def _refuse(self, user: int, item: int) -> None:
-        if not self.predicts_unknown and (user < 0 or item < 0):
-            raise PredictionImpossible(_reason(user, item))
-
-
-def _reason(user: int, item: int) -> str:
-    if user < 0 and item < 0:
-        return "User and item are unknown."
-    return "User is unknown." if user < 0 else "Item is unknown."
+        found = of_model(users, items).astype(np.float64)
+        for user, rows in self._new_users.rows(uids, users):
+            found[rows] = of_new_user(user, items[rows])
+        return found

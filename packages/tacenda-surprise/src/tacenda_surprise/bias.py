@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
+from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.models.base import RatingModel
-from tacenda_surprise.models.bias import BiasConfig, BiasModel
+from tacenda_surprise.models.bias import BiasModel, BiasSettings, idle_options
+from tacenda_surprise.settings import AlgorithmSettings, argument
 
 __all__ = ["BiasOnly"]
 
-_DEFAULT = BiasConfig()
+
+@dataclass(frozen=True, kw_only=True)
+class BiasOnlySettings(AlgorithmSettings):
+    """Arguments of `BiasOnly`; nothing is random."""
+
+    model_settings = BiasSettings
+
+    biases: Literal["both", "items", "users", "none"] = argument(BiasSettings, "biases")
+    n_epochs: int = argument(BiasSettings, "epochs")
+    reg_u: float = argument(BiasSettings, "penalty_users")
+    reg_i: float = argument(BiasSettings, "penalty_items")
+
+    def idle(self) -> Mapping[str, str]:
+        """Penalties of biases that are not learned."""
+        return idle_options(self.biases)
 
 
-class BiasOnly(TacendaAlgorithm):
-    """The mean rating and the biases of user and item: what everything else should be better than.
+class BiasOnly(TacendaAlgorithm[BiasOnlySettings]):
+    """The mean rating and the biases of user and item: what everything else should be better than."""
 
-    Parameters
-    ----------
-    biases
-        ``"both"``, ``"items"``, ``"users"``, or ``"none"``: the mean of all ratings.
-    n_epochs
-        Times that items and users are gone through.
-    reg_u
-        Ratings at the expected value that are added to those of every user.
-    reg_i
-        To those of every item.
-    more
-        ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
-    """
+    settings_class = BiasOnlySettings
+    model_class = BiasModel
 
-    def __init__(
-        self,
-        biases: Literal["both", "items", "users", "none"] = _DEFAULT.biases,
-        n_epochs: int = _DEFAULT.n_epochs,
-        reg_u: float = _DEFAULT.reg_users,
-        reg_i: float = _DEFAULT.reg_items,
-        **more: Any,
-    ) -> None:
-        super().__init__(**more)
-        self.biases = biases
-        self.n_epochs = n_epochs
-        self.reg_u = reg_u
-        self.reg_i = reg_i
-
-    def _new_model(self, seed: int) -> RatingModel:
-        return BiasModel(
-            biases=self.biases,
-            n_epochs=self.n_epochs,
-            reg_users=self.reg_u,
-            reg_items=self.reg_i,
-            seed=seed,
-        )
+    @configured_by(BiasOnlySettings)
+    def __init__(self, settings: BiasOnlySettings) -> None:
+        super().__init__(settings)

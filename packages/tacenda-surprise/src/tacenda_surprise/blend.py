@@ -4,40 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
 from surprise import AlgoBase, Dataset, Prediction, PredictionImpossible, Reader, Trainset
 from surprise.utils import get_rng
 
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
-from tacenda_surprise.many import Floats, ManyAtOnce
-from tacenda_surprise.models.blending import Weights, fit_weights
+from tacenda_surprise.algorithm import TacendaAlgorithm
 from tacenda_surprise.models.ranking import top
 from tacenda_surprise.trainsets import numbers
 
 __all__ = ["Blend"]
 
+Floats = npt.NDArray[np.float64]
 
 _SCORES = 2_000_000  # of one algorithm in memory at a time
 
 
-class Blend(AlgoBase):  # type: ignore[misc]
-    """Averages algorithms with weights fitted on ratings held out; any Surprise algorithms will do.
+class Weights(NamedTuple):
+    """prediction = center + sum_k weights_k (prediction_k - center)."""
 
-    Fitting holds out a part of the ratings, fits every algorithm on the rest, finds the weights, and fits
-    every algorithm anew on all ratings.
+    weights: Floats  # (models,), not negative
+    center: float  # mean of the ratings
+
+    def combine(self, predictions: Floats) -> Floats:
+        """Blend predictions (pairs, models) into (pairs,)."""
+        return np.asarray(self.center + (predictions - self.center) @ self.weights)
+
+
+def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weights:
+    """Find the non-negative weights with the least squared error.
+
+    Parameters
+    ----------
+    predictions
+        (ratings, models).
+    truth
+        (ratings,).
+    ridge
+        Pulls towards the plain average, as a share of the ratings' spread: models that predict nearly
+        the same have weights that are hardly determined.
+
+    Raises
+    ------
+    DataError
+        There is nothing to fit to.
+    """
+    n, k = predictions.shape
+    if not n or not k:
+        raise DataError("a blend needs at least one model and one rating held out")
+    center = float(truth.mean())
+    X, y = predictions - center, truth - center
+    size = np.sqrt(ridge * (X**2).mean() * n)
+    X = np.concatenate([X, size * np.eye(k)])
+    y = np.concatenate([y, np.full(k, size / k)])
+    return Weights(nnls(X, y)[0], center)
+
+
+class Blend(AlgoBase):  # type: ignore[misc]
+    """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
+
+    Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
+    every algorithm anew to all ratings.
 
     Parameters
     ----------
     algorithms
         What to blend; copies are fitted, these are left alone.
     holdout
-        Part of the ratings that the weights are fitted on.
+        Part of the ratings that the weights are fitted to.
     refit
-        Fit the algorithms anew on all ratings; False is twice as fast and a little worse.
+        Fit the algorithms anew to all ratings; False is twice as fast and a little worse.
     random_state
-        Of the part held out.
+        Seed of the part held out.
 
     Attributes
     ----------
@@ -63,7 +105,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     ) -> None:
         AlgoBase.__init__(self)
         if not 0 < holdout < 1:
-            raise ConfigurationError(f"holdout must lie between 0 and 1, not {holdout!r}")
+            raise ConfigurationError(f"Blend: holdout must lie between 0 and 1, not {holdout!r}")
         self.algorithms = algorithms
         self.holdout = holdout
         self.refit = refit
@@ -71,23 +113,31 @@ class Blend(AlgoBase):  # type: ignore[misc]
         self.fitted: list[AlgoBase] = []
         self._weights: Weights | None = None
 
+    def __repr__(self) -> str:
+        fitted = "not fitted" if self._weights is None else "fitted"
+        return (
+            f"<Blend({self.algorithms!r}, holdout={self.holdout!r}, refit={self.refit!r}, "
+            f"random_state={self.random_state!r}), {fitted}>"
+        )
+
     def fit(self, trainset: Trainset) -> Self:
         """Fit everything to ``trainset`` and return self. Raises `DataError` for fewer than two ratings."""
         if not self.algorithms:
             raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
-        AlgoBase.fit(self, trainset)
         part, held_out = _parts(trainset, self.holdout, get_rng(self.random_state))
         first = [deepcopy(algo).fit(part) for algo in self.algorithms]
         truth = np.array([rating for _, _, rating in held_out])
-        self._weights = fit_weights(_estimates(first, held_out), truth)
-        self.fitted = first
+        weights = fit_weights(_estimates(first, held_out), truth)
         if self.refit:
-            self.fitted = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
+            first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
+        # All at once: an interrupted fit leaves the blend as it was.
+        AlgoBase.fit(self, trainset)
+        self._weights, self.fitted = weights, first
         return self
 
     @property
-    def weights(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Of the algorithms, in their order."""
+    def weights(self) -> Floats:
+        """The weights of the algorithms (algorithms,), in their order."""
         return self._fitted().weights
 
     def _fitted(self) -> Weights:
@@ -96,7 +146,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         return self._weights
 
     def estimate(self, u: int | str, i: int | str) -> float:
-        """The weighted average; an algorithm for which it is impossible counts with its default."""
+        """Return the weighted average; an algorithm that cannot predict counts with its default."""
         found = []
         for algo in self.fitted:
             try:
@@ -111,7 +161,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def _inner_ids(
         self, trainset: Trainset, u: int | str, i: int | str
     ) -> tuple[int | str, int | str]:
-        """Those of the blend as ``trainset`` has them: without refitting it is only a part of all ratings."""
+        """Inner ids of the blend as those of ``trainset``, which without refitting is a part of the ratings."""
         if trainset is self.trainset:
             return u, i
         if not isinstance(u, str):
@@ -121,11 +171,11 @@ class Blend(AlgoBase):  # type: ignore[misc]
         return u, i
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Estimates (pairs,) of raw ids."""
+        """Estimate the ratings (pairs,) of raw ids."""
         return np.array([p.est for p in self.test([(u, i, None) for u, i in _pairs(uids, iids)])])
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
-        """Estimates (users, items) of all items, in the order of their inner ids.
+        """Estimate the ratings (users, items) of all items, in the order of their inner ids.
 
         Quick for Tacenda's algorithms; others are asked for one pair after the other.
         """
@@ -139,7 +189,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def top_n(
         self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
     ) -> dict[Any, list[tuple[Any, float]]]:
-        """The ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
         Raises DataError for a user who is not in the trainset.
         """
@@ -164,7 +214,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
-        """What AlgoBase.test gives, each algorithm testing all pairs at once."""
+        """Return what AlgoBase.test returns, each algorithm predicting all pairs at once."""
         pairs = list(testset)
         if not pairs:
             return []
@@ -197,7 +247,7 @@ def _pairs(uids: Sequence[Any], iids: Sequence[Any]) -> Iterator[tuple[Any, Any]
 
 def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:
     """Estimates (users, items) of one algorithm, whatever its inner ids."""
-    if isinstance(algo, ManyAtOnce) and all(uid in algo._users for uid in uids):
+    if isinstance(algo, TacendaAlgorithm) and all(uid in algo._users for uid in uids):
         found = np.asarray(algo.predict_users(uids))
         places = numbers(items, algo._items)
         strange = np.flatnonzero(places < 0).tolist()
@@ -209,17 +259,15 @@ def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floa
     return np.array(rows, float).reshape(len(uids), len(items))
 
 
-def _estimates(
-    algorithms: Iterable[AlgoBase], pairs: list[tuple[Any, Any, Any]]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """(pairs, algorithms), clipped to the scale."""
+def _estimates(algorithms: Iterable[AlgoBase], pairs: list[tuple[Any, Any, Any]]) -> Floats:
+    """Estimates (pairs, algorithms), clipped to the scale."""
     return np.array([[p.est for p in algo.test(pairs)] for algo in algorithms]).T
 
 
 def _parts(
     trainset: Trainset, holdout: float, rng: np.random.RandomState
 ) -> tuple[Trainset, list[tuple[Any, Any, float]]]:
-    """A trainset without some of the ratings, and these."""
+    """Split a trainset: a trainset without some of the ratings, and these ratings."""
     triples = [
         (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
     ]

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
+from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import typer
 
+import tacenda
+from tacenda import plugins
 from tacenda.cli.options import check_output, settings_of
 from tacenda.errors import DataError
+from tacenda.progress import track
+from tacenda.ratings import IdIndex, Ratings, folds, read_ratings
+from tacenda_surprise.models.base import FoldedUser, RatingModel, new_model
+from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.models.ranking import best_items, top
+
+Numbers = npt.NDArray[np.int64]
 
 app = typer.Typer(no_args_is_help=True, help="Evaluate, fit and apply rating models.")
 
@@ -25,7 +39,7 @@ Encoding = Annotated[str, typer.Option(help="Encoding of the file.")]
 Duplicates = Annotated[str, typer.Option(help="A pair rated twice: error, or last.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the model, as JSON."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Any option of the model, as JSON."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
@@ -37,7 +51,9 @@ def evaluate(
         list[str] | None,
         typer.Option("--model", help="As `tacenda plugins recommenders` shows; may be repeated."),
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
+    n_folds: Annotated[
+        int, typer.Option("--folds", min=2, help="Parts of the cross-validation.")
+    ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Of the parts and of the models.")] = 0,
     settings: Set = None,
     separator: Separator = None,
@@ -48,20 +64,17 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Cross-validate models on a file of ratings."""
-    from tacenda_surprise.evaluation import cross_validated
-    from tacenda_surprise.making import make_model
-
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     chosen = settings_of(settings or [])
     rows = [
-        cross_validated(make_model(name, chosen, seed=seed), ratings, folds, seed)._asdict()
+        cross_validated(new_model(name, chosen, seed=seed), ratings, n_folds, seed)._asdict()
         for name in model or _ALL
     ]
     if as_json:
-        typer.echo(json.dumps({"file": str(file), "folds": folds, "seed": seed, "models": rows}))
+        typer.echo(json.dumps({"file": str(file), "folds": n_folds, "seed": seed, "models": rows}))
         return
     typer.echo(
-        f"{len(ratings):,} ratings, {folds} random folds, seed {seed}; errors on the test parts"
+        f"{len(ratings):,} ratings, {n_folds} random folds, seed {seed}; errors on the test parts"
     )
     typer.echo(f"{'model':<26}{'RMSE':>8}{'±':>8}{'MAE':>8}{'fit s':>8}")
     for row in sorted(rows, key=lambda row: row["rmse"]):
@@ -84,9 +97,7 @@ def fit(
     duplicates: Duplicates = "error",
 ) -> None:
     """Fit a model to a file of ratings and save it."""
-    from tacenda_surprise.making import make_model
-
-    unfitted = make_model(model, settings_of(settings or []))
+    unfitted: RatingModel = plugins.make("recommenders", model, settings_of(settings or []))
     check_output(output)
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     fitted = unfitted.fit(ratings)
@@ -117,22 +128,15 @@ def recommend(
     encoding: Encoding = "utf-8",
     as_json: AsJson = False,
 ) -> None:
-    """The best items for users of the ratings, or for a new one."""
-    import numpy as np
-
-    import tacenda
-    from tacenda_surprise.models import Identities
-    from tacenda_surprise.models.ranking import best_items, top
-    from tacenda_surprise.recommendation import new_user, numbers_of
-
+    """Recommend the best items to users of the ratings, or to a new user."""
     if not user and not rate:
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
-    model = tacenda.load(folder)
+    model: RatingModel = tacenda.load(folder)
     catalogue = model.catalogue
-    known: Any = None
+    known = None
     if seen is not None:
         ratings = _read(seen, separator, columns, None, encoding, "last")
-        known = Identities.from_pairs(*numbers_of(catalogue, ratings))
+        known = _identities(catalogue, ratings)
     found: dict[str, list[tuple[str, float]]] = {}
     raw, (low, high) = catalogue.items.raw, catalogue.scale
     wanted = [(one, catalogue.users.number(one)) for one in user or []]
@@ -141,7 +145,7 @@ def recommend(
         scores = np.clip(ranked.scores, low, high).tolist()
         found[one] = list(zip(raw[ranked.items].tolist(), scores, strict=True))
     if rate:
-        folded, items = new_user(model, rate)
+        folded, items = _new_user(model, rate)
         best, scores = top(folded.score(), n, items)
         found["new user"] = list(
             zip(raw[best].tolist(), np.clip(scores, low, high).tolist(), strict=True)
@@ -162,9 +166,8 @@ def _read(
     scale: str | None,
     encoding: str,
     duplicates: str,
-) -> Any:
-    from tacenda.ratings import read_ratings
-
+) -> Ratings:
+    """The ratings of a file, as the options of a command describe it."""
     if duplicates not in ("error", "last"):
         raise typer.BadParameter(f"--duplicates is error or last, not {duplicates}")
     try:
@@ -186,3 +189,74 @@ def _read(
         duplicates="last" if duplicates == "last" else "error",
         encoding=encoding,
     )
+
+
+class CrossValidated(NamedTuple):
+    """Errors of a model on the test parts, predictions clipped to the scale."""
+
+    model: str  # its registered name
+    rmse: float  # mean over the folds of the root mean squared error
+    deviation: float  # its standard deviation over them
+    mae: float  # mean absolute error
+    seconds: float  # to fit one fold, median
+
+
+def cross_validated(
+    model: RatingModel, ratings: Ratings, n_folds: int, seed: int
+) -> CrossValidated:
+    """Fit a copy of ``model`` to each of ``n_folds`` random parts of ``ratings`` and test it on the rest."""
+    errors, absolute, seconds = [], [], []
+    parts = folds(ratings, n_folds, seed=seed)
+    for train, test in track(parts, f"{model.name}, folds", total=n_folds):
+        start = time.perf_counter()
+        fitted = deepcopy(model).fit(train)
+        seconds.append(time.perf_counter() - start)
+        scores = fitted.catalogue.clip(fitted.score_pairs(test.user_ids, test.item_ids))
+        wrong = scores.astype(np.float64) - test.values
+        errors.append(float(np.sqrt(np.mean(wrong**2))))
+        absolute.append(float(np.mean(np.abs(wrong))))
+    return CrossValidated(
+        model.name,
+        float(np.mean(errors)),
+        float(np.std(errors)),
+        float(np.mean(absolute)),
+        float(np.median(seconds)),
+    )
+
+
+def _new_user(model: RatingModel, rated: list[str]) -> tuple[FoldedUser, Numbers]:
+    """Fold a user in from ``ITEM=RATING``; also returns the numbers of the items.
+
+    Raises DataError for an item the model does not know or a rating that is none.
+    """
+    catalogue = model.catalogue
+    low, high = catalogue.scale
+    found: dict[int, float] = {}
+    for text in rated:
+        item, _, value = text.rpartition("=")
+        try:
+            rating = float(value)
+        except ValueError as error:
+            raise DataError(f"--rate takes ITEM=RATING, not {text}") from error
+        if not low <= rating <= high:
+            raise DataError(f"the rating of {item!r} is {value}, off the scale {low:g} to {high:g}")
+        found[catalogue.items.number(item)] = rating
+    items = np.fromiter(found, np.int64, len(found))
+    return model.fold_in(items, list(found.values())), items
+
+
+def _identities(catalogue: Catalogue, ratings: Ratings) -> Identities:
+    """Who has rated what, in the numbers of the model; what it does not know is left out."""
+    users, items = (
+        _numbers(catalogue.users, ratings.users),
+        _numbers(catalogue.items, ratings.items),
+    )
+    u, i = users[ratings.user_ids], items[ratings.item_ids]
+    known = (u >= 0) & (i >= 0)
+    return Identities.from_pairs(u[known], i[known], len(catalogue.users), len(catalogue.items))
+
+
+def _numbers(index: IdIndex, other: IdIndex) -> Numbers:
+    """The number in ``index`` of every id of ``other``, -1 for those it does not have."""
+    found = map(index.find, other.raw)
+    return np.array([-1 if number is None else number for number in found], np.int64)

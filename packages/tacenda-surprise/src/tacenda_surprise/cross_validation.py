@@ -30,7 +30,7 @@ class _Fold(NamedTuple):
 
 
 def cross_validate_conditional(
-    algo: TacendaAlgorithm,
+    algo: TacendaAlgorithm[Any],
     data: Dataset,
     measures: Sequence[str] = ("rmse", "mae"),
     cv: Any = None,
@@ -39,7 +39,7 @@ def cross_validate_conditional(
     n_jobs: int = 1,
     verbose: bool = False,
 ) -> dict[str, Any]:
-    """Surprise's ``cross_validate`` on the same folds, with the identities of every test part given.
+    """Cross-validate on the folds of Surprise's ``cross_validate``, with the identities of every test part given.
 
     The setting of the Netflix prize, where the pairs to be predicted were known (CRBM2 in Mnih 2010,
     section 5.4). It is transductive: do not compare it with results of the ordinary kind.
@@ -47,9 +47,9 @@ def cross_validate_conditional(
     Parameters
     ----------
     algo
-        a conditional algorithm; a copy is fitted on every fold.
+        A conditional algorithm; a copy of it is fitted to every fold.
     data
-        a Surprise data set.
+        A Surprise data set.
     measures
         Names of functions in ``surprise.accuracy``.
     cv
@@ -97,7 +97,11 @@ def cross_validate_conditional(
 
 
 def _fold(
-    algo: TacendaAlgorithm, trainset: Trainset, testset: list[Any], names: list[str], train: bool
+    algo: TacendaAlgorithm[Any],
+    trainset: Trainset,
+    testset: list[Any],
+    names: list[str],
+    train: bool,
 ) -> _Fold:
     fitted = copy(algo)
     fitted.rated = SideInfo.from_testset(testset)

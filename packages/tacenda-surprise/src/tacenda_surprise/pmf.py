@@ -2,214 +2,203 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeVar
 
-from tacenda.errors import ConfigurationError
+from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.models.base import RatingModel
-from tacenda_surprise.models.factorization import (
-    BayesianConfig,
+from tacenda_surprise.models.factorization.bayesian import (
     BayesianPMFModel,
     ConditionalBayesianPMFModel,
-    ConditionalPMFModel,
-    FactorizationConfig,
-    PMFModel,
 )
+from tacenda_surprise.models.factorization.pmf import ConditionalPMFModel, PMFModel
+from tacenda_surprise.models.factorization.settings import (
+    BayesianSettings,
+    ConditionalFactorizationSettings,
+    FactorizationSettings,
+    idle_options,
+)
+from tacenda_surprise.settings import RandomSettings, RatedSettings, argument
 
-__all__ = ["PMF", "ConditionalPMF"]
+__all__ = ["PMF", "BayesianPMF", "ConditionalBayesianPMF", "ConditionalPMF"]
 
-_DEFAULT = FactorizationConfig()
-_ARGUMENTS = {  # of settings that Surprise calls otherwise
-    "init_std": "init_std_dev",
-    "lr_factors": "lr_pu",
-    "lr_biases": "lr_bi",
-    "reg_factors": "reg_pu",
-    "reg_biases": "reg_bi",
-}
+_RATES = "learning_rate", "advanced.bias_learning_rate"
+_PENALTIES = "penalty", "advanced.bias_penalty"
 
 
-class PMF(TacendaAlgorithm):
-    """Probabilistic matrix factorization (Mnih 2010, section 5.3; Salakhutdinov and Mnih 2008).
+@dataclass(frozen=True, kw_only=True)
+class _MAPSettings(RandomSettings):
+    """Arguments that `PMF` and `ConditionalPMF` share."""
 
-    Parameters
-    ----------
-    n_factors
-        Width of the factors; None: 100, or 8 to 32, by the number of ratings, for Gibbs sampling.
-    n_epochs
-        Passes over the ratings, at most with ``early_stopping``; for Gibbs sampling the sweeps whose
-        parameters are kept. None: the tuned number.
-    biased
-        Learn biases; False is what Surprise calls PMF, and leaves unknown users and items impossible.
-    init_std_dev
-        Length that a row of factors has at the start, on average.
-    lr_all
-        Learning rate of factors and biases; None: 0.0225 by the ratings' standard deviation, and 0.02.
-    reg_all
-        Weight of the squared factors and biases; None: what suits the number and the spread of the
-        ratings (0.084 for MovieLens-100K, 0.063 for MovieLens-1M), and 0.08.
-    lr_bi, lr_pu, reg_bi, reg_pu
-        The same for biases and for factors alone.
-    lr_decay
-        Factor on all rates after every epoch.
-    inference
-        ``"map"`` finds the most probable parameters; ``"gibbs"`` averages over them, which predicts
-        better, knows how sure it is and needs no tuning, but takes ten times as long. Learning rates,
-        regularization and early stopping belong to the former.
-    solver
-        ``"sgd"`` or ``"als"``, for the former.
-    burn_in
-        Sweeps before those that are kept, for the latter.
-    early_stopping
-        Hold out part of the ratings, stop when they are predicted worse, and fit anew on all
-        ratings for as many epochs as were best.
-    validation
-        Which part.
-    patience
-        Epochs without improvement before it stops.
-    refit
-        Fit anew on all ratings after that.
-    more
-        ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` of `TacendaAlgorithm`.
-    """
+    n_factors: int = argument(FactorizationSettings, "n_factors")
+    n_epochs: int | None = argument(FactorizationSettings, "epochs")
+    biased: bool = argument(
+        FactorizationSettings,
+        "biased",
+        doc="""learn biases; False is what Surprise calls PMF, and leaves unknown users and items
+        impossible""",
+    )
+    init_std_dev: float = argument(FactorizationSettings, "advanced.init_std")
+    lr_all: float | None = argument(
+        FactorizationSettings,
+        *_RATES,
+        default=None,
+        doc="learning rate of factors and biases; None leaves the defaults of lr_pu and lr_bi",
+    )
+    reg_all: float | None = argument(
+        FactorizationSettings,
+        *_PENALTIES,
+        default=None,
+        doc="""weight of the squared factors and biases in the loss, for each rating; None leaves the
+        defaults of reg_pu and reg_bi""",
+    )
+    lr_pu: float | None = argument(FactorizationSettings, _RATES[0])
+    lr_bi: float | None = argument(
+        FactorizationSettings,
+        _RATES[1],
+        default=None,
+        doc="learning rate of the biases; None: lr_all, or 0.02; the thesis has 0.001",
+    )
+    reg_pu: float | None = argument(FactorizationSettings, _PENALTIES[0])
+    reg_bi: float | None = argument(
+        FactorizationSettings,
+        _PENALTIES[1],
+        default=None,
+        doc="""weight of the squared biases in the loss, for each rating; None: reg_all, or 0.08; the
+        thesis has 0.1""",
+    )
+    lr_decay: float = argument(FactorizationSettings, "advanced.rate_decay")
+    validation: float = argument(FactorizationSettings, "validation")
+    patience: int = argument(FactorizationSettings, "patience")
+    refit: bool = argument(FactorizationSettings, "refit")
 
-    _model_class: type[PMFModel] = PMFModel
-    _bayesian_class: type[BayesianPMFModel] = BayesianPMFModel
+    def idle(self) -> Mapping[str, str]:
+        """Options of the model that solver, biases and early stopping leave without effect."""
+        return idle_options(getattr(self, "solver", "sgd"), self.validation, biased=self.biased)
 
-    def __init__(
-        self,
-        n_factors: int | None = None,
-        n_epochs: int | None = None,
-        biased: bool = True,
-        init_std_dev: float = _DEFAULT.init_std,
-        lr_all: float | None = None,
-        reg_all: float | None = None,
-        lr_bi: float | None = None,
-        lr_pu: float | None = None,
-        reg_bi: float | None = None,
-        reg_pu: float | None = None,
-        lr_decay: float = _DEFAULT.lr_decay,
-        inference: str = "map",
-        solver: Literal["sgd", "als"] = "sgd",
-        burn_in: int = BayesianConfig().burn_in,
-        early_stopping: bool = False,
-        validation: float = 0.05,
-        patience: int = _DEFAULT.patience,
-        refit: bool = _DEFAULT.refit,
-        **more: Any,
-    ) -> None:
-        super().__init__(**more)
-        self.n_factors = n_factors
-        self.n_epochs = n_epochs
-        self.biased = biased
-        self.init_std_dev = init_std_dev
-        self.lr_all = lr_all
-        self.reg_all = reg_all
-        self.lr_bi = lr_bi
-        self.lr_pu = lr_pu
-        self.reg_bi = reg_bi
-        self.reg_pu = reg_pu
-        self.lr_decay = lr_decay
-        self.inference = inference
-        self.solver = solver
-        self.burn_in = burn_in
-        self.early_stopping = early_stopping
-        self.validation = validation
-        self.patience = patience
-        self.refit = refit
 
-    @classmethod
-    def thesis(cls, **settings: Any) -> Self:
-        """Rates, penalties and early stopping of the thesis (section 5.4.2)."""
-        return cls(**{**cls._of(FactorizationConfig.thesis()), **settings})
+@dataclass(frozen=True, kw_only=True)
+class PMFSettings(_MAPSettings):
+    """Arguments of `PMF`."""
 
-    @classmethod
-    def online_svd(cls, **settings: Any) -> Self:
-        """The baseline of the thesis: no penalties, early stopping alone; ``biased`` says which of the two."""
-        return cls(**{**cls._of(FactorizationConfig.online_svd()), **settings})
+    model_settings = FactorizationSettings
 
-    @classmethod
-    def _of(cls, config: FactorizationConfig) -> dict[str, Any]:
-        """Arguments for the settings of ``config`` that are not the default."""
-        values = {n: v for n, v in config.to_dict().items() if v != getattr(_DEFAULT, n)}
-        if not cls.conditional:
-            values = {n: v for n, v in values.items() if n not in ("lr_side", "reg_side")}
-        found = {_ARGUMENTS.get(name, name): value for name, value in values.items()}
-        return {**found, "early_stopping": bool(config.validation)}
+    solver: Literal["sgd", "als"] = argument(
+        FactorizationSettings,
+        "solver",
+        doc="""what finds the factors: stochastic gradient descent, or alternating least squares, whose
+        sweeps need no learning rate""",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalPMFSettings(_MAPSettings, RatedSettings):
+    """Arguments of `ConditionalPMF`."""
+
+    model_settings = ConditionalFactorizationSettings
+
+    lr_side: float | None = argument(ConditionalFactorizationSettings, "side_learning_rate")
+    reg_side: float | None = argument(ConditionalFactorizationSettings, "side_penalty")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BayesianPMFSettings(RandomSettings):
+    """Arguments of `BayesianPMF`."""
+
+    model_settings = BayesianSettings
+
+    n_factors: int | None = argument(BayesianSettings, "n_factors")
+    burn_in: int = argument(BayesianSettings, "burn_in")
+    n_samples: int = argument(BayesianSettings, "n_samples")
+    n_kept: int = argument(BayesianSettings, "n_kept")
+    rank: int = argument(BayesianSettings, "rank")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalBayesianPMFSettings(BayesianPMFSettings, RatedSettings):
+    """Arguments of `ConditionalBayesianPMF`."""
+
+
+M = TypeVar("M", bound=_MAPSettings)
+
+
+class _MAP(TacendaAlgorithm[M]):
+    """What `PMF` and `ConditionalPMF` share."""
 
     @property
-    def predicts_unknown(self) -> bool:  # type: ignore[override]
-        """Biases are what an unknown user or item is predicted from."""
-        return self.biased
+    def predicts_unknown(self) -> bool:
+        """Whether there are biases, from which an unknown user or item is predicted."""
+        return self.settings.biased
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "n_factors": _first(self.n_factors, _DEFAULT.n_factors),
-            "n_epochs": self.n_epochs,
-            "biased": self.biased,
-            "solver": self.solver,
-            "init_std": self.init_std_dev,
-            "lr_factors": _first(self.lr_pu, self.lr_all),
-            "lr_biases": _first(self.lr_bi, self.lr_all, _DEFAULT.lr_biases),
-            "lr_decay": self.lr_decay,
-            "reg_factors": _first(self.reg_pu, self.reg_all),
-            "reg_biases": _first(self.reg_bi, self.reg_all, _DEFAULT.reg_biases),
-            "validation": self.validation if self.early_stopping else 0.0,
-            "patience": self.patience,
-            "refit": self.refit,
-        }
+    @classmethod
+    def thesis(cls, **arguments: Any) -> Self:
+        """Make one with rates, penalties and early stopping of the thesis (section 5.4.2), but for ``arguments``."""
+        return cls._preset("thesis", arguments)
 
-    def _new_model(self, seed: int) -> RatingModel:
-        if self.inference == "map":
-            return self._model_class(seed=seed, **self._settings())
-        if self.inference != "gibbs":
-            raise ConfigurationError(f"inference must be 'map' or 'gibbs', not {self.inference!r}")
-        if not self.biased or self.early_stopping:
-            raise ConfigurationError("Gibbs sampling always has biases and never stops early")
-        default = BayesianConfig()
-        return self._bayesian_class(
-            n_factors=_first(self.n_factors, default.n_factors),
-            n_samples=_first(self.n_epochs, default.n_samples),
-            burn_in=self.burn_in,
-            seed=seed,
-        )
+    @classmethod
+    def online_svd(cls, **arguments: Any) -> Self:
+        """Make the baseline of the thesis: early stopping, no penalties; ``biased`` says which of its two forms."""
+        return cls._preset("online_svd", arguments)
+
+    @classmethod
+    def _preset(cls, name: str, arguments: Mapping[str, Any]) -> Self:
+        settings_class: Any = cls.settings_class
+        deciding = {key: arguments[key] for key in ("biased",) if key in arguments}
+        settings = getattr(settings_class.model_settings, name)(**deciding)
+        return cls.from_settings(settings_class.arguments_for(settings, arguments))
 
 
-class ConditionalPMF(PMF):
+class PMF(_MAP[PMFSettings]):
+    """Probabilistic matrix factorization (Mnih 2010, section 5.3): the most probable parameters.
+
+    `BayesianPMF` averages over the parameters instead, which predicts better and takes longer.
+    """
+
+    settings_class = PMFSettings
+    model_class = PMFModel
+
+    @configured_by(PMFSettings)
+    def __init__(self, settings: PMFSettings) -> None:
+        super().__init__(settings)
+
+
+class ConditionalPMF(_MAP[ConditionalPMFSettings]):
     """Matrix factorization that also learns from which items a user has rated (Mnih 2010, eq 5.22).
 
     The one to reach for first: better than `PMF` with every user, and the only one with something to say
     about a user of whom nothing but the identities of rated items is known.
-
-    Parameters
-    ----------
-    rated
-        Items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs.
-    lr_side
-        Learning rate of the conditioning factors; None: what suits the spread of the ratings.
-    reg_side
-        Their regularization; likewise.
-    more
-        As in `PMF`.
     """
 
-    _model_class = ConditionalPMFModel
-    _bayesian_class = ConditionalBayesianPMFModel
-    conditional = True
+    settings_class = ConditionalPMFSettings
+    model_class = ConditionalPMFModel
 
-    def __init__(
-        self,
-        rated: Any = None,
-        lr_side: float | None = None,
-        reg_side: float | None = None,
-        **more: Any,
-    ) -> None:
-        super().__init__(rated=rated, **more)
-        self.lr_side = lr_side
-        self.reg_side = reg_side
-
-    def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "lr_side": self.lr_side, "reg_side": self.reg_side}
+    @configured_by(ConditionalPMFSettings)
+    def __init__(self, settings: ConditionalPMFSettings) -> None:
+        super().__init__(settings)
 
 
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
+class BayesianPMF(TacendaAlgorithm[BayesianPMFSettings]):
+    """Matrix factorization averaged over samples of its parameters (Salakhutdinov and Mnih 2008).
+
+    Gibbs sampling predicts better than `PMF`, knows how sure it is and needs no tuning, but takes ten times as
+    long.
+    """
+
+    settings_class = BayesianPMFSettings
+    model_class = BayesianPMFModel
+
+    @configured_by(BayesianPMFSettings)
+    def __init__(self, settings: BayesianPMFSettings) -> None:
+        super().__init__(settings)
+
+
+class ConditionalBayesianPMF(TacendaAlgorithm[ConditionalBayesianPMFSettings]):
+    """`BayesianPMF` that also learns from which items a user has rated, as `ConditionalPMF` does."""
+
+    settings_class = ConditionalBayesianPMFSettings
+    model_class = ConditionalBayesianPMFModel
+
+    @configured_by(ConditionalBayesianPMFSettings)
+    def __init__(self, settings: ConditionalBayesianPMFSettings) -> None:
+        super().__init__(settings)

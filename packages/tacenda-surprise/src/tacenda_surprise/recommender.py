@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from tacenda import plugins
 from tacenda.errors import ConfigurationError
+from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.making import make_model, model_class
-from tacenda_surprise.models.base import RatingModel
+from tacenda_surprise.models.base import RatingModel, new_model
+from tacenda_surprise.settings import RandomSettings, RatedSettings
 
 __all__ = ["Recommender"]
 
-_HOST = ("rated", "random_state", "verbose", "callbacks", "checkpoints")
+
+@dataclass(frozen=True, kw_only=True)
+class RecommenderSettings(RandomSettings, RatedSettings):
+    """Arguments of `Recommender`."""
+
+    name: str = option("conditional_pmf", "name that the model is registered under")
+    distribution: str | None = option(
+        None, "distribution that registers it, needed where several use the name"
+    )
+    settings: Mapping[str, Any] | None = option(
+        None, "options of the model, by its own names, but for its seed"
+    )
+
+    def check(self) -> None:
+        """Refuse a seed beside ``random_state``."""
+        if self.settings and "seed" in self.settings:
+            raise ConfigurationError("the seed of the model comes from random_state; give that")
 
 
-class Recommender(TacendaAlgorithm):
+class Recommender(TacendaAlgorithm[RecommenderSettings]):
     """Hosts the model that is registered under a name, whoever wrote it: `tacenda plugins recommenders`.
 
-    Parameters
-    ----------
-    name
-        Of the model.
-    distribution
-        That registers it, where several use the name.
-    settings
-        Of the model; ``rated``, ``random_state``, ``verbose``, ``callbacks`` and ``checkpoints`` are
-        those of `TacendaAlgorithm`. The seed comes from ``random_state``.
+    The model's seed follows from ``random_state``; a model without a seed draws no random numbers.
 
     Raises
     ------
@@ -34,31 +46,21 @@ class Recommender(TacendaAlgorithm):
 
     Examples
     --------
-    >>> cross_validate(Recommender("pmf", n_factors=20), data)
-    >>> GridSearchCV(Recommender, {"name": ["pmf"], "n_factors": [10, 20]})
+    >>> cross_validate(Recommender(name="pmf", settings={"n_factors": 20}), data)
+    >>> GridSearchCV(Recommender, {"name": ["pmf", "rbm"], "random_state": [0]})
     """
 
-    def __init__(
-        self, name: str = "conditional_pmf", distribution: str | None = None, **settings: Any
-    ) -> None:
-        self.name = name
-        self.distribution = distribution
-        self._load()
-        super().__init__(**{key: settings.pop(key) for key in _HOST if key in settings})
-        if "seed" in settings:
-            raise ConfigurationError("the seed of the model comes from random_state; give that")
-        self.settings = settings
+    settings_class = RecommenderSettings
 
-    @property
-    def conditional(self) -> bool:  # type: ignore[override]
-        """Whether the model says so."""
-        return bool(getattr(self._load(), "conditional", False))
+    @configured_by(RecommenderSettings)
+    def __init__(self, settings: RecommenderSettings) -> None:
+        self.model_class = plugins.get(
+            "recommenders", settings.name, distribution=settings.distribution
+        )
+        super().__init__(settings)
 
-    def _arguments(self) -> dict[str, Any]:
-        return {**super()._arguments(), **self.settings}
-
-    def _load(self) -> Any:
-        return model_class(self.name, self.distribution)
-
-    def _new_model(self, seed: int) -> RatingModel:
-        return make_model(self.name, self.settings, seed=seed, distribution=self.distribution)
+    def _new_model(self) -> RatingModel:
+        given = self.settings
+        return new_model(
+            given.name, given.settings or {}, seed=self._seed(), distribution=given.distribution
+        )

@@ -1,4 +1,4 @@
-"""Identities without ratings: who has rated what, the rating unknown."""
+"""Identities without ratings, who has rated what, and how they join the ratings of a trainset."""
 
 from __future__ import annotations
 
@@ -7,31 +7,23 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from surprise import Trainset
 
 from tacenda.errors import DataError
+from tacenda.ratings import Ratings
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.trainsets import numbers
+from tacenda_surprise.trainsets import more_ids, numbers, ratings_of
 
 _DENSE = 0.9  # a larger part of all pairs says nothing about anybody
 _FEW = 100  # pairs: of so few anything may be true
 
 
 class Numbered(NamedTuple):
-    """Identities for the numbers of a trainset, users it does not know numbered after its own.
-
-    Attributes
-    ----------
-    identities
-        Of all users.
-    new_users
-        Raw ids of the users that only the identities know.
-    dropped
-        Pairs left out as nobody has rated their item.
-    """
+    """Identities for the numbers of a trainset, users it does not know numbered after its own."""
 
     identities: Identities
-    new_users: list[Hashable]
-    dropped: int
+    new_users: list[Hashable]  # raw ids of the users that only the identities know
+    dropped: int  # pairs left out as nobody has rated their item
 
 
 class SideInfo:
@@ -40,7 +32,7 @@ class SideInfo:
     Parameters
     ----------
     pairs
-        (raw user id, raw item id); more fields are not looked at, duplicates merge.
+        (raw user id, raw item id); further fields are not looked at, and duplicates merge.
 
     Examples
     --------
@@ -56,7 +48,7 @@ class SideInfo:
 
     @classmethod
     def from_testset(cls, testset: Iterable[tuple[Any, Any, Any]]) -> SideInfo:
-        """The pairs of a Surprise testset; their ratings are not even looked at.
+        """Take the pairs of a Surprise testset; their ratings are not even looked at.
 
         Results with it are transductive: the model is told who has rated the items it is tested on, as the
         competitors for the Netflix prize were.
@@ -66,8 +58,11 @@ class SideInfo:
     def __len__(self) -> int:
         return len(self.pairs)
 
+    def __repr__(self) -> str:
+        return f"<SideInfo of {len(self)} pairs>"
+
     def numbered(self, users: Mapping[Any, int], items: Mapping[Any, int]) -> Numbered:
-        """The pairs in numbers."""
+        """The pairs as numbers."""
         item_ids = numbers((item for _, item in self.pairs), dict(items))
         known = item_ids >= 0
         new: dict[Hashable, int] = {}
@@ -84,35 +79,54 @@ class SideInfo:
         return Numbered(identities, list(new), dropped)
 
 
-def refuse_everything(seen: Identities, n_items: int) -> None:
-    """Raises DataError if users are said to have rated nearly everything: that tells nothing about them.
+class FitData(NamedTuple):
+    """What a model is fitted to: ratings, further identities, and the number of every raw user id."""
 
-    With an anti-testset beside the ratings it is so.
+    ratings: Ratings
+    identities: Identities | None
+    users: dict[Hashable, int]
 
-    Parameters
-    ----------
-    seen
-        Of all users, their ratings included.
-    n_items
-        Items there are.
+
+def fit_data(trainset: Trainset, side: SideInfo | None) -> FitData:
+    """Prepare what a model is given; users that only the identities know are numbered after the others.
+
+    Raises DataError for unusable ratings or identities; warns of identities that are left out.
     """
+    ratings = ratings_of(trainset)
+    users: dict[Hashable, int] = trainset._raw2inner_id_users
+    if side is None:
+        return FitData(ratings, None, users)
+    found = side.numbered(users, trainset._raw2inner_id_items)
+    _refuse_everything(Identities.of(ratings, found.identities), ratings.n_items)
+    if found.dropped:
+        warnings.warn(
+            f"{found.dropped} identities are of items that nobody has rated in the trainset; left out",
+            stacklevel=3,
+        )
+    if found.new_users:
+        first = len(users)
+        if len({str(user) for user in found.new_users}) < len(found.new_users):
+            raise DataError(
+                "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
+                "users apart unless they have ratings: make the ids of one type"
+            )
+        users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
+        ratings = Ratings(
+            ratings.user_ids,
+            ratings.item_ids,
+            ratings.values,
+            more_ids(ratings.users, found.new_users),
+            ratings.items,
+            scale=ratings.scale,
+        )
+    return FitData(ratings, found.identities, users)
+
+
+def _refuse_everything(seen: Identities, n_items: int) -> None:
+    """Raise DataError if users are said to have rated nearly everything, as with an anti-testset."""
     n, possible = len(seen.item_ids), seen.n_users * n_items
     if n > max(_DENSE * possible, _FEW):
         raise DataError(
             f"with the identities {n} of {possible} possible pairs are said to be rated, nearly all: give "
             "those that are known to be rated, not an anti-testset"
-        )
-
-
-def as_side_info(rated: SideInfo | Iterable[Iterable[Any]] | None) -> SideInfo | None:
-    """What a user gave as ``rated``."""
-    return rated if rated is None or isinstance(rated, SideInfo) else SideInfo(rated)
-
-
-def warn_of_dropped(dropped: int) -> None:
-    """Says how many identities were of no use."""
-    if dropped:
-        warnings.warn(
-            f"{dropped} identities are of items that nobody has rated in the trainset; left out",
-            stacklevel=4,
         )

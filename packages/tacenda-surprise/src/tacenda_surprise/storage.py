@@ -1,92 +1,84 @@
 """Fitted algorithms on disk: the artefact of their model, and beside it what only Surprise needs.
 
-`tacenda.load` reads such a folder as the model alone, and so does ``tacenda ratings recommend``.
+`tacenda.load` reads such a folder as the model alone, and so does ``tacenda ratings recommend``. Raw ids keep their
+type here, unlike those of a model: 7 and "7" are two.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from surprise import AlgoBase, Trainset
+from surprise import Trainset
 
 from tacenda import artifact
 from tacenda.artifact import Artifact, require
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.ratings import Ratings
-from tacenda_surprise import raw_ids
-from tacenda_surprise.folded import Given
 from tacenda_surprise.models.base import RatingModel
+from tacenda_surprise.models.catalogue import pack, unpack
 from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.new_users import Given
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.trainsets import ratings_of, raw_index, trainset_of
 
-if TYPE_CHECKING:
-    from tacenda_surprise.algorithm import TacendaAlgorithm
+Arrays = dict[str, npt.NDArray[Any]]
+C = TypeVar("C")
 
 _PREFIX = "surprise."
-_NOT_KEPT = {"self", "rated", "callbacks", "checkpoints"}  # `rated` is kept as identities
+_TEXT, _WHOLE, _REAL = 0, 1, 2  # types of raw ids
 
 
-class Stored(NamedTuple):
-    """What `read` found.
+class Saved(NamedTuple):
+    """What an algorithm keeps beside its model."""
 
-    Attributes
-    ----------
-    algorithm
-        With its settings, unfitted.
-    model
-        Fitted.
-    trainset
-        As it was, every user's ratings in the order of the items.
-    ratings
-        The same in the numbers of the model, whose users may be more.
-    users
-        Raw id -> number, of all users of the model.
-    seen
-        What users have rated or are known to have rated.
-    folded
-        What users were folded in from.
-    """
+    address: str  # module and name of its class
+    arguments: dict[str, Any]  # of its constructor, as JSON values
+    trainset: Trainset  # once loaded, every user's ratings are in the order of the items
+    users: dict[Hashable, int]  # raw id -> number, of all users of the model
+    seen: Identities  # what users have rated or are known to have rated
+    given: list[Given]  # what users were folded in from
 
-    algorithm: TacendaAlgorithm
-    model: RatingModel
-    trainset: Trainset
-    ratings: Ratings
-    users: dict[Hashable, int]
-    seen: Identities
-    folded: list[Given]
+    def more_rated(self) -> SideInfo | None:
+        """What is known to be rated beside the ratings."""
+        items, users = list(self.trainset._raw2inner_id_items), list(self.users)
+        ratings = ratings_of(self.trainset)
+        n = max(len(items), 1)
+        rated, every = (
+            known.user_ids.astype(np.int64) * n + known.item_ids for known in (ratings, self.seen)
+        )
+        more = np.setdiff1d(every, rated).tolist()
+        return SideInfo((users[cell // n], items[cell % n]) for cell in more) if more else None
 
 
-def write(algo: TacendaAlgorithm, path: str | os.PathLike[str]) -> None:
-    """Save a fitted algorithm. Raises ArtifactError, NotFittedError."""
-    found, trainset = algo._fitted().to_artifact(), algo.trainset
-    ratings, seen = ratings_of(trainset), algo._seen
-    given = [user.given for user in algo._folded.values()]
+def write(path: str | os.PathLike[str], model: RatingModel, saved: Saved) -> None:
+    """Save a fitted model and what the algorithm keeps beside it. Raises ArtifactError."""
+    found, trainset, given = model.to_artifact(), saved.trainset, saved.given
+    ratings = ratings_of(trainset)
     lists = {"rated": [g.items for g in given], "known": [g.rated for g in given]}
-    arrays: dict[str, npt.NDArray[Any]] = {
-        **raw_ids.pack(algo._users, "users"),
-        **raw_ids.pack(algo._items, "items"),
-        **raw_ids.pack([g.uid for g in given], "folded"),
+    arrays: Arrays = {
+        **pack_ids(saved.users, "users"),
+        **pack_ids(trainset._raw2inner_id_items, "items"),
+        **pack_ids([g.uid for g in given], "folded"),
         "offsets": ratings.user_offsets,
         "item_ids": ratings.item_ids,
         "values": ratings.values,
-        "seen.offsets": seen.offsets,
-        "seen.item_ids": seen.item_ids,
+        "seen.offsets": saved.seen.offsets,
+        "seen.item_ids": saved.seen.item_ids,
         "folded.values": np.concatenate([np.empty(0, np.float32), *(g.values for g in given)]),
     }
     for name, parts in lists.items():
         arrays[f"folded.{name}"] = np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
         arrays[f"folded.{name}.offsets"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     config = {
-        "class": _address(type(algo)),
-        "arguments": {name: _plain(value) for name, value in algo._arguments().items()},
+        "class": saved.address,
+        "arguments": saved.arguments,
         "scale": [float(end) for end in trainset.rating_scale],
         "mean": float(trainset.global_mean),
         "n_users": trainset.n_users,
@@ -101,36 +93,56 @@ def write(algo: TacendaAlgorithm, path: str | os.PathLike[str]) -> None:
     )
 
 
-def arguments_of(algo: AlgoBase) -> dict[str, Any]:
-    """What ``__init__`` was given, by the names of its parameters in the class and its bases."""
-    values: dict[str, Any] = {}
-    for cls in type(algo).__mro__[: type(algo).__mro__.index(AlgoBase)]:
-        if "__init__" not in vars(cls):
-            continue
-        for parameter in inspect.signature(cls.__init__).parameters.values():  # type: ignore[misc]
-            named = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-            if named and parameter.name not in _NOT_KEPT and hasattr(algo, parameter.name):
-                values.setdefault(parameter.name, getattr(algo, parameter.name))
-    return values
-
-
-def read(path: str | os.PathLike[str], base: type[TacendaAlgorithm]) -> Stored:
-    """A saved algorithm of ``base`` or a class derived from it. Raises ArtifactError, PluginError."""
-    found = artifact.read(path)
+@contextmanager
+def load_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what a damaged folder provokes into an ArtifactError that names the folder."""
     try:
-        return _stored(found, base)
+        yield
     except (ArtifactError, PluginError) as error:
         raise type(error)(f"cannot load {os.fspath(path)}: {error}") from error
     except (TacendaError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"cannot load {os.fspath(path)}: it is damaged: {error!r}") from error
 
 
-def _stored(found: Artifact, base: type[TacendaAlgorithm]) -> Stored:
+def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
+    """Read what `write` saved, and the ratings in the numbers of the model, which may have more users.
+
+    Raises ArtifactError, PluginError; to be called within `load_errors`.
+    """
+    found = artifact.read(path)
     config = found.config.get("surprise")
     if config is None:
         raise ArtifactError("it is a model without its Surprise algorithm: tacenda.load loads it")
-    algo = _class(str(config["class"]), base)(**config["arguments"])
+    strange = set(config) - {"class", "arguments", "scale", "mean", "n_users"}
+    if strange:
+        raise ArtifactError(f"it says something that is never saved: {min(strange)!r}")
+    model = _model(found)
     arrays = {n.removeprefix(_PREFIX): a for n, a in found.arrays.items() if n.startswith(_PREFIX)}
+    users, items = unpack_ids(arrays, "users"), unpack_ids(arrays, "items")
+    sizes = len(model.catalogue.users), len(model.catalogue.items)
+    n_users = int(config["n_users"])
+    if (len(users), len(items)) != sizes or not 0 < n_users <= len(users):
+        raise ArtifactError(f"its {len(users)} users and {len(items)} items are not the model's")
+    low, high = (float(end) for end in config["scale"])
+    rated = _identities(arrays, "", n_users, len(items))
+    values = require(arrays, "values", shape=(len(rated.item_ids),), dtype=np.float32, finite=True)
+    item_index = raw_index(items, "item")
+    rows = rated.user_ids, rated.item_ids, values
+    own = Ratings(*rows, raw_index(users[:n_users], "user"), item_index, scale=(low, high))
+    everybody = Ratings(*rows, raw_index(users, "user"), item_index, scale=(low, high))
+    saved = Saved(
+        str(config["class"]),
+        dict(config["arguments"]),
+        trainset_of(own, users[:n_users], items, float(config["mean"])),
+        {user: number for number, user in enumerate(users)},
+        _identities(arrays, "seen.", len(users), len(items)),
+        list(_given(arrays, len(items))),
+    )
+    return model, saved, everybody
+
+
+def _model(found: Artifact) -> RatingModel:
+    """Rebuild the model of an artefact, without what is Surprise's."""
     model: RatingModel = resolve(
         replace(
             found,
@@ -138,25 +150,7 @@ def _stored(found: Artifact, base: type[TacendaAlgorithm]) -> Stored:
             arrays={n: a for n, a in found.arrays.items() if not n.startswith(_PREFIX)},
         )
     )
-    users, items = raw_ids.unpack(arrays, "users"), raw_ids.unpack(arrays, "items")
-    sizes = len(model.catalogue.users), len(model.catalogue.items)
-    n_users = int(config["n_users"])
-    if (len(users), len(items)) != sizes or not 0 < n_users <= len(users):
-        raise ArtifactError(f"its {len(users)} users and {len(items)} items are not the model's")
-    low, high = (float(end) for end in config["scale"])
-    given = _identities(arrays, "", n_users, len(items))
-    values = require(arrays, "values", shape=(len(given.item_ids),), dtype=np.float32, finite=True)
-    item_index = raw_index(items, "item")
-    rows = given.user_ids, given.item_ids, values
-    own = Ratings(*rows, raw_index(users[:n_users], "user"), item_index, scale=(low, high))
-    everybody = Ratings(*rows, raw_index(users, "user"), item_index, scale=(low, high))
-    trainset = trainset_of(own, users[:n_users], items, float(config["mean"]))
-    seen = _identities(arrays, "seen.", len(users), len(items))
-    if algo.conditional:
-        algo.rated = _beyond(given, seen, users, items)
-    numbered = {user: number for number, user in enumerate(users)}
-    folded = list(_folded(arrays, len(items)))
-    return Stored(algo, model, trainset, everybody, numbered, seen, folded)
+    return model
 
 
 def _identities(arrays: Any, prefix: str, n_users: int, n_items: int) -> Identities:
@@ -169,18 +163,8 @@ def _identities(arrays: Any, prefix: str, n_users: int, n_items: int) -> Identit
     return Identities(offsets, ids)
 
 
-def _beyond(
-    given: Identities, seen: Identities, users: list[Hashable], items: list[Hashable]
-) -> SideInfo | None:
-    """What is known to be rated beside the ratings."""
-    n = max(len(items), 1)
-    every, rated = (known.user_ids * n + known.item_ids for known in (seen, given))
-    more = np.setdiff1d(every, rated).tolist()
-    return SideInfo((users[cell // n], items[cell % n]) for cell in more) if more else None
-
-
-def _folded(arrays: Any, n_items: int) -> Iterator[Given]:
-    uids = raw_ids.unpack(arrays, "folded")
+def _given(arrays: Any, n_items: int) -> Iterator[Given]:
+    uids = unpack_ids(arrays, "folded")
     parts: dict[str, Any] = {}
     for name in ("rated", "known"):
         ids = require(arrays, f"folded.{name}", shape=(name,), dtype=np.int64)
@@ -197,19 +181,59 @@ def _folded(arrays: Any, n_items: int) -> Iterator[Given]:
     yield from (Given(*row) for row in rows)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    return None if isinstance(value, np.random.RandomState) else value
+def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
+    """Ids as ``<name>.text`` (bytes,), ``<name>.offsets`` (ids + 1,) and ``<name>.types`` (ids,).
+
+    Raises ArtifactError for an id that is neither text nor a number.
+    """
+    types, encoded = [], []
+    for one in ids:
+        if isinstance(one, str):
+            kind, text = _TEXT, one
+        elif isinstance(one, int | np.integer):
+            kind, text = _WHOLE, str(int(one))
+        elif isinstance(one, float | np.floating):
+            kind, text = _REAL, repr(float(one))
+        else:
+            raise ArtifactError(
+                f"the id {one!r} is a {type(one).__name__}; only text and numbers can be saved"
+            )
+        types.append(kind)
+        # surrogates come from files that were read with errors="surrogateescape"
+        encoded.append(text.encode("utf-8", "surrogatepass"))
+    return {**pack(encoded, name), f"{name}.types": np.array(types, np.uint8)}
 
 
-def _address(cls: type) -> str:
+def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:
+    """Return what `pack_ids` was given. Raises ArtifactError for arrays that do not fit each other."""
+    encoded = unpack(arrays, name)
+    types = require(arrays, f"{name}.types", shape=(len(encoded),), dtype=np.uint8)
+    if len(types) and types.max() > _REAL:
+        raise ArtifactError(f"the array '{name}.types' holds {types.max()}, which is no type")
+    read = (lambda raw: raw, int, float)
+    try:
+        found = [
+            read[kind](raw.decode("utf-8", "surrogatepass"))
+            for kind, raw in zip(types.tolist(), encoded, strict=True)
+        ]
+    except ValueError as error:
+        raise ArtifactError(f"the array '{name}.text' holds an id that is none: {error}") from error
+    if len(set(found)) != len(found):
+        raise ArtifactError(f"the array '{name}.text' holds an id twice")
+    return found
+
+
+def address_of(cls: type) -> str:
+    """Module and name of a class."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _class(address: str, base: type[TacendaAlgorithm]) -> type[TacendaAlgorithm]:
-    """The class of that address among those that are imported: loading imports nothing."""
-    found = [cls for cls in _derived(base) if _address(cls) == address]
+def class_at(address: str, base: type[C]) -> type[C]:
+    """Find the class of that address, ``base`` or one derived from it; this imports nothing.
+
+    Raises ArtifactError for a class that is not known here.
+    """
+    found = [cls for cls in _derived(base) if address_of(cls) == address]
     if not found:
         raise ArtifactError(
             f"it is a {address}, which is no {base.__name__} known here: import its class first, or load "
@@ -218,7 +242,7 @@ def _class(address: str, base: type[TacendaAlgorithm]) -> type[TacendaAlgorithm]
     return found[-1]
 
 
-def _derived(base: type[TacendaAlgorithm]) -> Iterator[type[TacendaAlgorithm]]:
+def _derived(base: type[C]) -> Iterator[type[C]]:
     yield base
     for cls in base.__subclasses__():
         yield from _derived(cls)

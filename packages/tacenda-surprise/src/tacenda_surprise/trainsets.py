@@ -1,10 +1,10 @@
-"""A Surprise Trainset as compact arrays, converted once."""
+"""Surprise's trainsets as compact arrays, converted once, and back; two trainsets as one."""
 
 from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,14 +12,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from surprise import Trainset
 
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
+from tacenda_surprise.models.catalogue import Catalogue
 
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
-    """The ratings of ``trainset``, users and items numbered by its inner ids.
+    """Convert the ratings of ``trainset``, users and items numbered by its inner ids.
 
     Kept for as long as the trainset lives, so that the algorithms of a grid search convert it once. Where a
     user rated an item twice the later rating counts, and a warning says how often that was.
@@ -59,16 +60,14 @@ def _convert(trainset: Trainset) -> Ratings:
 def trainset_of(
     ratings: Ratings, users: Sequence[Hashable], items: Sequence[Hashable], mean: float
 ) -> Trainset:
-    """A Trainset of ``ratings``, whose numbers are the inner ids; every list in the order of those.
+    """Make a Trainset of ``ratings``, whose numbers are the inner ids; its lists are in their order.
 
     Parameters
     ----------
     ratings
-        All users and items have some.
-    users
-        Raw ids of the users.
-    items
-        Raw ids of the items.
+        At least one of every user and every item.
+    users, items
+        Raw ids.
     mean
         Mean of all ratings.
     """
@@ -86,15 +85,67 @@ def _lists(ratings: Ratings) -> defaultdict[int, list[tuple[int, float]]]:
     return defaultdict(list, {u: pairs[i:j] for u, (i, j) in enumerate(pairwise(ends)) if j > i})
 
 
+def merged(
+    trainset: Trainset,
+    more: Trainset,
+    users: Mapping[Hashable, int],
+    items: Mapping[Hashable, int],
+    catalogue: Catalogue,
+) -> Trainset:
+    """Join the ratings of two trainsets; of a pair in both the rating of ``more`` counts.
+
+    Parameters
+    ----------
+    trainset
+        What a model was fitted to.
+    more
+        What is new.
+    users, items
+        Raw id -> number in the model, users without ratings included. They keep their numbers, which
+        become inner ids; users and items that only ``more`` has are numbered after them.
+    catalogue
+        That of the model.
+
+    Raises
+    ------
+    ConfigurationError
+        The rating scales differ.
+    DataError
+        A rating of ``more`` is not finite or off the scale.
+    """
+    if tuple(more.rating_scale) != tuple(trainset.rating_scale):
+        raise ConfigurationError(
+            f"the new ratings have the scale {more.rating_scale} and the old ones {trainset.rating_scale}; "
+            "give both the same Reader(rating_scale=...)"
+        )
+    old, new = ratings_of(trainset), ratings_of(more)
+    new_users = [raw for raw in more._raw2inner_id_users if raw not in users]
+    new_items = [raw for raw in more._raw2inner_id_items if raw not in items]
+    all_users = dict(users) | {raw: len(users) + k for k, raw in enumerate(new_users)}
+    all_items = dict(items) | {raw: len(items) + k for k, raw in enumerate(new_items)}
+    user_numbers = numbers(more._raw2inner_id_users, all_users)
+    item_numbers = numbers(more._raw2inner_id_items, all_items)
+    ratings = Ratings(
+        np.concatenate([old.user_ids, user_numbers[new.user_ids]]),
+        np.concatenate([old.item_ids, item_numbers[new.item_ids]]),
+        np.concatenate([old.values, new.values]),
+        more_ids(catalogue.users, new_users),
+        more_ids(catalogue.items, new_items),
+        scale=old.scale,
+        duplicates="last",
+    )
+    return trainset_of(ratings, list(all_users), list(all_items), ratings.mean)
+
+
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
-    """Raw ids in this order; where 7 and "7" are two, as Python writes them."""
+    """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them."""
     ids = list(raw)
     texts = [str(one) for one in ids]
     return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
 
 
 def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
-    """``index`` with raw ids at its end, each as text that is not there already."""
+    """Add raw ids at the end of ``index``, each as text that is not there already."""
     if not new:
         return index
     texts = dict.fromkeys(index.raw.tolist())

@@ -7,24 +7,28 @@ from scipy.sparse import csr_array
 from tacenda.datasets import synthetic_ratings
 from tacenda.ratings import split
 from tacenda_surprise.models import (
-    BayesianConfig,
     BayesianPMFModel,
+    BayesianSettings,
     ConditionalBayesianPMFModel,
     Identities,
     PMFModel,
 )
-from tacenda_surprise.models.factorization import hyperpriors
-from tacenda_surprise.models.factorization.averaging import average, side_by_side
-from tacenda_surprise.models.factorization.gibbs import Gibbs
-from tacenda_surprise.models.factorization.link import Link, draw_tau
-from tacenda_surprise.models.factorization.samples import Samples
+from tacenda_surprise.models.factorization.gibbs import (
+    Gibbs,
+    Hyper,
+    Link,
+    draw_hyper,
+    draw_tau,
+    draw_wishart,
+)
+from tacenda_surprise.models.factorization.samples import Samples, average, side_by_side
 
 
 def test_wishart_draws_have_its_moments():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((3, 3))
     scale, degrees = root @ root.T / 3, 7.0
-    draws = np.stack([hyperpriors.wishart(rng, degrees, scale) for _ in range(8000)])
+    draws = np.stack([draw_wishart(rng, degrees, scale) for _ in range(8000)])
     np.testing.assert_allclose(draws.mean(axis=0), degrees * scale, atol=0.08 * degrees)
     variance = degrees * (scale**2 + np.outer(np.diag(scale), np.diag(scale)))
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.12)
@@ -37,7 +41,7 @@ def test_hyperparameters_are_drawn_from_their_posterior():
     mean, n = rows.mean(axis=0), 20
     inverse = np.eye(2) + (rows - mean).T @ (rows - mean) + 2 * n / (2 + n) * np.outer(mean, mean)
     W = np.linalg.inv(inverse)
-    draws = [hyperpriors.draw(rng, rows) for _ in range(6000)]
+    draws = [draw_hyper(rng, rows) for _ in range(6000)]
     np.testing.assert_allclose(
         np.mean([d.precision for d in draws], axis=0), (2 + n) * W, rtol=0.05, atol=0.02
     )
@@ -58,7 +62,7 @@ def linked():
     sizes = np.maximum(identities.sizes, 1)
     F = csr_array((1 / np.sqrt(sizes[users]), (users, items)), shape=(12, 6)).toarray()
     root = rng.standard_normal((2, 2))
-    hyper = hyperpriors.Hyper(np.array([0.3, -0.2]), root @ root.T + np.eye(2))
+    hyper = Hyper(np.array([0.3, -0.2]), root @ root.T + np.eye(2))
     X = rng.standard_normal((12, 2)).astype(np.float32)
     return identities, F, hyper, X
 
@@ -95,7 +99,7 @@ def test_a_chain_forgets_where_it_began():
     chains = []
     for seed in (0, 1):
         chain = Gibbs(
-            BayesianConfig(n_factors=2, burn_in=60, n_samples=200, seed=seed),
+            BayesianSettings(n_factors=2, burn_in=60, n_samples=200, seed=seed),
             2, ratings, ratings.mean, None,
         )  # fmt: skip
         for sweep in range(260):

@@ -17,12 +17,12 @@ from tacenda_surprise.models import (
 )
 
 MAKERS = {
-    "sgd": lambda **more: PMFModel(**{"n_factors": 5, "n_epochs": 12, **more}),
-    "conditional": lambda **more: ConditionalPMFModel(**{"n_factors": 5, "n_epochs": 12, **more}),
+    "sgd": lambda **more: PMFModel(**{"n_factors": 5, "epochs": 12, **more}),
+    "conditional": lambda **more: ConditionalPMFModel(**{"n_factors": 5, "epochs": 12, **more}),
     "stopped early": lambda **more: ConditionalPMFModel(
-        **{"n_factors": 5, "n_epochs": 12, "validation": 0.1, **more}
+        **{"n_factors": 5, "epochs": 12, "validation": 0.1, **more}
     ),
-    "als": lambda **more: PMFModel(**{"n_factors": 3, "n_epochs": 8, "solver": "als", **more}),
+    "als": lambda **more: PMFModel(**{"n_factors": 3, "epochs": 8, "solver": "als", **more}),
     "gibbs": lambda **more: BayesianPMFModel(n_factors=3, burn_in=4, n_samples=8, **more),
     "conditional gibbs": lambda **more: ConditionalBayesianPMFModel(
         n_factors=3, burn_in=4, n_samples=8, **more
@@ -84,9 +84,9 @@ def test_a_checkpoint_of_other_ratings_is_refused(make, ratings, tmp_path):
 
 
 def test_more_epochs_may_follow(ratings, tmp_path):
-    PMFModel(n_factors=4, n_epochs=5).fit(ratings, checkpoints=tmp_path / "c")
-    longer = PMFModel(n_factors=4, n_epochs=9).fit(ratings, checkpoints=tmp_path / "c")
-    assert_same(longer, PMFModel(n_factors=4, n_epochs=9).fit(ratings))
+    PMFModel(n_factors=4, epochs=5).fit(ratings, checkpoints=tmp_path / "c")
+    longer = PMFModel(n_factors=4, epochs=9).fit(ratings, checkpoints=tmp_path / "c")
+    assert_same(longer, PMFModel(n_factors=4, epochs=9).fit(ratings))
 
 
 # -- ratings that came later -----------------------------------------------------------------------
@@ -110,9 +110,9 @@ def _compact(ratings, n_users, n_items):
 
 
 GROWING = {
-    "sgd": lambda: PMFModel(n_factors=8, n_epochs=40),
-    "conditional": lambda: ConditionalPMFModel(n_factors=8, n_epochs=40),
-    "als": lambda: PMFModel(n_factors=3, n_epochs=12, solver="als"),
+    "sgd": lambda: PMFModel(n_factors=8, epochs=40),
+    "conditional": lambda: ConditionalPMFModel(n_factors=8, epochs=40),
+    "als": lambda: PMFModel(n_factors=3, epochs=12, solver="als"),
     "gibbs": lambda: BayesianPMFModel(n_factors=4, burn_in=20, n_samples=30),
     "conditional gibbs": lambda: ConditionalBayesianPMFModel(n_factors=4, burn_in=20, n_samples=30),
 }
@@ -128,7 +128,7 @@ def test_new_users_and_items_are_learned_without_a_new_fit(later, name):
     assert model.fitted_on["n_ratings"] == len(train)
     assert rmse(model, test) < 1.02 * rmse(GROWING[name]().fit(train), test)
     strangers = test.select((test.user_ids >= 300) | (test.item_ids >= 90))
-    biases = PMFModel(n_factors=0, n_epochs=30).fit(train)
+    biases = PMFModel(n_factors=0, epochs=30).fit(train)
     assert rmse(model, strangers) < 0.97 * rmse(biases, strangers)
 
 
@@ -144,7 +144,7 @@ def test_users_are_known_by_their_raw_ids(later, name):
         IdIndex(train.users.raw[users], "user"), IdIndex(train.items.raw[items], "item"),
         scale=train.scale,
     )  # fmt: skip
-    model = GROWING[name]().fit(early).partial_fit(shuffled, n_epochs=2)
+    model = GROWING[name]().fit(early).partial_fit(shuffled, epochs=2)
     assert model.catalogue.users.raw[:300].tolist() == early.users.raw.tolist()
     assert set(model.catalogue.users.raw) == set(train.users.raw)
     scores = model.score_pairs(
@@ -157,10 +157,10 @@ def test_users_are_known_by_their_raw_ids(later, name):
 @pytest.mark.parametrize("model_class", [PMFModel, ConditionalPMFModel])
 def test_users_of_whom_nothing_comes_stay_as_they_are(later, model_class):
     train, early, _ = later
-    model = model_class(n_factors=6, n_epochs=15).fit(early)
+    model = model_class(n_factors=6, epochs=15).fit(early)
     before = model.tables
     some = train.select((train.user_ids > 50) & (train.user_ids < 310))
-    model.partial_fit(some, n_epochs=2)
+    model.partial_fit(some, epochs=2)
     np.testing.assert_allclose(
         model.tables.user_factors[:51], before.user_factors[:51], rtol=1e-5, atol=1e-6
     )
@@ -174,8 +174,8 @@ def test_training_on_is_the_same_after_a_way_to_disk(later, name, tmp_path):
     train, early, _ = later
     model = GROWING[name]().fit(early)
     model.save(tmp_path / "model")
-    again = tacenda.load(tmp_path / "model").partial_fit(train, n_epochs=2)
-    assert_same(again, model.partial_fit(train, n_epochs=2))
+    again = tacenda.load(tmp_path / "model").partial_fit(train, epochs=2)
+    assert_same(again, model.partial_fit(train, epochs=2))
 
 
 def test_identities_count_in_what_follows_too(later):
@@ -183,8 +183,8 @@ def test_identities_count_in_what_follows_too(later):
     pairs = (np.full(6, train.n_users - 1), np.arange(6))
     identities = Identities.from_pairs(*pairs, train.n_users, train.n_items)
     few = train.select(train.user_ids < train.n_users - 1)
-    model = ConditionalPMFModel(n_factors=6, n_epochs=20).fit(early)
-    model.partial_fit(few, identities=identities, n_epochs=3)
+    model = ConditionalPMFModel(n_factors=6, epochs=20).fit(early)
+    model.partial_fit(few, identities=identities, epochs=3)
     expected = model.tables.side_factors[:6].mean(axis=0)
     np.testing.assert_allclose(model.tables.user_factors[-1], expected, atol=1e-6)
 
@@ -196,12 +196,12 @@ def test_what_was_never_fitted_cannot_go_on(ratings):
 
 
 def test_a_wider_scale_and_new_levels_are_taken_over(ratings):
-    model = PMFModel(n_factors=2, n_epochs=3).fit(ratings)
+    model = PMFModel(n_factors=2, epochs=3).fit(ratings)
     wider = Ratings(
         ratings.user_ids, ratings.item_ids, ratings.values + 0.5, ratings.users, ratings.items,
         scale=(0.5, 5.5),
     )  # fmt: skip
-    model.partial_fit(wider, n_epochs=1)
+    model.partial_fit(wider, epochs=1)
     assert model.catalogue.scale == (0.5, 5.5)
     np.testing.assert_array_equal(model.catalogue.levels, np.arange(0.5, 6, 0.5))
     with pytest.raises(DataError):

@@ -10,12 +10,17 @@ from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
-from tacenda_surprise.models import ConditionalPMFModel, FactorizationConfig, Identities, PMFModel
-from tacenda_surprise.models.factorization.als import ALS
-from tacenda_surprise.models.factorization.defaults import noisiness, resolved
-from tacenda_surprise.models.factorization.training import initial_tables
+from tacenda_surprise.models import (
+    ConditionalFactorizationSettings,
+    ConditionalPMFModel,
+    FactorizationSettings,
+    Identities,
+    PMFModel,
+)
+from tacenda_surprise.models.factorization.settings import Rates, noisiness
+from tacenda_surprise.models.factorization.training import ALS, initial_tables
 
-SMALL = {"n_factors": 8, "n_epochs": 40}
+SMALL = {"n_factors": 8, "epochs": 40}
 
 
 def rmse(scores, values):
@@ -41,7 +46,7 @@ def parts(found):
     [
         (lambda: PMFModel(**SMALL), 1.13),
         (lambda: ConditionalPMFModel(**SMALL), 1.14),
-        (lambda: PMFModel(n_factors=3, n_epochs=12, solver="als"), 1.15),
+        (lambda: PMFModel(n_factors=3, epochs=12, solver="als"), 1.15),
     ],
     ids=["sgd", "conditional", "als"],
 )
@@ -49,7 +54,7 @@ def test_comes_near_to_whoever_knows_the_truth(found, parts, make, within):
     train, test = parts
     _, variance = found.truth.moments(test.user_ids, test.item_ids)
     best = float(np.sqrt(variance.mean()))
-    biases = PMFModel(n_factors=0, n_epochs=30).fit(train)
+    biases = PMFModel(n_factors=0, epochs=30).fit(train)
     model = make().fit(train)
     assert error(model, test) < within * best < 0.97 * error(biases, test)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / model.deviations(
@@ -60,9 +65,12 @@ def test_comes_near_to_whoever_knows_the_truth(found, parts, make, within):
 
 def test_after_a_sweep_the_loss_has_no_slope_in_the_items(parts):
     ratings = parts[0]
-    config = FactorizationConfig(n_factors=4, solver="als", reg_factors=0.05, reg_biases=0.02)
+    config = FactorizationSettings(
+        n_factors=4, solver="als", penalty=0.05, advanced={"bias_penalty": 0.02}
+    )
+    rates = Rates.of(config, ratings, conditional=False)
     tables = initial_tables(config, ratings.n_users, ratings.n_items, conditional=False)
-    als = ALS(config, ratings, tables, ratings.mean)
+    als = ALS(config, rates, ratings, tables, ratings.mean)
     losses = [float(als.step(0, 0.0).loss) for _ in range(3)]
     p, q, b, c, _ = (t.astype(np.float64) for t in tables)
     e = ratings.values - ratings.mean - b[ratings.user_ids] - c[ratings.item_ids]
@@ -79,9 +87,12 @@ def test_after_a_sweep_the_loss_has_no_slope_in_the_items(parts):
 
 def test_sweeps_never_raise_the_penalized_loss(parts):
     ratings = parts[0]
-    config = FactorizationConfig(n_factors=3, solver="als", reg_factors=0.1, reg_biases=0.05)
+    config = FactorizationSettings(
+        n_factors=3, solver="als", penalty=0.1, advanced={"bias_penalty": 0.05}
+    )
+    rates = Rates.of(config, ratings, conditional=False)
     tables = initial_tables(config, ratings.n_users, ratings.n_items, conditional=False)
-    als, losses = ALS(config, ratings, tables, ratings.mean), []
+    als, losses = ALS(config, rates, ratings, tables, ratings.mean), []
     n_u, n_i = np.diff(ratings.user_offsets), np.bincount(ratings.item_ids, minlength=150)
     for _ in range(6):
         loss = float(als.step(0, 0.0).loss)
@@ -101,8 +112,10 @@ def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
         train.user_ids, train.item_ids, train.values * factor, train.users, train.items,
         scale=(low * factor - 1e-3, high * factor + 1e-3),
     )  # fmt: skip
-    model = model_class(n_factors=8, n_epochs=30).fit(train)
-    other = model_class(n_factors=8, n_epochs=30, init_std=0.1 * factor**0.5).fit(scaled)
+    model = model_class(n_factors=8, epochs=30).fit(train)
+    other = model_class(n_factors=8, epochs=30, advanced={"init_std": 0.1 * factor**0.5}).fit(
+        scaled
+    )
     expected = model.score_pairs(test.user_ids, test.item_ids) * factor
     np.testing.assert_allclose(
         other.score_pairs(test.user_ids, test.item_ids), expected, atol=0.02 * factor
@@ -118,21 +131,21 @@ def test_penalties_fall_as_rows_and_columns_fill(parts):
     one = Ratings.from_triples([("u", "i", 3.0)], scale=(1, 5))
     assert noisiness(one) == 2.0
     found = [
-        resolved(FactorizationConfig(), ratings, conditional=True).reg_factors
+        Rates.of(FactorizationSettings(), ratings, conditional=True).penalty
         for ratings in (full, few)
     ]
     assert found[0] < found[1]
-    given = FactorizationConfig(reg_factors=0.5, n_epochs=7)
-    assert resolved(given, full, conditional=False).reg_factors == 0.5
-    assert resolved(given, full, conditional=False).n_epochs == 7
-    assert None not in resolved(FactorizationConfig(), one, conditional=True).to_dict().values()
+    given = FactorizationSettings(penalty=0.5, epochs=7)
+    assert Rates.of(given, full, conditional=False).penalty == 0.5
+    assert Rates.of(given, full, conditional=False).epochs == 7
+    assert None not in Rates.of(FactorizationSettings(), one, conditional=True)
 
 
 def test_the_best_epoch_is_restored(parts):
     """A rate so high that it overfits: what is kept is the epoch with the lowest error held out."""
     settings = {
-        "n_factors": 12, "n_epochs": 40, "lr_factors": 0.05, "lr_decay": 1.0, "reg_factors": 0.0,
-        "validation": 0.2, "patience": 5, "refit": False,
+        "n_factors": 12, "epochs": 40, "learning_rate": 0.05, "penalty": 0.0,
+        "advanced": {"rate_decay": 1.0}, "validation": 0.2, "patience": 5, "refit": False,
     }  # fmt: skip
     train = parts[0]
     model = PMFModel(**settings).fit(train)
@@ -146,9 +159,8 @@ def test_the_best_epoch_is_restored(parts):
     again = PMFModel(**{**settings, "refit": True}).fit(train)
     assert again.history.epochs == best + 1
     assert again.figures[0]["best"] == pytest.approx(min(errors))
-    assert error(again, parts[1]) < error(
-        PMFModel(**{**settings, "validation": 0.0}).fit(train), parts[1]
-    )
+    without = {n: v for n, v in settings.items() if n not in ("validation", "patience", "refit")}
+    assert error(again, parts[1]) < error(PMFModel(**without).fit(train), parts[1])
 
 
 def test_conditioning_pays_where_taste_decides_what_is_rated():
@@ -180,20 +192,30 @@ def test_a_folded_user_is_near_the_same_user_fitted(parts, model_class):
 
 
 def test_the_settings_of_the_thesis_go_by_name():
-    thesis = FactorizationConfig.thesis(n_factors=30)
-    assert (thesis.lr_factors, thesis.lr_biases, thesis.lr_decay) == (0.01, 0.001, 1.0)
-    assert (thesis.reg_factors, thesis.reg_biases, thesis.n_factors) == (0.01, 0.1, 30)
-    svd = FactorizationConfig.online_svd()
-    assert (svd.reg_factors, svd.reg_side, svd.biased) == (0.0, 0.0, False)
-    assert FactorizationConfig.online_svd(biased=True).reg_biases == 0.0
+    thesis = ConditionalFactorizationSettings.thesis(n_factors=30)
+    advanced = thesis.advanced
+    assert (thesis.learning_rate, advanced.bias_learning_rate) == (0.01, 0.001)
+    assert (thesis.penalty, advanced.bias_penalty, thesis.n_factors) == (0.01, 0.1, 30)
+    assert (advanced.rate_decay, thesis.side_learning_rate, thesis.side_penalty) == (
+        1,
+        0.005,
+        0.003,
+    )
+    svd = ConditionalFactorizationSettings.online_svd()
+    assert (svd.penalty, svd.side_penalty, svd.biased) == (0.0, 0.0, False)
+    assert FactorizationSettings.online_svd(biased=True).advanced.bias_penalty == 0.0
 
 
 def test_online_svd_needs_its_early_stopping(parts):
     train, test = parts
-    quick = {"n_factors": 10, "lr_factors": 0.03, "lr_biases": 0.03, "n_epochs": 60}
-    stopped = PMFModel(FactorizationConfig.online_svd(biased=True, **quick)).fit(train)
-    config = replace(stopped.config, validation=0.0)
-    assert error(stopped, test) < error(PMFModel(config).fit(train), test) - 0.01
+    quick = {
+        "n_factors": 10, "learning_rate": 0.03, "epochs": 60,
+        "advanced": {"bias_learning_rate": 0.03},
+    }  # fmt: skip
+    settings = FactorizationSettings.online_svd(biased=True, **quick)
+    stopped = PMFModel.from_settings(settings).fit(train)
+    never = replace(settings, validation=0.0, patience=3, refit=True)
+    assert error(stopped, test) < error(PMFModel.from_settings(never).fit(train), test) - 0.01
 
 
 def test_conditioning_is_not_for_alternating_least_squares():
@@ -204,13 +226,17 @@ def test_conditioning_is_not_for_alternating_least_squares():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"lr_factors": -0.1}, "lr_factors must be at least 0"),
-        ({"reg_factors": "much"}, "reg_factors must be at least 0"),
-        ({"n_epochs": 1.5}, "n_epochs must be a whole number"),
-        ({"lr_decay": 1.1}, "lr_decay must be at most 1"),
-        ({"validation": 1.0}, "validation must be less than 1"),
-        ({"solver": "magic"}, "solver must be 'sgd' or 'als'"),
-        ({"n_factor": 3}, "there is no setting 'n_factor'"),
+        ({"learning_rate": -0.1}, r"learning_rate must be a number \(at least 0\)"),
+        ({"penalty": "much"}, r"penalty must be a number \(at least 0\)"),
+        ({"epochs": 1.5}, "epochs must be a whole number"),
+        ({"advanced": {"rate_decay": 1.1}}, "rate_decay must be .*at most 1"),
+        ({"validation": 1.0}, "validation must be .*below 1"),
+        ({"solver": "magic"}, "solver must be one of sgd, als"),
+        ({"n_factor": 3}, "has no option 'n_factor' .*mean 'n_factors'"),
+        ({"patience": 7}, "patience has no effect without validation"),
+        ({"solver": "als", "learning_rate": 0.1}, "learning_rate has no effect with solver='als'"),
+        ({"biased": False, "advanced": {"bias_penalty": 1.0}}, "bias_penalty has no effect with"),
+        ({"side_penalty": 1.0}, "has no option 'side_penalty'"),
     ],
 )
 def test_settings_out_of_range_are_refused(setting, message):
@@ -231,7 +257,7 @@ def test_what_has_no_ratings_stays_where_it_began(parts):
     train = parts[0]
     some = train.select((train.user_ids > 5) & (train.item_ids > 5))
     spy = Spy()
-    PMFModel(n_factors=4, n_epochs=3).fit(some, callbacks=[spy])
+    PMFModel(n_factors=4, epochs=3).fit(some, callbacks=[spy])
     for table in (0, 1):
         np.testing.assert_array_equal(spy.tables[0][table][:6], spy.tables[-1][table][:6])
         assert np.abs(spy.tables[0][table][6:] - spy.tables[-1][table][6:]).max() > 0

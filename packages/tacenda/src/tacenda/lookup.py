@@ -19,17 +19,15 @@ _CACHE_LIMIT: Final = 500_000
 
 @dataclass(frozen=True)
 class Normalization:
-    """What is done to a word before it is looked up; nothing, unless asked for.
-
-    digits: every run of decimal digits becomes ``NUM`` (``1990s`` -> ``NUMs``, ``3.5`` ->
-    ``NUM.NUM``). lowercase: the word is lower-cased (but ``NUM`` is not).
-    """
+    """What is done to a word before it is looked up; nothing, unless asked for."""
 
     digits: bool = False
+    """Every run of decimal digits becomes ``NUM``: ``1990s`` is ``NUMs``, ``3.5`` is ``NUM.NUM``."""
     lowercase: bool = False
+    """The word is lower-cased, but ``NUM`` is not."""
 
     def __call__(self, word: str) -> str:
-        """The normalized word; applying it twice changes nothing more."""
+        """Return the normalized word; normalizing it again changes nothing."""
         if self.lowercase:
             if self.digits and "NUM" in word:
                 pieces = _NUMBER_WORD.split(word)
@@ -45,20 +43,20 @@ class Normalization:
 
 
 def reserved(oov: Oov) -> frozenset[str]:
-    """The names no ordinary word can have: written in a text they mean the type of that name."""
+    """Return the names that no ordinary word can have: written in a text they mean the type of that name."""
     return frozenset((BOUNDARY, UNKNOWN, *(CLASSES if oov == "classes" else ())))
 
 
 def class_of(normalized: str, normalization: Normalization) -> str:
-    """The shape and suffix class of a normalized word; ``NUM`` is seen as the digits it was."""
+    """Return the shape and suffix class of a normalized word; ``NUM`` counts as the digits it was."""
     return word_class(normalized.replace("NUM", "0") if normalization.digits else normalized)
 
 
 class Lookup(dict[str, int]):
-    """String -> id for every string: ``lookup[word]`` never fails.
+    """A dictionary from strings to ids in which every string is found: ``lookup[word]`` never fails.
 
-    Holds the words themselves; strings that needed work are remembered too, up to a limit, so that
-    a second look costs one dictionary access.
+    It holds the words themselves. Strings that needed work are remembered too, up to a limit, so that a second look
+    costs one dictionary access.
     """
 
     def __init__(self, words: tuple[str, ...], normalization: Normalization, oov: Oov) -> None:
@@ -76,12 +74,12 @@ class Lookup(dict[str, int]):
         return found
 
     def find(self, word: str) -> int:
-        """The id of any string, without remembering it."""
+        """Return the id of any string without remembering it."""
         own = self.own(word)
         return self._stand_in(word) if own is None else own
 
     def own(self, word: str) -> int | None:
-        """The id of the word's own type, or None where it has none."""
+        """Return the id of the word's own type, or None if it has none."""
         found = self._exact(word)
         if found is None and self._normalization:
             found = self._exact(self._normalized(word))
@@ -96,6 +94,7 @@ class Lookup(dict[str, int]):
         return found if found is not None and self._words[found] == word else None
 
     def _stand_in(self, word: str) -> int:
+        """Return the id of the finest class of a word that is a type, or that of ``<unk>``."""
         name = class_of(self._normalized(word), self._normalization) if self._classes else None
         while name is not None:
             found = self._exact(name)
@@ -106,7 +105,7 @@ class Lookup(dict[str, int]):
 
 
 def check_oov(value: str) -> Oov:
-    """The value, if it is "single" or "classes"; CorpusError otherwise."""
+    """Return the value if it is "single" or "classes"; raise CorpusError otherwise."""
     if value not in get_args(Oov):
         raise CorpusError(
             f'oov is {value!r}; use "single" (one <unk>) or "classes" (shapes and suffixes)'

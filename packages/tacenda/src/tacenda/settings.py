@@ -156,8 +156,8 @@ class Settings:
             if not one.admits(value):
                 self.refuse(one.name, one.wanted())
             object.__setattr__(self, one.name, value)
-        self.check()
         self._refuse_idle(self, self.idle(), "")
+        self.check()
 
     def idle(self) -> Mapping[str, str]:
         """Say which options have no effect beside the others, and why; subclasses override it.
@@ -242,6 +242,9 @@ class Settings:
             lines.append(one.name)
             text = one.doc[:1].upper() + one.doc[1:] + "."
             lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")
+            for inner in one.kind.options() if _is_group(one.kind) else []:
+                text = f"* {inner.name} = {inner.default!r}: {inner.doc}."
+                lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="      ")
         return "\n".join(lines)
 
 

@@ -1,21 +1,22 @@
 """Tokenizers by name: from one line of text to a list of tokens."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
-from tacenda import english_words
 from tacenda.errors import CorpusError
 
 Tokenizer = Callable[[str], list[str]]
 
 
 def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
-    """The tokenizer of that name, or the callable itself.
+    """Return the tokenizer of a name, or the callable itself.
 
     ``"whitespace"``: ``str.split``, which splits at any Unicode whitespace.
-    ``"words"``: one regular expression close to UD English, see ``tacenda.english_words``.
+    ``"words"``: one regular expression close to UD English, see `split_words`.
     ``"spacy:LANG"``: the rules of ``spacy.blank(LANG)``, whitespace tokens dropped.
     Any callable from a line to a list of tokens passes through.
 
@@ -26,7 +27,7 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     if tokenizer == "whitespace":
         return str.split
     if tokenizer == "words":
-        return english_words.split_words
+        return split_words
     family, _, language = str(tokenizer).partition(":")
     if family == "spacy" and language:
         return _spacy_tokenizer(language)
@@ -42,7 +43,7 @@ def tokenizer_version(tokenizer: str | Tokenizer) -> str | None:
         return None
     get_tokenizer(tokenizer)
     if tokenizer == "words":
-        return f"words {hashlib.sha256(english_words.VERSION.encode()).hexdigest()[:16]}"
+        return f"words {hashlib.sha256((_SEPARATE.pattern + _TOKEN.pattern).encode()).hexdigest()[:16]}"
     if tokenizer.startswith("spacy:"):
         import spacy
 
@@ -70,3 +71,88 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         return [token.text for token in tokenizer(line) if not token.is_space]
 
     return tokenize
+
+
+# The expressions of the tokenizer "words". Alternatives stand in order of how often they are needed. All repetitions
+# that could be tried again from the next character are bounded or possessive, so that time is linear in the length of
+# a line whatever it holds.
+_SEPARATE: Final = re.compile(
+    r"""
+    (?<=\w) (?=(?: n['’]t | ['’](?:s|re|ve|ll|d|m) )\b(?!['’](?!ve\b)\w))   # do|n't, Kim|'s
+  | (?<=\bcan)(?=not\b) | (?<=\b[gw][oa]n)(?=na\b) | (?<=\bgot)(?=ta\b)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_MAY_NEED_SEPARATION: Final = ("'", "’", "nnot", "nna", "otta")
+
+_URL_END: Final = r"[^\s<>\"'’,;:!?.)\]}]"
+_FILE_ENDINGS: Final = "com|org|net|edu|gov|doc|xls|pdf|ppt|htm|txt|url|zip|COM|DOC|XLS|PDF"
+_THREE_LETTERS: Final = "Mrs|Gen|Gov|Sen|Rep|Rev|Inc|Ltd|Oct|Nov|Dec|Jan|Feb|Aug|Col|Sgt|Maj|Ave"
+_FOUR_LETTERS: Final = "Prof|Corp|Sept|Capt|Dept"
+_TOKEN: Final = re.compile(
+    rf"""
+    [^\W\d_]++(?=[\s,;)!?]|\Z)                        # a word with nothing glued to it
+  | [,"(\[]                                           # what never begins anything longer
+  | (?=[^\W\d_])(?:                                   # -- beginning with a letter --
+        [^\W\d_]{{3,}}+(?=\.(?:\s|\Z))                # the last word of a sentence
+        (?<!\b(?:etc|{_THREE_LETTERS}))(?<!\b(?:{_FOUR_LETTERS}))
+      | n['’]t\b | N['’]T\b
+      | (?:https?://|ftp://|www\.)[^\s<>"]*{_URL_END}
+      | (?:Mr|Ms|Dr|St|Jr|Sr|Lt|Co|vs|Ft|Mt|{_THREE_LETTERS}|{_FOUR_LETTERS})\.(?=,|\s|\Z)
+      | etc\.(?=[,;)])
+      | [A-HJ-Z]\.(?=\Z)                              # an initial
+      | [^\W\d_](?:\.[^\W\d_])+\b\.?                  # U.S., e.g., p.m
+      | (?:[Ee]|[Cc]o|[Pp]re|[Nn]on|[Pp]ost|[Pp]ro|[Ee]x|[Mm]ulti|[Aa]nti)-\w++
+      | [^\W\d_]++(?:['’][^\W\d_]{{2,}}+ | (?=-)(?!-[\w.-]{{0,63}}[@.]\w))   # Sha'lan; long|-term
+      | [A-Z]++&[A-Z]++                               # AT&T
+    )
+  | (?=[\w.+-])(?:                                    # -- addresses and file names --
+        [\w.+-]{{1,64}}+@[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{0,9}}
+      | [\w-]{{1,63}}+(?:\.[\w-]{{1,63}}+){{1,9}}(?<=\.(?:{_FILE_ENDINGS}))(?:/[^\s<>"]*{_URL_END})?
+    )
+  | (?=[\d+])(?:                                      # -- beginning with a digit --
+        (?:\d-)?\d{{3}}-\d{{3}}-\d{{4}}\b | \d{{3}}-\d{{4}}\b                # telephone numbers
+      | \d{{1,4}}/\d{{1,2}}(?:/\d{{1,4}})?\b                                 # dates
+      | \+?\d+(?:[.,:]\d+)*+(?:st|nd|rd|th|s)?+                              # 1,000.5 10:30 1990s
+    )
+  | \w++
+  | (?<!\w)['’](?:[smdSMD]|[rv]e|ll|RE|VE|LL)\b(?!['’](?!ve\b))             # a clitic
+  | [:;=][-^']?[()DPp](?!\w)                                                 # :-)
+  | \.?[!?]{{2,}} | \.[!?] | \.{{2,}} | -{{2,}} | ={{2,}} | \*{{2,}} | <{{2,}} | >{{2,}}
+  | '{{2}} | ’{{2}} | ‘{{2}} | `{{2}} | \${{2,}}
+  | \S
+    """,
+    re.VERBOSE,
+)
+
+_REMEMBERED_PIECES: Final = 1 << 17
+_REMEMBERED_LENGTH: Final = 64
+
+
+def split_words(line: str) -> list[str]:
+    """Split a line of English text into tokens, close to those of UD English EWT: the tokenizer ``"words"``.
+
+    Text is cut at whitespace, and each piece by one regular expression; pieces seen lately are remembered, as most
+    text repeats them. Clitics are cut off (``do n't``, ``Kim 's``, ``can not``), hyphenated words at the hyphen
+    except behind prefixes (``long - term`` but ``co-author``); addresses, numbers, dates, abbreviations and initials
+    stay whole. What is not whitespace is kept, in order.
+    """
+    return list(chain.from_iterable(map(_PIECES.__getitem__, line.split())))
+
+
+class _Pieces(dict[str, list[str]]):
+    """Tokens of pieces of text without whitespace; forgets them all when it holds too many."""
+
+    def __missing__(self, piece: str) -> list[str]:
+        text = piece
+        if any(hint in piece for hint in _MAY_NEED_SEPARATION):
+            text = _SEPARATE.sub(" ", piece)
+        tokens = _TOKEN.findall(text)
+        if len(piece) <= _REMEMBERED_LENGTH:
+            if len(self) >= _REMEMBERED_PIECES:
+                self.clear()
+            self[piece] = tokens
+        return tokens
+
+
+_PIECES: Final = _Pieces()

@@ -7,31 +7,52 @@ class first (see ``tacenda.word_classes``), if that was frequent enough to be a 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sized
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from functools import cached_property
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.errors import ArtifactError, CorpusError
-from tacenda.lookup import BOUNDARY, UNKNOWN, Lookup, Normalization, Oov, check_oov, reserved
-from tacenda.vocabulary_arrays import pack, unpack
-from tacenda.vocabulary_selection import select
+from tacenda.lookup import (
+    BOUNDARY,
+    UNKNOWN,
+    Lookup,
+    Normalization,
+    Oov,
+    check_oov,
+    class_of,
+    reserved,
+)
+from tacenda.word_classes import coarser_class
 
-__all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary"]
+__all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary", "pack_words"]
 
 
 class Vocabulary:
     """Words in id order with their counts, and the way from any string to an id.
 
-    words: the types, most frequent first; includes ``</s>`` and ``<unk>``.
-    counts: int64 (types,), read-only: how often each occurs in the text it was built from; ``<unk>``
-        and the classes hold the summed counts of the words they stand for, ``</s>`` the number of
-        sentences (plus what was literally written as ``</s>``).
-    normalization, oov: how strings are looked up.
+    Parameters
+    ----------
+    words
+        The types, most frequent first; ``</s>`` and ``<unk>`` are among them.
+    counts
+        int64 (types,): how often each occurs in the text it was built from. ``<unk>`` and the classes hold the
+        summed counts of the words they stand for, ``</s>`` the number of sentences (plus what was literally
+        written as ``</s>``).
+    normalization
+        What is done to a string before it is looked up; nothing by default.
+    oov
+        Whether a word without a type is ``<unk>`` (``"single"``) or first one of the ``"classes"``.
 
-    Raises CorpusError if words repeat, counts do not fit them, or a special type is missing.
+    Raises
+    ------
+    CorpusError
+        Words repeat, counts do not fit them, or a special type is missing.
     """
 
     words: tuple[str, ...]
@@ -82,21 +103,45 @@ class Vocabulary:
     ) -> Self:
         """Choose the types of a text from the counts of its words as they were spelled.
 
-        max_vocabulary: how many proper words are kept, most frequent first; ``</s>``, ``<unk>`` and
-            the classes come on top.
-        min_count: words that occur less often (after normalization) are left out.
-        min_class_count: a class with fewer occurrences joins a coarser one, then ``<unk>``.
+        Parameters
+        ----------
+        counts
+            How often each string was written.
+        n_sentences
+            How many sentences the text has.
+        max_vocabulary
+            How many proper words are kept, the most frequent first; ``</s>``, ``<unk>`` and the classes come on
+            top. None keeps all.
+        min_count
+            Words that occur less often, after normalization, are left out.
+        normalization, oov
+            As in the constructor.
+        min_class_count
+            A class with fewer occurrences joins a coarser one, then ``<unk>``.
+
+        Raises
+        ------
+        CorpusError
+            A limit is below 1.
         """
-        words, chosen = select(
-            counts,
-            n_sentences,
-            max_vocabulary=max_vocabulary,
-            min_count=min_count,
-            normalization=normalization or Normalization(),
-            oov=check_oov(oov),
-            min_class_count=min_class_count,
-        )
-        return cls(words, chosen, normalization, oov)
+        limits = {"min_count": min_count, "min_class_count": min_class_count}
+        if max_vocabulary is not None:
+            limits["max_vocabulary"] = max_vocabulary
+        for name, limit in limits.items():
+            if limit < 1:
+                raise CorpusError(f"{name} is {limit}; it must be at least 1")
+        normalization = normalization or Normalization()
+        proper, special = _normalized(counts, normalization, reserved(check_oov(oov)))
+        kept = dict(_most_frequent(proper, max_vocabulary, min_count))
+        for word in proper.keys() - kept.keys():
+            name = class_of(word, normalization) if oov == "classes" else UNKNOWN
+            special[name] += proper[word]
+        if oov == "classes":
+            special = _merge_rare(special, min_class_count)
+        special[BOUNDARY] += n_sentences
+        special[UNKNOWN] += 0
+        chosen = dict(_ranked(kept | special))
+        return cls(chosen, chosen.values(), normalization, oov)
 
     # ---- from words to ids and back ----
 
@@ -105,10 +150,10 @@ class Vocabulary:
         return self._ids[word]
 
     def encode(self, tokens: Iterable[str], *, remember: bool = True) -> NDArray[np.int32]:
-        """Ids of the tokens of a text, int32 (tokens,).
+        """Return the ids of the tokens of a text, int32 (tokens,).
 
-        remember: keep the ids of unknown spellings for the next time (a bounded number of them);
-        False suits lists of distinct strings.
+        With ``remember`` the ids of unknown spellings are kept for the next time, up to a limit; False suits lists
+        of distinct strings.
         """
         if isinstance(tokens, str):
             raise CorpusError("encode was given one string; give a list of tokens: text.split()")
@@ -169,14 +214,14 @@ class Vocabulary:
     def fingerprint(self) -> str:
         """sha256 (hex) of the words in order and of how strings are looked up, not of counts."""
         digest = hashlib.sha256(repr((self.normalization, self.oov)).encode())
-        for array in pack(self.words):
+        for array in pack_words(self.words):
             digest.update(array.tobytes())
         return digest.hexdigest()
 
     def require_same(self, other: "Vocabulary", what: str) -> None:
         """Raise CorpusError unless the other vocabulary gives every string the same id as this one.
 
-        what: whose the other vocabulary is, for the message, such as "the corpus" or "train.txt".
+        ``what`` says whose the other vocabulary is, for the message, such as "the corpus" or "train.txt".
         """
         if other is self or self.fingerprint == other.fingerprint:
             return
@@ -196,10 +241,8 @@ class Vocabulary:
     # ---- to arrays and back ----
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The words as ``vocabulary.text`` and ``.offsets``, see ``vocabulary_arrays.pack``, and
-        ``vocabulary.counts``, int64 (types,).
-        """
-        text, offsets = pack(self.words)
+        """Return ``vocabulary.text`` and ``vocabulary.offsets``, see `pack_words`, and ``vocabulary.counts``."""
+        text, offsets = pack_words(self.words)
         return {
             "vocabulary.text": text,
             "vocabulary.offsets": offsets,
@@ -217,7 +260,7 @@ class Vocabulary:
     @classmethod
     def from_arrays(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The vocabulary that ``config_dict`` and ``arrays`` describe; ArtifactError if damaged."""
-        words, counts = unpack(arrays)
+        words, counts = _unpacked(arrays)
         settings = [config.get(name) for name in ("digits", "lowercase")]
         if not all(isinstance(setting, bool) for setting in settings):
             raise ArtifactError(
@@ -231,3 +274,96 @@ class Vocabulary:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.words, self.counts, self.normalization, self.oov)
+
+
+def _most_frequent(
+    counts: Mapping[str, int], n: int | None, min_count: int
+) -> list[tuple[str, int]]:
+    least = min_count
+    if n is not None and n < len(counts):
+        # sorting a million words that are not kept would take longer than all the rest
+        nth = sorted(counts.values(), reverse=True)[n - 1]
+        least = max(least, nth)
+    return _ranked({word: count for word, count in counts.items() if count >= least})[:n]
+
+
+def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    ranked = sorted(counts.items(), key=itemgetter(0))
+    ranked.sort(key=itemgetter(1), reverse=True)  # stable: ties stay in the order of the words
+    return ranked
+
+
+def _normalized(
+    counts: Mapping[str, int], normalization: Normalization, names: frozenset[str]
+) -> tuple[Counter[str], Counter[str]]:
+    """Counts of proper words after normalization, and of reserved names written in the text."""
+    proper: Counter[str] = Counter()
+    if normalization:
+        for word, count in counts.items():
+            # a reserved name keeps its spelling; what becomes one by normalization means it too
+            proper[word if word in names else normalization(word)] += count
+    else:
+        proper.update(counts)
+    special = Counter({name: proper.pop(name) for name in names if name in proper})
+    return proper, special
+
+
+def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
+    """Move rare classes into their coarser class, and rare coarse classes into ``<unk>``."""
+    kept = Counter({name: counts.pop(name, 0) for name in (BOUNDARY, UNKNOWN)})
+    coarse: Counter[str] = Counter()
+    for name, count in counts.items():
+        above = coarser_class(name)
+        if above is not None and count >= min_class_count:
+            kept[name] = count
+        else:
+            coarse[above or name] += count
+    # a coarse class has received all that was merged into it before it is judged
+    for name, count in coarse.items():
+        kept[name if count >= min_class_count else UNKNOWN] += count
+    return kept
+
+
+def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return words as UTF-8 text, uint8 (bytes,), and the offsets that cut it, int64 (words + 1,).
+
+    Word ``i`` is ``text[offsets[i] : offsets[i + 1]]``. Lone surrogates are encoded as Python's "surrogatepass" has
+    them, so that any string survives.
+    """
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(data) for data in encoded], out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
+
+
+def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[str], NDArray[np.int64]]:
+    """Words and counts from the arrays of a vocabulary; ArtifactError if they do not fit together."""
+    text = _array(arrays, "vocabulary.text", np.uint8)
+    offsets = _array(arrays, "vocabulary.offsets", np.int64)
+    counts = _array(arrays, "vocabulary.counts", np.int64)
+    fits = len(offsets) == len(counts) + 1 and offsets[0] == 0 and offsets[-1] == len(text)
+    if not fits or (np.diff(offsets) < 0).any():
+        raise ArtifactError(
+            "vocabulary.offsets do not cut vocabulary.text into one word a count; "
+            "the model is damaged"
+        )
+    data = text.tobytes()
+    try:
+        words = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]
+    except UnicodeDecodeError as error:
+        raise ArtifactError(
+            f"vocabulary.text is not UTF-8 ({error.reason}); the model is damaged"
+        ) from error
+    return words, counts
+
+
+def _array(arrays: Mapping[str, NDArray[Any]], name: str, dtype: type[np.generic]) -> NDArray[Any]:
+    array = arrays.get(name)
+    if array is None:
+        raise ArtifactError(f"{name} is missing; the model is damaged or has no vocabulary")
+    if array.ndim != 1 or array.dtype != dtype:
+        raise ArtifactError(
+            f"{name} is {array.dtype} of shape {array.shape}, not one dimension of "
+            f"{np.dtype(dtype)}; the model is damaged"
+        )
+    return array

@@ -68,7 +68,7 @@ _SCRIPTS: Final = (
 
 
 def word_class(word: str) -> str:
-    """The class of a word: ``word_class("deglazing") == "<oov:x:ing>"``.
+    """Return the class of a word: that of "deglazing" is ``<oov:x:ing>``.
 
     Every string has a class, the empty one included; the name of a class is its own class. The
     function is fixed: saved vocabularies depend on it.
@@ -88,7 +88,7 @@ def word_class(word: str) -> str:
 
 
 def coarser_class(name: str) -> str | None:
-    """``<oov:x:ing>`` gives ``<oov:x>``; a class without a suffix gives None."""
+    """Return the class without the suffix: ``<oov:x>`` for ``<oov:x:ing>``. One without a suffix gives None."""
     shape, _, suffix = name[5:-1].partition(":")
     return f"<oov:{shape}>" if suffix else None
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacenda.english_words import split_words
+from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError
-from tacenda.tokenizers import get_tokenizer, tokenizer_version
+from tacenda.tokenizers import get_tokenizer, split_words, tokenizer_version
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,36 @@ def _spans(tokens):
         spans.add((ends, ends + size))
         ends += size
     return spans
+
+
+RUNNING = "They saw a saw, near the bank. Did they buy it? No: it was old; and dear!"
+TOKENIZED = "mr. vinken is chairman of elsevier n.v. , the dutch publishing group . nobody asked N years ago why"
+
+
+def test_running_text_that_is_split_at_whitespace_brings_one_warning(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join([RUNNING] * 50), encoding="utf8")
+    for text in (path, [RUNNING] * 50, "\n".join([RUNNING] * 50)):
+        with pytest.warns(
+            UserWarning, match=r"29% of the tokens .*'saw,'.*tokenizer=\"words\""
+        ) as found:
+            Corpus.from_text(text)
+        assert len(found) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_text_that_was_tokenized_brings_no_warning(tmp_path):
+    Corpus.from_text([TOKENIZED] * 100)
+    Corpus.from_text([RUNNING] * 50, tokenizer="words")
+    Corpus.from_text([RUNNING] * 50, tokenizer=str.split)
+    Corpus.from_sentences([RUNNING.split()] * 50)
+    known = Corpus.from_text([TOKENIZED]).vocabulary
+    Corpus.from_text([RUNNING] * 50, vocabulary=known)  # the text of the vocabulary was warned of
+    Corpus.from_text([RUNNING])  # too short to tell
+
+
+@pytest.mark.data
+@pytest.mark.skipif("TACENDA_DATA" not in os.environ, reason="TACENDA_DATA is not set")
+@pytest.mark.filterwarnings("error")
+def test_the_penn_treebank_brings_no_warning():
+    Corpus.from_text(Path(os.environ["TACENDA_DATA"]) / "lm/ptb/ptb.valid.txt")

@@ -1,7 +1,6 @@
 """A web server on the loopback address whose manners a test can choose, and clean data folders."""
 
 import functools
-import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,16 +14,12 @@ class Resource:
     """What one path serves.
 
     ``failures`` are served first, one a request: a status code, or ``("drop", n)`` to close the
-    connection after ``n`` bytes of the body, or ``("short", n)`` to do so without announcing more
-    than is meant.
+    connection after ``n`` bytes of the body.
     """
 
-    def __init__(self, body, *, etag='"one"', ranges=True, failures=(), length=True, location=None):
-        self.body, self.etag, self.ranges = body, etag, ranges
+    def __init__(self, body, *, failures=(), length=True, location=None):
+        self.body = body
         self.failures, self.length, self.location = list(failures), length, location
-        self.last_modified = None
-        self.ignores_if_range = False
-        self.content_range = None
 
 
 class Server:
@@ -43,9 +38,6 @@ class Server:
     def serve(self, path, body, **manners):
         self.resources[path] = Resource(body, **manners)
         return self.root + path
-
-    def ranges_asked(self):
-        return [headers.get("Range") for _, headers in self.requests]
 
     def close(self):
         self._http.shutdown()
@@ -73,34 +65,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", resource.location)
             self.end_headers()
             return
-        begin = self._begin(resource)
-        if begin is not None and begin >= len(resource.body):
-            self.send_error(416)
-            return
-        body = resource.body[begin or 0 :]
-        self.send_response(200 if begin is None else 206)
-        if begin is not None:
-            end, whole = len(resource.body) - 1, len(resource.body)
-            self.send_header(
-                "Content-Range", resource.content_range or f"bytes {begin}-{end}/{whole}"
-            )
-        if resource.etag:
-            self.send_header("ETag", resource.etag)
-        if resource.last_modified:
-            self.send_header("Last-Modified", resource.last_modified)
+        self.send_response(200)
         if resource.length:
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(resource.body)))
         self.end_headers()
-        self.wfile.write(body[: failure[1]] if failure else body)
+        self.wfile.write(resource.body[: failure[1]] if failure else resource.body)
         self.close_connection = True
-
-    def _begin(self, resource):
-        match = re.match(r"bytes=(\d+)-$", self.headers.get("Range", ""))
-        if not match or not resource.ranges:
-            return None
-        condition = self.headers.get("If-Range")
-        known = resource.ignores_if_range or condition in (resource.etag, resource.last_modified)
-        return int(match[1]) if known else None
 
 
 @pytest.fixture

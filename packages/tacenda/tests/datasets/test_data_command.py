@@ -43,6 +43,7 @@ def test_list_marks_addresses_that_nobody_confirmed(data_folders, register):
 
 @pytest.fixture
 def toy(server, data_folders, register):
+    pytest.importorskip("pooch")
     files = {"train": ("train.txt",)}
     url = server.serve("/train.txt", b"text")
     download = datasets.Download(urls=(url,), filename="train.txt")

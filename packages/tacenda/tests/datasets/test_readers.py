@@ -113,20 +113,20 @@ def test_conllu_that_is_not_conllu_is_named_by_file_and_line(written, text, caus
     "read", [conllu.read, columns.read_ner, treebank.read, word_similarity.read]
 )
 def test_unreadable_files_are_named(tmp_path, written, read):
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="there is no file"):
         list(read(tmp_path / "none.xz"))
     for name, cut in (("a.xz", 40), ("a.gz", 20)):
         whole = written(SENTENCE * 50, name)
         whole.write_bytes(whole.read_bytes()[:-cut])
-        with pytest.raises(DataError, match=r"a\.[xg]z is damaged after line|a\.[xg]z, line"):
+        with pytest.raises(DataError, match=r"a\.[xg]z is a damaged (xz|gzip) file|a\.[xg]z, line"):
             list(read(whole))
-    with pytest.raises(DataError, match="line 1: byte 3 is not utf-8"):
+    with pytest.raises(DataError, match="is not utf-8 at line 1, byte offset 3"):
         list(read(written(b"abc\xffdef\n", "latin")))
 
 
 @pytest.mark.parametrize("read", [conllu.read, columns.read_ner, word_similarity.read])
 def test_a_folder_where_a_file_is_meant_is_named(tmp_path, read):
-    with pytest.raises(DataError, match="is a folder where a file is meant"):
+    with pytest.raises(DataError, match="is a directory where a text file is meant"):
         list(read(tmp_path))
 
 

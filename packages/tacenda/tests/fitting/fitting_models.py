@@ -199,6 +199,7 @@ def main(kind, folder, result, kill_at, kill_in):
     ``kill_in``: "step" (of the model), "files" (after a tensor file, before its manifest),
     "manifest" (after the manifest, before old files are removed) or "slow" (steps take time).
     """
+    from tacenda import store
     from tacenda.fitting import checkpoint
 
     calls = 0
@@ -221,14 +222,14 @@ def main(kind, folder, result, kill_at, kill_in):
 
         model.step = dying
 
-    replace = checkpoint._replace
+    replace = store.write_file
 
     def dying_replace(path, data):
         replace(path, data)
         if kill_in == ("manifest" if path.name == checkpoint.MANIFEST else "files"):
             count_and_kill()
 
-    checkpoint._replace = dying_replace
+    store.write_file = dying_replace
     model, history = run(folder, kind, prepare=prepare)
     np.savez(result, history=np.array(json.dumps(history.as_dict())), **model.state())
 

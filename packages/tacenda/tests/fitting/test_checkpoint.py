@@ -4,9 +4,9 @@ import json
 import numpy as np
 import pytest
 
+from tacenda import store
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting import ArrayBatches, Checkpoints, Schedule, fit
-from tacenda.fitting import checkpoint as module
 from tacenda.fitting.checkpoint import MANIFEST, Checkpoint, CheckpointFolder
 
 
@@ -46,8 +46,8 @@ def test_arrays_of_every_kind_come_back_as_they_were(tmp_path):
 
 def test_best_parameters_are_written_only_when_they_change(tmp_path, monkeypatch):
     written = []
-    replace = module._replace
-    monkeypatch.setattr(module, "_replace", lambda p, d: (written.append(p.name), replace(p, d)))
+    replace = store.write_file
+    monkeypatch.setattr(store, "write_file", lambda p, d: (written.append(p.name), replace(p, d)))
     folder = CheckpointFolder(tmp_path)
     for version, x in [(1, 0.0), (1, 1.0), (2, 2.0)]:
         best = {"x": np.array(float(version))}
@@ -157,13 +157,13 @@ def test_a_full_disk_at_the_first_checkpoint_ends_the_fit(models, tmp_path, monk
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_replace", full)
+    monkeypatch.setattr(store, "write_file", full)
     with pytest.raises(FittingError, match="No space left on device"):
         resume(models, tmp_path)
 
 
 def test_a_full_disk_later_warns_and_the_old_checkpoint_stays_whole(models, tmp_path, monkeypatch):
-    replace, calls = module._replace, []
+    replace, calls = store.write_file, []
 
     def full(path, data):
         calls.append(path)
@@ -171,7 +171,7 @@ def test_a_full_disk_later_warns_and_the_old_checkpoint_stays_whole(models, tmp_
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(path, data)
 
-    monkeypatch.setattr(module, "_replace", full)
+    monkeypatch.setattr(store, "write_file", full)
     where = Checkpoints(tmp_path, every_steps=3, every_seconds=None)
     with pytest.warns(RuntimeWarning, match="the fit goes on"):
         history = resume(models, where)

@@ -43,6 +43,40 @@ def test_compiled_code_goes_to_the_user_s_cache_where_the_package_cannot_be_writ
     assert not second.stderr
 
 
+def test_compiled_code_is_stale_when_a_function_in_another_file_has_changed(tmp_path):
+    """With the times of all files what they were, as in a wheel: only what is in them tells."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    imports = "from tacenda.kernels.machinery.compiled import njit\n"
+    (package / "caller.py").write_text(
+        f"{imports}from package.callee import factor\n\n@njit\ndef scaled(x):\n    return factor() * x\n"
+    )
+    found = []
+    for factor in (2, 2, 3, 3):
+        callee = package / "callee.py"
+        callee.write_text(f"{imports}\n@njit\ndef factor():\n    return {factor}\n")
+        os.utime(callee, (0, 0))
+        code = "from package.caller import scaled; print(scaled(5), sum(scaled.stats.cache_hits.values()))"
+        environment = os.environ | {
+            "PYTHONPATH": str(tmp_path),
+            "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.append(run.stdout.split())
+    assert found == [["10", "0"], ["10", "1"], ["15", "0"], ["15", "1"]]
+    assert (
+        len(list((tmp_path / "cache").rglob("caller.scaled*"))) == 2
+    )  # an index and one piece of code
+
+
 def test_without_any_cache_it_still_runs_and_says_so_once(tmp_path):
     (tmp_path / "cache").write_text("not a folder")
     found = run(tmp_path / "package", tmp_path / "cache")

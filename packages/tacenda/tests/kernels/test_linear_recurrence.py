@@ -3,7 +3,7 @@ import pytest
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.dynamics.linear_recurrence import backward, cpu, forward
+from tacenda.kernels.dynamics.linear_recurrence import cpu, forward
 
 LENGTHS = {
     "no sequences": [],
@@ -50,17 +50,12 @@ def assert_close(fast, slow):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("states", [1, 3, 40])
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
-def test_agrees_with_the_plain_loop_with_all_gradients(lengths, states, dtype, given, reverse):
+def test_agrees_with_the_plain_loop(lengths, states, dtype, given, reverse):
     args = problem(lengths, states, dtype)
     if not given:
         del args["initial"]
     a = forward(**args, reverse=reverse)
     assert_close(a, reference(forward, **args, reverse=reverse))
-    del args["u"]
-    grad = np.random.default_rng(1).standard_normal(a.shape).astype(dtype)
-    args |= {"a": a, "grad": grad, "reverse": reverse}
-    for fast, slow in zip(backward(**args), reference(backward, **args), strict=True):
-        assert_close(fast, slow)
 
 
 def test_the_plain_loop_is_the_equation():
@@ -73,69 +68,21 @@ def test_the_plain_loop_is_the_equation():
     np.testing.assert_allclose(a, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("name", ["F", "u", "initial"])
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_gradients_are_finite_differences(backend, name, reverse):
-    args = problem([3, 0, 5], 3)
-    weights = np.random.default_rng(2).standard_normal(args["u"].shape)
-    with kernels.use(backend):
-        a = forward(**args, reverse=reverse)
-        others = {key: value for key, value in args.items() if key != "u"}
-        gradients = backward(**others, a=a, grad=weights * a, reverse=reverse)
-
-        def loss():
-            return 0.5 * np.sum(weights * forward(**args, reverse=reverse) ** 2)
-
-        numeric = np.zeros(args[name].shape)
-        for index in np.ndindex(args[name].shape):
-            kept = args[name][index]
-            values = []
-            for step in (1e-6, -1e-6):
-                args[name][index] = kept + step
-                values.append(loss())
-            args[name][index] = kept
-            numeric[index] = (values[0] - values[1]) / 2e-6
-    np.testing.assert_allclose(getattr(gradients, name), numeric, rtol=1e-6, atol=1e-6)
-
-
 def test_many_sequences_take_several_batches():
     lengths = np.random.default_rng(4).integers(0, 12, 700)
     args = problem(lengths, 5)
     assert_close(forward(**args), reference(forward, **args))
 
 
-def test_gradients_of_more_tokens_than_one_block():
-    args = problem([4000, 90, 4096, 5], 2)
-    a = forward(**args)
-    del args["u"]
-    for reverse in (False, True):
-        fast = backward(**args, a=a, grad=a, reverse=reverse)
-        slow = reference(backward, **args, a=a, grad=a, reverse=reverse)
-        assert_close(fast.F, slow.F)
-
-
 @pytest.mark.parametrize("name", LENGTHS)
-def test_works_in_place_and_reads_any_memory_layout(name):
+def test_reads_any_memory_layout(name):
     args = problem(LENGTHS[name], 6, np.float32)
-    expected = forward(**args)
     strided = args | {
         "F": np.asfortranarray(args["F"]),
         "u": np.asfortranarray(args["u"]),
         "initial": np.repeat(args["initial"], 2, axis=0)[::2],
-        "out": np.empty_like(expected),
     }
-    assert forward(**strided) is strided["out"]
-    np.testing.assert_array_equal(strided["out"], expected)
-    assert forward(**args, out=args["u"]) is args["u"]
-    np.testing.assert_array_equal(args["u"], expected)
-
-
-def test_the_result_does_not_depend_on_the_number_of_threads():
-    args = problem(np.random.default_rng(5).integers(0, 20, 900), 10, np.float32)
-    one = forward(**args)
-    for threads in (2, 5):
-        np.testing.assert_array_equal(one, forward(**args, threads=threads))
+    np.testing.assert_array_equal(forward(**strided), forward(**args))
 
 
 def test_nan_stays_in_its_sequence():
@@ -157,19 +104,11 @@ def test_a_silent_long_sequence_under_an_explosive_matrix_stays_silent():
     [
         ({"F": np.ones((3, 2))}, "F must be \\(2, 2\\)"),
         ({"u": np.ones((3, 2), np.int32)}, "float32 or float64"),
-        ({"offsets": np.array([0, 2])}, "ascend from 0 to the 3 tokens"),
+        ({"offsets": np.array([0, 2])}, "ascend from 0 to 3"),
         ({"offsets": np.array([0.0, 3.0])}, "integers"),
         ({"initial": np.ones((2, 2))}, "initial must be"),
-        ({"out": np.ones((3, 2), np.float32)}, "out must be"),
-        ({"threads": 0}, "threads must be"),
     ],
 )
 def test_shapes_that_disagree_are_named(change, message):
     with pytest.raises(KernelError, match=message):
         forward(**(problem([3], 2) | change))
-
-
-def test_half_overlapping_output_is_refused():
-    memory = np.zeros((4, 1))
-    with pytest.raises(KernelError, match="overlaps"):
-        forward(np.eye(1), memory[:3], np.array([0, 3]), out=memory[1:])

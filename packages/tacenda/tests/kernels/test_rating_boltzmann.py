@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.ratings.boltzmann import divergence, expect
-from tacenda.kernels.ratings.boltzmann.naive import uniforms
+from tacenda.kernels.ratings.xorshift import uniforms
 
 BACKENDS = ("reference", "cpu")
 K, VISIBLE, HIDDEN = 3, 2, 2
@@ -134,13 +134,13 @@ def test_random_numbers_are_uniform():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"levels": np.array([0, 3])}, "levels run from 0 to 3, of 3"),
-        ({"levels": np.array([0])}, "levels must be"),
-        ({"ids": np.array([0, 2])}, "visible ids run from"),
+        ({"levels": np.array([0, 3])}, "levels run from 0 to 3, and there are 3"),
+        ({"levels": np.array([0])}, "as many levels as ids"),
+        ({"ids": np.array([0, 2])}, "ids run from 0 to 2"),
         ({"weights": np.zeros((2, 4))}, "weights must be"),
         ({"slopes": np.zeros(2)}, "slopes must be"),
         ({"steps": 0}, "steps must be at least 1"),
-        ({"cases": np.array([1])}, "users run from 1"),
+        ({"cases": np.array([1])}, "cases run from 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(backend, change, message):
@@ -302,12 +302,12 @@ def test_expectations_of_large_weights_do_not_overflow():
 @pytest.mark.parametrize(
     ("position", "value", "message"),
     [
-        (0, np.array([0, 4, 0]), "visible numbers run from 0 to 4, of 4"),
-        (1, np.array([0, 0, -2]), "case numbers run from -2"),
-        (1, np.array([0]), "must be \\(pairs,\\)"),
+        (0, np.array([0, 4, 0]), "visible run from 0 to 4, and there are 4"),
+        (1, np.array([0, 0, -2]), "cases run from -2"),
+        (1, np.array([0]), "visible and cases must be as many"),
         (2, np.zeros((4, 5), np.float32), "weights must be"),
-        (5, np.zeros(2, np.float32), "scores and slopes must be"),
-        (6, np.zeros(3), "must be float32"),
+        (5, np.zeros(2, np.float32), "scores must be"),
+        (6, np.zeros(3), "slopes must be float32"),
     ],
 )
 def test_pairs_that_do_not_fit_are_refused(backend, position, value, message):

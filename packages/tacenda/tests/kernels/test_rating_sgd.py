@@ -204,9 +204,9 @@ def test_scores_of_what_is_unknown_are_made_of_the_rest(backend):
     p, q, b, c, _ = tables
     with kernels.use(backend):
         found = scores(np.array([2, 2, -1, -1]), np.array([3, -1, 3, -1]), p, q, b, c, 3.0)
-        with pytest.raises(KernelError, match="user numbers run from 7"):
+        with pytest.raises(KernelError, match="users run from 7"):
             scores(np.array([7]), np.array([0]), p, q, b, c, 3.0)
-        with pytest.raises(KernelError, match="item numbers run from -2"):
+        with pytest.raises(KernelError, match="items run from -2"):
             scores(np.array([0]), np.array([-2]), p, q, b, c, 3.0)
     expected = [3 + b[2] + c[3] + p[2] @ q[3], 3 + b[2], 3 + c[3], 3]
     np.testing.assert_allclose(found, expected, rtol=1e-5)

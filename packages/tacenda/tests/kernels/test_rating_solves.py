@@ -68,8 +68,8 @@ def test_draws_have_the_moments_of_the_posterior(problem):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ids": np.full(8, 6)}, "column ids run from 6"),
-        ({"targets": np.zeros(7)}, "values must be"),
+        ({"ids": np.full(8, 6)}, "ids run from 6"),
+        ({"targets": np.zeros(7)}, "targets must be"),
         ({"precision": np.eye(2)}, "precision must be"),
         ({"noise": np.zeros((2, 3))}, "noise must be"),
         ({"precision": -9 * np.eye(3)}, "system of row 0 is not positive definite"),

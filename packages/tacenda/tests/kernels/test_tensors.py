@@ -27,7 +27,7 @@ def test_arrays_and_tensors_give_the_same(function, table, more):
     there = [torch.tensor(part) if part is VALUES else part for part in more]
     found = function(torch.tensor(table), *there)
     assert isinstance(expected, np.ndarray)
-    assert arrays.in_c_order(found)
+    assert found.is_contiguous()
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
 
 
@@ -46,25 +46,30 @@ def test_tensors_on_the_cpu_share_their_memory_with_what_kernels_take():
     assert tensors.to_tensor(array).data_ptr() == tensor.data_ptr()
     elsewhere = torch.zeros(3, device="meta")
     assert tensors.to_array(elsewhere).is_meta
-    assert arrays.device_of(elsewhere) == "meta"
 
 
 def test_arrays_among_tensors_and_other_devices_are_named():
     here = torch.zeros(2)
-    assert tensors.one_device({"a": here, "b": None}) == here.device
-    with pytest.raises(KernelError, match="b must be a tensor on cpu, not ndarray"):
-        tensors.one_device({"a": here, "b": np.zeros(2)})
-    with pytest.raises(KernelError, match="a must be a tensor on cpu, not ndarray"):
-        tensors.one_device({"a": np.zeros(2), "b": here})
+    assert arrays.common_device(a=here, b=None) == "cpu"
+    assert arrays.common_device(a=here.to("meta"), b=here.to("meta")) == "meta"
+    with pytest.raises(KernelError, match="b is a ndarray and a a Tensor"):
+        arrays.common_device(a=here, b=np.zeros(2))
+    with pytest.raises(KernelError, match="b is a Tensor and a a ndarray"):
+        arrays.common_device(a=np.zeros(2), b=here)
     with pytest.raises(KernelError, match="b is on meta and a on cpu"):
-        tensors.one_device({"a": here, "b": here.to("meta")})
+        arrays.common_device(a=here, b=here.to("meta"))
 
 
 def test_dtypes_and_layouts_are_told_alike():
     for floats in (np.zeros((2, 3), np.float32), torch.zeros(2, 3)):
-        assert arrays.describe(floats) == "float32 (2, 3)"
-        assert arrays.is_floating(floats)
-        assert arrays.in_c_order(floats)
-        assert not arrays.in_c_order(floats.T)
-    assert not arrays.is_floating(np.zeros(2, ">f4"))
-    assert not arrays.is_floating(torch.zeros(2, dtype=torch.bfloat16))
+        arrays.check_floats(floats, 2, "x")
+        arrays.check_array(floats, (2, 3), floats, "x")
+        with pytest.raises(
+            KernelError, match=r"x must be float32 \(3, 2\) in C order, not float32"
+        ):
+            arrays.check_array(floats.T, (3, 2), floats, "x")
+        with pytest.raises(KernelError, match="in 3 dimensions"):
+            arrays.check_floats(floats, 3, "x")
+    for other in (np.zeros(2, ">f4"), torch.zeros(2, dtype=torch.bfloat16)):
+        with pytest.raises(KernelError, match="float32 or float64"):
+            arrays.check_floats(other, 1, "x")

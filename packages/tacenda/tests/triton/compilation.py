@@ -10,13 +10,12 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from tacenda.kernels.dynamics.modal_recurrence import triton as modal_recurrence
+from tacenda.kernels.hidden_markov import block as hmm_block
+from tacenda.kernels.hidden_markov import block_softmax as blocks
+from tacenda.kernels.hidden_markov import class_softmax as classes
+from tacenda.kernels.hidden_markov import streaming_logsumexp as sums
 from tacenda.kernels.hidden_markov.block import Sequences
-from tacenda.kernels.hidden_markov.block import triton as hmm_block
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.hidden_markov.block_softmax import triton as blocks
-from tacenda.kernels.hidden_markov.class_softmax import triton as classes
-from tacenda.kernels.hidden_markov.streaming_logsumexp import triton as sums
 
 SHARED_MEMORY = 99 << 10  # bytes a program has on the smaller devices since 8.0
 
@@ -87,11 +86,4 @@ def test_words(compiled):
 def test_streaming_sums(compiled):
     rows, bias = torch.ones(70, 40), torch.ones(70)
     sums.backward(rows, rows, bias, sums.forward(rows, rows, bias), bias)
-    assert_all_compiled(compiled, "_forward _backward")
-
-
-def test_modal_recurrence(compiled):
-    eigenvalues, u = (torch.ones(3), torch.ones(2, 2)), torch.ones(5, 7)
-    m = modal_recurrence.forward(*eigenvalues, u, [0, 2, 5])
-    modal_recurrence.backward(*eigenvalues, m, [0, 2, 5], u)
     assert_all_compiled(compiled, "_forward _backward")

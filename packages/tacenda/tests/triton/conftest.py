@@ -1,10 +1,14 @@
 """Where the tests of this folder run: on the CPU under Triton's interpreter, else on a CUDA device."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+
+from tacenda import kernels, plugins
+from tacenda.kernels import backends
 
 
 class Device:
@@ -20,6 +24,11 @@ class Device:
             parts = map(self.tensors, value)
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         return value
+
+    def reference(self, function, *arguments):
+        """What the specification of a public function returns, for arrays."""
+        with kernels.use("reference"):
+            return function(*arguments)
 
     def arrays(self, value):
         """All results, in order, as numpy has them."""
@@ -39,6 +48,18 @@ class Device:
 @pytest.fixture(scope="session")
 def device():
     return Device()
+
+
+@pytest.fixture(autouse=True)
+def only_triton():
+    """Public functions run on Triton, also where they are given tensors on the CPU."""
+    devices = frozenset({"cpu", "cuda"})
+    plugins.register("kernels", "tested", replace(backends.triton, name="tested", devices=devices))
+    try:
+        with kernels.use("tested"):
+            yield
+    finally:
+        plugins.unregister("kernels", "tested")
 
 
 @pytest.fixture

@@ -5,14 +5,11 @@ import pytest
 import torch
 
 from tacenda.errors import KernelError
+from tacenda.kernels.hidden_markov import block_softmax as blocks
+from tacenda.kernels.hidden_markov import class_softmax as classes
+from tacenda.kernels.hidden_markov import streaming_logsumexp as sums
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.hidden_markov.block_softmax import naive as naive_blocks
-from tacenda.kernels.hidden_markov.block_softmax import triton as blocks
-from tacenda.kernels.hidden_markov.class_softmax import naive as naive_classes
-from tacenda.kernels.hidden_markov.class_softmax import triton as classes
-from tacenda.kernels.hidden_markov.streaming_logsumexp import naive as naive_sums
-from tacenda.kernels.hidden_markov.streaming_logsumexp import triton as sums
-from tacenda.testing import hmm_kernel_cases as cases
+from tacenda.testing.kernels import CASES
 
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
 
@@ -26,13 +23,13 @@ def normal(seed, *shapes, dtype=np.float32):
 
 
 def assert_sums(device, arguments, tolerance=2e-5):
-    expected = naive_sums.forward(*arguments)
+    expected = device.reference(sums.forward, *arguments)
     found = sums.forward(*device.tensors(arguments))
     device.assert_like(found, expected, tolerance)
     (g,) = normal(1, expected.shape, dtype=expected.dtype)
     given = (*arguments, expected, g)
     device.assert_like(
-        sums.backward(*device.tensors(given)), naive_sums.backward(*given), tolerance
+        sums.backward(*device.tensors(given)), device.reference(sums.backward, *given), tolerance
     )
 
 
@@ -64,7 +61,7 @@ def test_sums_take_any_layout_and_show_nan(device):
     assert torch.isnan(sums.forward(x, y, b)).tolist() == [False, False, True, False, False]
     with pytest.raises(KernelError, match="of one width"):
         sums.forward(x, y[:, :2], b)
-    with pytest.raises(KernelError, match="must be a tensor"):
+    with pytest.raises(KernelError, match="bias is a ndarray and rows a Tensor"):
         sums.forward(x, y, b.cpu().numpy())
 
 
@@ -73,17 +70,19 @@ def test_sums_take_any_layout_and_show_nan(device):
 
 def assert_blocks(device, made_of, pairs, weights, norms, tolerance=2e-5):
     arguments = made_of, *pairs, weights, norms
-    expected = naive_blocks.forward(*arguments)
+    expected = device.reference(blocks.forward, *arguments)
     device.assert_like(blocks.forward(*device.tensors(arguments)), expected, tolerance)
     given = made_of, *pairs, expected, np.abs(np.cos(expected * 9)), weights
     device.assert_like(
-        blocks.backward(*device.tensors(given)), naive_blocks.backward(*given), tolerance
+        blocks.backward(*device.tensors(given)),
+        device.reference(blocks.backward, *given),
+        tolerance,
     )
 
 
-@pytest.mark.parametrize("case", list(cases.block_softmax()), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", list(CASES["block_softmax"]()), ids=lambda case: case[0])
 def test_blocks_agree_with_the_specification_on_awkward_shapes(device, case):
-    made_of, sources, targets, weights, norms, _ = case[1]
+    made_of, sources, targets, weights, norms = case[1]
     assert_blocks(device, made_of, (sources, targets), weights, norms)
 
 
@@ -109,7 +108,7 @@ def test_states_that_are_all_but_impossible(device, lowest):
     b[:, 130:] -= 1000 if np.isinf(lowest) else 0
     weights = np.ones((1, k), np.float32)
     found = blocks.forward(*device.tensors((Vectors(x, y, b), [0], [0], weights)))
-    expected = naive_blocks.forward(Vectors(x, y, b), [0], [0], weights)
+    expected = device.reference(blocks.forward, Vectors(x, y, b), [0], [0], weights)
     device.assert_like(found, expected, 1e-4)  # scores of a thousand have so many digits less
     np.testing.assert_allclose(found.sum(1).cpu(), 1, rtol=1e-5)
 
@@ -128,10 +127,10 @@ def test_vectors_and_pairs_that_do_not_fit_are_refused(device):
     weights = torch.ones(2, 4, device=device.name)
     for change, pairs, message in (
         ({}, ([1, 0], [0, 0]), "sorted"),
-        ({}, ([0, 2], [0, 0]), "whole numbers from 0 to 1"),
+        ({}, ([0, 2], [0, 0]), "sources run from 0 to 2"),
         ({"reached": made_of.reached.transpose(0, 1)}, ([0, 1], [0, 0]), "reached must be"),
         ({"bias": made_of.bias.T.contiguous().T}, ([0, 1], [0, 0]), "bias must be .* in C order"),
-        ({"bias": made_of.bias.cpu().numpy()}, ([0, 1], [0, 0]), "bias must be a tensor on"),
+        ({"bias": made_of.bias.cpu().numpy()}, ([0, 1], [0, 0]), "bias is a ndarray"),
     ):
         with pytest.raises(KernelError, match=message):
             blocks.forward(made_of._replace(**change), *pairs, weights)
@@ -143,15 +142,17 @@ def test_vectors_and_pairs_that_do_not_fit_are_refused(device):
 
 
 def assert_words(device, arguments, tolerance=2e-5):
-    expected = naive_classes.forward(*arguments)
+    expected = device.reference(classes.forward, *arguments)
     device.assert_like(classes.forward(*device.tensors(arguments)), expected, tolerance)
     given = (*arguments, expected, np.abs(np.cos(expected * 9)))
     device.assert_like(
-        classes.backward(*device.tensors(given)), naive_classes.backward(*given), tolerance
+        classes.backward(*device.tensors(given)),
+        device.reference(classes.backward, *given),
+        tolerance,
     )
 
 
-@pytest.mark.parametrize("case", list(cases.class_softmax()), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", list(CASES["class_softmax"]()), ids=lambda case: case[0])
 def test_words_agree_with_the_specification_on_awkward_shapes(device, case):
     assert_words(device, case[1])
 
@@ -166,8 +167,9 @@ def test_classes_of_several_tiles_beside_empty_ones(device, dtype):
 def test_words_that_do_not_fit_are_refused(device):
     words, bias, states = device.tensors(normal(0, (5, 3), (5,), (2, 4, 3)))
     for arguments, message in (
-        ((words, bias, states, [0, 5]), "offsets must rise"),
-        ((words, bias[:4], states, [0, 2, 5]), "one row for each"),
+        ((words, bias, states, [0, 5]), "3 offsets for 2 classes"),
+        ((words, bias, states, [0, 2, 4]), "offsets must ascend from 0 to 5"),
+        ((words, bias[:4], states, [0, 2, 5]), r"bias must be float32 \(5,\)"),
         ((words.T.contiguous().T, bias, states, [0, 2, 5]), "C order"),
     ):
         with pytest.raises(KernelError, match=message):

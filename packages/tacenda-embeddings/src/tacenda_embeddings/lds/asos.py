@@ -33,33 +33,19 @@ _MAXIMUM_OUTER = 400
 
 
 class Statistics(NamedTuple):
-    """Expected second moments of the smoothed states.
+    """Expected second moments of the smoothed states."""
 
-    Attributes
-    ----------
-    S_xx
-        E[x_t x_t^T | all] (states, states).
-    S_10
-        E[x_{t+1} x_t^T | all] (states, states).
-    S_xw
-        E[x_t w_t^T | all] (states, observations); None where it was not asked for.
-    Xi
-        E[xs xs^T] (states, states), the second moment of the posterior means.
-    Pi
-        E[xf xf^T] (states, states).
-    likelihood_gain
-        log-likelihood in nats per token, less that of the model without dynamics.
-    """
-
-    S_xx: Matrix
-    S_10: Matrix
-    S_xw: FloatArray | None
-    Xi: Matrix
-    Pi: Matrix
-    likelihood_gain: float
+    S_xx: Matrix  # E[x_t x_t^T | all] (states, states)
+    S_10: Matrix  # E[x_{t+1} x_t^T | all] (states, states)
+    S_xw: FloatArray | None  # E[x_t w_t^T | all] (states, observations); None if not asked for
+    Xi: Matrix  # E[xs xs^T] (states, states), the second moment of the posterior means
+    Pi: Matrix  # E[xf xf^T] (states, states)
+    likelihood_gain: float  # log-likelihood in nats per token, less that of no dynamics
 
 
 def _powers(X: Matrix, n: int) -> list[Matrix]:
+    """Return X^0 to X^n."""
+    """Return X^0 to X^n."""
     powers = [np.eye(len(X))]
     for _ in range(n):
         powers.append(X @ powers[-1])
@@ -69,7 +55,7 @@ def _powers(X: Matrix, n: int) -> list[Matrix]:
 def _filtered_moment(
     state: SteadyState, A_r: Matrix, lagged: dict[int, Matrix], r: int, start: Matrix | None
 ) -> tuple[Matrix, Matrix]:
-    """Pi and m_{-1} = M_{-1} C_hat: a linear equation solved by an outer loop around Lyapunov's."""
+    """Return Pi and m_{-1} = M_{-1} C_hat: a linear equation, solved by a loop around Lyapunov's."""
     F, gain = state.F, state.gain
     solver = SteinSolver(F, F.T)
     F_powers = _powers(F, r)
@@ -95,7 +81,7 @@ def _filtered_moment(
 
 
 def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
-    """Per token, against the model without dynamics (paper eqs 39-44, mended)."""
+    """Return the gain per token over the model without dynamics (paper eqs 39-44, mended)."""
     predicted = A @ Pi @ A.T
     half = gain.cross @ A @ m_1
     projected_error = gain.square - half - half.T + gain.cross @ predicted @ gain.cross.T
@@ -116,7 +102,7 @@ def _expected_observation(
     Pi: Matrix,
     products: dict[int, FloatArray],
 ) -> FloatArray:
-    """B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_{-r} Pi (A^T)^r C^T.
+    """Return B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_{-r} Pi (A^T)^r C^T.
 
     T_r = J^r, T_k = T_{k+1} F + J^k G down to 0, and T_k = T_{k+1} F below. ``products`` holds
     C_hat^T Psi_k for k = 1 .. r and is emptied.
@@ -147,8 +133,8 @@ def expectation(
     Pi: Matrix | None = None,
     *,
     with_observation: bool = True,
-) -> tuple[Statistics, SteadyState]:
-    """The E-step at horizon ``r``.
+) -> Statistics:
+    """Run the E-step at horizon ``r``.
 
     Parameters
     ----------
@@ -159,9 +145,9 @@ def expectation(
     r
         Horizon; the error of the approximation falls geometrically with it.
     Pi
-        (states, states) a starting value for E[xf xf^T], from the previous iteration.
+        (states, states), a starting value of E[xf xf^T] from the previous iteration.
     with_observation
-        Compute S_xw too, which is most of the work and only an M-step needs.
+        Whether to compute S_xw too, which is most of the work and which only an M-step needs.
 
     Raises
     ------
@@ -173,7 +159,7 @@ def expectation(
     F, J, G, gain = state.F, state.J, state.G, state.gain
     A_r = np.linalg.matrix_power(A, r)
     products: dict[int, FloatArray] = {}
-    lagged: dict[int, Matrix] = {}
+    lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
     for k in range(1, r + 1):
         product = moments.left(gain.C_hat, k)
         lagged[k] = np.asarray(product @ gain.C_hat, dtype=np.float64)
@@ -183,6 +169,8 @@ def expectation(
     lagged[0] = gain.square
     Pi, m_1 = _filtered_moment(state, A_r, lagged, r, Pi)
 
+    # m_k = M_k C_hat, b_k = B_k C_hat and L_k of the recursions above
+    # m_k = M_k C_hat, b_k = B_k C_hat and L_k of the recursions above
     m = {-r: Pi @ A_r.T @ gain.cross.T}
     for k in range(-r + 1, r + 1):
         m[k] = F @ m[k - 1] + gain.K_c @ lagged[k]
@@ -199,13 +187,13 @@ def expectation(
         S_xw = _expected_observation(moments, state, A_r, C, Pi, products)
     S_10 = Xi @ J.T + L @ G.T + state.Sigma_s @ J.T
     likelihood = _likelihood_gain(A, gain, Pi, m_1)
-    return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood), state
+    return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood)
 
 
 def maximization(
     statistics: Statistics, parameters: Parameters, mean: npt.NDArray[np.float64]
 ) -> Parameters:
-    """The M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
+    """Run the M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
     S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
     if S_xw is None:
         raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")

@@ -1,21 +1,32 @@
-"""Lagged counts of a long circular stream, block by block in bounded memory, in several threads."""
+"""Lagged counts of a long circular stream, block by block in bounded memory, in several threads.
+
+A *run* is one `Counts` for each lag. Runs pile up in memory; when together they pass the limit they
+are summed into one, and if that is still more than half of the limit it is written to disk. The sum
+of everything goes through the rows in order and reads a bounded number of entries at a time, so
+memory stays bounded however long the text is (the pattern of a log-structured merge).
+"""
 
 import contextvars
+import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts
-from tacenda_embeddings.lds.count_runs import RunStore
+from tacenda.errors import DataError
+from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
 
 _MAX_BLOCK = 4_000_000  # ids; the kernel is fastest while a block of the stream fits the L3 cache
 _MIN_BLOCK = 1024
+_MAX_DISK_RUNS = 16  # more are summed into one, which bounds the number of files and of small reads
+_ENTRY_BYTES = 8  # an int32 column and a 4-byte count
+_MIN_ENTRIES = 1 << 16  # half a megabyte at a time, however small the limit
 
 Ids = npt.NDArray[np.int32]
 
@@ -30,10 +41,10 @@ class StreamCounts(NamedTuple):
     """The folder the lags are mapped from, if they are; to be kept as long as they."""
 
 
-def block_length(memory_budget: int, n_lags: int, workers: int) -> int:
+def block_length(memory_budget: int, n_lags: int, threads: int) -> int:
     """How many ids to count at once: the blocks in work may take a quarter of the budget."""
     bytes_per_id = 16 * (n_lags + 1)  # ids, positions, and two copies of an entry for every pair
-    in_work = workers if workers == 1 else workers + 1
+    in_work = threads if threads == 1 else threads + 1
     block = memory_budget // 4 // in_work // bytes_per_id
     return max(min(block, _MAX_BLOCK), _MIN_BLOCK, n_lags)
 
@@ -44,7 +55,7 @@ def count_stream(
     n_lags: int,
     *,
     memory_budget: int,
-    workers: int = 1,
+    threads: int = 1,
     scratch: Path | None = None,
 ) -> StreamCounts:
     """Count all pairs of a circular stream that comes in pieces of any length.
@@ -58,16 +69,16 @@ def count_stream(
     memory_budget
         Bytes: a quarter for the blocks in work, a third for their counts, as much again while those
         are summed. A few arrays of ``vocabulary`` numbers come on top.
-    workers
+    threads
         Threads that count blocks at the same time; the result is the same for any number.
     scratch
         The folder for what does not fit; the system's temporary folder if None.
     """
     unigram = np.zeros(vocabulary, np.int64)
     store = RunStore(vocabulary, memory_budget // 3, scratch)
-    blocks = _overlapping(_rechunk(pieces, block_length(memory_budget, n_lags, workers)), n_lags)
+    blocks = _overlapping(_rechunk(pieces, block_length(memory_budget, n_lags, threads)), n_lags)
     jobs = ((stream, n_history, n_lags, vocabulary) for stream, n_history in blocks)
-    results = map(_count_block, jobs) if workers == 1 else _in_threads(jobs, workers)
+    results = map(_count_block, jobs) if threads == 1 else _in_threads(jobs, threads)
     for run, occurrences in results:
         unigram += occurrences
         store.add(run)
@@ -86,15 +97,15 @@ def _count_block(job: _Job) -> _Result:
     return run, np.bincount(stream[n_history:], minlength=vocabulary)
 
 
-def _in_threads(jobs: Iterable[_Job], workers: int) -> Iterator[_Result]:
-    """Results in the order of the jobs, at most ``workers`` of them in work."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="tacenda-counts") as pool:
+def _in_threads(jobs: Iterable[_Job], threads: int) -> Iterator[_Result]:
+    """Results in the order of the jobs, at most ``threads`` of them in work."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="tacenda-counts") as pool:
         running: deque[Future[_Result]] = deque()
         for job in jobs:
             # A thread has a context of its own; the caller's choice of kernels must reach it.
             context = contextvars.copy_context()
             running.append(pool.submit(context.run, _count_block, job))
-            if len(running) >= workers:
+            if len(running) >= threads:
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
@@ -138,3 +149,201 @@ def _overlapping(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, int]
     if head is not None:
         before = tail if len(tail) == n_lags else np.take(tail, np.arange(-n_lags, 0), mode="wrap")
         yield np.concatenate([before, head]), n_lags
+
+
+# -- partial counts ----------------------------------------------------------------------------------
+
+
+class Source(Protocol):
+    """Where the counts of one lag are read from."""
+
+    @property
+    def indptr(self) -> npt.NDArray[np.int64]:
+        """(vocabulary + 1,), where each row begins."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the counts."""
+
+    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+        """Columns and counts of the entries start .. stop - 1."""
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Counts in arrays, which may be memory-mapped."""
+
+    counts: Counts
+
+    @property
+    def indptr(self) -> npt.NDArray[np.int64]:
+        """Where each row begins."""
+        return self.counts.indptr
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the counts."""
+        return self.counts.data.dtype
+
+    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+        """Columns and counts, as views."""
+        return self.counts.indices[start:stop], self.counts.data[start:stop]
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Counts in three plain binary files of one folder, read piece by piece."""
+
+    folder: Path
+    dtype: np.dtype[Any]
+
+    @property
+    def indptr(self) -> npt.NDArray[np.int64]:
+        """Where each row begins, read anew."""
+        return np.fromfile(self.folder / "indptr", np.int64)
+
+    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+        """Columns and counts, copied into memory."""
+        count, skip = stop - start, start * np.dtype(np.int32).itemsize
+        return (
+            np.fromfile(self.folder / "indices", np.int32, count, offset=skip),
+            np.fromfile(self.folder / "data", self.dtype, count, offset=skip),
+        )
+
+    def mapped(self) -> Counts:
+        """The same as read-only memory-mapped arrays."""
+        indptr = self.indptr
+        if indptr[-1] == 0:  # an empty file cannot be mapped
+            return Counts(indptr, np.empty(0, np.int32), np.empty(0, self.dtype))
+        return Counts(
+            indptr,
+            np.memmap(self.folder / "indices", np.int32, mode="r"),
+            np.memmap(self.folder / "data", self.dtype, mode="r"),
+        )
+
+
+def merge_rows(sources: Sequence[Source], vocabulary: int, max_entries: int) -> Iterator[Counts]:
+    """Sum sources, in blocks of rows of at most ``max_entries`` entries in all (or of one row)."""
+    exact = all(source.dtype == np.int32 for source in sources)
+    dtype = np.dtype(np.int32 if exact else np.float32)
+    indptrs = [source.indptr for source in sources]
+    together = np.sum(indptrs, axis=0)
+    i = 0
+    while i < vocabulary:
+        j = int(np.searchsorted(together, together[i] + max_entries, side="right")) - 1
+        j = min(max(j, i + 1), vocabulary)
+        parts = []
+        for source, indptr in zip(sources, indptrs, strict=True):
+            indices, data = source.read(int(indptr[i]), int(indptr[j]))
+            parts.append(Counts(indptr[i : j + 1] - indptr[i], indices, data.astype(dtype)))
+        yield merge_counts(parts, vocabulary)
+        i = j
+
+
+def merge_in_memory(sources: Sequence[Source], vocabulary: int, max_entries: int) -> Counts:
+    """The sum of the sources in arrays."""
+    pieces = list(merge_rows(sources, vocabulary, max_entries))
+    lengths = [np.zeros(1, np.int64), *(np.diff(piece.indptr) for piece in pieces)]
+    indices = np.concatenate([piece.indices for piece in pieces])
+    data = np.concatenate([piece.data for piece in pieces])
+    return Counts(np.cumsum(np.concatenate(lengths)), indices, data)
+
+
+def write(folder: Path, pieces: Iterable[Counts]) -> OnDisk:
+    """Write blocks of rows one after another; raises `DataError` where the disk is full."""
+    lengths = [np.zeros(1, np.int64)]
+    dtype = np.dtype(np.int32)
+    try:
+        folder.mkdir(parents=True)
+        with (folder / "indices").open("wb") as indices, (folder / "data").open("wb") as data:
+            for piece in pieces:
+                lengths.append(np.diff(piece.indptr))
+                indices.write(piece.indices.data)
+                data.write(piece.data.data)
+                dtype = piece.data.dtype
+        np.cumsum(np.concatenate(lengths)).tofile(folder / "indptr")
+    except OSError as error:
+        raise DataError(
+            f"cannot write counts to {folder}: {error.strerror or error}; "
+            "name a folder with room as scratch, or raise memory_budget"
+        ) from error
+    return OnDisk(folder, dtype)
+
+
+class RunStore:
+    """Collects runs within a limit of memory and sums them at the end.
+
+    Parameters
+    ----------
+    vocabulary
+        The number of rows and of columns.
+    limit
+        Bytes of runs held in memory; while they are summed, up to twice as much is in use.
+    scratch
+        The folder for what does not fit; the system's temporary folder if None.
+    """
+
+    def __init__(self, vocabulary: int, limit: int, scratch: Path | None = None) -> None:
+        self._vocabulary = vocabulary
+        self._limit = limit
+        self._scratch = scratch
+        self._max_entries = max(limit // _ENTRY_BYTES // 16, _MIN_ENTRIES)
+        self._resident: list[list[Counts]] = []
+        self._disk: list[list[OnDisk]] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._n_written = 0
+
+    def add(self, run: Sequence[Counts]) -> None:
+        """Take a run: one `Counts` for each lag."""
+        if _bytes([run]) > self._limit:  # it may be a mapped file: never to be summed in memory
+            self._disk.append(self._write([[InMemory(counts)] for counts in run]))
+        else:
+            self._resident.append(list(run))
+        if _bytes(self._resident) > self._limit:
+            merged = self._merge_resident()
+            if _bytes([merged]) > self._limit // 2:
+                self._disk.append(self._write([[InMemory(counts)] for counts in merged]))
+            else:
+                self._resident.append(merged)
+        if len(self._disk) >= _MAX_DISK_RUNS:
+            runs, self._disk = self._disk, []
+            self._disk.append(self._write([list(lag) for lag in zip(*runs, strict=True)]))
+            for run_on_disk in runs:
+                shutil.rmtree(run_on_disk[0].folder.parent)
+
+    def finish(self) -> tuple[list[Counts], tempfile.TemporaryDirectory[str] | None]:
+        """The sum of all runs for each lag, and the folder to keep while it is mapped, if it is."""
+        if not self._disk:
+            return self._merge_resident(), None
+        resident = [[InMemory(counts) for counts in run] for run in self._resident]
+        self._resident = []
+        by_lag: list[list[Source]] = [list(lag) for lag in zip(*self._disk, *resident, strict=True)]
+        merged = self._write(by_lag)
+        for run in self._disk:
+            shutil.rmtree(run[0].folder.parent)
+        return [lag.mapped() for lag in merged], self._folder
+
+    def _merge_resident(self) -> list[Counts]:
+        """The sum of the resident runs, of which each lag is let go as soon as it is summed."""
+        runs, self._resident = self._resident, []
+        if len(runs) <= 1:
+            return runs[0] if runs else []
+        merged = []
+        for _ in range(len(runs[0])):
+            lag: list[Source] = [InMemory(run.pop(0)) for run in runs]
+            merged.append(merge_in_memory(lag, self._vocabulary, self._max_entries))
+        return merged
+
+    def _write(self, by_lag: Sequence[Sequence[Source]]) -> list[OnDisk]:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tacenda-counts-", dir=self._scratch)
+        self._n_written += 1
+        folder = Path(self._folder.name) / f"run-{self._n_written}"
+        return [
+            write(folder / f"lag-{k}", merge_rows(sources, self._vocabulary, self._max_entries))
+            for k, sources in enumerate(by_lag, start=1)
+        ]
+
+
+def _bytes(runs: Iterable[Iterable[Counts]]) -> int:
+    return sum(array.nbytes for run in runs for counts in run for array in counts)

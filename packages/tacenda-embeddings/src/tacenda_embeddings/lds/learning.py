@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.errors import CorpusError
 from tacenda.progress import Progress, track
 from tacenda_embeddings.lds.asos import Statistics, expectation, maximization
-from tacenda_embeddings.lds.config import LDSConfig
-from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.fitted import FittedLDS
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.linear_algebra import Matrix, spectral_radius
 from tacenda_embeddings.lds.moments import Moments, SparseMoments, project
 from tacenda_embeddings.lds.noise import DiagonalNoise
+from tacenda_embeddings.lds.settings import LDSSettings
 from tacenda_embeddings.lds.steady_state import Parameters
 from tacenda_embeddings.lds.subspace import (
     HankelFactors,
@@ -26,219 +28,207 @@ from tacenda_embeddings.lds.subspace import (
     random_parameters,
 )
 
+__all__ = ["Fit", "Step", "fit", "partial_fit"]
+
+_STAGES = 6  # steps of the progress bar before the first EM iteration
+
 
 class Step(NamedTuple):
-    """One EM iteration: its stage, the likelihood gain of the parameters it began with, seconds so far.
-
-    The gain is in nats per token over the model without dynamics.
-    """
+    """One EM iteration."""
 
     stage: str
-    likelihood_gain: float
-    seconds: float
+    likelihood_gain: float  # of the parameters it began with, nats per token over no dynamics
+    seconds: float  # since the fit began
 
 
 class Fit(NamedTuple):
-    """Fitted parameters with the second moment of their posterior means and the way there."""
+    """A fitted model and its EM iterations."""
 
-    parameters: Parameters
-    Xi: Matrix
+    state: FittedLDS
     history: list[Step]
 
 
-class _Trail:
-    """Progress bar, history and the warm start of the statistics."""
-
-    def __init__(self, n_steps: int, description: str) -> None:
-        self.history: list[Step] = []
-        self.Pi: Matrix | None = None
-        self._begin = time.perf_counter()
-        self._bar: Progress[None] = track(None, description, total=n_steps, unit="step")
-
-    def notify(self, stage: str) -> None:
-        self._bar.set_postfix_str(stage)
-        self._bar.update()
-
-    def iterate(
-        self, parameters: Parameters, moments: Moments, r: int, iterations: int, stage: str
-    ) -> Parameters:
-        for _ in range(iterations):
-            statistics = self.expect(parameters, moments, r, stage, with_observation=True)
-            parameters = maximization(statistics, parameters, moments.mean)
-        return parameters
-
-    def expect(
-        self,
-        parameters: Parameters,
-        moments: Moments,
-        r: int,
-        stage: str,
-        *,
-        with_observation: bool = False,
-    ) -> Statistics:
-        statistics, _ = expectation(
-            parameters, moments, r, self.Pi, with_observation=with_observation
-        )
-        self.Pi = statistics.Pi
-        seconds = time.perf_counter() - self._begin
-        self.history.append(Step(stage, statistics.likelihood_gain, seconds))
-        self.notify(f"gain {statistics.likelihood_gain:.3f} nats/token")
-        return statistics
-
-    def close(self) -> None:
-        self._bar.close()
-
-
-def pseudo_counts(config: LDSConfig, counts: LaggedCounts) -> float:
-    """The kappa that is set, or 0.3 tokens per type and average: the value tuned on text, scaled with it."""
-    if config.kappa is not None:
-        return config.kappa
-    return 0.3 * counts.n_tokens / len(counts.unigram)
-
-
-def check_counts(config: LDSConfig, counts: LaggedCounts) -> None:
-    """Refuse counts from which no model of these settings can be fitted."""
-    if counts.n_lags < config.n_lags:
-        raise CorpusError(
-            f"the counts hold {counts.n_lags} lags and these settings need {config.n_lags}: "
-            f"count again with n_lags={config.n_lags}"
-        )
-    n_types = int(np.count_nonzero(counts.unigram))
-    if n_types <= config.n_states + 1:
-        raise CorpusError(
-            f"an LDS of {config.n_states} states needs more than {config.n_states + 1} word types and "
-            f"the text has {n_types}: give more text, or set n_states lower"
-        )
-
-
-def fit(config: LDSConfig, counts: LaggedCounts) -> Fit:
-    """Fits an LDS to lagged counts from nothing.
+def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
+    """Fit an LDS to lagged counts from nothing.
 
     Raises
     ------
     CorpusError
-        Too few lags or word types, or counts that no stable system fits.
+        There are too few lags or word types, or no stable system fits the counts.
     """
-    check_counts(config, counts)
-    kappa = pseudo_counts(config, counts)
-    stages = 6 + config.subspace_iterations + config.full_iterations + 1
-    trail = _Trail(stages, "fitting the LDS")
-    try:
-        rng = np.random.default_rng(config.seed)
-        moments = SparseMoments(counts, kappa, threads=config.n_threads)
-        factors = _factors(config, counts, kappa, moments, rng, trail)
-        parameters = identify(factors, moments, maximum_radius=config.maximum_radius)
-        if config.start == "random":
-            parameters = random_parameters(moments, config.n_states, parameters, rng)
-        if config.noise == "full":
-            parameters = _in_subspace(config, parameters, factors, moments, trail)
-            full_iterations = config.full_iterations
+    moments = _moments(settings, counts)
+    iterations = settings.full_iterations
+    n_steps = _STAGES + settings.subspace_iterations + iterations + 1
+    with _em(settings, n_steps, "fitting the LDS") as em:
+        rng = np.random.default_rng(settings.seed)
+        factors = _hankel_factors(settings, counts, moments, rng, em)
+        parameters = identify(factors, moments, maximum_radius=settings.advanced.maximum_radius)
+        if settings.advanced.start == "random":
+            parameters = random_parameters(moments, settings.n_states, parameters, rng)
+        if settings.advanced.noise == "full":
+            parameters = _in_subspace(settings, parameters, factors, moments, em)
         else:
             d = np.full(len(moments.mean), 0.9)
-            noise = DiagonalNoise(d, moments.mean, spherical=config.noise == "spherical")
+            spherical = settings.advanced.noise == "spherical"
+            noise = DiagonalNoise(d, moments.mean, spherical=spherical)
             parameters = parameters._replace(noise=noise)
-            full_iterations = config.subspace_iterations + config.full_iterations
-        return _finish(config, parameters, moments, full_iterations, trail)
-    except np.linalg.LinAlgError as error:
-        raise _unstable(config, error) from error
-    finally:
-        trail.close()
+            iterations += settings.subspace_iterations
+        return em.finish(parameters, moments, counts, iterations)
 
 
-def _unstable(config: LDSConfig, error: Exception) -> CorpusError:
-    return CorpusError(
-        f"no stable LDS of {config.n_states} states fits these counts ({error}): give more text, or set "
-        "n_states lower or kappa higher"
-    )
-
-
-def refit(
-    config: LDSConfig,
-    counts: LaggedCounts,
-    parameters: Parameters,
-    scale: npt.NDArray[np.float64],
-    iterations: int,
+def partial_fit(
+    settings: LDSSettings, counts: LaggedCounts, earlier: FittedLDS, iterations: int
 ) -> Fit:
-    """EM over the whole vocabulary from an earlier model, after counts of new text were added.
+    """Run EM over the whole vocabulary from an earlier model, after counts of new text were added.
 
     Parameters
     ----------
-    config
-        Settings of the earlier model.
+    settings
+        Those of the earlier model.
     counts
-        Of the old and the new text, same vocabulary.
-    parameters
-        Of the earlier model, in its own whitened coordinates.
-    scale
-        The diagonal of its W (vocabulary,).
+        Of the old and the new text, in the same vocabulary.
+    earlier
+        The earlier model.
     iterations
         EM iterations.
 
     Raises
     ------
     CorpusError
-        Too few lags or word types, or counts that no stable system fits.
+        There are too few lags or word types, or no stable system fits the counts.
     """
-    check_counts(config, counts)
-    trail = _Trail(iterations + 1, "refitting the LDS")
-    try:
-        moments = SparseMoments(counts, pseudo_counts(config, counts), threads=config.n_threads)
+    moments = _moments(settings, counts)
+    with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
         # What a state says of a word stays in proportion to how often the word occurs.
-        C = parameters.C * (scale / moments.scale)[:, None].astype(np.float32)
+        scale = (earlier.scale / moments.scale)[:, None].astype(np.float32)
+        C = earlier.parameters.C * scale
         C -= np.outer(moments.mean, moments.mean @ C).astype(np.float32)
-        start = admissible(parameters._replace(C=C), moments.mean)
-        return _finish(config, start, moments, iterations, trail)
-    except np.linalg.LinAlgError as error:
-        raise _unstable(config, error) from error
-    finally:
-        trail.close()
+        start = admissible(earlier.parameters._replace(C=C), moments.mean)
+        return em.finish(start, moments, counts, iterations)
 
 
-def _factors(
-    config: LDSConfig,
+def _moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoments:
+    """Return the whitened moments, or refuse counts from which no such model can be fitted."""
+    if counts.n_lags < settings.n_lags:
+        raise CorpusError(
+            f"the counts hold {counts.n_lags} lags and these settings need {settings.n_lags}: "
+            f"count again with n_lags={settings.n_lags}"
+        )
+    n_types = int(np.count_nonzero(counts.unigram))
+    if n_types <= settings.n_states + 1:
+        raise CorpusError(
+            f"an LDS of {settings.n_states} states needs more than {settings.n_states + 1} word types and "
+            f"the text has {n_types}: give more text, or set n_states lower"
+        )
+    kappa = settings.kappa
+    if kappa is None:  # the value tuned on text, scaled with the size of the text
+        kappa = 0.3 * counts.n_tokens / len(counts.unigram)
+    return SparseMoments(counts, kappa, threads=settings.n_threads)
+
+
+def _hankel_factors(
+    settings: LDSSettings,
     counts: LaggedCounts,
-    kappa: float,
     moments: SparseMoments,
     rng: np.random.Generator,
-    trail: _Trail,
+    em: _EM,
 ) -> HankelFactors:
-    """The SVD, in whitened coordinates or, for the comparison, in plain ones and whitened afterwards."""
-    if config.whiten:
-        return hankel_svd(moments, config.n_states, config.hankel_blocks, rng, notify=trail.notify)
-    plain = SparseMoments(counts, kappa, threads=config.n_threads, whiten=False)
-    found = hankel_svd(plain, config.n_states, config.hankel_blocks, rng, notify=trail.notify)
+    """The SVD in whitened coordinates or, for the comparison, in plain ones and whitened afterwards."""
+    blocks = settings.advanced.hankel_blocks
+    if settings.advanced.whiten:
+        return hankel_svd(moments, settings.n_states, blocks, rng, notify=em.notify)
+    plain = SparseMoments(counts, moments.kappa, threads=settings.n_threads, whiten=False)
+    found = hankel_svd(plain, settings.n_states, blocks, rng, notify=em.notify)
     scale = moments.scale[:, None].astype(np.float32)
     return HankelFactors(found.Gamma * scale, found.Delta * scale, found.singular_values)
 
 
 def _in_subspace(
-    config: LDSConfig,
+    settings: LDSSettings,
     parameters: Parameters,
     factors: HankelFactors,
     moments: SparseMoments,
-    trail: _Trail,
+    em: _EM,
 ) -> Parameters:
-    if not config.subspace_iterations:
+    """EM with C restricted to the directions that the Hankel factors see."""
+    if not settings.subspace_iterations:
         return parameters
-    trail.notify("compressing")
-    B = basis(factors, moments.mean, round(config.subspace_factor * config.n_states))
-    compressed = project(moments, B, config.horizon)
+    em.notify("compressing")
+    width = round(settings.advanced.subspace_factor * settings.n_states)
+    B = basis(factors, moments.mean, width)
+    compressed = project(moments, B, settings.advanced.horizon)
     inside = parameters._replace(C=np.asarray(B.T @ parameters.C, dtype=np.float64))
-    inside = trail.iterate(
-        inside, compressed, config.horizon, config.subspace_iterations, "subspace"
-    )
+    inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
     return inside._replace(C=B @ inside.C.astype(np.float32))
 
 
-def _finish(
-    config: LDSConfig,
-    parameters: Parameters,
-    moments: SparseMoments,
-    iterations: int,
-    trail: _Trail,
-) -> Fit:
-    parameters = trail.iterate(parameters, moments, config.horizon, iterations, "full")
-    statistics = trail.expect(parameters, moments, config.horizon, "final")
-    if spectral_radius(parameters.A) >= 1.0:
-        raise np.linalg.LinAlgError("the state grows without bound")
-    return Fit(parameters, statistics.Xi, trail.history)
+@contextmanager
+def _em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[_EM]:
+    """Iterations under a progress bar; parameters that are not those of a stable system are a CorpusError."""
+    bar: Progress[None] = track(None, description, total=n_steps, unit="step")
+    try:
+        yield _EM(settings.advanced.horizon, bar)
+    except np.linalg.LinAlgError as error:
+        raise CorpusError(
+            f"no stable LDS of {settings.n_states} states fits these counts ({error}): give more text, or set "
+            "n_states lower or kappa higher"
+        ) from error
+    finally:
+        bar.close()
+
+
+class _EM:
+    """EM iterations of one fit: their history, their progress bar, and the warm start of the statistics."""
+
+    def __init__(self, horizon: int, bar: Progress[None]) -> None:
+        self.history: list[Step] = []
+        self._horizon = horizon
+        self._bar = bar
+        self._Pi: Matrix | None = None
+        self._begin = time.perf_counter()
+
+    def notify(self, stage: str) -> None:
+        self._bar.set_postfix_str(stage)
+        self._bar.update()
+
+    def iterate(
+        self, parameters: Parameters, moments: Moments, iterations: int, stage: str
+    ) -> Parameters:
+        for _ in range(iterations):
+            statistics = self._expect(parameters, moments, stage, with_observation=True)
+            parameters = maximization(statistics, parameters, moments.mean)
+        return parameters
+
+    def finish(
+        self,
+        parameters: Parameters,
+        moments: SparseMoments,
+        counts: LaggedCounts,
+        iterations: int,
+    ) -> Fit:
+        """Iterate over the whole vocabulary, and find the second moment of the smoothed means."""
+        parameters = self.iterate(parameters, moments, iterations, "full")
+        statistics = self._expect(parameters, moments, "final", with_observation=False)
+        if spectral_radius(parameters.A) >= 1.0:
+            raise np.linalg.LinAlgError("the state grows without bound")
+        C = np.ascontiguousarray(parameters.C, np.float32)
+        state = FittedLDS(
+            counts.vocabulary,
+            parameters._replace(C=C),
+            statistics.Xi,
+            moments.scale,
+            moments.mean,
+        )
+        return Fit(state, self.history)
+
+    def _expect(
+        self, parameters: Parameters, moments: Moments, stage: str, *, with_observation: bool
+    ) -> Statistics:
+        statistics = expectation(
+            parameters, moments, self._horizon, self._Pi, with_observation=with_observation
+        )
+        self._Pi = statistics.Pi
+        seconds = time.perf_counter() - self._begin
+        self.history.append(Step(stage, statistics.likelihood_gain, seconds))
+        self.notify(f"gain {statistics.likelihood_gain:.3f} nats/token")
+        return statistics

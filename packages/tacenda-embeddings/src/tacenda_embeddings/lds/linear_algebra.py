@@ -16,7 +16,7 @@ _DIVERGED = 1e100
 
 
 def symmetrized(X: Matrix) -> Matrix:
-    """The symmetric part of ``X`` (states, states): rounding must not accumulate in covariances."""
+    """Return the symmetric part of ``X``: rounding must not accumulate in covariances."""
     return np.asarray(0.5 * (X + X.T), dtype=np.float64)
 
 
@@ -52,7 +52,7 @@ class SteinSolver:
         raise np.linalg.LinAlgError("the recursion is not stable")
 
     def solve(self, W: Matrix) -> Matrix:
-        """The fixed point ``sum_j L^j W R^j``, shape (states, states)."""
+        """Return the fixed point ``sum_j L^j W R^j`` (states, states)."""
         X = W
         for L, R in self._powers:
             X = X + L @ X @ R
@@ -60,12 +60,12 @@ class SteinSolver:
 
 
 def spectral_radius(X: Matrix) -> float:
-    """The largest absolute eigenvalue of ``X`` (states, states)."""
+    """Return the largest absolute eigenvalue of ``X`` (states, states)."""
     return float(np.abs(np.linalg.eigvals(X)).max()) if len(X) else 0.0
 
 
 def with_spectral_radius_at_most(A: Matrix, limit: float) -> Matrix:
-    """``A`` with the absolute value of every eigenvalue clipped to ``limit``; its modes are kept.
+    """Return ``A`` with every eigenvalue clipped to the absolute value ``limit`` and its modes kept.
 
     Falls back to scaling the whole matrix where the eigenvectors are too ill-conditioned to be kept.
     """
@@ -80,13 +80,13 @@ def with_spectral_radius_at_most(A: Matrix, limit: float) -> Matrix:
 
 
 def symmetric_power(X: Matrix, exponent: float, floor: float = 1e-12) -> Matrix:
-    """``X**exponent`` of a symmetric positive matrix; eigenvalues are floored relative to the largest."""
+    """Return ``X**exponent`` of a symmetric positive matrix, eigenvalues floored relative to the largest."""
     values, vectors = np.linalg.eigh(symmetrized(X))
     values = np.maximum(values, floor * max(values.max(initial=0.0), 1e-300))
     return np.asarray((vectors * values**exponent) @ vectors.T, dtype=np.float64)
 
 
 def clipped_eigenvalues(X: Matrix, low: float, high: float) -> Matrix:
-    """Symmetric ``X`` with its eigenvalues clipped to ``[low, high]``."""
+    """Return symmetric ``X`` with its eigenvalues clipped to ``[low, high]``."""
     values, vectors = np.linalg.eigh(symmetrized(X))
     return symmetrized(np.asarray((vectors * np.clip(values, low, high)) @ vectors.T))

@@ -2,42 +2,45 @@
 
     x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t        (eqs 1-2)
 
-with w_t the centred and whitened indicator of the word at t. Fitting sees the text once, as lagged
+where w_t is the centred and whitened indicator of the word at t. Fitting reads the text once, as lagged
 co-occurrence counts; the vector of a token is made of the smoothed mean of its state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus import Corpus
+from tacenda.artifact import Configured
+from tacenda.corpus import Corpus, Text, as_corpus
+from tacenda.errors import ConfigurationError, DataError
+from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds import learning
-from tacenda_embeddings.lds.config import LDSConfig
-from tacenda_embeddings.lds.counts import LaggedCounts
-from tacenda_embeddings.lds.dynamics import TransitionPair, transition_pairs
-from tacenda_embeddings.lds.moments import whitening
-from tacenda_embeddings.lds.state import FittedState
-from tacenda_embeddings.lds.transforming import Transforming
+from tacenda_embeddings.lds import learning, outputs
+from tacenda_embeddings.lds.fitted import FittedLDS
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
+from tacenda_embeddings.lds.settings import OUTPUTS, Ends, LDSSettings, Output
+from tacenda_embeddings.lds.smoother import Float32, Messages, Smoother
+from tacenda_embeddings.lds.transition_pairs import TransitionPair, transition_pairs
+
+__all__ = ["LDS"]
+
+Ids = npt.NDArray[np.integer[Any]]
 
 
-class LDS(Transforming):
+class LDS(Configured[LDSSettings]):
     """Token embeddings of a linear dynamical system fitted to raw text.
-
-    Parameters
-    ----------
-    config
-        Settings; keyword arguments replace single ones.
-    settings
-        Any field of `LDSConfig`.
 
     Raises
     ------
     ConfigurationError
-        a setting is unknown or out of range.
+        An option is unknown, of the wrong type or out of bounds.
 
     Examples
     --------
@@ -51,37 +54,42 @@ class LDS(Transforming):
     name: ClassVar[str] = "lds"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
+    settings_class = LDSSettings
 
-    def __init__(self, config: LDSConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
+    @configured_by(LDSSettings)
+    def __init__(self, settings: LDSSettings) -> None:
+        super().__init__(settings)
         self.history: list[learning.Step] = []
+        self._state: FittedLDS | None = None
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def fit(self, text: Corpus | LaggedCounts) -> Self:
-        """Fits the model to a corpus, or to counts of one.
+    def fit(self, text: Text | LaggedCounts) -> Self:
+        """Fit the model to a text, or to counts of one.
 
         Parameters
         ----------
         text
-            a `Corpus`, or `LaggedCounts` with at least ``config.n_lags`` lags.
+            A `Corpus`, the `Path` of a file with a sentence a line, a string, token lists, or
+            `LaggedCounts` with at least ``settings.n_lags`` lags.
 
         Raises
         ------
         CorpusError
-            Too few word types for ``n_states``, or too few lags.
+            The text has too few word types for ``n_states``, the counts have too few lags, or no stable
+            system fits them.
         """
         counts = self._counts(text)
-        return self._adopt(learning.fit(self.config, counts), counts)
+        return self._adopt(learning.fit(self.settings, counts), counts)
 
-    def refit(self, text: Corpus | LaggedCounts, iterations: int = 3) -> Self:
-        """Continues from the fitted parameters after text was added: EM iterations only, no SVD.
+    def partial_fit(self, text: Text | LaggedCounts, iterations: int = 3) -> Self:
+        """Continue from the fitted parameters after text was added: EM iterations only, no SVD.
 
         Parameters
         ----------
         text
-            Counts of the old and the new text together (``old + new``), or a corpus of both, in the
-            vocabulary of this model.
+            Counts of the old and the new text together (``old + new``), or a text that holds both; in
+            the vocabulary of this model.
         iterations
             EM iterations over the whole vocabulary.
 
@@ -90,52 +98,311 @@ class LDS(Transforming):
         NotFittedError
             There is nothing to continue from.
         CorpusError
-            The vocabulary is another one.
+            The vocabulary is another one, or `fit` would refuse the text.
         """
         state = self._fitted()
-        counts = self._counts(text)
-        state.vocabulary.require_same(counts.vocabulary, "the added text")
-        found = learning.refit(self.config, counts, state.parameters, state.scale, iterations)
-        return self._adopt(found, counts)
+        if isinstance(text, Corpus | LaggedCounts):
+            state.vocabulary.require_same(text.vocabulary, "the added text")
+        counts = self._counts(text, state.vocabulary)
+        return self._adopt(learning.partial_fit(self.settings, counts, state, iterations), counts)
 
-    def _counts(self, text: Corpus | LaggedCounts) -> LaggedCounts:
+    def _counts(
+        self, text: Text | LaggedCounts, vocabulary: Vocabulary | None = None
+    ) -> LaggedCounts:
         if isinstance(text, LaggedCounts):
             return text
+        corpus = as_corpus(text, vocabulary)
         return LaggedCounts.from_corpus(
-            text, n_lags=self.config.n_lags, workers=self.config.n_threads
+            corpus, n_lags=self.settings.n_lags, threads=self.settings.n_threads
         )
 
     def _adopt(self, found: learning.Fit, counts: LaggedCounts) -> Self:
-        scale, mean = whitening(counts, learning.pseudo_counts(self.config, counts))
-        self._state = FittedState.of(counts.vocabulary, found.parameters, found.Xi, scale, mean)
-        self.history = found.history
+        self._state, self.history = found
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
-        gain = {"measure": "log-likelihood gain over no dynamics, nats per token"}
+        origin = {"sources", "tokenizer"} & counts.fitted_on.keys()
+        self.fitted_on |= {name: counts.fitted_on[name] for name in sorted(origin)}
         self.figures = [
-            {**gain, "value": found.history[-1].likelihood_gain, "protocol": "ASOS, training text"}
+            {
+                "measure": "log-likelihood gain over no dynamics, nats per token",
+                "value": self.history[-1].likelihood_gain,
+                "protocol": "ASOS, training text",
+            }
         ]
-        self._forget_inference()
+        for smoother in ("_posterior", "_balanced"):
+            self.__dict__.pop(smoother, None)
         return self
 
-    def with_output(self, output: str, **settings: Any) -> LDS:
-        """The same fitted model returning another output; shares the parameters, copies nothing."""
-        other = LDS(self.config, output=self._output(output), **settings)
+    def with_output(
+        self,
+        output: Output,
+        *,
+        own_weight: float | None = None,
+        row_norm_power: float | None = None,
+        ends: Ends | None = None,
+    ) -> LDS:
+        """Return the same fitted model with another output; it shares the parameters and copies nothing.
+
+        Parameters
+        ----------
+        output
+            The output of the new model.
+        own_weight, row_norm_power, ends
+            Options that change with it; None keeps the one of this model.
+
+        Raises
+        ------
+        ConfigurationError
+            A value is out of bounds.
+        """
+        kept = self.settings.advanced
+        advanced = replace(
+            kept,
+            row_norm_power=kept.row_norm_power if row_norm_power is None else row_norm_power,
+            ends=kept.ends if ends is None else ends,
+        )
+        weight = self.settings.own_weight if own_weight is None else own_weight
+        other = LDS.from_settings(
+            replace(self.settings, output=output, own_weight=weight, advanced=advanced)
+        )
         other._state, other.history = self._state, self.history
         other.figures, other.fitted_on = self.figures, self.fitted_on
         return other
+
+    def _fitted(self) -> FittedLDS:
+        return self._learned(self._state)
+
+    # -- vectors -----------------------------------------------------------------------------------
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The word types that the model knows. Raises NotFittedError."""
+        return self._fitted().vocabulary
+
+    @property
+    def width(self) -> int:
+        """The number of columns of what `transform` returns; known before fitting."""
+        return self._width(self.settings.output)
+
+    def _width(self, output: str) -> int:
+        return self.settings.n_states * outputs.WIDTHS[output]
+
+    def transform(
+        self, sentences: Iterable[Sequence[str]], *, output: str | None = None
+    ) -> list[Float32]:
+        """Return the vectors of every token of every sentence.
+
+        Parameters
+        ----------
+        sentences
+            Token lists; an empty one gives an array of shape (0, width).
+        output
+            Another output than ``settings.output``.
+
+        Returns
+        -------
+        One float32 array (tokens, width) for each sentence.
+
+        Raises
+        ------
+        NotFittedError
+            The model was not fitted or loaded.
+        ConfigurationError
+            ``output`` is unknown.
+        """
+        encode = self.vocabulary.encode
+        return self.transform_ids([encode(sentence) for sentence in sentences], output=output)
+
+    def transform_ids(
+        self, sentences: Sequence[Ids], *, output: str | None = None
+    ) -> list[Float32]:
+        """Return what `transform` does, from word ids of ``vocabulary``, one array (tokens,) a sentence.
+
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary.
+        """
+        ids, offsets = _packed(sentences)
+        width = self._width(self._output(output))
+        arrays = [np.empty((len(sentence), width), np.float32) for sentence in sentences]
+        self.transform_into(ids, offsets, arrays, output=output)
+        return arrays
+
+    def transform_into(
+        self,
+        ids: Ids,
+        offsets: Ids,
+        arrays: Sequence[Float32],
+        *,
+        output: str | None = None,
+    ) -> None:
+        """Write the vectors of sequences that lie one after another into one array for each.
+
+        Parameters
+        ----------
+        ids
+            (tokens,) word ids of ``vocabulary``.
+        offsets
+            (sequences + 1,) where each sequence begins, and the end.
+        arrays
+            For each sequence a float32 array (tokens, width), which may be a view of a larger one.
+        output
+            Another output than ``settings.output``.
+
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary, or the offsets do not fit.
+        """
+        _write(self._blocks(ids, offsets, self._output(output)), np.asarray(offsets), arrays)
+
+    def transform_packed(
+        self,
+        ids: Ids,
+        offsets: Ids,
+        *,
+        output: str | None = None,
+        out: Float32 | None = None,
+    ) -> Float32:
+        """Return the vectors of all sequences in one array: no copies, for large amounts.
+
+        Parameters
+        ----------
+        ids, offsets
+            As in `transform_into`.
+        output
+            Another output than ``settings.output``.
+        out
+            (tokens, width) float32 to write into.
+
+        Returns
+        -------
+        (tokens, width) float32; ``out`` if given.
+
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary, or shapes do not fit.
+        """
+        output = self._output(output)
+        shape = (len(ids), self._width(output))
+        if out is None:
+            out = np.empty(shape, np.float32)
+        if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
+            raise DataError(f"out must be float32 {shape} in C order, not {out.dtype} {out.shape}")
+        for _ in self._blocks(ids, offsets, output, out):
+            pass
+        return out
+
+    def transform_extended(
+        self, sentences: Sequence[Ids], rows: Float32, *, output: str | None = None
+    ) -> list[Float32]:
+        """Return what `transform_ids` does, with more words than the vocabulary has.
+
+        Parameters
+        ----------
+        sentences
+            Word ids, each (tokens,); ids past the vocabulary's stand for ``rows``, in order.
+        rows
+            (words, states) float32, the inputs K' w of these words, on the scale of ``input_rows``.
+        output
+            Another output than ``settings.output``.
+
+        Raises
+        ------
+        DataError
+            An id is neither of the vocabulary nor of ``rows``.
+        """
+        output = self._output(output)
+        n_types = len(self.vocabulary)
+        ids, offsets = _packed(sentences)
+        _check(ids, offsets, n_types + len(rows))
+        used, local = np.unique(ids, return_inverse=True)
+        known = used[used < n_types]
+        power = 0.0 if output in outputs.POSTERIOR_MEANS else self.settings.advanced.row_norm_power
+        mean_norm = float(np.linalg.norm(self.input_rows, axis=1).mean())
+        more = outputs.balanced(rows, power, mean_norm)[used[len(known) :] - n_types]
+        smoother = self._smoother_of(output).over(known, more)
+        arrays = [np.empty((len(s), self._width(output)), np.float32) for s in sentences]
+        _write(self._composed(smoother, local, offsets, output), offsets, arrays)
+        return arrays
+
+    @property
+    def input_rows(self) -> Float32:
+        """K' w of every word of the vocabulary (types, states): what it adds to the state that reads it."""
+        return self._fitted().inference.table.astype(np.float32, copy=False)
+
+    def messages(self, sentences: Iterable[Sequence[str]]) -> list[Messages]:
+        """Return the exact parts of the smoothed mean of every token, in the model's own coordinates."""
+        encode = self.vocabulary.encode
+        ids, offsets = _packed([encode(sentence) for sentence in sentences])
+        exact = self.settings.advanced.ends == "exact"
+        parts = self._posterior.messages(ids, offsets, exact_ends=exact)
+        bounds = pairwise(offsets.tolist())
+        return [Messages(*(part[i:j].copy() for part in parts)) for i, j in bounds]
+
+    def _blocks(
+        self, ids: Ids, offsets: Ids, output: str, out: Float32 | None = None
+    ) -> Iterator[outputs.Block]:
+        words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
+        _check(words, cuts, len(self.vocabulary))
+        return self._composed(self._smoother_of(output), words, cuts, output, out)
+
+    def _composed(
+        self,
+        smoother: Smoother,
+        ids: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        output: str,
+        out: Float32 | None = None,
+    ) -> Iterator[outputs.Block]:
+        return outputs.compose(
+            output,
+            smoother,
+            ids,
+            offsets,
+            own_weight=self.settings.own_weight,
+            exact_ends=self.settings.advanced.ends == "exact",
+            T_inv=self._fitted().inference.filter,
+            out=out,
+        )
+
+    def _output(self, output: str | None) -> str:
+        if output is not None and output not in OUTPUTS:
+            raise ConfigurationError(
+                f"LDS: output must be one of {', '.join(OUTPUTS)}, not {output!r}"
+            )
+        return output or self.settings.output
+
+    def _smoother_of(self, output: str) -> Smoother:
+        return self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced
+
+    @cached_property
+    def _posterior(self) -> Smoother:
+        return self._smoother(0.0)
+
+    @cached_property
+    def _balanced(self) -> Smoother:
+        power = self.settings.advanced.row_norm_power
+        return self._posterior if power == 0.0 else self._smoother(power)
+
+    def _smoother(self, row_norm_power: float) -> Smoother:
+        table, forward, backward, left_end, right_end, _ = self._fitted().inference
+        rows = outputs.balanced(table.astype(np.float32), row_norm_power)
+        return Smoother(rows, forward, backward, left_end, right_end)
 
     # -- what the model learned --------------------------------------------------------------------
 
     @property
     def likelihood_gain(self) -> float:
-        """Log-likelihood of the fitted text in nats per token, over the model without dynamics."""
+        """The log-likelihood of the fitted text in nats per token, less that of a model without dynamics."""
         self._fitted()
         return float(self.figures[0]["value"])
 
     def transition_pairs(
         self, n_pairs: int = 10, n_words: int = 8, min_count: int = 50
     ) -> list[TransitionPair]:
-        """Word groups that the transition operator turns into each other (paper, Table 1).
+        """Return word groups that the transition operator turns into each other (paper, Table 1).
 
         Parameters
         ----------
@@ -157,17 +424,54 @@ class LDS(Transforming):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings and the vocabulary's, as JSON values."""
-        return {"settings": self.config.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+        """Return the settings and those of the vocabulary, as JSON values."""
+        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The fitted state. Raises NotFittedError."""
+        """Return the fitted state. Raises NotFittedError."""
         return self._fitted().arrays()
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls(LDSConfig.from_dict(dict(config["settings"])))
+        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        model._state = FittedState.from_arrays(model.config, vocabulary, arrays)
+        model._state = FittedLDS.from_arrays(model.settings, vocabulary, arrays)
         return model
+
+
+def _packed(sentences: Sequence[Ids]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the ids of all sentences in one array (tokens,), and where each begins (sentences + 1,)."""
+    offsets = np.zeros(len(sentences) + 1, np.int64)
+    np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
+    ids = np.concatenate(sentences) if len(sentences) else np.empty(0)
+    return ids.astype(np.int64), offsets
+
+
+def _check(ids: Ids, offsets: Ids, n_types: int) -> None:
+    """Raise DataError unless the offsets cut the ids and these are in a vocabulary of ``n_types``."""
+    if ids.ndim != 1 or offsets.ndim != 1 or not len(offsets):
+        raise DataError(
+            f"ids and offsets have shapes {ids.shape} and {offsets.shape}; give (tokens,) and "
+            "(sequences + 1,)"
+        )
+    if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
+        raise DataError(
+            f"offsets must ascend from 0 to the {len(ids)} ids, and run from {offsets[0]} to "
+            f"{offsets[-1]}"
+        )
+    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
+        strange = ids.min() if ids.min() < 0 else ids.max()
+        raise DataError(
+            f"there is no word id {strange} in a vocabulary of {n_types} types; "
+            "encode the text with the vocabulary of this model"
+        )
+
+
+def _write(blocks: Iterable[outputs.Block], offsets: Ids, arrays: Sequence[Float32]) -> None:
+    """Copy the rows of every sequence, while they are in the cache, to the array they belong to."""
+    bounds = offsets.tolist()
+    for first, last, vectors in blocks:
+        start = bounds[first]
+        for i in range(first, last):
+            arrays[i][...] = vectors[bounds[i] - start : bounds[i + 1] - start]

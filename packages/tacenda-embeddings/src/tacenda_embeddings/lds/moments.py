@@ -25,7 +25,7 @@ import scipy.linalg.blas
 import scipy.sparse
 
 from tacenda.kernels.shared import sparse_product
-from tacenda_embeddings.lds.counts import LaggedCounts
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.linear_algebra import Matrix
 from tacenda_embeddings.lds.noise import Loading
 
@@ -33,21 +33,13 @@ FloatArray = npt.NDArray[np.floating]
 
 
 class Moments(Protocol):
-    """What the E-step asks of the data.
+    """What the E-step asks of the data."""
 
-    Attributes
-    ----------
-    n_lags
-        The largest lag k known.
-    mean
-        m (observations,), the direction without variance; zero in a subspace orthogonal to it.
-    """
-
-    n_lags: int
-    mean: npt.NDArray[np.float64]
+    n_lags: int  # the largest lag k known
+    mean: npt.NDArray[np.float64]  # m (observations,); zero in a subspace orthogonal to it
 
     def left(self, C: Loading, k: int) -> FloatArray:
-        """``C^T Psi_k``, shape (states, observations), for -n_lags <= k <= n_lags, k != 0."""
+        """Return ``C^T Psi_k`` (states, observations) for -n_lags <= k <= n_lags, k != 0."""
         ...
 
 
@@ -60,7 +52,7 @@ class CSR(NamedTuple):
 
 
 def _transposed(matrix: CSR) -> CSR:
-    """The same square matrix by columns: memory for speed, a gather being twice as fast as a scatter."""
+    """Return a square matrix by columns: this costs memory, but a gather is twice as fast as a scatter."""
     V = len(matrix.indptr) - 1
     view = scipy.sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(V, V))
     turned = view.T.tocsr()
@@ -70,9 +62,9 @@ def _transposed(matrix: CSR) -> CSR:
 def whitening(
     counts: LaggedCounts, kappa: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,).
+    """Return the diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,).
 
-    A type that never occurs, where kappa is 0, has the scale of one that occurs once: all that is scaled is 0.
+    Where kappa is 0, a type that never occurs gets the scale of one that occurs once: what it scales is 0.
     """
     V = len(counts.unigram)
     total = counts.n_tokens + kappa * V
@@ -96,12 +88,10 @@ class SparseMoments:
 
     Attributes
     ----------
-    scale
-        The diagonal of W, (vocabulary,).
-    n_lags
-        Number of lags.
-    mean
-        m (vocabulary,).
+    n_lags, kappa
+        As given.
+    scale, mean
+        The diagonal of W and m, both (vocabulary,).
     """
 
     def __init__(
@@ -109,6 +99,7 @@ class SparseMoments:
     ) -> None:
         T, V = float(counts.n_tokens), len(counts.unigram)
         self.n_lags = counts.n_lags
+        self.kappa = kappa
         self.scale, self.mean = whitening(counts, kappa)
         if not whiten:
             self.scale, self.mean = np.ones(V), self.mean**2
@@ -121,7 +112,7 @@ class SparseMoments:
         self._transposed = [_transposed(lag) for lag in self._lags]
 
     def apply(self, k: int, X: FloatArray) -> npt.NDArray[np.float32]:
-        """``Psi_k X`` for X (vocabulary, width), float32; k < 0 gives the transpose, k = 0 is refused."""
+        """Return ``Psi_k X`` for X (vocabulary, width), float32; k < 0 gives the transpose, k = 0 is refused."""
         if k == 0 or abs(k) > self.n_lags:
             raise ValueError(
                 f"lag {k} was not counted; lags 1 to {self.n_lags} and their negatives were"
@@ -142,7 +133,7 @@ class SparseMoments:
         return Y
 
     def left(self, C: Loading, k: int) -> npt.NDArray[np.float32]:
-        """``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
+        """Return ``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
         return self.apply(-k, C).T
 
 
@@ -161,12 +152,12 @@ class ProjectedMoments:
         self._lags = lags
 
     def left(self, C: Loading, k: int) -> Matrix:
-        """``c^T P_k`` (states, subspace)."""
+        """Return ``c^T P_k`` (states, subspace)."""
         return C.T @ self._lags[k - 1] if k > 0 else C.T @ self._lags[-k - 1].T
 
 
 def project(moments: SparseMoments, B: npt.NDArray[np.float32], n_lags: int) -> ProjectedMoments:
-    """Compresses the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
+    """Compress the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
     return ProjectedMoments(
         [np.asarray(B.T @ moments.apply(k, B), dtype=np.float64) for k in range(1, n_lags + 1)]
     )

@@ -23,76 +23,54 @@ Loading = npt.NDArray[np.floating]  # C: (observations, states), float32 or floa
 
 
 class Gain(NamedTuple):
-    """A factored Kalman gain ``K = K_c C_hat^T`` and what the recursions need of it.
+    """A factored Kalman gain ``K = K_c C_hat^T`` and what the recursions need of it."""
 
-    Attributes
-    ----------
-    K_c
-        (states, states).
-    C_hat
-        (observations, states).
-    cross
-        ``C_hat^T C`` (states, states), so that K C = K_c cross.
-    square
-        ``C_hat^T Psi_0 C_hat`` (states, states), so that K Psi_0 K^T = K_c square K_c^T.
-    log_det
-        log det S minus the same of the model without dynamics, in nats, both of the dimensions
-        in which the data vary: not along m.
-    inner
-        Y (states, states) with S^+ = base - C_hat Y C_hat^T, base being the inverse of the
-        noise (of Psi_0 for the full noise).
-    base_trace
-        Trace(base Psi_0) minus the number of observed dimensions.
-    """
-
-    K_c: Matrix
-    C_hat: Loading
-    cross: Matrix
-    square: Matrix
+    K_c: Matrix  # (states, states)
+    C_hat: Loading  # (observations, states)
+    cross: Matrix  # C_hat^T C (states, states), so that K C = K_c cross
+    square: Matrix  # C_hat^T Psi_0 C_hat (states, states), so that K Psi_0 K^T = K_c square K_c^T
+    # log det S minus the same of the model without dynamics, in nats, both over the dimensions in
+    # which the data vary: not along m
     log_det: float
+    # Y (states, states) in S^+ = base - C_hat Y C_hat^T, where base is the inverse of the noise (of
+    # Psi_0 for the full noise)
     inner: Matrix
-    base_trace: float
+    base_trace: float  # trace(base Psi_0) minus the number of observed dimensions
 
 
 class Noise(Protocol):
     """What a kind of noise offers to the recursions."""
 
     def precision(self, C: Loading) -> Matrix:
-        """``C^T D^+ C`` (states, states)."""
+        """Return ``C^T D^+ C`` (states, states)."""
         ...
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
-        """The factored steady-state Kalman gain for predictive covariance ``Sigma_1``."""
+        """Return the factored steady-state Kalman gain for predictive covariance ``Sigma_1``."""
         ...
 
     def refit(self, C: Loading, S_xx: Matrix, mean: npt.NDArray[np.float64]) -> Noise:
-        """The M-step (LDS paper eq 9) for the same kind of noise."""
+        """Run the M-step (LDS paper eq 9) for the same kind of noise."""
         ...
 
 
 def gram(X: Loading, Y: Loading) -> Matrix:
-    """``X^T Y`` (states, states): summed in the precision of the inputs, returned in float64."""
+    """Return ``X^T Y`` (states, states), summed in the precision of the inputs, returned in float64."""
     return np.asarray(X.T @ Y, dtype=np.float64)
 
 
 class FullNoise(NamedTuple):
-    """D = Psi_0 - C N C^T: as large as the data say in every direction (LDS paper section 4.2).
+    """D = Psi_0 - C N C^T: as large as the data say in every direction (LDS paper section 4.2)."""
 
-    Attributes
-    ----------
-    N
-        (states, states), the second moment of the states, so that C N C^T is what they explain.
-    """
-
-    N: Matrix
+    N: Matrix  # (states, states), the second moment of the states: C N C^T is what they explain
 
     def precision(self, C: Loading) -> Matrix:
-        """``R (I - N R)^{-1}`` with R = C^T C."""
+        """Return ``R (I - N R)^{-1}`` with R = C^T C."""
         R = gram(C, C)
         return R @ np.linalg.inv(np.eye(len(R)) - self.N @ R)
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
-        """S = Psi_0 + C Z C^T with Z = Sigma_1 - N: the form that needs no inverse of the indefinite Z."""
+        """Use S = Psi_0 + C Z C^T with Z = Sigma_1 - N, in the form that does not invert the indefinite Z."""
         R = gram(C, C)
         Z = Sigma_1 - self.N
         I_RZ = np.eye(len(R)) + R @ Z
@@ -101,40 +79,34 @@ class FullNoise(NamedTuple):
         return Gain(Sigma_1 @ inverse, C, R, R, log_det, Z @ inverse, 0.0)
 
     def refit(self, C: Loading, S_xx: Matrix, mean: npt.NDArray[np.float64]) -> FullNoise:
-        """N becomes S_xx: the new D = Psi_0 - C S_xx C^T."""
+        """Return the noise D = Psi_0 - C S_xx C^T: N becomes S_xx."""
         return FullNoise(S_xx)
 
 
 class DiagonalNoise(NamedTuple):
     """D = diag(d): the approximation that ignores the anticorrelation of the words.
 
-    It has noise along m too, where the data have none. The filter conditions on w_t^T m = 0 like on all
-    else, so the likelihood is that of the other dimensions given this one, and comparable to the full
-    noise's. EM climbs the joint density, of which the dimension along m is one in as many as there are words.
-
-    Attributes
-    ----------
-    d
-        (observations,), positive; one number repeated for a spherical D.
-    mean
-        m = mu^{1/2} (observations,), the direction in which Psi_0 = I - m m^T has no variance.
-    spherical
-        Whether the M-step averages d over the observations.
+    It has noise along m too, where the data have none. The filter conditions on w_t^T m = 0 as on
+    everything else, so the likelihood is that of the other dimensions given this one, and can be compared
+    with that of the full noise. EM climbs the joint density, in which the dimension along m is one in as
+    many as there are words.
     """
 
-    d: npt.NDArray[np.float64]
-    mean: npt.NDArray[np.float64]
-    spherical: bool = False
+    d: npt.NDArray[np.float64]  # (observations,), positive; one number repeated for a spherical D
+    mean: npt.NDArray[
+        np.float64
+    ]  # m (observations,), along which Psi_0 = I - m m^T has no variance
+    spherical: bool = False  # whether the M-step averages d over the observations
 
     def _scaled(self, C: Loading) -> Loading:
         return np.asarray(C / self.d[:, None], dtype=C.dtype)
 
     def precision(self, C: Loading) -> Matrix:
-        """``C^T D^{-1} C``."""
+        """Return ``C^T D^{-1} C``."""
         return gram(C, self._scaled(C))
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
-        """K = Sigma_1 (I + R_D Sigma_1)^{-1} C^T D^{-1}, by the matrix inversion lemma (eq 53)."""
+        """Use K = Sigma_1 (I + R_D Sigma_1)^{-1} C^T D^{-1}, the matrix inversion lemma (eq 53)."""
         C_hat = self._scaled(C)
         R_D = gram(C, C_hat)
         I_RS = np.eye(len(R_D)) + R_D @ Sigma_1
@@ -149,7 +121,7 @@ class DiagonalNoise(NamedTuple):
         return Gain(Sigma_1 @ inverse, C_hat, R_D, square, log_det, Sigma_1 @ inverse, base_trace)
 
     def refit(self, C: Loading, S_xx: Matrix, mean: npt.NDArray[np.float64]) -> DiagonalNoise:
-        """The variances d = diag(Psi_0 - C S_xx C^T), averaged for a spherical D."""
+        """Return the variances d = diag(Psi_0 - C S_xx C^T), averaged for a spherical D."""
         explained = np.einsum("ij,ij->i", C @ S_xx, C, dtype=np.float64)
         d = np.maximum(1.0 - mean**2 - explained, 1e-3)
         if self.spherical:

@@ -14,14 +14,13 @@ for ``mean`` and ``filtered``, which are the model's own posterior means.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_embeddings.lds.inference import Ends, Float32, Offsets, Smoother, inverse_norms
 from tacenda_embeddings.lds.linear_algebra import Matrix
+from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother, inverse_norms
 
 #: Width in units of the number of states.
 WIDTHS = {
@@ -37,10 +36,12 @@ WIDTHS = {
 POSTERIOR_MEANS = frozenset({"mean", "filtered"})
 
 _BLOCK_TOKENS = 1024  # scans, products and their results stay in the second-level cache
+_GROUP_SEQUENCES = 1024  # whose ends are found together: enough for a product
+_GROUP_TOKENS = 1 << 18  # bounds the working memory of their scans
 
 
 class Source(NamedTuple):
-    """What the vectors of a block are made from."""
+    """The parts that the vectors of a block are made from."""
 
     smoother: Smoother
     ids: npt.NDArray[np.integer]
@@ -68,7 +69,10 @@ class Block(NamedTuple):
 
 
 def balanced(table: Float32, power: float, mean: float | None = None) -> Float32:
-    """``table`` (vocabulary, states) with row norms raised to ``1 - power``, their mean kept, or ``mean``."""
+    """Return ``table`` (vocabulary, states) with row norms to the power ``1 - power``, scaled to their mean.
+
+    ``mean`` is another length to scale to.
+    """
     norms = np.linalg.norm(table, axis=1, keepdims=True)
     kept = norms.mean() if mean is None else np.float32(mean)
     factor = (kept / np.maximum(norms, 1e-6 * kept + 1e-30)) ** power
@@ -76,7 +80,7 @@ def balanced(table: Float32, power: float, mean: float | None = None) -> Float32
 
 
 def normalize(x: Float32) -> Float32:
-    """Rows to unit length, in place; a zero row stays zero."""
+    """Bring the rows to unit length, in place; a zero row stays zero."""
     x *= inverse_norms(x)[:, None]
     return x
 
@@ -143,22 +147,22 @@ def compose(
     T_inv: Matrix,
     out: Float32 | None = None,
 ) -> Iterator[Block]:
-    """Token vectors of packed sequences, in blocks of sequences that stay in the cache.
+    """Yield the token vectors of packed sequences, in blocks of sequences that stay in the cache.
 
     Parameters
     ----------
     output
-        a key of ``WIDTHS``.
+        A key of ``WIDTHS``.
     smoother
-        Of the model, rows already balanced.
+        Of the model, its rows already balanced.
     ids
         (tokens,) packed word ids.
     offsets
-        (sequences + 1,).
+        (sequences + 1,) where each sequence begins, and the end.
     own_weight
         g.
     exact_ends
-        Integrate over the unobserved words outside every sequence.
+        Whether to integrate over the unobserved words outside every sequence.
     T_inv
         (states, states), from own + past to the filtered mean.
     out
@@ -166,27 +170,33 @@ def compose(
         next block is asked for.
     """
     h = smoother.states
-    ends = smoother.ends(ids, offsets) if exact_ends and output not in _WITHOUT_ENDS else None
-    cuts = _cuts(offsets)
-    longest = max((int(offsets[j] - offsets[i]) for i, j in pairwise(cuts)), default=0)
-    scratch = np.empty((longest, 2 * h), np.float32)
+    exact_ends = exact_ends and output not in _WITHOUT_ENDS
+    longest = min(max(int(np.diff(offsets).max(initial=0)), _BLOCK_TOKENS), len(ids))
+    scratch = np.empty((longest if output != "own" else 0, 2 * h), np.float32)
     rows = np.empty((longest if out is None else 0, h * WIDTHS[output]), np.float32)
-    for first, last in pairwise(cuts):
-        start, stop = int(offsets[first]), int(offsets[last])
-        part, local = ids[start:stop], offsets[first : last + 1] - start
-        contexts = scratch[:0]
-        if output != "own":
-            incoming = Ends(*(end[first:last] for end in ends)) if ends else None
-            contexts = smoother.contexts(part, local, incoming, scratch)
-        vectors = rows[: stop - start] if out is None else out[start:stop]
-        _COMPOSERS[output](Source(smoother, part, contexts, own_weight, T_inv), vectors)
-        yield Block(first, last, vectors)
+    for first, last in _cuts(offsets, _GROUP_TOKENS, _GROUP_SEQUENCES):
+        # the messages from outside, for many sequences at a time, then blocks of these sequences
+        group = offsets[first : last + 1] - offsets[first]
+        ends = None
+        if exact_ends:
+            ends = smoother.ends(ids[offsets[first] : offsets[last]], group)
+        for i, j in _cuts(group, _BLOCK_TOKENS, last - first):
+            start, stop = int(offsets[first + i]), int(offsets[first + j])
+            part, local = ids[start:stop], group[i : j + 1] - group[i]
+            contexts = scratch[:0]
+            if output != "own":
+                incoming = Ends(*(end[i:j] for end in ends)) if ends else None
+                contexts = smoother.contexts(part, local, incoming, scratch)
+            vectors = rows[: stop - start] if out is None else out[start:stop]
+            _COMPOSERS[output](Source(smoother, part, contexts, own_weight, T_inv), vectors)
+            yield Block(first + i, first + j, vectors)
 
 
-def _cuts(offsets: Offsets) -> list[int]:
-    """Sequences at which blocks begin, and the end; a longer sequence is a block of its own."""
-    cuts, n = [0], len(offsets) - 1
-    while cuts[-1] < n:
-        reached = int(np.searchsorted(offsets, offsets[cuts[-1]] + _BLOCK_TOKENS, "right")) - 1
-        cuts.append(min(max(reached, cuts[-1] + 1), n))
-    return cuts
+def _cuts(offsets: Offsets, most_tokens: int, most_sequences: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of sequences, first and one past the last, within the limits; a longer one goes alone."""
+    first, n = 0, len(offsets) - 1
+    while first < n:
+        reached = int(np.searchsorted(offsets, offsets[first] + most_tokens, "right")) - 1
+        last = min(max(reached, first + 1), first + most_sequences, n)
+        yield first, last
+        first = last

@@ -31,7 +31,7 @@ class Powers(Protocol):
     """Powers of the matrix of a recurrence, in its own basis."""
 
     def times(self, rows: Rows, exponents: Integers) -> Rows:
-        """Row i of ``rows`` (n, states) times power ``exponents[i]`` >= 0, in the rows' dtype."""
+        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
         ...
 
 
@@ -86,7 +86,7 @@ class ModalPowers:
         return product
 
     def _factors(self, exponents: Integers) -> tuple[Matrix, Matrix]:
-        """What each state (n, states), and its partner in a pair (n, n_pairs), is multiplied by."""
+        """Return what multiplies each state (n, states), and its partner in a pair (n, n_pairs)."""
         n = exponents.astype(np.float64)[:, None]
         size, angle = self._size**n, n * self._angle
         cosine = size * np.cos(angle)
@@ -136,7 +136,7 @@ class Recurrence:
         self._inputs = table @ self.basis_inverse.T.astype(np.float32)
 
     def over(self, ids: npt.NDArray[np.integer], more: Float32) -> Recurrence:
-        """The same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
+        """Return the same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
         other = copy.copy(self)
         projected = more if self._modes is None else more @ self.basis_inverse.T.astype(np.float32)
         other._inputs = np.concatenate([self._inputs.take(ids, axis=0), projected])
@@ -150,7 +150,7 @@ class Recurrence:
         out: Float32 | None = None,
         column: int = 0,
     ) -> Float32:
-        """Run over packed sequences; everything in the recurrence's own basis.
+        """Run over packed sequences, with everything in the basis of this recurrence.
 
         Parameters
         ----------
@@ -184,6 +184,7 @@ class Recurrence:
         out: Float32 | None,
         column: int,
     ) -> Float32:
+        """Run the recurrence in the coordinates of the table, where the eigenvectors are too close."""
         M = self._M.astype(np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         first, last = offsets[filled], offsets[filled + 1] - 1

@@ -26,28 +26,16 @@ _MAXIMUM_DOUBLINGS = 50
 
 
 class Parameters(NamedTuple):
-    """Parameters of an LDS x_t = A x_{t-1} + eta, w_t = C x_t + epsilon (eqs 1-2), whitened coordinates.
+    """Parameters of x_t = A x_{t-1} + eta_t, w_t = C x_t + epsilon_t (eqs 1-2), in whitened coordinates."""
 
-    Attributes
-    ----------
-    A
-        (states, states), spectral radius below 1.
-    C
-        (observations, states), orthogonal to the mean direction m.
-    Q
-        (states, states), covariance of eta.
-    noise
-        Covariance D of epsilon, implicit.
-    """
-
-    A: Matrix
-    C: Loading
-    Q: Matrix
-    noise: Noise
+    A: Matrix  # (states, states), spectral radius below 1
+    C: Loading  # (observations, states), orthogonal to the mean direction m
+    Q: Matrix  # (states, states), covariance of eta
+    noise: Noise  # covariance D of epsilon, implicit
 
 
 class SteadyState(NamedTuple):
-    """Time-independent matrices of filter and smoother, all (states, states) float64 but for ``gain``."""
+    """The time-independent matrices of filter and smoother, all but ``gain`` (states, states) float64."""
 
     Sigma_1: Matrix
     Sigma_0: Matrix
@@ -59,7 +47,7 @@ class SteadyState(NamedTuple):
 
 
 def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix, tolerance: float = 1e-13) -> Matrix:
-    """Sigma_1 by the structure-preserving doubling algorithm: quadratic convergence, about 10 steps.
+    """Find Sigma_1 by the structure-preserving doubling algorithm, which takes about 10 steps.
 
     Parameters
     ----------
@@ -95,7 +83,7 @@ def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix, tolerance: float = 
 
 
 def steady_state(parameters: Parameters) -> SteadyState:
-    """Filter and smoother matrices of the limit in which covariances no longer depend on time."""
+    """Return the filter and smoother of the limit in which covariances no longer depend on time."""
     A, C, Q, noise = parameters
     Sigma_1 = predictive_covariance(A, Q, noise.precision(C))
     gain = noise.gain(C, Sigma_1)
@@ -108,5 +96,5 @@ def steady_state(parameters: Parameters) -> SteadyState:
 
 
 def stationary_covariance(A: Matrix, Q: Matrix) -> Matrix:
-    """The prior P = A P A^T + Q of a state of which nothing has been observed, (states, states)."""
+    """Return the prior P = A P A^T + Q (states, states) of a state about which nothing was observed."""
     return symmetrized(SteinSolver(A, A.T).solve(Q))

@@ -42,31 +42,20 @@ _ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eige
 
 
 class HankelFactors(NamedTuple):
-    """The rank-h factors of the block Hankel matrix.
+    """The rank-h factors of the block Hankel matrix."""
 
-    Attributes
-    ----------
-    Gamma
-        (r, vocabulary, states), block i estimating C A^i.
-    Delta
-        (r, vocabulary, states), block j estimating (A^{r-1-j} Gs)^T.
-    singular_values
-        (states,), descending.
-    """
-
-    Gamma: Float32
-    Delta: Float32
-    singular_values: npt.NDArray[np.float64]
+    Gamma: Float32  # (r, vocabulary, states), block i estimates C A^i
+    Delta: Float32  # (r, vocabulary, states), block j estimates (A^{r-1-j} Gs)^T
+    singular_values: npt.NDArray[np.float64]  # (states,), descending
 
 
 def hankel_product(moments: SparseMoments, X: Float32, transpose: bool = False) -> Float32:
-    """``H X`` or ``H^T X`` for X (r, vocabulary, width): one sparse product for each of the 2r-1 lags."""
+    """Return ``H X`` or ``H^T X`` for X (r, vocabulary, width): one sparse product for each of 2r-1 lags."""
     r, _, width = X.shape
     Y = np.zeros_like(X)
     for k in range(1, 2 * r):
-        rows = [
-            i for i in range(r) if 0 <= r + i - k < r
-        ]  # block (i, j) holds lag k where j = r+i-k
+        # block (i, j) holds lag k where j = r+i-k
+        rows = [i for i in range(r) if 0 <= r + i - k < r]
         sources = rows if transpose else [r + i - k for i in rows]
         targets = [r + i - k for i in rows] if transpose else rows
         stacked = np.concatenate([X[s] for s in sources], axis=1)
@@ -77,10 +66,11 @@ def hankel_product(moments: SparseMoments, X: Float32, transpose: bool = False) 
 
 
 def _orthonormal(X: Float32, passes: int = 2) -> Float32:
-    """An orthonormal basis of the columns of X (r, vocabulary, width), from the eigenvectors of X^T X.
+    """Return an orthonormal basis of the columns of X (r, vocabulary, width), from eigenvectors of X^T X.
 
-    Householder QR of so tall a matrix is several times slower. In float32 one pass leaves columns orthogonal to
-    a part in some thousands, enough for a matrix that is multiplied on; the second pass restores the rest.
+    Householder QR of so tall a matrix is several times slower. In float32 one pass leaves the columns
+    orthogonal to a part in some thousands, which is enough for a matrix that will be multiplied further;
+    the second pass restores the rest.
     """
     flat = X.reshape(-1, X.shape[-1])
     for _ in range(passes):
@@ -100,7 +90,7 @@ def hankel_svd(
     power_iterations: int = 1,
     notify: Notify = lambda _: None,
 ) -> HankelFactors:
-    """Randomised rank-``n_states`` SVD of the implicit block Hankel matrix.
+    """Find the randomised rank-``n_states`` SVD of the implicit block Hankel matrix.
 
     Parameters
     ----------
@@ -141,9 +131,9 @@ def hankel_svd(
 def identify(
     factors: HankelFactors, moments: SparseMoments, *, maximum_radius: float = 0.995
 ) -> Parameters:
-    """LDS parameters from the Hankel factors, with a moment-matched state covariance.
+    """Estimate LDS parameters from the Hankel factors, with a moment-matched state covariance.
 
-    The paper sets Q = I and shrinks; its model then starts below one without dynamics. Here
+    The paper sets Q = I and shrinks it, so that its model starts below one without dynamics. Here
     P = A^{-1} Gs C (C^T C)^{-1} is symmetrised and clipped so that D stays positive semi-definite
     (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T.
 
@@ -178,20 +168,20 @@ def identify(
 
 
 def _repaired(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
-    """Rescales Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
+    """Rescale Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
     P = symmetrized(scipy.linalg.solve_discrete_lyapunov(A, Q))
     shrink = min(1.0, _EXPLAINED / max(_explained(C, P), 1e-300))
     return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
 
 
 def _explained(C: Float32, P: Matrix) -> float:
-    """The largest eigenvalue of C P C^T, the largest share of a variance that the states explain."""
+    """Return the largest eigenvalue of C P C^T, the largest share of a variance that states explain."""
     R_half = symmetric_power(gram(C, C), 0.5)
     return float(np.linalg.eigvalsh(symmetrized(R_half @ P @ R_half))[-1])
 
 
 def admissible(parameters: Parameters, mean: npt.NDArray[np.float64]) -> Parameters:
-    """Parameters brought to other whitened coordinates, made to leave a noise covariance there.
+    """Return parameters in other whitened coordinates that leave a covariance for the noise there.
 
     Parameters
     ----------
@@ -215,7 +205,7 @@ def admissible(parameters: Parameters, mean: npt.NDArray[np.float64]) -> Paramet
 def random_parameters(
     moments: SparseMoments, n_states: int, like: Parameters, rng: np.random.Generator
 ) -> Parameters:
-    """A random start at the length scales of another model (the paper's Figure 2)."""
+    """Draw random parameters at the length scales of another model (the paper's Figure 2)."""
     A = rng.standard_normal((n_states, n_states))
     A *= spectral_radius(like.A) / spectral_radius(A)
     C = rng.standard_normal(like.C.shape).astype(np.float32)
@@ -225,11 +215,11 @@ def random_parameters(
 
 
 def basis(factors: HankelFactors, mean: npt.NDArray[np.float64], width: int) -> Float32:
-    """Orthonormal columns (vocabulary, width) spanning what the Hankel factors see, best first.
+    """Return orthonormal columns (vocabulary, width) that span what the Hankel factors see, best first.
 
     EM restricted to C = B c costs the same whatever the vocabulary; the blocks of Gamma and Delta hold the
-    leading left and right directions of every lag. Fewer columns where the factors span fewer: what float32
-    leaves of the others is rounding, and not orthogonal to the mean.
+    leading left and right directions of every lag. There are fewer columns where the factors span fewer:
+    what float32 leaves of the others is rounding, and not orthogonal to the mean.
     """
     blocks = _without_mean(np.concatenate([*factors.Gamma, *factors.Delta], axis=1), mean)
     values, vectors = np.linalg.eigh(gram(blocks, blocks))
@@ -240,6 +230,6 @@ def basis(factors: HankelFactors, mean: npt.NDArray[np.float64], width: int) -> 
 
 
 def _without_mean(X: Float32, mean: npt.NDArray[np.float64]) -> Float32:
-    """X - m (m^T X), in place: X.T is the Fortran-ordered matrix that BLAS updates."""
+    """Return X - m (m^T X), in place: X.T is the Fortran-ordered matrix that BLAS updates."""
     m = mean.astype(np.float32)
     return np.asarray(scipy.linalg.blas.sger(-1.0, m @ X, m, a=X.T, overwrite_a=1).T)

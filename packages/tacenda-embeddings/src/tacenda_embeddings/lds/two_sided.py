@@ -29,30 +29,14 @@ from tacenda_embeddings.lds.steady_state import Parameters, stationary_covarianc
 
 
 class TwoSided(NamedTuple):
-    """Matrices of the two-sided smoother, float64 (the table may be float32), in output coordinates.
+    """Matrices of the two-sided smoother, float64 (the table may be float32), in output coordinates."""
 
-    Attributes
-    ----------
-    table
-        (vocabulary, states), row i being K' w for word i.
-    forward
-        F' (states, states).
-    backward
-        J (states, states).
-    left_end
-        (states, states), maps b_1 to the past message at the first token.
-    right_end
-        (states, states), maps a_n to the future message at the last token.
-    filter
-        T^{-1} (states, states), maps a_t to the filtered mean xf_t.
-    """
-
-    table: npt.NDArray[np.floating]
-    forward: Matrix
-    backward: Matrix
-    left_end: Matrix
-    right_end: Matrix
-    filter: Matrix
+    table: npt.NDArray[np.floating]  # (vocabulary, states), row i is K' w of word i
+    forward: Matrix  # F' (states, states)
+    backward: Matrix  # J (states, states)
+    left_end: Matrix  # (states, states), maps b_1 to the past message at the first token
+    right_end: Matrix  # (states, states), maps a_n to the future message at the last token
+    filter: Matrix  # T^{-1} (states, states), maps a_t to the filtered mean xf_t
 
 
 def two_sided(
@@ -61,7 +45,7 @@ def two_sided(
     mean: npt.NDArray[np.float64],
     second_moment: Matrix | None = None,
 ) -> TwoSided:
-    """The inference matrices of a fitted model.
+    """Return the inference matrices of a fitted model.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`MorphologicalLDS`: an LDS that reads words it has never seen by their morphemes.
+"""`MorphologicalLDS`: an LDS that reads words it has never seen through their morphemes.
 
 An LDS knows a word outside its vocabulary by its class alone, a shape and a suffix. Here such a word has an
 input row of its own, predicted from its class and from the vector that the prior of a word-vector model
@@ -9,39 +9,45 @@ vocabulary as if they had not been seen: from their classes, and from their morp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Saveable, require
-from tacenda.corpus import Corpus
+from tacenda.artifact import Configured, Saveable, require
+from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.lookup import class_of, reserved
+from tacenda.settings import Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import coarser_class
 from tacenda_embeddings.lds.model import LDS
-from tacenda_embeddings.varembed.base import Float32, MorphologicalEmbedder
-from tacenda_embeddings.varembed.model import SumEmbed, VarEmbed
+from tacenda_embeddings.lds.settings import LDSSettings
+from tacenda_embeddings.varembed.model import Float32, MorphologicalEmbedder, SumEmbed, VarEmbed
+from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
-__all__ = ["MorphologicalLDS"]
+__all__ = ["MorphologicalLDS", "MorphologicalLDSSettings"]
 
 _RIDGE = 1e-3  # of the mean square of the features
 _FEWEST = 20  # words that the map can be learned from
 
 
-class MorphologicalLDS(Saveable):
-    """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
+@dataclass(frozen=True, kw_only=True)
+class MorphologicalLDSSettings(Settings):
+    """Options of `MorphologicalLDS`: those of the two models that `fit` fits."""
 
-    Parameters
-    ----------
-    lds, words
-        Settings of the two models, for ``fit``; ``words`` are `VarEmbed`'s.
+    lds: LDSSettings = group(LDSSettings, "options of the `LDS`")
+    words: VarEmbedSettings = group(VarEmbedSettings, "options of the `VarEmbed`")
+
+
+class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
+    """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
 
     Raises
     ------
     ConfigurationError
-        a setting is unknown or out of range.
+        An option is unknown, of the wrong type or out of bounds.
 
     Examples
     --------
@@ -53,37 +59,50 @@ class MorphologicalLDS(Saveable):
     name: ClassVar[str] = "morphological_lds"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
+    settings_class = MorphologicalLDSSettings
 
-    def __init__(
-        self, lds: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None
-    ) -> None:
-        self.lds = LDS(**dict(lds or {}))
-        self.words: MorphologicalEmbedder[Any] = VarEmbed(**dict(words or {}))
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
+    @configured_by(MorphologicalLDSSettings)
+    def __init__(self, settings: MorphologicalLDSSettings) -> None:
+        super().__init__(settings)
+        self.lds = LDS.from_settings(settings.lds)
+        self.words: MorphologicalEmbedder[Any] = VarEmbed.from_settings(settings.words)
         self._map: Float32 | None = None
+
+    def __repr__(self) -> str:
+        fitted = "fitted" if self.is_fitted else "not fitted"
+        return f"<MorphologicalLDS(lds={self.lds!r}, words={self.words!r}), {fitted}>"
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def fit(self, corpus: Corpus) -> Self:
-        """Fits both models to a corpus, and the map between them.
+    def fit(self, text: Text) -> Self:
+        """Fit both models to a text, and the map between them.
 
-        Raises what their ``fit`` does, and ConfigurationError for a text with too few words.
+        Raises
+        ------
+        TacendaError
+            What the ``fit`` of either model raises.
+        ConfigurationError
+            The text has too few words.
         """
+        corpus = as_corpus(text)
         return self._adopt(self.lds.fit(corpus), self.words.fit(corpus))
 
     @classmethod
     def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
-        """Of two fitted models, on whatever texts; only the map between them is learned.
+        """Join two fitted models, of whatever texts; only the map between them is learned.
 
-        Raises ConfigurationError if they share too few words, NotFittedError if one is not fitted.
+        Raises
+        ------
+        ConfigurationError
+            The models share too few words.
+        NotFittedError
+            One of them is not fitted.
         """
-        model = cls()
-        return model._adopt(lds, words)
+        return cls()._adopt(lds, words)
 
     def _adopt(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
         self.lds, self.words = lds, words
-        self._map = _learned(lds, words)
+        self._map = _learned_map(lds, words)
         self.fitted_on = {"lds": dict(lds.fitted_on), "words": dict(words.fitted_on)}
         return self
 
@@ -105,11 +124,11 @@ class MorphologicalLDS(Saveable):
 
     @property
     def width(self) -> int:
-        """Columns of ``transform``'s arrays; known before fitting."""
+        """The number of columns of what `transform` returns; known before fitting."""
         return self.lds.width
 
     def rows(self, words: Sequence[str]) -> Float32:
-        """Input rows of words as if they had not been seen, (words, states), on the scale of the LDS's."""
+        """Return input rows (words, states) of words as if they had not been seen, on the scale of the LDS's."""
         W, lds = self._fitted(), self.lds
         stand_ins = lds.input_rows[_stand_ins(lds.vocabulary, words)]
         return _predicted(W, stand_ins, self.words.vectors(words, prior=False))
@@ -117,10 +136,7 @@ class MorphologicalLDS(Saveable):
     def transform(
         self, sentences: Iterable[Sequence[str]], *, output: str | None = None
     ) -> list[Float32]:
-        """Vectors of every token of every sentence, as `LDS.transform`.
-
-        Raises NotFittedError, ConfigurationError if ``output`` is unknown.
-        """
+        """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
         special = reserved(vocabulary.oov)
         texts = [list(sentence) for sentence in sentences]
@@ -140,16 +156,16 @@ class MorphologicalLDS(Saveable):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Nothing: the settings are those of the two models, which are saved inside."""
+        """Return nothing: the settings are those of the two models, which are saved inside."""
         return {}
 
     def nested(self) -> Mapping[str, Saveable]:
-        """The two models."""
+        """Return the two models."""
         self._fitted()
         return {"lds": self.lds, "words": self.words}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The map. Raises NotFittedError."""
+        """Return the map. Raises NotFittedError."""
         return {"map": self._fitted()}
 
     @classmethod
@@ -159,7 +175,7 @@ class MorphologicalLDS(Saveable):
         arrays: dict[str, npt.NDArray[Any]],
         nested: Mapping[str, Any] | None = None,
     ) -> Self:
-        """The model of an artefact. Raises ArtifactError."""
+        """Return the model of an artefact. Raises ArtifactError."""
         lds, words = (nested or {}).get("lds"), (nested or {}).get("words")
         if not isinstance(lds, LDS) or not isinstance(words, VarEmbed | SumEmbed):
             raise ArtifactError(
@@ -167,14 +183,14 @@ class MorphologicalLDS(Saveable):
             )
         model = cls()
         model.lds, model.words = lds, words
-        states = lds.config.n_states
+        states = lds.settings.n_states
         shape = (1 + states + words.width, states)
         model._map = require(arrays, "map", shape=shape, dtype=np.float32, finite=True)
         return model
 
 
 def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The types that would stand for words if they had none of their own, (words,)."""
+    """Return the types that would stand for words that had none of their own, (words,)."""
     found = np.full(len(words), vocabulary.unknown_id, np.int64)
     if vocabulary.oov == "single":
         return found
@@ -188,27 +204,28 @@ def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.i
 
 
 def _features(stand_ins: Float32, vectors: Float32) -> Float32:
-    """(words, 1 + states + width): one, the direction of the stand-in's row, the word's vector."""
+    """Return (words, 1 + states + width): one, the direction of the stand-in's row, the word's vector."""
     ones = np.ones((len(vectors), 1), np.float32)
     return np.concatenate([ones, _directions(stand_ins), vectors], axis=1)
 
 
 def _directions(rows: Float32) -> Float32:
+    """Return the rows at unit length."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(norms, np.float32(1e-12)), np.float32)
 
 
 def _predicted(W: Float32, stand_ins: Float32, vectors: Float32) -> Float32:
-    """Rows in the predicted directions, as long as those of the types that stand for the words."""
+    """Return rows in the predicted directions, as long as those of the types that stand for the words."""
     lengths = np.linalg.norm(stand_ins, axis=1, keepdims=True)
     found = _directions(_features(stand_ins, vectors) @ W) * lengths
     return np.ascontiguousarray(found, np.float32)
 
 
-def _learned(lds: LDS, words: MorphologicalEmbedder[Any]) -> Float32:
-    """Ridge regression of the directions of the LDS's rows, (1 + states + width, states).
+def _learned_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Float32:
+    """Return a ridge regression of the directions of the LDS's rows, (1 + states + width, states).
 
-    Learned on words all of whose morphemes other words have too: what is known of another word's morphemes
+    It is learned on words whose morphemes all occur in other words too: a morpheme that only one word has
     was fitted to that very word, and would be trusted too much.
     """
     vocabulary, inventory = lds.vocabulary, words.inventory

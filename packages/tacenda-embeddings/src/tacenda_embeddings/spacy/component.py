@@ -1,22 +1,21 @@
-"""The pipeline component behind ``lds_embeddings`` and ``token_embeddings``.
+"""The pipeline component behind ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
 It holds any fitted embedder of the registry, writes one row per token into ``Doc.tensor`` (or an
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
 """
 
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc
 
-from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda.spacy.component import ModelComponent, PipelineStandIn
-from tacenda.spacy.requirements import note_requirement
-from tacenda.spacy.sources import resolve_tokenizer
-from tacenda_embeddings.spacy import sources
+from tacenda import plugins
+from tacenda.corpus import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda.spacy import sources
+from tacenda.spacy.component import ModelComponent
 from tacenda_embeddings.spacy.encoding import DocEncoder
 from tacenda_embeddings.spacy.ownership import announce_widths, check_ownership, earlier_owner
 from tacenda_embeddings.spacy.target import Target
@@ -44,10 +43,12 @@ class TokenEmbeddings(ModelComponent):
 
     Raises
     ------
-    tacenda.errors.ConfigurationError
+    ConfigurationError
         A setting is out of range.
-
     """
+
+    command = "tacenda embed fit"
+    _pickled = ("_process", "_previous_owner")
 
     def __init__(
         self,
@@ -61,29 +62,23 @@ class TokenEmbeddings(ModelComponent):
         context: str = "doc",
         batch_tokens: int = 20_000,
     ) -> None:
-        super().__init__(nlp, name, "tacenda-embeddings", context, batch_tokens)
+        super().__init__(
+            nlp, name, distribution="tacenda-embeddings", context=context, batch_tokens=batch_tokens
+        )
         self.embedder = embedder
         self.distribution = distribution
         self.target = Target(target, mode)
-        self._encoder: DocEncoder | None = None
-        self._checked: list[str] | None = None
         self._previous_owner = "other"
 
     @property
     def embeddings(self) -> Any:
         """The fitted embedder; raises `NotFittedError` if there is none yet."""
-        if self._encoder is None:
-            raise NotFittedError(
-                f"the component {self.name!r} has no model yet: call "
-                f"nlp.get_pipe({self.name!r}).initialize(artifact=FOLDER), or set artifact or "
-                f"corpus in [initialize.components.{self.name}] and call nlp.initialize()"
-            )
-        return self._encoder.model
+        return self.fitted
 
     @property
     def width(self) -> int | None:
-        """Columns this component writes; None as long as it has no model."""
-        return None if self._encoder is None else self._encoder.width
+        """The number of columns that this component writes; None as long as it has no model."""
+        return None if self._model is None else int(self._model.width)
 
     def initialize(
         self,
@@ -121,22 +116,15 @@ class TokenEmbeddings(ModelComponent):
 
         Raises
         ------
-        tacenda.errors.ConfigurationError
+        ConfigurationError
             Neither or both of artifact and corpus are given, the artefact is another embedder's, or
             ``Doc.tensor`` belongs to another component.
-        tacenda.errors.TacendaError
+        TacendaError
             The artefact or the corpus cannot be read.
-
         """
-        if nlp is not None:
-            self._nlp = weakref.ref(nlp)
-        if artifact is not None and corpus is not None:
-            raise ConfigurationError(
-                f"{self.name!r} was given both an artifact and a corpus: give one"
-            )
-        if artifact is not None:
-            self._set_model(sources.load(artifact, self.embedder, self.distribution))
-        elif corpus is not None:
+
+        def fit() -> Any:
+            words = sources.resolve_tokenizer(tokenizer, self._nlp())
             vocabulary = {
                 "max_vocabulary": max_vocabulary,
                 "min_count": min_count,
@@ -144,63 +132,59 @@ class TokenEmbeddings(ModelComponent):
                 "lowercase": lowercase,
                 "oov": oov,
             }
-            words = resolve_tokenizer(tokenizer, self._nlp())
-            model_class = sources.embedder_class(self.embedder, self.distribution)
-            self._set_model(sources.fit(model_class, corpus, words, vocabulary, settings or {}))
-        elif self._encoder is None:
-            raise ConfigurationError(
-                f"the component {self.name!r} needs a model: set artifact (a folder that `tacenda "
-                "embed fit` or save() wrote) or corpus (a file of raw text to fit one on), as "
-                f"initialize(artifact=...) or in [initialize.components.{self.name}]"
-            )
-        self._look_around()
+            return self._fit(corpus, words, vocabulary, settings)
 
-    def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
-        """Return one float32 array ``(n_tokens, width)`` per document; whitespace tokens have
-        zeros.
-
-        Raises `NotFittedError` without a model, `ConfigurationError` if ``Doc.tensor`` is not ours
-        to write.
-        """
-        _ = self.embeddings
-        nlp = self._nlp()
-        if nlp is not None and self._checked != nlp.pipe_names:
-            self._look_around()
-        self.warn_without_boundaries(docs)
-        assert self._encoder is not None
-        return self._encoder(docs, sentences=self.context == "sentence")
+        self._initialize(nlp, artifact, corpus, fit)
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document."""
         self.target.write(docs, vectors, self.name, self._previous_owner)
 
-    def _get_model(self) -> Any:
-        return None if self._encoder is None else self._encoder.model
+    def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
+        """Return what gives one float32 array ``(n_tokens, width)`` per document."""
+        return partial(DocEncoder(model), sentences=self.context == "sentence")
 
-    def _set_model(self, model: Any) -> None:
-        self._encoder = None if model is None else DocEncoder(model)
+    def _load_model(self, source: Any) -> Any:
+        return sources.load(source, "embedders", "token embeddings", "transform", self._require)
 
-    def _load_model(self, source: Path | bytes) -> Any:
-        if isinstance(source, bytes):
-            return sources.from_bytes(source, self.embedder, self.distribution)
-        return sources.load(source, self.embedder, self.distribution)
+    def _require(self, name: str | None, owner: str | None, where: str) -> None:
+        """Raise ConfigurationError if a model is not the embedder that this component is for."""
+        if self.embedder is not None and (name or self.embedder) != self.embedder:
+            raise ConfigurationError(
+                f"{where} is the embedder {name!r}, not {self.embedder!r}: use "
+                f"nlp.add_pipe('token_embeddings', config={{'embedder': {name!r}}})"
+            )
+        if None not in (self.distribution, owner) and owner != self.distribution:
+            raise ConfigurationError(
+                f"{where} is the embedder {name!r} of {owner}, not of "
+                f"{self.distribution}: use nlp.add_pipe('token_embeddings'), which loads any"
+            )
 
-    def _look_around(self) -> None:
-        """Check the pipeline around us, once for every composition it has."""
-        nlp = self._nlp()
-        if nlp is None:
-            return
+    def _fit(self, corpus: Any, tokenizer: Any, vocabulary: dict[str, Any], settings: Any) -> Any:
+        """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
+        if self.embedder is None:
+            known = sorted({record.name for record in plugins.available("embedders")})
+            raise ConfigurationError(
+                "fitting needs to know which model: set embedder in the configuration of the "
+                f"component, one of {', '.join(known)}"
+            )
+        model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
+        text, _ = sources.as_corpus(corpus, tokenizer, vocabulary)
+        model.fit(text)
+        origin = dict(text.origin)
+        if not isinstance(corpus, Corpus):
+            origin["tokenizer"] = getattr(tokenizer, "name", origin["tokenizer"])
+        model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **origin}
+        return model
+
+    def _check_pipeline(self, nlp: Any) -> None:
+        """Raise ConfigurationError if ``Doc.tensor`` is not this component's to write."""
         check_ownership(nlp, self)
         announce_widths(nlp)
-        if self._encoder is not None:
-            note_requirement(nlp, getattr(self._encoder.model, "distribution", ""))
         self._previous_owner = earlier_owner(nlp, self, self.target.name)
-        self._checked = nlp.pipe_names
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle through `to_bytes`, for the processes of ``nlp.pipe(n_process=...)``."""
-        state = {
-            "name": self.name,
+    def _settings(self) -> dict[str, Any]:
+        return {
             "embedder": self.embedder,
             "distribution": self.distribution,
             "target": self.target.name,
@@ -208,15 +192,3 @@ class TokenEmbeddings(ModelComponent):
             "context": self.context,
             "batch_tokens": self.batch_tokens,
         }
-        handler = getattr(self, "error_handler", None)
-        return _unpickle, (self.vocab, state, self._previous_owner, handler, self.to_bytes())
-
-
-def _unpickle(
-    vocab: Any, state: dict[str, Any], previous_owner: str, handler: Any, data: bytes
-) -> TokenEmbeddings:
-    component = TokenEmbeddings(PipelineStandIn(vocab), **state)
-    component._previous_owner = previous_owner
-    if handler is not None:
-        component.set_error_handler(handler)
-    return component.from_bytes(data)

@@ -21,17 +21,17 @@ __all__ = ["DocEncoder"]
 class DocEncoder:
     """Applies one embedder to documents.
 
-    An embedder with ``transform_ids`` and a vocabulary is given arrays of int32 ids, any other
-    lists of words.
+    An embedder with ``transform_into`` and a vocabulary is given packed ids, and writes straight into the
+    arrays of the documents; any other is given lists of words.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.width = int(model.width)
-        by_id = hasattr(model, "transform_ids") and hasattr(model.vocabulary, "id_of")
-        self._cache = WordCache(model.vocabulary.id_of, -1) if by_id else WordCache(str, None)
-        self._transform = model.transform_ids if by_id else model.transform
-        self._by_id = by_id
+        self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
+        self._cache = (
+            WordCache(model.vocabulary.id_of, -1) if self._takes_ids else WordCache(str, None)
+        )
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document, each with memory of its own.
@@ -42,67 +42,58 @@ class DocEncoder:
         if not docs:
             return []
         offsets = np.cumsum([0, *map(len, docs)])
-        words, keep = self._look_up(docs)
-        cuts = sentence_cuts(docs, offsets) if sentences else offsets
-        # positions among the words that are kept
-        where = cuts if keep is None else np.concatenate([[0], np.cumsum(keep)])[cuts]
-        spans = [(a, b) for a, b in pairwise(where.tolist()) if a < b]
-        pieces = [words[a:b] for a, b in spans]
-        vectors = self._checked(self._transform(pieces), pieces)
-        if keep is None and not sentences and len(pieces) == len(docs):
-            return [_own(rows) for rows in vectors]
-        return self._spread(vectors, spans, offsets, keep)
+        words, kept = self._look_up(docs)
+        seen = np.concatenate(
+            [[0], np.cumsum(kept)]
+        )  # tokens that the model sees, before each token
+        bounds = seen[offsets].tolist()
+        arrays = [np.empty((j - i, self.width), np.float32) for i, j in pairwise(bounds)]
+        cuts = sentence_cuts(docs, offsets) if sentences else np.unique(offsets)
+        documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
+        pieces = [
+            arrays[document][start - bounds[document] : stop - bounds[document]]
+            for document, (start, stop) in zip(
+                documents.tolist(), pairwise(seen[cuts].tolist()), strict=True
+            )
+        ]
+        self._embed(words, seen[cuts], pieces)
+        if kept.all():
+            return arrays
+        return [
+            _among_zeros(rows, kept[start:stop])
+            for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
+        ]
 
-    def _look_up(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray | None]:
-        """Return the words or ids of all documents in a row, and which tokens they are (None:
-        all).
-        """
+    def _look_up(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray]:
+        """Return the words or ids of all documents in a row without whitespace, and which tokens they are."""
         words = self._cache.read(docs)
-        if self._by_id:
+        if self._takes_ids:
             ids = np.array(words, dtype=np.int32)
-            keep = ids >= 0
-            return (ids, None) if keep.all() else (ids[keep], keep)
-        if None not in words:
-            return words, None
-        keep = np.array([word is not None for word in words])
-        return [word for word in words if word is not None], keep
+            return ids[ids >= 0], ids >= 0
+        kept = np.array([word is not None for word in words], dtype=bool)
+        return [word for word in words if word is not None], kept
 
-    def _spread(
-        self,
-        vectors: list[np.ndarray],
-        spans: list[tuple[int, int]],
-        offsets: np.ndarray,
-        keep: np.ndarray | None,
-    ) -> list[np.ndarray]:
-        """Put the rows of the pieces where their tokens are, and zeros where there is
-        whitespace.
-        """
-        found = []
-        given = zip(spans, vectors, strict=True)
-        (start, stop), rows = next(given, ((0, 0), None))
-        before = 0  # kept tokens before this document
-        for first, last in pairwise(offsets.tolist()):
-            out = np.zeros((last - first, self.width), dtype=np.float32)
-            places = np.arange(last - first) if keep is None else np.flatnonzero(keep[first:last])
-            while rows is not None and start < before + len(places):
-                out[places[start - before : stop - before]] = rows
-                (start, stop), rows = next(given, ((0, 0), None))
-            before += len(places)
-            found.append(out)
-        return found
-
-    def _checked(self, given: Any, pieces: list[Any]) -> list[np.ndarray]:
+    def _embed(self, words: Any, cuts: np.ndarray, pieces: Sequence[np.ndarray]) -> None:
+        """Write the rows of ``words[cuts[i] : cuts[i + 1]]`` into piece i, for all i."""
+        if self._takes_ids:
+            self.model.transform_into(words, cuts, pieces)
+            return
+        given = self.model.transform([words[i:j] for i, j in pairwise(cuts.tolist())])
         vectors = [np.asarray(rows, dtype=np.float32) for rows in given]
-        wanted = [(len(piece), self.width) for piece in pieces]
-        if [rows.shape for rows in vectors] != wanted:
+        if [rows.shape for rows in vectors] != [piece.shape for piece in pieces]:
             raise PluginError(
                 f"the embedder {type(self.model).__name__} breaks its contract: for pieces of "
-                f"{[n for n, _ in wanted[:5]]} tokens it gave arrays of shape "
+                f"{[len(piece) for piece in pieces[:5]]} tokens it gave arrays of shape "
                 f"{[rows.shape for rows in vectors[:5]]}, not (n_tokens, {self.width})"
             )
-        return vectors
+        for piece, rows in zip(pieces, vectors, strict=True):
+            piece[...] = rows
 
 
-def _own(rows: np.ndarray) -> np.ndarray:
-    # a view into a batch would keep the whole batch in memory for as long as the Doc lives
-    return rows if rows.flags.owndata and rows.flags.c_contiguous else rows.copy()
+def _among_zeros(rows: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return the rows at the tokens they belong to, and zeros at the others."""
+    if len(rows) == len(kept):
+        return rows
+    found = np.zeros((len(kept), rows.shape[1]), dtype=np.float32)
+    found[kept] = rows
+    return found

@@ -22,54 +22,6 @@ SHARED_CONFIG = {
 }
 
 
-@Language.factory("lds_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
-def lds_embeddings(
-    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
-) -> Any:
-    """Token vectors of a linear dynamical system, one row of ``Doc.tensor`` per token.
-
-    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
-    ``[initialize.components.lds_embeddings]``.
-    """
-    from tacenda_embeddings.spacy.component import TokenEmbeddings
-
-    return TokenEmbeddings(
-        nlp,
-        name,
-        embedder="lds",
-        # ours by name, whoever else may claim "lds" in this environment
-        distribution="tacenda-embeddings",
-        target=target,
-        mode=mode,
-        context=context,
-        batch_tokens=batch_tokens,
-    )
-
-
-@Language.factory("varembed_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
-def varembed_embeddings(
-    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
-) -> Any:
-    """Word vectors with a morphological prior, for words seen and unseen, one row of ``Doc.tensor`` per
-    token.
-
-    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
-    ``[initialize.components.varembed_embeddings]``.
-    """
-    from tacenda_embeddings.spacy.component import TokenEmbeddings
-
-    return TokenEmbeddings(
-        nlp,
-        name,
-        embedder="varembed",
-        distribution="tacenda-embeddings",
-        target=target,
-        mode=mode,
-        context=context,
-        batch_tokens=batch_tokens,
-    )
-
-
 @Language.factory(
     "token_embeddings",
     assigns=["doc.tensor"],
@@ -87,7 +39,11 @@ def token_embeddings(
     context: str,
     batch_tokens: int,
 ) -> Any:
-    """Token vectors of any embedder in the registry, one row of ``Doc.tensor`` per token."""
+    """Token vectors of any embedder in the registry, one row of ``Doc.tensor`` per token.
+
+    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
+    ``[initialize.components.token_embeddings]``.
+    """
     from tacenda_embeddings.spacy.component import TokenEmbeddings
 
     return TokenEmbeddings(
@@ -99,4 +55,25 @@ def token_embeddings(
         mode=mode,
         context=context,
         batch_tokens=batch_tokens,
+    )
+
+
+@Language.factory("lds_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
+def lds_embeddings(
+    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
+) -> Any:
+    """Token vectors of a linear dynamical system; see `token_embeddings`."""
+    # ours by name, whoever else may claim "lds" in this environment
+    distribution = "tacenda-embeddings"
+    return token_embeddings(nlp, name, "lds", distribution, target, mode, context, batch_tokens)
+
+
+@Language.factory("varembed_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
+def varembed_embeddings(
+    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
+) -> Any:
+    """Word vectors with a morphological prior, for words seen and unseen; see `token_embeddings`."""
+    distribution = "tacenda-embeddings"
+    return token_embeddings(
+        nlp, name, "varembed", distribution, target, mode, context, batch_tokens
     )

@@ -13,20 +13,27 @@ from thinc.api import Model
 
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
+from tacenda_embeddings.spacy.target import Target
 
 __all__ = ["announce_widths", "check_ownership", "earlier_owner"]
 
 
 class _Reader(NamedTuple):
-    position: int
+    """A listener to what another component writes."""
+
+    position: int  # in the pipeline
     name: str
-    upstream: str
+    upstream: str  # the component that it listens to
 
 
 def check_ownership(nlp: Any, component: Any) -> None:
-    """Raise `ConfigurationError` if another component's listeners would read what ``component``
-    writes, or a ``tok2vec`` would overwrite it before it is read; do nothing if it is not in the
-    pipeline.
+    """Check that ``component``, if it is in the pipeline, may write ``Doc.tensor``.
+
+    Raises
+    ------
+    ConfigurationError
+        Listeners to another component would read what it writes, or a ``tok2vec`` would overwrite that
+        before it is read.
     """
     pipeline = list(nlp.pipeline)
     found = [i for i, (_, pipe) in enumerate(pipeline) if pipe is component]
@@ -63,8 +70,12 @@ def announce_widths(nlp: Any) -> None:
     """Tell every ``tacenda.DocTensor.v1`` of the pipeline how wide the tensor or extension will be.
 
     spaCy initializes a model on documents that no component has seen, so it cannot learn this from
-    them. Raises `ConfigurationError` if a listener to one of our components is set to another
-    width.
+    them.
+
+    Raises
+    ------
+    ConfigurationError
+        A listener to one of our components is set to another width.
     """
     totals: dict[str, int | None] = {}
     ours: set[str] = set()
@@ -87,9 +98,7 @@ def announce_widths(nlp: Any) -> None:
 
 
 def earlier_owner(nlp: Any, component: Any, target: str) -> str:
-    """Name the last component before ``component`` that writes ``target``, as far as it can be
-    known.
-    """
+    """Return the last component before ``component`` that is known to write ``target``."""
     owner = "other"
     for name, pipe in nlp.pipeline:
         if pipe is component:
@@ -102,20 +111,22 @@ def earlier_owner(nlp: Any, component: Any, target: str) -> str:
 
 
 def _is_ours(pipe: Any) -> bool:
-    from tacenda_embeddings.spacy.component import TokenEmbeddings
-
-    return isinstance(pipe, TokenEmbeddings)
+    """Return whether a component writes vectors of an embedder."""
+    return isinstance(getattr(pipe, "target", None), Target)
 
 
 def _writes_tensor(pipe: Any) -> bool:
+    """Return whether a component writes ``Doc.tensor``."""
     return isinstance(pipe, Tok2Vec) or (_is_ours(pipe) and pipe.target.is_tensor)
 
 
 def _appends(pipe: Any) -> bool:
+    """Return whether a component adds columns beside those that are there."""
     return _is_ours(pipe) and bool(pipe.target.mode == "append")
 
 
 def _nodes(pipe: Any) -> Iterator[Any]:
+    """Yield the layers of the model of a component."""
     model = getattr(pipe, "model", None)
     if isinstance(model, Model):
         yield from model.walk()
@@ -135,6 +146,7 @@ def _readers(pipeline: list[tuple[str, Any]], writers: dict[str, int]) -> Iterat
 
 
 def _check_listener(name: str, node: Any, width: int | None) -> None:
+    """Raise ConfigurationError if a listener expects another width than will be written."""
     if width is not None and node.get_dim("nO") != width:
         raise ConfigurationError(
             f"{name!r} listens to {node.upstream_name!r} for {node.get_dim('nO')} columns, but it "

@@ -6,16 +6,15 @@ but whitespace. This module imports spaCy, thinc and the standard library; the m
 """
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import srsly
 from spacy.attrs import ORTH
-from spacy.strings import StringStore
+from spacy.strings import StringStore, get_string_id
+from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
-
-from tacenda_embeddings.spacy.vector_table import VectorTable, hash_of
 
 __all__ = ["MorphologicalVectors", "morphological_vectors", "use_vectors"]
 
@@ -24,7 +23,7 @@ FOLDER = "morphological_vectors"
 
 
 def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
-    """What ``[nlp.vectors]`` names; the model comes by `use_vectors`, or from a saved pipeline."""
+    """Make what ``[nlp.vectors]`` names; the model comes from `use_vectors` or from a saved pipeline."""
 
     def create(vocab: Any) -> MorphologicalVectors:
         return MorphologicalVectors(strings=vocab.strings)
@@ -44,13 +43,12 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
 
     Raises
     ------
-    tacenda.errors.ConfigurationError
+    ConfigurationError
         It is another model.
-    tacenda.errors.TacendaError
+    TacendaError
         It cannot be read.
-
     """
-    from tacenda.spacy.requirements import note_requirement
+    from tacenda.spacy.component import note_requirement
 
     vectors = MorphologicalVectors(strings=nlp.vocab.strings).take(source)
     nlp.vocab.vectors = vectors
@@ -59,6 +57,86 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
     nlp.config = config
     note_requirement(nlp, "tacenda-embeddings")
     return vectors
+
+
+def _hash(word: str) -> int:
+    """Return the hash by which spaCy knows a word."""
+    return int(get_string_id(word))
+
+
+class VectorTable(BaseVectors):
+    """The part of ``spacy.vectors.Vectors`` that reads a table with a row for every word it lists."""
+
+    key2row: dict[int, int]  # the row of every listed word, by its hash
+    data: Any  # (rows, columns) float32, where ``_ops`` has its arrays
+    _ops: Any  # of thinc
+
+    def find(self, *, key: Any = None, keys: Any = None, row: Any = None, rows: Any = None) -> Any:
+        """Return rows of keys (-1 for a word outside the vocabulary), or keys of rows, as ``Vectors.find``."""
+        if key is not None:
+            return self.key2row.get(_hash(key) if isinstance(key, str) else int(key), -1)
+        if keys is not None:
+            return self._ops.xp.asarray([self.find(key=each) for each in keys], dtype="i")
+        by_row = list(self.key2row)
+        if row is not None:
+            return by_row[row]
+        return self._ops.xp.asarray([by_row[each] for each in rows], dtype="uint64")
+
+    def most_similar(
+        self, queries: Any, *, batch_size: int = 1024, n: int = 1, sort: bool = True
+    ) -> tuple[Any, Any, Any]:
+        """Return keys, rows and cosines (queries, n) of the nearest listed words, as ``Vectors.most_similar``."""
+        xp = self._ops.xp
+        table = self.data / xp.maximum(xp.linalg.norm(self.data, axis=1, keepdims=True), 1e-12)
+        n = min(n, len(table))
+        rows, scores = [], []
+        for i in range(0, len(queries), batch_size):
+            part = xp.asarray(queries[i : i + batch_size], dtype="f")
+            part = part / xp.maximum(xp.linalg.norm(part, axis=1, keepdims=True), 1e-12)
+            cosines = part @ table.T
+            best = xp.argsort(-cosines, axis=1)[:, :n]
+            rows.append(best)
+            scores.append(xp.take_along_axis(cosines, best, axis=1))
+        found = xp.vstack(rows) if rows else xp.zeros((0, n), dtype="i")
+        keys = xp.asarray(list(self.key2row), dtype="uint64")[found]
+        best_scores = xp.vstack(scores) if scores else xp.zeros((0, n), dtype="f")
+        return keys, found, xp.around(best_scores, decimals=4)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The rows and columns of ``data``."""
+        rows, columns = self.data.shape
+        return rows, columns
+
+    @property
+    def size(self) -> int:
+        """The count of numbers in ``data``."""
+        return int(self.data.size)
+
+    @property
+    def vectors_length(self) -> int:
+        """The number of columns."""
+        return self.shape[1]
+
+    @property
+    def n_keys(self) -> int:
+        """The number of words with a row."""
+        return len(self.key2row)
+
+    def keys(self) -> Any:
+        """Return the hashes of the words with a row, in their order."""
+        return self.key2row.keys()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.key2row)
+
+    def to_ops(self, ops: Any) -> None:
+        """Move the table, and all that `get_batch` will give, to a device."""
+        self.data = ops.asarray2f(self._ops.to_numpy(self.data), dtype="float32")
+        self._ops = ops
 
 
 class MorphologicalVectors(VectorTable):
@@ -74,7 +152,6 @@ class MorphologicalVectors(VectorTable):
         Where hashes are turned into words: the pipeline's own.
     model
         A fitted model, or None for vectors without a word.
-
     """
 
     attr = ORTH
@@ -94,11 +171,11 @@ class MorphologicalVectors(VectorTable):
             self._set(model)
 
     def take(self, source: Any) -> "MorphologicalVectors":
-        """Take a model, or the one in a folder; raises what `use_vectors` does."""
+        """Take a model, or the one in a folder; raise what `use_vectors` raises."""
         from tacenda.errors import ConfigurationError
-        from tacenda_embeddings.spacy import sources
+        from tacenda.spacy import sources
 
-        model = sources.load(source, None, None)
+        model = sources.load(source, "embedders", "token embeddings", "transform")
         if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
             raise ConfigurationError(
                 f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
@@ -108,24 +185,26 @@ class MorphologicalVectors(VectorTable):
         return self
 
     def _set(self, model: Any) -> None:
+        """Make a table of the vocabulary of a model."""
         from tacenda.lookup import reserved
 
         self.model = model
         special = reserved(model.vocabulary.oov)
         words = [word for word in model.vocabulary.words if word.strip() and word not in special]
         # spaCy looks for hashes, which need no entry in the store of strings
-        self.key2row = {hash_of(word): row for row, word in enumerate(words)}
+        self.key2row = {_hash(word): row for row, word in enumerate(words)}
         self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
 
     # -- one word, or many -------------------------------------------------------------------------
 
     def _word(self, key: Any) -> str | None:
-        """The word of a string or hash; None for whitespace, or a hash nobody knows."""
+        """Return the word of a string or hash; None for whitespace, or a hash nobody knows."""
         if not isinstance(key, str):
             key = self._string(int(key))
         return key if key and key.strip() else None
 
     def _string(self, key: int) -> str | None:
+        """Return the string of a hash that one of the stores has."""
         for strings in (self.strings, self._pickled_strings):
             try:
                 if strings is not None:
@@ -135,17 +214,17 @@ class MorphologicalVectors(VectorTable):
         return None
 
     def __contains__(self, key: Any) -> bool:
-        """Whether there is a vector: for every word, but not for whitespace."""
+        """Return whether there is a vector: for every word, but not for whitespace."""
         return self.model is not None and self._word(key) is not None
 
     def __getitem__(self, key: Any) -> Any:
-        """The vector of a string or hash (width,); raises KeyError where `__contains__` says no."""
+        """Return the vector of a string or hash (width,). Raises KeyError where `__contains__` says no."""
         if key not in self:
             raise KeyError(key)
         return self.get_batch([key])[0]
 
     def get_batch(self, keys: Iterable[Any]) -> Any:
-        """Vectors (keys, width) float32; zeros for what is no word."""
+        """Return vectors (keys, width) float32; zeros for what is no word."""
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
         found = self._ops.alloc2f(len(listed), self.vectors_length)
         words = [self._word(key) for key in listed]
@@ -180,16 +259,12 @@ class MorphologicalVectors(VectorTable):
     # -- to disk and back --------------------------------------------------------------------------
 
     def to_bytes(self, **kwargs: Any) -> bytes:
-        """The model as an artefact in one piece; empty without one."""
+        """Return the model as an artefact in one piece; empty without one."""
         return b"" if self.model is None else bytes(self.model.to_artifact().to_bytes())
 
     def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":
         """Take back what `to_bytes` gave."""
-        from tacenda_embeddings.spacy import sources
-
-        if data:
-            self._set(sources.from_bytes(data, None, None))
-        return self
+        return self.take(data) if data else self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
         """Save into the folder ``morphological_vectors`` of the vocabulary's."""

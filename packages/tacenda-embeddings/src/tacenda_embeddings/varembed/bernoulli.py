@@ -21,23 +21,23 @@ Floats = npt.NDArray[np.floating[Any]]
 
 
 def sigmoid(logits: Floats) -> Floats:
-    """sigma(x) without overflow, in the dtype of its argument."""
+    """Return sigma(x) without overflow, in the dtype of its argument."""
     small = np.exp(-np.abs(logits))
     return np.asarray(np.where(logits >= 0, 1, small) / (1 + small), logits.dtype)
 
 
 def softplus(x: Floats) -> Floats:
-    """log(1 + exp(x)), in the dtype of its argument."""
+    """Return log(1 + exp(x)), in the dtype of its argument."""
     return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), x.dtype)
 
 
 def divergence(logits: Floats, prior: Floats) -> Floats:
-    """KL(q || p) in nats, elementwise; ``logits`` are q's, ``prior`` are p's."""
+    """Return KL(q || p) in nats, elementwise, from logits of q and of the prior p."""
     found = softplus(prior) - softplus(logits) + sigmoid(logits) * (logits - prior)
     return np.asarray(np.maximum(found, 0), logits.dtype)
 
 
 def entropy(logits: Floats) -> Floats:
-    """Entropy in bits, elementwise, from 0 (certain) to 1 (nothing known)."""
+    """Return the entropy in bits, elementwise, from 0 (certain) to 1 (nothing known)."""
     nats = softplus(logits) - sigmoid(logits) * logits
     return np.asarray(np.clip(nats / np.log(2), 0, 1), logits.dtype)

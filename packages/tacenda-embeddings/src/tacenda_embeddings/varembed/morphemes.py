@@ -13,7 +13,7 @@ from tacenda.errors import ArtifactError
 from tacenda.lookup import reserved
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed.segmenters import Segmenter, learn_segmenter, segmenter_from_arrays
-from tacenda_embeddings.varembed.segmenters.names import pack_names, unpack_names
+from tacenda_embeddings.varembed.segmenters.base import pack_names, unpack_names
 
 __all__ = ["BASE", "Inventory", "Morphemes"]
 
@@ -72,7 +72,7 @@ class Inventory:
     def learn(
         cls, vocabulary: Vocabulary, segmenter: str, n_morphemes: int, max_pieces: int, base: bool
     ) -> Self:
-        """Segments a vocabulary by a segmenter learned from it.
+        """Segment a vocabulary with a segmenter that is learned from it.
 
         Raises ConfigurationError where the segmenter cannot be had.
         """
@@ -102,7 +102,7 @@ class Inventory:
         return len(self.names)
 
     def pieces(self, word: str) -> tuple[str, ...]:
-        """Names of the morphemes of a word, known or not, the base apart; none of the empty string."""
+        """Return the names of the morphemes of a word, known or not, without the base; none of ''."""
         if word in self.vocabulary:
             i = self.vocabulary.id_of(word)
             own = self.ids[self.offsets[i] : self.offsets[i + 1]].tolist()
@@ -112,20 +112,20 @@ class Inventory:
         return (*found, *_capitals(written))
 
     def morphemes(self, word: str) -> Morphemes:
-        """Ids of the morphemes of any word, the base included, and how many more it has that are unknown."""
+        """Return the ids of the morphemes of any word, with the base, and how many more are unknown."""
         pieces = self.pieces(word)
         ids = [self._ids[piece] for piece in pieces if piece in self._ids]
         unknown = 0 if self.segmenter.skips_unknown else len(pieces) - len(ids)
         return Morphemes(np.array([0] * self.base + ids, np.int64), unknown)
 
     def type_counts(self) -> Ints:
-        """In how many words of the vocabulary each morpheme is, int64 (morphemes,)."""
+        """Return in how many words of the vocabulary each morpheme occurs, int64 (morphemes,)."""
         words = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         pairs = np.unique(words * len(self) + self.ids)
         return np.bincount(pairs % len(self), minlength=len(self)).astype(np.int64)
 
     def summed(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Sums of the morpheme vectors (morphemes, width) of every word, (vocabulary, width)."""
+        """Return the sums (vocabulary, width) of the morpheme vectors (morphemes, width) of every word."""
         from scipy.sparse import csr_array
 
         shape = (len(self.offsets) - 1, len(self))
@@ -133,7 +133,7 @@ class Inventory:
         return np.asarray(table @ vectors, np.float32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All but the vocabulary, by names that begin with ``morphemes.`` or ``segmenter.``."""
+        """Return all but the vocabulary, by names that begin with ``morphemes.`` or ``segmenter.``."""
         return {
             **pack_names("morphemes.names", self.names),
             "morphemes.word_offsets": self.offsets,
@@ -150,7 +150,7 @@ class Inventory:
         base: bool,
         arrays: Mapping[str, npt.NDArray[Any]],
     ) -> Self:
-        """From what `arrays` gave. Raises ArtifactError."""
+        """Return an inventory from what `arrays` gave. Raises ArtifactError."""
         names = unpack_names("morphemes.names", arrays)
         words = len(vocabulary)
         offsets = require(arrays, "morphemes.word_offsets", shape=(words + 1,), dtype=np.int64)
@@ -165,18 +165,19 @@ class Inventory:
 
 
 def _written(normalized: str, vocabulary: Vocabulary) -> str:
-    """A normalized word as its letters are to be segmented: NUM is the digit it was."""
+    """Return a normalized word as its letters are segmented: NUM is a digit again."""
     return normalized.replace("NUM", "0") if vocabulary.normalization.digits else normalized
 
 
 def _limited(pieces: tuple[str, ...], segmenter: Segmenter, most: int) -> tuple[str, ...]:
-    """At most so many pieces: the last takes the rest."""
+    """Return at most so many pieces; the last takes the rest."""
     if segmenter.skips_unknown or len(pieces) <= most:
         return pieces
     return (*pieces[: most - 1], "".join(pieces[most - 1 :]))
 
 
 def _capitals(word: str) -> tuple[str, ...]:
+    """Return the morpheme of the capitals of a word, if it has any."""
     if word == word.lower():
         return ()
     if word[0].isupper() and word[1:] == word[1:].lower():

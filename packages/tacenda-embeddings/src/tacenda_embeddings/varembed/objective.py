@@ -16,18 +16,18 @@ __all__ = ["bernoulli_kl", "exact_loss", "sampled_loss"]
 
 
 def bernoulli_kl(logits: Tensor, prior: Tensor) -> Tensor:
-    """KL(q || p) in nats of rows of Bernoulli vectors, (rows, width) logits of q and of p to (rows,).
+    """Return KL(q || p) in nats (rows,) of Bernoulli vectors, from logits (rows, width) of q and of p.
 
-    softplus(s) - softplus(g) + sigma(g) (g - s): the negative of the paper's eq 23, which has the sign of the
-    bound's term and not of a divergence.
+    It is softplus(s) - softplus(g) + sigma(g) (g - s), the negative of eq 23 in the paper, which has the
+    sign of the term in the bound and not that of a divergence.
     """
     return (softplus(prior) - softplus(logits) + logits.sigmoid() * (logits - prior)).sum(1)
 
 
 def exact_loss(hidden: Tensor, targets: Tensor, outputs: Tensor, biases: Tensor) -> Tensor:
-    """-sum log softmax(V h)[target] in nats (eq 7).
+    """Return -sum log softmax(V h)[target] in nats (eq 7).
 
-    hidden (tokens, hidden), targets int64 (tokens,), outputs V (types, hidden), biases (types,).
+    Takes hidden (tokens, hidden), targets int64 (tokens,), outputs V (types, hidden), biases (types,).
     """
     scores = torch.addmm(biases, hidden, outputs.T)
     return (scores.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]).sum()
@@ -39,14 +39,14 @@ def sampled_loss(
     noise: tuple[Tensor, Tensor],
     log_expected: tuple[Tensor, Tensor],
 ) -> Tensor:
-    """The loss of a softmax over the target and words of noise that a whole batch shares, in nats.
+    """Return the loss, in nats, of a softmax over the target and words of noise that a whole batch shares.
 
         -s_x + log(e^{s_x} / E_x + sum over the words j drawn of e^{s_j} / E_j)
 
-    with E_j how often j is expected among the words drawn: the sum estimates the normaliser, and the gradient
-    is that of the ranking objective of noise-contrastive estimation, whose optimum is the softmax's own
-    whatever number is drawn (Ma and Collins 2018, section 3). A word drawn that is the target stays in: taking
-    it out would bias the scores of frequent words.
+    E_j is how often j is expected among the words drawn. The sum estimates the normaliser, and the gradient is
+    that of the ranking objective of noise-contrastive estimation, whose optimum is that of the softmax however
+    many words are drawn (Ma and Collins 2018, section 3). A word drawn that is the target stays in: taking it
+    out would bias the scores of frequent words.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
 """Training: truncated backpropagation through an LSTM language model over expected word embeddings.
 
 A step touches the vectors of the words, morphemes and outputs that its batch contains and no others, so its
-cost does not depend on the size of the vocabulary, but for the exact softmax.
+cost does not depend on the size of the vocabulary, except with the exact softmax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,18 +28,54 @@ from tacenda.fitting.torch_model import (
     to_tensor,
 )
 from tacenda.fitting.trainable import State
-from tacenda_embeddings.varembed.config import WordVectorConfig
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.objective import bernoulli_kl, exact_loss, sampled_loss
-from tacenda_embeddings.varembed.stream import Ids, StreamBatches
-from tacenda_embeddings.varembed.tables import Rows, RowTable
+from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
+from tacenda_embeddings.varembed.streams import Ids, StreamBatches
 
-__all__ = ["Trainer"]
+__all__ = ["RowTable", "Trainer"]
 
 _EVALUATED = 512  # tokens whose exact softmax is computed at a time
 _OUTPUTS = 0.05  # standard deviation of the initial output vectors
 _LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
+
+_ADAGRAD_START = 1e-6  # of the accumulators
+
+
+class Rows(NamedTuple):
+    """Rows of a table as a batch uses them."""
+
+    ids: Tensor  # int64 (rows,), ascending, each once
+    places: Tensor  # int64, of the shape that was asked for: which of ``ids`` stands where
+    values: Tensor  # (rows, width), a leaf that collects the gradient
+
+
+class RowTable:
+    """A float32 table of vectors (all, width) of which a step touches a few rows.
+
+    The rows are leaves of autograd, not the table. AdaGrad has one accumulator a row, ``sums`` (all, 1), as
+    `tacenda.kernels.shared.row_steps` has, on whatever device the table is; nothing is ever done to rows that
+    a batch does not contain.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self.sums = torch.full((len(values), 1), _ADAGRAD_START, device=values.device)
+
+    def rows(self, ids: Tensor) -> Rows:
+        """Return the rows with these ids (any shape), as leaves."""
+        different, places = torch.unique(ids, return_inverse=True)
+        return Rows(different, places, self.values[different].requires_grad_())
+
+    def step(self, rows: Rows, rate: float) -> None:
+        """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient."""
+        gradient = rows.values.grad
+        if gradient is None:
+            return
+        sums = self.sums[rows.ids] + gradient.square().mean(1, keepdim=True)
+        self.sums[rows.ids] = sums
+        self.values[rows.ids] = rows.values.detach() - rate * gradient / sums.sqrt()
 
 
 class Trainer:
@@ -47,8 +83,8 @@ class Trainer:
 
     Parameters
     ----------
-    config
-        Settings; ``VarEmbedConfig`` has the prior, any other sums the morphemes.
+    settings
+        Options; `VarEmbedSettings` have the prior, any others sum the morphemes.
     inventory
         The morphemes of every word.
     counts
@@ -61,52 +97,58 @@ class Trainer:
 
     def __init__(
         self,
-        config: WordVectorConfig,
+        settings: WordVectorSettings,
         inventory: Inventory,
         counts: npt.NDArray[np.int64],
         words: npt.NDArray[np.float32],
         morphemes: npt.NDArray[np.float32],
         valid: Ids | None = None,
     ) -> None:
-        self.config, self.valid = config, valid
-        self.device = torch.device(config.device)
-        self.variational = hasattr(config, "kl")
+        self.settings, self.valid = settings, valid
+        self.device = torch.device(settings.device)
+        self.variational = isinstance(settings.advanced, VarEmbedAdvanced)
         self.n_tokens = int(counts.sum())
-        self._generator = torch.Generator().manual_seed(config.seed)
+        self._generator = torch.Generator().manual_seed(settings.seed)
         biases = np.log((counts + 1.0) / (counts + 1.0).sum()).astype(np.float32)
-        drawn = torch.randn(len(counts), config.hidden, generator=self._generator) * _OUTPUTS
+        drawn = (
+            torch.randn(len(counts), settings.advanced.hidden, generator=self._generator) * _OUTPUTS
+        )
         outputs = torch.cat([drawn, torch.from_numpy(biases)[:, None]], 1)
         self.tables = {
             "words": RowTable(torch.from_numpy(words.copy()).to(self.device)),
             "morphemes": RowTable(torch.from_numpy(morphemes.copy()).to(self.device)),
             "outputs": RowTable(outputs.to(self.device)),  # the last column is the bias
         }
-        self.lstm = nn.LSTM(config.width, config.hidden)
+        self.lstm = nn.LSTM(settings.width, settings.advanced.hidden)
         for parameter in self.lstm.parameters():
             nn.init.uniform_(parameter, -_LSTM, _LSTM, generator=self._generator)
         self.lstm.to(self.device)
-        self.optimizer = torch.optim.Adam(self.lstm.parameters(), lr=config.lstm_rate)
-        self._rate_ratio = config.lstm_rate / max(config.learning_rate, 1e-30)
+        rate = settings.advanced.lstm_learning_rate
+        self.optimizer = torch.optim.Adam(self.lstm.parameters(), lr=rate)
+        self._rate_ratio = rate / max(settings.learning_rate, 1e-30)
         self._offsets = torch.from_numpy(inventory.offsets).to(self.device)
         self._pieces = torch.from_numpy(inventory.ids).to(self.device)
         self._prepare_counts(counts)
         self._carried: tuple[Tensor, Tensor] | None = None
 
     def _prepare_counts(self, counts: npt.NDArray[np.int64]) -> None:
-        """What one occurrence of each word weighs in the divergence, and the words of noise."""
-        weight = 1.0 / np.maximum(counts, 1)
-        if getattr(self.config, "kl", "types") == "tokens":
-            weight = np.full(len(counts), 1.0 / self.config.width)
-        weight = weight * getattr(self.config, "kl_weight", 0.0)
+        """Prepare what one occurrence of each word weighs in the divergence, and the words of noise."""
+        advanced = self.settings.advanced
+        weight = np.zeros(len(counts))
+        if isinstance(advanced, VarEmbedAdvanced):
+            weight = 1.0 / np.maximum(counts, 1)
+            if advanced.kl == "tokens":
+                weight = np.full(len(counts), 1.0 / self.settings.width)
+            weight = weight * advanced.kl_weight
         noise = (counts + 1.0) ** _NOISE_POWER
         noise /= noise.sum()
         self._kl_weights = torch.from_numpy(weight.astype(np.float32)).to(self.device)
         self._cumulative = torch.from_numpy(np.cumsum(noise))
-        expected = np.log(self.config.negatives * noise).astype(np.float32)
+        expected = np.log(self.settings.advanced.negatives * noise).astype(np.float32)
         self._log_expected = torch.from_numpy(expected).to(self.device)
 
     def set_morphemes(self, vectors: npt.NDArray[np.float32]) -> None:
-        """Puts other morpheme vectors (morphemes, width) in the place of those learned."""
+        """Put other morpheme vectors (morphemes, width) in the place of those learned."""
         self.tables["morphemes"].values = torch.from_numpy(vectors).to(self.device)
 
     # -- one step ----------------------------------------------------------------------------------
@@ -114,7 +156,7 @@ class Trainer:
     def step(
         self, batch: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], learning_rate: float
     ) -> StepResult:
-        """One update from inputs and targets, both (length, streams); the loss is the negative bound."""
+        """Update once from inputs and targets, both (length, streams); the loss is the negative bound."""
         self.lstm.train()
         inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
         words, morphemes, prior = self._looked_up(inputs)
@@ -130,7 +172,7 @@ class Trainer:
         for parameter in self.lstm.parameters():
             if parameter.grad is not None:
                 parameter.grad /= n_tokens
-        norm = nn.utils.clip_grad_norm_(self.lstm.parameters(), self.config.clip)
+        norm = nn.utils.clip_grad_norm_(self.lstm.parameters(), self.settings.advanced.clip)
         set_learning_rate(self.optimizer, learning_rate * self._rate_ratio)
         self.optimizer.step()
         for name, rows in (("words", words), ("morphemes", morphemes), ("outputs", outputs)):
@@ -139,7 +181,7 @@ class Trainer:
         return StepResult(loss.detach(), n_tokens, norm)
 
     def _looked_up(self, words: Tensor) -> tuple[Rows, Rows, Tensor]:
-        """Rows of the words and of their morphemes, and the sums of the latter (different words, width)."""
+        """Return rows of the words and of their morphemes, and the sums of the latter (different words, width)."""
         rows = self.tables["words"].rows(words)
         begins = self._offsets[rows.ids]
         lengths = self._offsets[rows.ids + 1] - begins
@@ -150,12 +192,12 @@ class Trainer:
         return rows, pieces, prior
 
     def _embedded(self, words: Rows, prior: Tensor) -> Tensor:
-        """What the LSTM reads for each different word: 2 E_q[b] - 1, or the sum of word and morphemes."""
+        """Return what the LSTM reads for each different word: 2 E_q[b] - 1, or word plus morphemes."""
         return words.values.sigmoid() * 2 - 1 if self.variational else words.values + prior
 
     def _read(self, embedded: Tensor, carry: bool) -> Tensor:
-        """Hidden states (tokens, hidden) of inputs (length, streams, width)."""
-        rate, training = self.config.dropout, self.lstm.training
+        """Return hidden states (tokens, hidden) of inputs (length, streams, width)."""
+        rate, training = self.settings.dropout, self.lstm.training
         state = self._carried if carry else None
         hidden, state = self.lstm(dropout(embedded, rate, training), state)
         if carry:
@@ -163,11 +205,12 @@ class Trainer:
         return dropout(hidden.reshape(-1, hidden.shape[-1]), rate, training)
 
     def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
-        if self.config.softmax == "exact":
+        """Return the loss of the targets (tokens,), and the output rows it used."""
+        if self.settings.advanced.softmax == "exact":
             every = torch.arange(len(self._kl_weights), device=self.device)
             rows = self.tables["outputs"].rows(every)
             return exact_loss(hidden, targets, rows.values[:, :-1], rows.values[:, -1]), rows
-        n = self.config.negatives
+        n = self.settings.advanced.negatives
         uniform = torch.rand(n, dtype=torch.float64, generator=self._generator)
         found = torch.searchsorted(self._cumulative, uniform * self._cumulative[-1])
         noise = found.clamp(max=len(self._cumulative) - 1).to(self.device)
@@ -186,12 +229,12 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self) -> float | None:
-        """The negative bound per token of the held-out stream, with the exact softmax, in nats."""
+        """Return the negative bound per token of the held-out stream, with the exact softmax, in nats."""
         if self.valid is None:
             return None
         self.lstm.eval()
         total, n_tokens, state = 0.0, 0, None
-        batches = StreamBatches(self.valid, batch=16, length=max(1, _EVALUATED // 16))
+        batches = StreamBatches(self.valid, streams=16, length=max(1, _EVALUATED // 16))
         outputs = self.tables["outputs"].values
         for inputs, targets in batches.batches(0):
             words, _, prior = self._looked_up(torch.from_numpy(inputs).to(self.device))
@@ -204,7 +247,7 @@ class Trainer:
 
     @torch.no_grad()
     def divergence(self) -> float:
-        """KL(Q || P) of the whole vocabulary in nats (eq 22); zero for a model without a prior."""
+        """Return KL(Q || P) of the whole vocabulary in nats (eq 22); zero for a model without a prior."""
         if not self.variational:
             return 0.0
         total = 0.0
@@ -216,12 +259,12 @@ class Trainer:
     # -- state -------------------------------------------------------------------------------------
 
     def parameters(self) -> State:
-        """Everything that is learned."""
+        """Return everything that is learned."""
         tables = {f"table/{name}": to_array(table.values) for name, table in self.tables.items()}
         return {**tables, **{f"lstm/{k}": a for k, a in module_arrays(self.lstm).items()}}
 
     def load_parameters(self, parameters: State) -> None:
-        """Puts it back; ValueError where shapes do not fit."""
+        """Put back what `parameters` gave. Raises ValueError where shapes do not fit."""
         for name, table in self.tables.items():
             array = parameters[f"table/{name}"]
             if array.shape != tuple(table.values.shape):
@@ -230,7 +273,7 @@ class Trainer:
         load_module_arrays(self.lstm, _part(parameters, "lstm/"))
 
     def state(self) -> State:
-        """All the next steps depend on."""
+        """Return all that the next steps depend on."""
         sums = {f"sums/{name}": to_array(table.sums) for name, table in self.tables.items()}
         moments = {f"adam/{k}": a for k, a in optimizer_arrays(self.optimizer).items()}
         drawn = generator_arrays({"noise": self._generator}, self.device.type == "cuda")
@@ -239,7 +282,7 @@ class Trainer:
         return {**self.parameters(), **sums, **moments, **states, **carried}
 
     def load_state(self, state: State) -> None:
-        """Puts back what ``state`` gave."""
+        """Put back what `state` gave."""
         self.load_parameters(state)
         for name, table in self.tables.items():
             table.sums = to_tensor(state[f"sums/{name}"], table.sums)
@@ -253,4 +296,5 @@ class Trainer:
 
 
 def _part(state: State, prefix: str) -> Mapping[str, npt.NDArray[Any]]:
+    """Return the arrays whose names begin with a prefix, without it."""
     return {key[len(prefix) :]: array for key, array in state.items() if key.startswith(prefix)}

@@ -4,16 +4,26 @@ The most frequent C words are a class each; every next word, the most frequent f
 two classes are merged that lose least of the mutual information of neighbouring classes. At last the C classes are
 merged to one: a binary tree, whose paths are the words' bit strings. Words not yet taken in stand as neighbours all the
 same, as if they were one word, and so does ``</s>``, which is never merged. O(V C^2).
+
+What a merger of a and b costs is kept for every pair (Liang 2005, section 4.2), in nats of the text:
+
+    loss(a, b) = 2 h(n_a, n_b) - sum_c (h(N_ac, N_bc) + h(N_ca, N_cb)) - the cells of a and b among themselves,
+    h(x, y) = g(x + y) - g(x) - g(y),    g(n) = n log n.
+
+A merger, and a new word taken out of those that wait, changes only one context for all other pairs, so only the classes
+that stand beside the smaller part of it are looked at.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
+from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track
 from tacenda_lm.sequences import Ids
 
@@ -23,35 +33,30 @@ _Ints = npt.NDArray[np.int64]
 _Neighbours = tuple[_Ints, _Ints, _Ints]
 _PIECE = 200  # words between two moves of the progress bar
 _SLACK = 1e-12  # of the text's n log n: what is lost to rounding in a loss that is kept up to date
+# places of </s>, of the words not yet taken in, of the first class
+BOUNDARY, WAITING, FIRST = 0, 1, 2
+_TABLE = 1 << 16
+_Floats = npt.NDArray[np.float64]
+
+_FAST = {"contract"}
 
 
 class Agglomeration(NamedTuple):
-    """Words by rank, the most frequent first, and what became of them.
+    """Words by rank, the most frequent first, and what became of them."""
 
-    Attributes
-    ----------
-    order
-        Their ids (words,), those that occur and are not ``</s>``.
-    merged
-        Leaders of the classes merged, by rank, in the order of the mergers (words - 1, 2); the first of both
-        is the more frequent word, and leads on.
-    n_classes
-        C, or the number of words if that is less.
-    """
-
-    order: _Ints
-    merged: _Ints
-    n_classes: int
+    order: _Ints  # ids (words,) of those that occur and are not </s>
+    merged: _Ints  # (words - 1, 2), leaders of the classes merged, by rank; the first is more frequent, and leads on
+    n_classes: int  # C, or the number of words if that is less
 
     def classes(self) -> _Ints:
-        """The class of each word (words,), 0 to C - 1, numbered by the most frequent word of each."""
+        """Return the class of each word (words,), 0 to C - 1, numbered in the order of their most frequent words."""
         leaders = np.arange(len(self.order))
         for first, second in self.merged[: len(self.order) - self.n_classes][::-1].tolist():
             leaders[second] = leaders[first]
         return np.unique(leaders, return_inverse=True)[1]
 
     def paths(self) -> list[str]:
-        """The bit string of each class; "" if there is one class only."""
+        """Return the bit string of each class; "" if there is one class only."""
         leading = np.setdiff1d(
             np.arange(len(self.order)), self.merged[: len(self.order) - self.n_classes, 1]
         )
@@ -66,23 +71,11 @@ class Agglomeration(NamedTuple):
 def agglomerate(
     stream: Ids, n_types: int, n_classes: int, *, boundary: int, min_count: int = 1
 ) -> Agglomeration:  # fmt: skip
-    """Brown clusters of the words of a text.
+    """Find Brown clusters of the words of a text.
 
-    Parameters
-    ----------
-    stream
-        The text as one row of ids, ``boundary`` before and after every sentence.
-    n_types
-        Words, those that do not occur included.
-    n_classes
-        C, at least 1.
-    boundary
-        The id of ``</s>``.
-    min_count
-        Rarer words wait for ever: they are neighbours as one, and have no class.
+    ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
+    Words rarer than ``min_count`` are never taken in: they stand as neighbours together, and have no class.
     """
-    from tacenda_lm.hidden_markov.merging import Window, insert_words, merge_all
-
     counts = np.bincount(stream[1:], minlength=n_types)
     order = np.argsort(-counts, kind="stable")
     order = order[(order != boundary) & (counts[order] >= min_count)]
@@ -102,15 +95,15 @@ def agglomerate(
     with bar:
         for begin in range(0, len(order), _PIECE):
             end = min(begin + _PIECE, len(order))
-            insert_words(begin, end, n_classes, *given)
+            _insert_words(begin, end, n_classes, *given)
             bar.update(end - begin)
     n_classes = min(n_classes, len(order))
-    merge_all(len(order) - n_classes, n_classes, window, slack)
+    _merge_all(len(order) - n_classes, n_classes, window, slack)
     return Agglomeration(order, window.merged, n_classes)
 
 
 def _neighbours(of: _Ints, neighbours: _Ints, n_words: int) -> _Neighbours:
-    """For every word the words beside it and how often: borders, words (-1 for ``</s>``), counts."""
+    """Return for every word the words beside it and how often: borders, words (-1 for ``</s>``), counts."""
     some = (of >= 0) & (of < n_words)
     pairs = of[some], neighbours[some] + 1
     found = csr_matrix((np.ones(some.sum(), np.int64), pairs), shape=(n_words, n_words + 2))
@@ -121,3 +114,230 @@ def _neighbours(of: _Ints, neighbours: _Ints, n_words: int) -> _Neighbours:
         found.indices.astype(np.int64) - 1,
         found.data.astype(np.int64),
     )
+
+
+class Window(NamedTuple):
+    """The classes of the moment; a place that no class has is zero, and its losses are infinite."""
+
+    N: _Ints  # (places, places), how often a class is followed by another
+    NT: _Ints  # its transpose
+    loss: _Floats  # (places, places), of a pair at [smaller, larger]
+    mass: _Ints  # (places,), tokens of each class
+    leader: _Ints  # (places,), the most frequent word of each class, by its rank; -1 where there is none
+    place: _Ints  # (words,), of the class that a word leads; of other words anything
+    joined: (
+        _Ints  # (words,), the word that leads the class a word was merged into, itself if it leads
+    )
+    merged: _Ints  # (words, 2), leaders of the classes merged, in the order of the mergers
+    table: _Floats  # g(n) for small n
+
+    @classmethod
+    def empty(cls, waiting: _Ints, n_words: int, n_classes: int) -> Window:
+        """Return the window before the first word; ``waiting`` (2, 2) counts pairs of ``</s>`` and words."""
+        places = FIRST + min(n_classes, n_words) + 1
+        N = np.zeros((places, places), np.int64)
+        N[:FIRST, :FIRST] = waiting
+        small = np.arange(1, _TABLE)
+        return cls(
+            N,
+            N.T.copy(),
+            np.full((places, places), np.inf),
+            np.zeros(places, np.int64),
+            np.full(places, -1),
+            np.zeros(n_words, np.int64),
+            np.arange(n_words),
+            np.zeros((max(n_words - 1, 0), 2), np.int64),
+            np.concatenate([[0.0], small * np.log(small)]),
+        )
+
+
+@njit(fastmath=_FAST)
+def _g(n, table):  # type: ignore[no-untyped-def]
+    """Return n log n."""
+    return table[n] if n < len(table) else n * math.log(n)
+
+
+@njit(fastmath=_FAST)
+def _h(x, y, table):  # type: ignore[no-untyped-def]
+    """Return g(x + y) - g(x) - g(y)."""
+    if x == 0 or y == 0:
+        return 0.0
+    return _g(x + y, table) - _g(x, table) - _g(y, table)
+
+
+@njit(fastmath=_FAST)
+def _join_context(large, small, sign, loss, table):  # type: ignore[no-untyped-def]
+    """Update all losses where two contexts become one (sign 1), or one becomes two (sign -1).
+
+    ``large`` and ``small`` (places,) say how often each class stands beside either context.
+    """
+    # only pairs with a class that stands beside the smaller context change; each is looked at once
+    for a in range(FIRST, len(small)):
+        x, y = small[a], large[a]
+        if x == 0:
+            continue
+        for b in range(FIRST, len(small)):
+            w, z = small[b], large[b]
+            if b == a or w + z == 0 or (w > 0 and b < a):
+                continue
+            if w == 0:
+                gain = _g(x + y + z, table) - _g(y + z, table) - _g(x + y, table) + _g(y, table)
+            else:
+                gain = _h(x + y, w + z, table) - _h(y, z, table) - _h(x, w, table)
+            loss[min(a, b), max(a, b)] -= sign * gain
+
+
+@njit(fastmath=_FAST)
+def _set_losses(m, window):  # type: ignore[no-untyped-def]
+    """Compute the losses of all pairs with the class at place ``m`` from the counts."""
+    N, NT, loss, mass, leader, _, _, _, table = window
+    # first the classes that follow m, and those that m follows: nothing else adds to a gain
+    beside = np.empty((2, len(N)), np.int64)
+    n_after = n_before = 0
+    for c in range(len(N)):
+        if c != m and N[m, c] > 0:
+            beside[0, n_after] = c
+            n_after += 1
+        if c != m and NT[m, c] > 0:
+            beside[1, n_before] = c
+            n_before += 1
+    for b in range(FIRST, len(N)):
+        if b == m or leader[b] < 0:
+            continue
+        gain = 0.0
+        for direction in range(2):
+            own, other = (N[m], N[b]) if direction == 0 else (NT[m], NT[b])
+            n = n_after if direction == 0 else n_before
+            for place in range(n):
+                c = beside[direction, place]
+                if c != b:
+                    gain += _h(own[c], other[c], table)
+        # the cells of both classes among themselves become one cell
+        gain += _g(N[m, m] + N[m, b] + N[b, m] + N[b, b], table)
+        gain -= _g(N[m, m], table) + _g(N[m, b], table) + _g(N[b, m], table) + _g(N[b, b], table)
+        loss[min(m, b), max(m, b)] = 2 * _h(mass[m], mass[b], table) - gain
+
+
+@njit(fastmath=_FAST)
+def _merge(i, j, window):  # type: ignore[no-untyped-def]
+    """Merge the class at place ``j`` into that at ``i``."""
+    N, NT, loss, mass, leader, _, joined, _, table = window
+    for counts in (N, NT):
+        # rows are left neighbours in one and right ones in the other; losses of i and j are computed anew at the end
+        large, small = counts[i].copy(), counts[j].copy()
+        some, others = (large > 0).sum(), (small > 0).sum()
+        if some < others:
+            large, small = small, large
+        large[i] = large[j] = small[i] = small[j] = 0
+        _join_context(large, small, 1.0, loss, table)
+    # then the counts: row j into row i, column j into column i, and the transpose after them
+    for c in range(len(N)):
+        N[i, c] += N[j, c]
+        N[j, c] = 0
+    for c in range(len(N)):
+        N[c, i] += N[c, j]
+        N[c, j] = 0
+    for c in range(len(N)):
+        NT[c, i], NT[c, j] = N[i, c], 0
+        NT[i, c], NT[j, c] = N[c, i], 0
+    loss[j, :] = loss[:, j] = np.inf
+    mass[i] += mass[j]
+    mass[j] = 0
+    joined[leader[j]] = leader[i]
+    leader[j] = -1
+    _set_losses(i, window)
+
+
+@njit(fastmath=_FAST)
+def _merge_best(done, window, slack):  # type: ignore[no-untyped-def]
+    """Merge the pair that costs least, or of equal ones that of the most frequent words; return the place left free."""
+    loss, leader = window.loss, window.leader
+    least = np.inf
+    for a in range(FIRST, len(loss)):
+        row = loss[a]
+        for b in range(a + 1, len(loss)):
+            least = min(least, row[b])
+    # losses within the slack are equal; the pair led by the most frequent words is taken
+    first, second = len(window.joined), len(window.joined)
+    i = j = 0
+    for a in range(FIRST, len(loss)):
+        for b in range(a + 1, len(loss)):
+            if loss[a, b] <= least + slack:
+                one, two = min(leader[a], leader[b]), max(leader[a], leader[b])
+                if one < first or (one == first and two < second):
+                    first, second = one, two
+                    i, j = (a, b) if leader[a] == one else (b, a)
+    window.merged[done] = first, second
+    _merge(i, j, window)
+    return j
+
+
+@njit(fastmath=_FAST)
+def _leader_of(word, joined):  # type: ignore[no-untyped-def]
+    """Find the word that leads a word's class, shortening the way there."""
+    while joined[word] != word:
+        joined[word] = joined[joined[word]]
+        word = joined[word]
+    return word
+
+
+@njit(fastmath=_FAST)
+def _insert(word, at, neighbours, window, count):  # type: ignore[no-untyped-def]
+    """Take a word out of those that wait, into a class of its own at place ``at``."""
+    N, NT, loss, mass, leader, place, joined, _, table = window
+    # the counts of the new class beside </s>, itself, the words that wait and the classes there are
+    for direction in range(2):
+        borders, words, counts = neighbours[direction]
+        M, MT = (N, NT) if direction == 0 else (NT, N)
+        for n in range(borders[word], borders[word + 1]):
+            near, x = words[n], counts[n]
+            if near < 0:
+                c = BOUNDARY
+            elif near == word:
+                c = at
+            elif near > word:
+                c = WAITING
+            else:
+                c = place[_leader_of(near, joined)]
+            if c == at and direction == 1:
+                continue  # a word after itself is counted once
+            M[at, c] += x
+            MT[c, at] = M[at, c]
+    # what the new class has is taken from the words that wait
+    for c in range(len(N)):
+        if c != WAITING and c != at:
+            N[WAITING, c] -= N[at, c]
+            NT[WAITING, c] -= NT[at, c]
+            N[c, WAITING], NT[c, WAITING] = NT[WAITING, c], N[WAITING, c]
+    N[WAITING, WAITING] -= N[at, WAITING] + N[WAITING, at] + N[at, at]
+    NT[WAITING, WAITING] = N[WAITING, WAITING]
+    for counts in (NT, N):
+        _join_context(counts[WAITING], counts[at], -1.0, loss, table)
+    mass[at] = count
+    leader[at], place[word] = word, at
+    _set_losses(at, window)
+
+
+@njit(fastmath=_FAST)
+def _insert_words(begin, end, n_classes, after, before, counts, window, slack):  # type: ignore[no-untyped-def]
+    """Take in the words from ``begin`` to ``end``; where there are more than ``n_classes`` classes, merge two.
+
+    ``after`` and ``before`` are the neighbours of the words, by rank: borders, words (-1 for ``</s>``, and one number
+    above all for words never taken in), counts. Losses that differ by no more than ``slack`` are the same.
+    """
+    free = FIRST + begin if begin <= n_classes else 0
+    for at in range(FIRST, len(window.mass)):
+        if window.leader[at] < 0 and begin > n_classes:
+            free = at
+    for word in range(begin, end):
+        _insert(word, free, (after, before), window, counts[word])
+        free += 1
+        if word >= n_classes:
+            free = _merge_best(word - n_classes, window, slack)
+
+
+@njit(fastmath=_FAST)
+def _merge_all(done, n_classes, window, slack):  # type: ignore[no-untyped-def]
+    """Merge the last ``n_classes`` classes into one."""
+    for n in range(done, done + n_classes - 1):
+        _merge_best(n, window, slack)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,11 +10,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tacenda import store
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda_lm.hidden_markov.brown import agglomerate
-from tacenda_lm.hidden_markov.observed import text_of
+from tacenda_lm.hidden_markov.classed_text import text_of
 
 __all__ = ["LENGTHS", "BrownClusters", "brown_clusters"]
 
@@ -34,7 +34,7 @@ class BrownClusters:
     Raises
     ------
     DataError
-        a word comes twice, a path is no bit string or begins with that of another class, a count is
+        A word occurs twice, a path is no bit string or begins with that of another class, or a count is
         negative.
     """
 
@@ -87,17 +87,17 @@ class BrownClusters:
         return f"BrownClusters({len(self)} words, {self.n_classes} classes)"
 
     def prefixes(self, word: str, lengths: Sequence[int] = LENGTHS) -> list[str]:
-        """The first bits of a word's path, for each length; the whole path where it is shorter, [] if unknown."""
+        """Return the first bits of a word's path for each length, or the whole path; [] for an unknown word."""
         path = self._paths.get(word)
         return [] if path is None else [path[:length] for length in lengths]
 
     def words(self, prefix: str = "") -> list[str]:
-        """The words whose paths begin so, the most frequent first."""
+        """Return the words whose paths begin with ``prefix``, the most frequent first."""
         found = [word for word, path in self._paths.items() if path.startswith(prefix)]
         return sorted(found, key=lambda word: (-self._counts[word], word))
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes ``bits<TAB>word<TAB>count``, a word a line, as Liang's ``wcluster`` does; the file appears whole.
+        """Write ``bits<TAB>word<TAB>count``, one word per line, as Liang's ``wcluster`` does; the file appears whole.
 
         Raises DataError for a word with a tab or line end in it, or a path that cannot be written.
         """
@@ -109,22 +109,14 @@ class BrownClusters:
                     f"the word {word!r:.80} cannot stand in a line of columns with tabs"
                 )
             lines.append(f"{path}\t{word}\t{self._counts[word]}\n")
-        scratch: str | None = None
         try:
-            handle, scratch = tempfile.mkstemp(dir=place.parent, prefix=".tacenda-")
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as text:
-                text.writelines(lines)
-            Path(scratch).replace(place)
-            scratch = None
+            store.write_file(place, "".join(lines).encode("utf-8"))
         except OSError as error:
             raise DataError(f"cannot write {place}: {error.strerror or error}") from error
-        finally:
-            if scratch is not None:
-                Path(scratch).unlink(missing_ok=True)
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> BrownClusters:
-        """Reads such a file, plain or compressed, of this package or another.
+        """Read a file of `save` or of ``wcluster``, plain or compressed.
 
         Raises DataError, which names the line, for a file that is missing or not of this form.
         """
@@ -150,16 +142,16 @@ class BrownClusters:
 
 
 def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> BrownClusters:
-    """Brown clusters of the words of a text: the same for the same text, always.
+    """Find Brown clusters of the words of a text; the same text always has the same clusters.
 
     Parameters
     ----------
     text
         A file (a ``Path``; whitespace tokens, one sentence per line), a string, sentences, or a corpus.
     n_classes
-        Leaves of the tree; ``</s>`` has none, but is a neighbour like others.
+        Leaves of the tree; ``</s>`` has none, but is a neighbour like other words.
     min_count
-        Rarer words get no class, and stand together as neighbours of others.
+        Rarer words get no class; as neighbours of others they count as one word.
 
     Raises
     ------

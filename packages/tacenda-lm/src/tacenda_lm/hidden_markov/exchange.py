@@ -1,17 +1,70 @@
-"""The exchange algorithm's inner loops: every word in turn goes to the class that makes the text most probable.
+"""The exchange algorithm: every word in turn goes to the class that makes the text most probable.
 
-Class 0 belongs to the end of a sentence and takes no other word.
+Class 0 belongs to the end of a sentence and takes no other word. The criteria are in `word_classes`.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_matrix
 
 from tacenda.kernels.machinery.compiled import njit
+from tacenda_lm.sequences import Ids
 
-__all__ = ["bigram_pass", "predictive_pass"]
+__all__ = ["bigram_exchange", "predictive_exchange"]
 
+_Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
 _FAST = {"contract", "reassoc"}
+
+
+def bigram_exchange(
+    stream: Ids,
+    counts: npt.NDArray[np.float64],
+    classes: npt.NDArray[np.int64],
+    M: int,
+    order: npt.NDArray[np.int64],
+) -> Callable[[], int]:
+    """Return what makes one pass for p(c' | c) p(w' | c') over the words in ``order`` and says how many moved.
+
+    ``classes`` (types,) of M are changed in place; ``counts`` (types,) say how often each word occurs.
+    """
+    first, second = stream[:-1], stream[1:]
+    after = _neighbours(first, second, len(counts))
+    before = _neighbours(second, first, len(counts))
+    own = np.bincount(first[first == second], minlength=len(counts)).astype(np.float64)
+    N = np.zeros((M, M))
+    np.add.at(N, (classes[first], classes[second]), 1)
+    NT = np.ascontiguousarray(N.T)
+    G = N * np.log(np.maximum(N, 1))
+    GT = np.ascontiguousarray(G.T)
+    sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
+    given = order, before, after, own, counts, classes, sizes, N, G, NT, GT, mass
+    return lambda: int(_bigram_pass(*given))
+
+
+def predictive_exchange(
+    stream: Ids,
+    counts: npt.NDArray[np.float64],
+    classes: npt.NDArray[np.int64],
+    M: int,
+    order: npt.NDArray[np.int64],
+) -> Callable[[], int]:
+    """Return what makes one pass for p(c' | w) p(w' | c'); arguments as of `bigram_exchange`."""
+    before = _neighbours(stream[1:], stream[:-1], len(counts))
+    N = np.zeros((len(counts), M))
+    np.add.at(N, (stream[:-1], classes[stream[1:]]), 1)
+    sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
+    return lambda: int(_predictive_pass(order, before, counts, classes, sizes, N, mass))
+
+
+def _neighbours(of: Ids, neighbours: Ids, n_types: int) -> _Pairs:
+    """Return for every word its neighbours and how often they occur: borders, words, counts."""
+    found = csr_matrix((np.ones(len(of)), (of, neighbours)), shape=(n_types, n_types))
+    found.sum_duplicates()
+    found.sort_indices()
+    return found.indptr.astype(np.int64), found.indices.astype(np.int64), found.data
 
 
 @njit(fastmath=_FAST)
@@ -21,6 +74,7 @@ def _entropy(n):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def _by_class(neighbours, counts, begin, end, word, classes, found):  # type: ignore[no-untyped-def]
+    """Count the neighbours of a word, itself left out, by their class."""
     found[:] = 0
     for place in range(begin, end):
         if neighbours[place] != word:
@@ -29,7 +83,7 @@ def _by_class(neighbours, counts, begin, end, word, classes, found):  # type: ig
 
 @njit(fastmath=_FAST)
 def _add_gains(near, N, G, score):  # type: ignore[no-untyped-def]
-    """score[q] += sum_c g(N[c, q] + near[c]) - g(N[c, q]), with g(n) = n log n and G = g(N)."""
+    """Add to score[q] sum_c g(N[c, q] + near[c]) - g(N[c, q]), with g(n) = n log n and G = g(N)."""
     M = len(score)
     for c in range(M):
         x = near[c]
@@ -41,7 +95,7 @@ def _add_gains(near, N, G, score):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def _shift(near, N, G, NT, GT, q, sign):  # type: ignore[no-untyped-def]
-    """N[c, q] += sign near[c] for all c but q, in the matrix, its transpose and the terms of both."""
+    """Add sign near[c] to N[c, q] for all c but q, in the matrix, its transpose and the terms of both."""
     for c in range(len(near)):
         if near[c] > 0 and c != q:
             N[c, q] += sign * near[c]
@@ -52,6 +106,7 @@ def _shift(near, N, G, NT, GT, q, sign):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def _move(q, sign, left, right, own, count, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
+    """Put a word into class q (sign 1), or take it out (sign -1)."""
     _shift(left, N, G, NT, GT, q, sign)
     _shift(right, NT, GT, N, G, q, sign)
     N[q, q] += sign * (left[q] + right[q] + own)
@@ -62,8 +117,8 @@ def _move(q, sign, left, right, own, count, N, G, NT, GT, mass):  # type: ignore
 
 
 @njit(fastmath=_FAST)
-def bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
-    """One pass over the words; how many moved.
+def _bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
+    """Make one pass over the words, and return how many moved.
 
     ``before`` and ``after`` are neighbours as (borders, words, counts); N (M, M) counts pairs of classes, NT is its
     transpose, G and GT are their terms n log n, ``mass`` (M,) the tokens of each class. All are kept up to date.
@@ -77,6 +132,7 @@ def bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT,
             continue
         _by_class(before[1], before[2], before[0][word], before[0][word + 1], word, classes, left)
         _by_class(after[1], after[2], after[0][word], after[0][word + 1], word, classes, right)
+        # without the word: what every class would gain by it
         _move(home, -1.0, left, right, own[word], counts[word], N, G, NT, GT, mass)
         score[:] = 0
         _add_gains(left, N, G, score)
@@ -102,8 +158,8 @@ def bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT,
 
 
 @njit(fastmath=_FAST)
-def predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: ignore[no-untyped-def]
-    """One pass for p(class | word before) p(word | class); how many moved.
+def _predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: ignore[no-untyped-def]
+    """Make one pass for p(class | word before) p(word | class), and return how many moved.
 
     N (words, M) counts how often a class follows a word. A move of ``word`` changes the rows of the words before it.
     """
@@ -112,9 +168,10 @@ def predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: ig
     moved = 0
     for word in order:
         home, n = classes[word], counts[word]
-        if sizes[home] == 1:
+        if sizes[home] == 1:  # no class may become empty
             continue
         begin, end = before[0][word], before[0][word + 1]
+        # the word is taken out of the rows of the words before it, and every class is scored with it
         score[:] = 0
         mass[home] -= n
         for place in range(begin, end):

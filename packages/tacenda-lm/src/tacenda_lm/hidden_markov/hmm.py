@@ -2,86 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
 from tacenda.corpus import Corpus
-from tacenda.errors import CorpusError
-from tacenda.fitting import FitSettings, Sweeps, fit
-from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.fitting import StepResult, Sweeps, fingerprint_arrays
+from tacenda.fitting.trainable import State
+from tacenda.kernels.hidden_markov import features as hmm_features
+from tacenda.kernels.hidden_markov.features import Classed, Model
+from tacenda.progress import track
+from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import FitContext
-from tacenda_lm.hidden_markov.base import HiddenMarkov
-from tacenda_lm.hidden_markov.baum_welch import BaumWelch
-from tacenda_lm.hidden_markov.blocks import BlockStore
-from tacenda_lm.hidden_markov.config import HMMConfig
-from tacenda_lm.hidden_markov.observed import Lexicon, text_of
-from tacenda_lm.hidden_markov.tables import Tables
+from tacenda_lm.hidden_markov.classed_text import Lexicon, sentences_at, text_of
+from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.model import HiddenMarkov
+from tacenda_lm.hidden_markov.settings import HMMSettings
+from tacenda_lm.hidden_markov.transitions import Whole, required
+from tacenda_lm.sequences import Ids, Offsets
+from tacenda_lm.training import put, train
 
-__all__ = ["HMM"]
+__all__ = ["HMM", "BaumWelch"]
 
 _Floats = npt.NDArray[np.float32]
+_SPREAD = 0.5  # of the logarithms of the first values; states that begin alike stay alike
 
 
-class Whole(NamedTuple):
-    """One class, one block: ``matrix`` p(j | i) (Z, Z), ``[j, i]``."""
-
-    matrix: _Floats
-
-    def blocks(self, sources: Any, targets: Any) -> _Floats:
-        """A (pairs, Z, Z)."""
-        return np.repeat(self.matrix[None], len(sources), 0)
-
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        """p(z') (1, Z, n)."""
-        return np.asarray(self.matrix @ states.T, np.float32)[None]
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """By name."""
-        return self._asdict()
-
-
-class HMM(HiddenMarkov[HMMConfig]):
+class HMM(HiddenMarkov[HMMSettings]):
     """A hidden Markov language model: every state may emit every word and follow every other.
-
-    Parameters
-    ----------
-    config
-        Settings; keyword arguments replace single ones.
-    settings
-        Any field of `HMMConfig`.
 
     Raises
     ------
     ConfigurationError
-        a setting is unknown or out of range.
+        An option is unknown or out of range.
     """
 
     name: ClassVar[str] = "hmm"
-    settings = HMMConfig
+    settings_class = HMMSettings
+
+    @configured_by(HMMSettings)
+    def __init__(self, settings: HMMSettings) -> None:
+        super().__init__(settings)
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
-        if not corpus.n_tokens:
-            raise CorpusError("the text has no tokens; there is nothing to fit on")
         text = text_of(corpus)
         held_out = None if valid is None else text_of(valid)
-        trainer = BaumWelch(self.config, len(corpus.vocabulary), *text, held_out)
-        patience = None if valid is None else self.config.patience
-        identity = fingerprint_arrays(text)
-        history = fit(
-            trainer,
-            Sweeps(identity),
-            FitSettings(epochs=self.config.epochs, learning_rate=1.0, patience=patience),
-            configuration={
-                "settings": self.config.to_dict(),
-                "valid": None if held_out is None else fingerprint_arrays(held_out),
-            },
-            checkpoints=context.checkpoints,
-            resume=context.resume,
-        )
+        trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
+        source = Sweeps(fingerprint_arrays(text))
+        history = train(trainer, source, self.settings, text, held_out, context, 1.0)
         transitions, emissions, starts = trainer.tables.values()
         self._set(corpus.vocabulary, np.ascontiguousarray(transitions.T), emissions, starts)
         self.fitted_on = {"training": history.as_dict()}
@@ -90,28 +61,106 @@ class HMM(HiddenMarkov[HMMConfig]):
         self, vocabulary: Vocabulary, matrix: _Floats, emissions: _Floats, starts: _Floats
     ) -> None:
         lexicon = Lexicon.of(np.zeros(len(vocabulary), np.int32), 1)
-        store = BlockStore(Whole(matrix), 1, len(matrix))
-        self._vocabulary, self._tables = vocabulary, Tables(lexicon, emissions, starts, store)
+        self._vocabulary = vocabulary
+        self._tables = Tables(lexicon, emissions, starts, Whole(matrix))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Tables and vocabulary. Raises NotFittedError."""
+        """Return tables and vocabulary. Raises NotFittedError."""
         found = super().arrays()
         del found["classes"]  # there is one
         return found
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls(HMMConfig.from_dict(dict(config["settings"])))
+        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        Z = model.config.n_states
-        found = [
-            np.ascontiguousarray(require(arrays, name, dtype=np.float32, shape=shape, finite=True))
-            for name, shape in (
-                ("matrix", (Z, Z)),
-                ("emissions", (len(vocabulary), Z)),
-                ("starts", (1, Z)),
-            )
-        ]
-        model._set(vocabulary, *found)
+        Z = model.settings.n_states
+        model._set(
+            vocabulary,
+            required(arrays, "matrix", Z, Z),
+            required(arrays, "emissions", len(vocabulary), Z),
+            required(arrays, "starts", 1, Z),
+        )
         return model
+
+
+class BaumWelch:
+    """An `HMM` under training, as `tacenda.fitting` takes it; a step is one pass over the text.
+
+    (Baum and Welch; Rabiner 1989, section III.C.) The perplexity of ``valid`` is the criterion.
+    """
+
+    def __init__(
+        self,
+        settings: HMMSettings,
+        n_types: int,
+        ids: Ids,
+        offsets: Offsets,
+        valid: tuple[Ids, Offsets] | None,
+    ) -> None:
+        self.settings, self.ids, self.offsets, self.valid = settings, ids, offsets, valid
+        rng, Z = np.random.default_rng(settings.seed), settings.n_states
+
+        def near(shape: tuple[int, ...], frequencies: Any) -> _Floats:
+            return _normalised(frequencies * np.exp(_SPREAD * rng.standard_normal(shape)))
+
+        counts = np.bincount(ids, minlength=n_types) + 0.1
+        self.tables = {
+            "transitions": near((Z, Z), 1.0),
+            "emissions": np.ascontiguousarray(near((Z, n_types), counts).T),
+            "starts": near((1, Z), 1.0),
+        }
+
+    def _model(self) -> Model:
+        """Return the model in features: x_i = p(. | i) are the transitions themselves, y_j is the jth unit vector."""
+        Z = self.settings.n_states
+        transitions, emissions, starts = self.tables.values()
+        return Model(transitions[None], np.eye(Z, dtype=np.float32)[None], emissions, starts)
+
+    def _batches(self, ids: Ids, offsets: Offsets) -> Iterator[Classed]:
+        """Yield sentences of similar lengths together."""
+        order = np.argsort(np.diff(offsets), kind="stable")
+        size = self.settings.batch_sentences
+        for begin in track(range(0, len(order), size), "expectations", unit="batch"):
+            words, cuts = sentences_at(ids, offsets, order[begin : begin + size])
+            yield Classed(np.zeros(len(words), np.int32), words, cuts)
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Take the expected counts of the whole text, and the probabilities they make."""
+        model = self._model()
+        total = 0.0
+        sums = [np.zeros(table.shape) for table in self.tables.values()]
+        for observed in self._batches(self.ids, self.offsets):
+            found = hmm_features.forward(model, observed)
+            total += float(found.log_probs.sum())
+            counts = hmm_features.backward(model, observed, found)
+            sums[0] += counts.left[0] * model.left[0]
+            sums[1] += counts.emissions
+            sums[2] += counts.starts
+        Z, V, more = self.settings.n_states, len(sums[1]), self.settings.smoothing
+        self.tables["transitions"][...] = _normalised(sums[0] + more / Z)
+        self.tables["emissions"][...] = _normalised(sums[1].T + more / V).T
+        self.tables["starts"][...] = _normalised(sums[2] + more / Z)
+        return StepResult(-total, len(self.ids))
+
+    def evaluate(self) -> float | None:
+        """Return the perplexity of the held-out text."""
+        if self.valid is None:
+            return None
+        model, total = self._model(), 0.0
+        for observed in self._batches(*self.valid):
+            total += float(hmm_features.forward(model, observed).log_probs.sum())
+        return float(np.exp(-total / len(self.valid[0])))
+
+    def state(self) -> State:
+        """Return the probabilities."""
+        return self.tables
+
+    def load_state(self, state: State) -> None:
+        """Put back what `state` gave. Raises ValueError where names or shapes differ."""
+        put(self.tables, state)
+
+
+def _normalised(rows: npt.NDArray[np.float64]) -> _Floats:
+    return np.asarray(rows / rows.sum(axis=-1, keepdims=True), np.float32)

@@ -1,10 +1,10 @@
-"""The log-likelihood of sentences, with the gradient by expected counts: nothing is recorded through time.
+"""The log-likelihood of sentences, with its gradient from expected counts: nothing is recorded through time.
 
     d log p(x) / d log theta = E[how often theta is used | x]
 
-for every probability theta of a hidden Markov model, so the forward and backward passes give the gradient in the
-logarithms of starts, transitions and emissions; `tacenda.kernels` takes it on to the vectors they are made from, and
-torch from there to the embeddings.
+for every probability theta of a hidden Markov model, so the forward and backward passes give the gradient with respect
+to the logarithms of starts, transitions and emissions. `tacenda.kernels` carries it to the vectors that these are made
+from, and torch from there to the embeddings.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streamin
 from tacenda.kernels.hidden_markov import features as hmm_features
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
 from tacenda.kernels.machinery.tensors import exp, put_at, sum_at, take_at, to_array, to_tensor
-from tacenda_lm.hidden_markov.config import Transitions
-from tacenda_lm.hidden_markov.observed import Lexicon, Observed
+from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
 
 __all__ = ["Outputs", "by_logarithms", "log_likelihood"]
 
@@ -30,40 +29,20 @@ _KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to th
 
 
 class Outputs(NamedTuple):
-    """What a network says of some states of every class, k' of each.
+    """What a network says of some states of every class, k' of each."""
 
-    Attributes
-    ----------
-    left
-        (classes, k', h or f), x of `block_softmax` or `features`.
-    reached
-        (classes, k', h or f), y of it.
-    bias
-        (classes, k'), d; in the features with features.
-    log_classes
-        (classes, k', classes), log p(c' | z); None unless two-level.
-    emitting
-        (classes, k', h).
-    words
-        (words, h), sorted by class.
-    word_bias
-        (words,), sorted by class.
-    log_starts
-        (classes, k'), of the first state of a sentence.
-    """
-
-    left: torch.Tensor
-    reached: torch.Tensor
-    bias: torch.Tensor
-    log_classes: torch.Tensor | None
-    emitting: torch.Tensor
-    words: torch.Tensor
-    word_bias: torch.Tensor
-    log_starts: torch.Tensor
+    left: torch.Tensor  # (classes, k', h or f), x of `block_softmax` or `features`
+    reached: torch.Tensor  # (classes, k', h or f), y of it
+    bias: torch.Tensor  # (classes, k'), d; with features, part of them
+    log_classes: torch.Tensor | None  # (classes, k', classes), log p(c' | z); None unless two-level
+    emitting: torch.Tensor  # (classes, k', h)
+    words: torch.Tensor  # (words, h), sorted by class
+    word_bias: torch.Tensor  # (words,), sorted by class
+    log_starts: torch.Tensor  # (classes, k'), of the first state of a sentence
 
 
 class _Made(NamedTuple):
-    """Probabilities made of the vectors: what both passes need; ``norms`` of the classes that are left, else zero."""
+    """Probabilities made of the vectors, which both passes need; ``norms`` are zero of classes that nothing leaves."""
 
     blocks: _Array
     emissions: _Array
@@ -77,10 +56,10 @@ def log_likelihood(
     outputs: Outputs,
     observed: Observed,
     lexicon: Lexicon,
-    transitions: Transitions,
+    transitions: str,
     threads: int = 1,
 ) -> torch.Tensor:
-    """The log p of all sentences together, a float64 scalar, differentiable in every output (once)."""
+    """Return the log p of all sentences together, a float64 scalar, differentiable once in every output."""
     if outputs.log_classes is None:
         outputs = outputs._replace(log_classes=outputs.left.new_empty(0))
     how = _ByFeatures if transitions == "features" else _ByBlocks
@@ -91,7 +70,7 @@ def log_likelihood(
 def make(
     outputs: list[_Array], observed: Observed, lexicon: Lexicon, threads: int, learning: bool
 ) -> _Made:
-    """The probabilities of the pairs of classes that occur, and of all words and starts."""
+    """Return the probabilities of the pairs of classes that occur, and of all words and starts."""
     left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
     weights = norms = kept = None
     if len(log_classes):
@@ -116,7 +95,7 @@ def by_logarithms(
     observed: Observed,
     threads: int = 1,
 ) -> torch.Tensor:
-    """The same from logarithms of probabilities, as `tacenda.kernels.hidden_markov.block` has them."""
+    """Return the same from logarithms of probabilities, arranged as in `tacenda.kernels.hidden_markov.block`."""
     found: torch.Tensor = _ByLogarithms.apply(observed, None, threads, blocks, emissions, starts)
     return found
 
@@ -150,7 +129,7 @@ class _ByBlocks(_Likelihood):
 
 class _ByFeatures(_Likelihood):
     @staticmethod
-    @np.errstate(invalid="ignore", over="ignore")  # who diverges is told by the loss
+    @np.errstate(invalid="ignore", over="ignore")  # the loss says that training diverges
     def forward(
         ctx: Any, observed: Observed, lexicon: Lexicon, threads: int, *outputs: torch.Tensor
     ) -> torch.Tensor:
@@ -185,7 +164,7 @@ class _ByLogarithms(_Likelihood):
 
 
 def _total(log_probs: _Array) -> torch.Tensor:
-    """Their sum; not a number where training diverges, which the fit says in a sentence of its own."""
+    """Return their sum; it is not finite where training diverges, which the fit says in a sentence of its own."""
     with np.errstate(invalid="ignore"):
         return torch.as_tensor(log_probs.sum())
 
@@ -198,7 +177,7 @@ def _gradients(
     counts: hmm_block.Backward,
     threads: int,
 ) -> list[_Array | None]:
-    """Of the log-likelihood in each output."""
+    """Return the gradients of the log-likelihood with respect to each output."""
     left, reached, bias, log_classes, emitting, words, word_bias, _ = outputs
     sources, targets = observed.sources, observed.targets
     moved = block_softmax.backward(

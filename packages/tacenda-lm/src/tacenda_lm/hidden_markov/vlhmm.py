@@ -10,82 +10,70 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError
+from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import FitContext
-from tacenda_lm.hidden_markov.base import HiddenMarkov
-from tacenda_lm.hidden_markov.blocks import BlockStore
-from tacenda_lm.hidden_markov.config import VLHMMConfig
-from tacenda_lm.hidden_markov.device import check_device
-from tacenda_lm.hidden_markov.observed import Lexicon
-from tacenda_lm.hidden_markov.tables import Tables
-from tacenda_lm.hidden_markov.transitions import transitions_of
+from tacenda_lm.hidden_markov.classed_text import Lexicon
+from tacenda_lm.hidden_markov.hardware import check_device
+from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.model import HiddenMarkov
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.transitions import required, transitions_of
 
 __all__ = ["VLHMM"]
 
 
-class VLHMM(HiddenMarkov[VLHMMConfig]):
+class VLHMM(HiddenMarkov[VLHMMSettings]):
     """A hidden Markov language model whose states are divided among classes of words.
 
         p(x) = sum_z prod_t p(z_t | z_{t-1}) p(x_t | z_t)
 
-    A state emits the words of its class only, so a word leaves k states possible and a step costs k^2, not Z^2.
-    The four techniques of the paper each are one setting: ``neural``, ``state_dropout``, ``n_classes``,
-    ``transitions="features"``.
-
-    Parameters
-    ----------
-    config
-        Settings; keyword arguments replace single ones.
-    settings
-        Any field of `VLHMMConfig`.
+    A state emits the words of its class only, so a word leaves k states possible and a step costs k^2, not Z^2. Each of
+    the four techniques of the paper is one option: ``n_classes``, ``state_dropout``, ``transitions="features"`` and, in
+    ``advanced``, ``neural``. The paper's largest model has ``n_classes=128, states_per_class=256, width=256,
+    transitions="flat", batch_words=512, learning_rate=0.01`` and Brown clusters.
 
     Raises
     ------
     ConfigurationError
-        a setting is unknown or out of range, or there is no such device.
+        An option is unknown or out of range, or there is no such device.
     """
 
     name: ClassVar[str] = "vlhmm"
-    settings = VLHMMConfig
+    settings_class = VLHMMSettings
 
-    def __init__(self, config: VLHMMConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
-        check_device(self.config)
+    @configured_by(VLHMMSettings)
+    def __init__(self, settings: VLHMMSettings) -> None:
+        super().__init__(settings)
+        check_device(settings)
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
-        from tacenda_lm.hidden_markov.fitting import fit_vlhmm
+        from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm  # imports torch
 
-        self._tables, history = fit_vlhmm(
-            self.config, corpus, valid, context.checkpoints, context.resume
-        )
+        self._tables, history = fit_vlhmm(self.settings, corpus, valid, context)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings but for the device, and the vocabulary's, as JSON values."""
+        """Return the settings but for the device, and the vocabulary's, as JSON values."""
         found = super().config_dict()
         del found["settings"]["device"]
         return found
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls(VLHMMConfig.from_dict(dict(config["settings"])))
-        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        M, k = model.config.n_classes, model.config.states_per_class
+        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        settings, vocabulary = model.settings, Vocabulary.from_arrays(config["vocabulary"], arrays)
+        M, k = settings.n_classes, settings.states_per_class
         classes = require(arrays, "classes", dtype=np.int32, shape=(len(vocabulary),))
         if len(classes) and (classes.min() < 0 or classes.max() >= M):
             raise ArtifactError(f"classes must be from 0 to {M - 1}; the artefact is damaged")
-        found = {
-            name: np.ascontiguousarray(
-                require(arrays, name, dtype=np.float32, shape=shape, finite=True)
-            )
-            for name, shape in (("emissions", (len(vocabulary), k)), ("starts", (M, k)))
-        }
-        kind = model.config.transitions if model.config.neural else "free"
-        width = model.config.features if kind == "features" else model.config.width
+        emissions = required(arrays, "emissions", len(vocabulary), k)
+        starts = required(arrays, "starts", M, k)
+        kind = settings.transitions if settings.advanced.neural else "free"
+        width = settings.advanced.n_features if kind == "features" else settings.width
         transitions = transitions_of(kind, arrays, M, k, width)
-        lexicon, store = Lexicon.of(classes, M), BlockStore(transitions, M, k)
         model._vocabulary = vocabulary
-        model._tables = Tables(lexicon, found["emissions"], found["starts"], store)
+        model._tables = Tables(Lexicon.of(classes, M), emissions, starts, transitions)
         return model

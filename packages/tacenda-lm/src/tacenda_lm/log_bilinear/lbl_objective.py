@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda_lm.log_bilinear.stream import Stream
+
 __all__ = ["Batch", "LBLParameters", "nce", "predicted", "scores", "softmax"]
 
 _Floats = npt.NDArray[np.floating[Any]]
@@ -21,47 +23,36 @@ _Ints = npt.NDArray[np.integer[Any]]
 
 
 class LBLParameters(NamedTuple):
-    """Of one dtype.
+    """What is learned, all of one dtype."""
 
-    Attributes
-    ----------
-    words
-        R (types, width).
-    contexts
-        C (context, width) of diagonals, or (context, width, width) with r = R[w] @ C[i] for row vectors.
-    targets
-        q (types, width); no rows where they are R.
-    biases
-        b (types, 1).
-    """
-
-    words: _Floats
-    contexts: _Floats
-    targets: _Floats
-    biases: _Floats
+    words: _Floats  # R (types, width)
+    contexts: (
+        _Floats  # C, diagonals (context, width) or (context, width, width) for r = R[w] @ C[i]
+    )
+    targets: _Floats  # q (types, width); no rows where they are R
+    biases: _Floats  # b (types, 1)
 
     @property
     def outputs(self) -> _Floats:
-        """q, (types, width)."""
+        """The vectors q of the words to predict, (types, width)."""
         return self.targets if len(self.targets) else self.words
 
 
 class Batch(NamedTuple):
-    """Contexts and the words that follow.
+    """Contexts and the words that follow them."""
 
-    Attributes
-    ----------
-    words
-        int (tokens, context), the last word first.
-    present
-        bool (tokens, context): False before the beginning of a sequence.
-    targets
-        int (tokens,).
-    """
+    words: _Ints  # (tokens, context), the last word first
+    present: npt.NDArray[np.bool_]  # (tokens, context), False before the beginning of a sequence
+    targets: _Ints  # (tokens,)
 
-    words: _Ints
-    present: npt.NDArray[np.bool_]
-    targets: _Ints
+    @classmethod
+    def at(cls, stream: Stream, positions: npt.NDArray[np.int64], n: int) -> Batch:
+        """Return the n words before each position, within its sequence, and the word there."""
+        begins = stream.offsets[:-1]
+        begin = begins[np.searchsorted(begins, positions, side="right") - 1]
+        places = positions[:, None] - np.arange(1, n + 1)
+        words = stream.ids[np.maximum(places, 0)].astype(np.int64)
+        return cls(words, places >= begin[:, None], stream.ids[positions].astype(np.int64))
 
 
 Gradient = tuple[_Ints | None, _Floats]
@@ -69,13 +60,13 @@ Gradient = tuple[_Ints | None, _Floats]
 
 
 def _features(p: LBLParameters, batch: Batch) -> _Floats:
-    """R of the context words (tokens, context, width), zero where there are none."""
+    """Return R of the context words (tokens, context, width), zero where there are none."""
     found: _Floats = p.words[batch.words] * batch.present[:, :, None].astype(p.words.dtype)
     return found
 
 
 def predicted(p: LBLParameters, batch: Batch) -> _Floats:
-    """The predicted vectors r (tokens, width), eq 3.16."""
+    """Return the predicted vectors r (tokens, width), eq 3.16."""
     x = _features(p, batch)
     if p.contexts.ndim == 2:
         return np.asarray(np.einsum("tnd,nd->td", x, p.contexts))
@@ -84,7 +75,7 @@ def predicted(p: LBLParameters, batch: Batch) -> _Floats:
 
 
 def scores(p: LBLParameters, r: _Floats) -> _Floats:
-    """Natural log-probabilities of every word (tokens, types), eq 3.17."""
+    """Return natural log-probabilities of every word (tokens, types), eq 3.17."""
     s: _Floats = r @ p.outputs.T
     s += p.biases[:, 0]
     s -= s.max(axis=1, keepdims=True)
@@ -95,16 +86,9 @@ def scores(p: LBLParameters, r: _Floats) -> _Floats:
 def softmax(
     p: LBLParameters, batch: Batch, keep: _Floats | None = None
 ) -> tuple[float, dict[str, Gradient]]:
-    """The summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
+    """Return the summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
 
-    Parameters
-    ----------
-    p
-        Parameters.
-    batch
-        At least one token.
-    keep
-        (tokens, width), what the predicted vectors are multiplied by: dropout.
+    The predicted vectors are multiplied by ``keep`` (tokens, width): dropout.
     """
     r = predicted(p, batch)
     if keep is not None:
@@ -127,22 +111,11 @@ def nce(
     log_noise: _Floats,
     keep: _Floats | None = None,
 ) -> tuple[float, dict[str, Gradient]]:
-    """The summed loss of telling the words of a batch from words of noise, and its gradients.
+    """Return the summed loss of telling the words of a batch from words of noise, and its gradients.
 
         -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
 
-    Parameters
-    ----------
-    p
-        Parameters.
-    batch
-        At least one token.
-    noise
-        x (k,), drawn from P_noise.
-    log_noise
-        log P_noise of every type, natural (types,).
-    keep
-        As in `softmax`.
+    The words of ``noise`` x (k,) were drawn from P_noise, of which ``log_noise`` (types,) are the natural logarithms.
     """
     r = predicted(p, batch)
     if keep is not None:
@@ -155,7 +128,7 @@ def nce(
     loss = np.logaddexp(0, -own).sum(dtype=np.float64) + np.logaddexp(0, other).sum(
         dtype=np.float64
     )
-    e_own = -1 / (1 + np.exp(own))  # derivatives of the loss by own and other
+    e_own = -1 / (1 + np.exp(own))  # derivatives of the loss with respect to own and other
     e_other = 1 / (1 + np.exp(-other))
     d_r = e_own[:, None] * q[batch.targets] + e_other @ q[noise]
     d_q = np.concatenate([e_own[:, None] * r, e_other.T @ r])
@@ -168,7 +141,7 @@ def nce(
 def _back(
     p: LBLParameters, batch: Batch, d_r: _Floats, types: _Ints | None, d_q: _Floats, d_b: _Floats
 ) -> dict[str, Gradient]:
-    """Gradients of all parameters from those of r, and of the rows ``types`` of q and b."""
+    """Return the gradients of all parameters from those of r, and of the rows ``types`` of q and b."""
     x = _features(p, batch)
     if p.contexts.ndim == 2:
         d_c = np.einsum("tnd,td->nd", x, d_r)
@@ -189,7 +162,7 @@ def _back(
 
 
 def _by_word(words: _Ints, *arrays: _Floats) -> tuple[_Ints, list[_Floats]]:
-    """The different words ascending, and rows of the same word added up."""
+    """Return the different words ascending, and the sums of the rows of each."""
     order = np.argsort(words, kind="stable")
     ordered = words[order]
     begins = np.flatnonzero(np.diff(ordered, prepend=-1))

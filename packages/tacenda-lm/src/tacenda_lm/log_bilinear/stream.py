@@ -11,51 +11,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.sequences import Ids, Offsets
+from tacenda.corpus import Corpus
+from tacenda_lm.sequences import Ids, Offsets, with_ends
 
 __all__ = ["Stream", "Windows"]
 
 
 class Windows(NamedTuple):
-    """Pieces of a stream, one after another, as `tacenda.kernels.log_bilinear.context_sum` takes them.
+    """Pieces of a stream, one after another, as `tacenda.kernels.log_bilinear.context_sum` takes them."""
 
-    Attributes
-    ----------
-    ids
-        int32 (tokens,), each piece with what comes before it.
-    offsets
-        int64 (sequences + 1,): no context reaches over these.
-    starts
-        int64 (pieces,), where the positions to predict begin in ``ids``.
-    ends
-        int64 (pieces,), where they end.
-    targets
-        int32 (rows,), the words at these positions.
-    counted
-        bool (rows,): which of them are predicted at all; not the first of a sequence.
-    """
-
-    ids: Ids
-    offsets: Offsets
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    targets: Ids
-    counted: npt.NDArray[np.bool_]
+    ids: Ids  # (tokens,), each piece with what comes before it
+    offsets: Offsets  # (sequences + 1,); no context reaches over these
+    starts: npt.NDArray[np.int64]  # (pieces,), where the positions to predict begin in ids
+    ends: npt.NDArray[np.int64]  # (pieces,), where they end
+    targets: Ids  # (rows,), the words at these positions
+    counted: npt.NDArray[np.bool_]  # (rows,), False at the first id of a sequence
 
 
 class Stream(NamedTuple):
-    """Ids with boundaries, cut into sequences whose first id is context only.
+    """Ids with boundaries, cut into sequences whose first id is context only."""
 
-    Attributes
-    ----------
-    ids
-        int32 (tokens,).
-    offsets
-        int64 (sequences + 1,).
-    """
-
-    ids: Ids
-    offsets: Offsets
+    ids: Ids  # (tokens,)
+    offsets: Offsets  # (sequences + 1,)
 
     @classmethod
     def of(
@@ -65,11 +42,7 @@ class Stream(NamedTuple):
         boundary: int,
         across: bool,
     ) -> Stream:
-        """The stream of sequences, each after a ``</s>``; ``</s>`` within one counts as its end unless ``across``.
-
-        Position i of sequence s is position ``i + s + 1`` of the stream, plus the number of sentences begun
-        within sequences before it.
-        """
+        """Put a ``</s>`` before every sequence; unless ``across``, a ``</s>`` within one ends it and begins another."""
         ids = np.asarray(ids, np.int32)
         cuts = np.unique(np.asarray(offsets, np.int64)[:-1])
         if not across:
@@ -78,6 +51,15 @@ class Stream(NamedTuple):
         stream = np.insert(ids, cuts, boundary)
         begins = cuts + np.arange(len(cuts))
         return cls(stream, np.append(begins, len(stream)).astype(np.int64))
+
+    @classmethod
+    def of_corpus(cls, corpus: Corpus, across: bool) -> Stream:
+        """Return a corpus as one sequence, or as one for every sentence."""
+        boundary = corpus.vocabulary.boundary_id
+        ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
+        if across:
+            offsets = np.array([0, len(ids)])
+        return cls.of(ids, offsets, boundary, across)
 
     @property
     def firsts(self) -> npt.NDArray[np.bool_]:
@@ -89,7 +71,7 @@ class Stream(NamedTuple):
     def windows(
         self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reach: int
     ) -> Windows:
-        """The pieces between ``starts`` and ``ends``, each with up to ``reach`` ids before it."""
+        """Return the pieces between ``starts`` and ``ends``, each with up to ``reach`` ids before it."""
         begins = self.offsets[:-1]
         of_starts = begins[np.searchsorted(begins, starts, side="right") - 1]
         lows = np.maximum(of_starts, starts - reach)
@@ -114,6 +96,6 @@ class Stream(NamedTuple):
 
 
 def _within(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """0, 1, 2 ... for each length."""
+    """Return 0, 1, 2 ... for each length, one after another."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
-from tacenda_lm.log_bilinear.tree_joining import joined, packed
-from tacenda_lm.log_bilinear.trees import Tree
+from tacenda_lm.log_bilinear.trees import Tree, joined, packed
 
 __all__ = ["Rule", "build_tree"]
 
@@ -36,7 +35,7 @@ _FIRST = 0.9  # responsibility to begin with, for a random half
 
 
 class _Level(NamedTuple):
-    """Groups of words that are still together, and the way each word came."""
+    """Groups of words that are still together, and the path of each word so far."""
 
     members: _Ints  # words, group after group
     borders: _Ints  # (groups + 1,)
@@ -55,21 +54,22 @@ def build_tree(
     max_codes: int = MAX_CODES,
     max_depth: int = MAX_DEPTH,
 ) -> Tree:
-    """A tree over words.
+    """Build a tree over words.
 
     Parameters
     ----------
     rule
-        See the module.
+        ``"random"`` (halves at random), ``"balanced"`` (halves of similar words), ``"adaptive"`` (clusters of any size)
+        or ``"noisy"`` (clusters drawn at random by their probabilities).
     n_words
-        Leaves at least.
+        Words, each of which has a leaf or more.
     vectors
-        (words, width), what words are clustered by: the average predicted vector of each. Not for
-        ``random``.
+        (words, width), what words are clustered by: the average predicted vector of each. ``"random"`` needs none.
     weights
-        (words,), positive: how much each word counts in the clustering; all the same if left out.
+        (words,), positive: how much each word counts in the clustering; all count the same if left out.
     overlap
-        epsilon, for ``adaptive`` and ``noisy``.
+        epsilon, in [0, 0.5): a word goes to both sides of a split where its probability is this near to 1/2.
+        For ``"adaptive"`` and ``"noisy"``.
     copies
         Independent trees joined under a balanced top: an overcomplete tree.
     seed
@@ -77,7 +77,7 @@ def build_tree(
     max_codes
         Codes of a word in each copy.
     max_depth
-        Steps of a code in each copy; at least what a balanced tree needs.
+        Steps of a code in each copy; no fewer than a balanced tree needs.
 
     Raises
     ------
@@ -151,14 +151,14 @@ def _sides(
     max_codes: int,
     max_depth: int,
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which members go left and which right; both for some. ``codes_of`` is brought up to date."""
+    """Return which members go left and which right; some go both ways. ``codes_of`` is brought up to date."""
     members, borders = level.members, level.borders
     sizes, n = np.diff(borders), len(members)
     group = np.repeat(np.arange(len(sizes)), sizes)
     if rule == "random":
         odds = rng.random(n)
     else:
-        from tacenda_lm.log_bilinear.clustering import log_odds
+        from tacenda_lm.log_bilinear.word_splitting import log_odds
 
         start = np.where(rng.random(n) < 0.5, _FIRST, 1 - _FIRST)
         odds = log_odds(x, weights, members.astype(np.int32), borders, start, _EM_STEPS)
@@ -197,7 +197,7 @@ def _count(chosen: npt.NDArray[np.bool_], group: _Ints, sizes: _Ints) -> _Ints:
 def _allowed(
     members: _Ints, wanted: npt.NDArray[np.bool_], codes_of: _Ints, max_codes: int
 ) -> npt.NDArray[np.bool_]:
-    """Which of the members that want another code may have it: the first ones, up to the word's limit."""
+    """Return which of the members that want another code may have it: the first ones, up to the word's limit."""
     places = np.flatnonzero(wanted)
     order = np.argsort(members[places], kind="stable")
     words = members[places][order]
@@ -210,7 +210,7 @@ def _allowed(
 def _descended(
     level: _Level, left: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], n_nodes: int
 ) -> _Level:
-    """The level below: every group's left members, then its right ones."""
+    """Return the level below: every group's left members, then its right ones."""
     sizes = np.diff(level.borders)
     group = np.repeat(np.arange(len(sizes)), sizes)
     places = np.concatenate([np.flatnonzero(left), np.flatnonzero(right)])
@@ -224,7 +224,7 @@ def _descended(
 
 
 def _of_leaves(leaves: list[tuple[_Ints, _Ints]], n_words: int) -> Tree:
-    """The tree of leaves given level by level: words, and their paths (leaves, level)."""
+    """Return the tree of leaves given level by level: words, and their paths (leaves, level)."""
     words = np.concatenate([words for words, _ in leaves])
     lengths = np.concatenate(
         [np.full(len(words), level) for level, (words, _) in enumerate(leaves)]

@@ -1,1 +1,1 @@
-"""N-gram models: counts, smoothing, the table that all of them end in, ARPA files."""
+"""N-gram models: counting, smoothing, the table in which both end, look-ups in it, and ARPA files."""

@@ -1,8 +1,8 @@
-r"""ARPA files, read line by line; plain or compressed, with every rule of the format checked.
+r"""Reading ARPA files, plain or compressed; every rule of the format is checked.
 
 A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for each order the line
-``\n-grams:`` and its n-grams, one a line, as base-10 log-probability, words and, if it is the beginning of a
-longer one, perhaps a base-10 back-off, with tabs or spaces between; and the line ``\end\``.
+``\n-grams:`` and its n-grams, one per line: a base-10 log-probability, the words and, if longer n-grams begin
+with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import CorpusError, DataError
@@ -23,17 +22,18 @@ from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.arpa_table import Listed, table_of
 from tacenda_lm.ngram.arpa_writer import START
-from tacenda_lm.ngram.config import MAX_ORDER
+from tacenda_lm.ngram.settings import MAX_ORDER
 from tacenda_lm.ngram.table import Table
+from tacenda_lm.sequences import Float64
 
 __all__ = ["read_arpa"]
 
 _LINES = 1 << 16
-_LOWEST = -100.0  # log10; what "-inf" and a missing <unk> become, as in KenLM
+_LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
 
 
 def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str, Any]]:
-    """Vocabulary, table, and notes on what the file left out (JSON values).
+    """Return the vocabulary, the table, and notes on what the file left out (JSON values).
 
     The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one
     is added with a base-10 log-probability of -100.
@@ -50,12 +50,15 @@ def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str
 
 
 class _Reader:
+    """Reads one file, and knows the line it is at for error messages."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = 0  # of the line read last
         self._lines = (line for block in read_blocks(path) for line in block)
 
     def read(self) -> tuple[Vocabulary, Table, dict[str, Any]]:
+        """The whole file, as `read_arpa` returns it."""
         counts = self._header()
         bar: Progress[object] = track(None, "reading n-grams", total=sum(counts), unit="n-gram")
         with bar:
@@ -98,11 +101,13 @@ class _Reader:
         self._fail(r"the file ends here, before \end\: it is cut short")
 
     def _marker(self, wanted: str) -> None:
+        """Read a line that must be as ``wanted``."""
         line = self._next()
         if line != wanted:
             self._fail(f"expected {wanted}, found {line!r:.60}: the counts at the top are wrong")
 
     def _header(self) -> list[int]:
+        r"""The counts of all orders; read up to the line ``\1-grams:``."""
         while (line := self._next()) != "\\data\\":
             if line.startswith("\\"):
                 self._fail(rf"expected \data\, found {line!r:.60}: this is no ARPA file")
@@ -117,7 +122,7 @@ class _Reader:
         return counts
 
     def _section(self, n: int, count: int, bar: Any) -> Iterator[list[str]]:
-        """The lines of an order's n-grams, many at a time; ``number`` is that before the first of them."""
+        """The lines of an order's n-grams, many at a time; ``self.number`` is that of the line before them."""
         left = count
         while left:
             lines = [
@@ -144,24 +149,20 @@ class _Reader:
     # -- n-grams -----------------------------------------------------------------------------------
 
     def _unigrams(self, count: int, highest: bool) -> tuple[list[str], Listed]:
+        """The words and their unigrams; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
         words: list[str] = []
-        probs: list[float] = []
-        backoffs: list[float] = []
-        start_backoff = 0.0
+        numbers: list[tuple[Float64, Float64]] = []
         for lines in self._section(1, count, track(None, "", disable=True)):
-            for i, line in enumerate(lines):
-                fields = line.split(" ")
-                if len(fields) not in (2, 3) or not fields[1]:
+            fields = [line.split(" ") for line in lines]
+            for i, each in enumerate(fields):
+                if len(each) not in (2, 3) or not each[1]:
                     self._fail(
                         "a unigram is a number, a word, perhaps a number", self.number + i + 1
                     )
-                p, b = self._numbers([fields[0]], [*fields[2:], "0"][:1], [i])
-                if fields[1] == START:
-                    start_backoff = float(b[0])
-                else:
-                    words.append(fields[1])
-                    probs.append(float(p[0]))
-                    backoffs.append(float(b[0]))
+            words += [each[1] for each in fields]
+            last = [each[2] if len(each) == 3 else "0" for each in fields]
+            numbers.append(self._numbers([each[0] for each in fields], last, range(len(lines))))
+        probs, backoffs = (np.concatenate(column) for column in zip(*numbers, strict=True))
         if UNKNOWN not in words and "<UNK>" in words:
             words[words.index("<UNK>")] = UNKNOWN
         if len(set(words)) < len(words):
@@ -169,11 +170,19 @@ class _Reader:
             self._fail(f"the unigram {twice!r} is listed twice")
         if BOUNDARY not in words:
             self._fail(f"there is no unigram {BOUNDARY}: an end of sentence cannot be predicted")
-        backoffs[words.index(BOUNDARY)] = start_backoff  # both marks are one type here
-        shown = np.zeros(len(words)) if highest else np.array(backoffs)
-        return words, Listed(np.arange(len(words))[:, None], np.array(probs), shown)
+        end = words.index(BOUNDARY)
+        backoffs[end] = 0.0
+        if START in words:  # both marks are one type in the table
+            start = words.index(START)
+            backoffs[end] = backoffs[start]
+            words.pop(start)
+            probs, backoffs = np.delete(probs, start), np.delete(backoffs, start)
+        if highest:
+            backoffs[:] = 0.0
+        return words, Listed(np.arange(len(words))[:, None], probs, backoffs)
 
     def _block(self, n: int, ids: dict[str, int], lines: list[str]) -> Listed:
+        """The n-grams of some lines; all lines of one width are split at once."""
         n_spaces = np.array([line.count(" ") for line in lines])
         rows = np.empty((len(lines), n), np.int64)
         probs, backoffs = np.empty(len(lines)), np.zeros(len(lines))
@@ -204,8 +213,8 @@ class _Reader:
 
     def _numbers(
         self, probs: Sequence[str], backoffs: Sequence[str], places: Sequence[int]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Checked base-10 log-probabilities and back-offs of lines at these places of a block."""
+    ) -> tuple[Float64, Float64]:
+        """The log-probabilities and back-offs (base 10) of the lines at these places of a block, checked."""
         found = []
         for texts in (probs, backoffs):
             try:
@@ -228,7 +237,7 @@ class _Reader:
         return found[0], found[1]
 
     def _joined(self, n: int, parts: list[Listed], ids: dict[str, int]) -> Listed:
-        """An order's n-grams, ``<s>`` and ``</s>`` made one where each can stand."""
+        """An order's n-grams, with one id for ``<s>`` and ``</s>``, after a check that each stands where it can."""
         if not parts:
             return Listed(np.empty((0, n), np.int64), np.empty(0), np.empty(0))
         rows, probs, backoffs = (np.concatenate(columns) for columns in zip(*parts, strict=True))

@@ -1,63 +1,56 @@
-"""From listed n-grams in any order to a table: sorted, and completed where a pruned model left gaps.
+"""From the n-grams of an ARPA file to a table: sorted, and completed where a pruned model left gaps.
 
-A look-up goes from shorter to longer n-grams, so whatever is listed must have its first and its last words
-listed too. A missing one is added with the probability that backing off gives it, and a back-off of one: no
-probability changes.
+A look-up goes from shorter to longer n-grams, so of every n-gram that is listed the one without its last word and
+the one without its first word must be listed too. A missing one is added with the probability that backing off
+gives it, and with a back-off factor of one, so that no probability changes.
 """
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.errors import DataError
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.table import Table
+from tacenda_lm.sequences import Float64
 
 __all__ = ["Listed", "table_of"]
 
-Float64 = npt.NDArray[np.float64]
 _LN10 = math.log(10)
 
 
 class Listed(NamedTuple):
-    """The n-grams of one order as a file lists them.
+    """The n-grams of one order as a file lists them."""
 
-    Attributes
-    ----------
-    words
-        int64 (n-grams, order), ids.
-    log_prob
-        float64 (n-grams,), base 10.
-    backoff
-        float64 (n-grams,), base 10; 0 where there is none.
-    """
-
-    words: Int64
-    log_prob: Float64
-    backoff: Float64
+    words: Int64  # (n-grams, order), ids
+    log_prob: Float64  # (n-grams,), base 10
+    backoff: Float64  # (n-grams,), base 10; 0 where there is none
 
 
 class _Level(NamedTuple):
-    """One order, sorted: key = number of the prefix * types + last word."""
+    """One order of the table; an n-gram's key is the number of its prefix * types + its last word."""
 
-    keys: Int64
-    own: Int64  # where each n-gram of the file came to lie
+    keys: Int64  # sorted
+    own: Int64  # the place of each n-gram of the file
 
 
 def table_of(orders: list[Listed], n_types: int) -> tuple[Table, int]:
-    """The table, and how many n-grams were added. Raises DataError for an n-gram listed twice.
+    """Return the table, and how many n-grams were added.
 
     Parameters
     ----------
     orders
-        Unigrams first, which are all types in the order of their ids.
+        The n-grams of each order; the unigrams are all types in the order of their ids.
     n_types
-        Types.
+        The number of types.
+
+    Raises
+    ------
+    DataError
+        An n-gram is listed twice.
     """
     rows = [each.words for each in orders]
     while True:
@@ -72,7 +65,7 @@ def table_of(orders: list[Listed], n_types: int) -> tuple[Table, int]:
     n_added = 0
     for n, (level, listed, suffix) in enumerate(zip(levels, orders, suffixes, strict=True), 1):
         own = level.own[: len(listed.words)]
-        _check_once(own, listed, n)
+        _check_once(own, n)
         log_prob = np.full(len(level.keys), np.nan)
         backoff = np.zeros(len(level.keys))
         log_prob[own], backoff[own] = listed.log_prob * _LN10, listed.backoff * _LN10
@@ -83,11 +76,12 @@ def table_of(orders: list[Listed], n_types: int) -> tuple[Table, int]:
             n_added += len(added)
         log_probs.append(log_prob)
         backoffs.append(backoff)
-    return _table(levels, log_probs, backoffs, n_types), n_added
+    prefixes, last_words = zip(*(np.divmod(level.keys, n_types) for level in levels), strict=True)
+    return Table.of_orders(list(prefixes), list(last_words), log_probs, backoffs[:-1]), n_added
 
 
 def _sorted(rows: list[Int64], n_types: int) -> list[_Level]:
-    """Every order's n-grams and the beginnings of longer ones, sorted and numbered."""
+    """Every order's n-grams, with the beginnings of longer ones, sorted and numbered."""
     numbers = [each[:, 0].astype(np.int64) for each in rows]
     levels = [_Level(np.arange(n_types), numbers[0])]
     for k in range(1, len(rows)):
@@ -100,7 +94,10 @@ def _sorted(rows: list[Int64], n_types: int) -> list[_Level]:
 
 
 def _suffixes(levels: list[_Level], n_types: int) -> tuple[list[Int64], tuple[int, Int64] | None]:
-    """Each n-gram's number without its first word, in the order below; else the first that are missing."""
+    """For each n-gram the number, in the order below, of what it is without its first word.
+
+    If some of these are not listed, stop at the lowest such order and return it with the missing words.
+    """
     found = [np.zeros(n_types, np.int64)]
     for k in range(1, len(levels)):
         prefix, word = np.divmod(levels[k].keys, n_types)
@@ -118,7 +115,7 @@ def _suffixes(levels: list[_Level], n_types: int) -> tuple[list[Int64], tuple[in
 
 
 def _words(levels: list[_Level], k: int, places: Int64) -> Int64:
-    """Words of n-grams at these places of the order k + 1: (n-grams, k + 1)."""
+    """The words of n-grams at these places of the order k + 1: (n-grams, k + 1)."""
     n_types = len(levels[0].keys)
     columns = []
     for level in levels[k:0:-1]:
@@ -127,26 +124,10 @@ def _words(levels: list[_Level], k: int, places: Int64) -> Int64:
     return np.stack([places, *columns[::-1]], axis=1)
 
 
-def _check_once(own: Int64, listed: Listed, order: int) -> None:
+def _check_once(own: Int64, order: int) -> None:
+    """Raise DataError if two n-grams of the file came to the same place."""
     times = np.bincount(own, minlength=1)
     if times.max() < 2:
         return
     line = int(np.flatnonzero(own == times.argmax())[1])
     raise DataError(f"{order}-gram number {line + 1} is listed twice: one probability for each")
-
-
-def _table(
-    levels: list[_Level], log_probs: list[Float64], backoffs: list[Float64], n_types: int
-) -> Table:
-    starts = np.cumsum([0, *(len(level.keys) for level in levels)]).astype(np.int64)
-    first = [
-        starts[k] + np.searchsorted(level.keys, np.arange(len(below.keys)) * n_types)
-        for k, (below, level) in enumerate(pairwise(levels), 1)
-    ]
-    return Table(
-        starts,
-        np.concatenate([level.keys % n_types for level in levels]).astype(np.int32),
-        np.concatenate([*first, [starts[-1]]]).astype(np.int64),
-        np.concatenate(log_probs).astype(np.float32),
-        np.concatenate([np.empty(0), *backoffs[:-1]]).astype(np.float32),
-    )

@@ -1,6 +1,6 @@
-"""A back-off model as an ARPA file, the form that KenLM, SRILM and most decoders read.
+"""Writing ARPA files, the form of a back-off model that KenLM, SRILM and most decoders read.
 
-Logarithms have base 10. ``<s>`` has the probability that it does not have, -99, and the back-off of the
+Logarithms have base 10. ``<s>``, which is never predicted, has the log-probability -99 and the back-off of the
 beginning of a sentence; ``</s>`` has a probability and no back-off.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import gzip
 import math
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from tacenda import store
 from tacenda.errors import DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, Vocabulary
@@ -29,42 +29,37 @@ _LINES = 1 << 16
 
 
 def write_arpa(path: str | os.PathLike[str], vocabulary: Vocabulary, table: Table) -> None:
-    """Writes a table, gzipped if the path ends in .gz; the file appears when it is whole.
+    """Write a table, gzipped if the path ends in .gz; the file appears only when it is complete.
 
     Raises DataError for a word that the format cannot hold, or a path that cannot be written.
     """
     _check_words(vocabulary)
     path = Path(path)
-    scratch: str | None = None
     try:
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".tacenda-")
-        with os.fdopen(handle, "wb") as raw:
+        with store.replacing(path) as part, part.open("wb") as raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
                     _write(packed, vocabulary, table)
             else:
                 _write(raw, vocabulary, table)
-        Path(scratch).replace(path)
-        scratch = None
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        if scratch is not None:
-            Path(scratch).unlink(missing_ok=True)
 
 
 def _check_words(vocabulary: Vocabulary) -> None:
+    """Raise DataError for a word with a space in it, or the mark of a beginning."""
     for word in vocabulary.words:
         if word == START or not word or any(space in word for space in " \t\n\r"):
             raise DataError(
-                f"the word {word!r:.80} cannot stand in an ARPA file, where words are separated by "
-                f"spaces and {START} is the beginning of a sentence: rename it in the text"
+                f"the word {word!r:.80} cannot stand in an ARPA file, where spaces separate words and "
+                f"{START} marks the beginning of a sentence: rename it in the text"
             )
 
 
 def _write(file: IO[bytes] | gzip.GzipFile, vocabulary: Vocabulary, table: Table) -> None:
+    """Write the counts, then the n-grams of each order."""
     sizes = table.sizes
-    sizes[0] += 1  # <s> and </s>, which are one type here
+    sizes[0] += 1  # <s> and </s> are one type in the table
     counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, 1))
     file.write(f"\\data\\\n{counts}".encode())
     bar: Progress[object] = track(None, "writing n-grams", total=sum(sizes), unit="n-gram")
@@ -102,6 +97,7 @@ def _lines(vocabulary: Vocabulary, table: Table, n: int) -> Iterator[list[str]]:
 
 
 def _unigrams(vocabulary: Vocabulary, table: Table) -> Iterator[list[str]]:
+    """The lines of all words, and that of ``<s>``."""
     lines = []
     for i, word in enumerate(vocabulary.words):
         p = min(float(table.log_prob[i]), 0.0) * _LOG10

@@ -3,8 +3,8 @@
     p(w | h) = (c(h w) - D(c(h w))) / sum_v c(h v) + gamma(h) p(w | h')
 
 (Chen and Goodman, *An Empirical Study of Smoothing Techniques for Language Modeling*, 1998; estimated as lmplz
-does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text as integers; scoring is a compiled
-look-up in the sorted table.
+does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text as integers. Scoring looks them up in the
+sorted table, in compiled code.
 """
 
 from __future__ import annotations
@@ -18,36 +18,31 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.configured import OldConfiguredLanguageModel
+from tacenda_lm.configured import ConfiguredLanguageModel
 from tacenda_lm.contract import FitContext
-from tacenda_lm.ngram.config import KneserNeyConfig
 from tacenda_lm.ngram.counts import count_grams
-from tacenda_lm.ngram.estimation import estimate
+from tacenda_lm.ngram.settings import KneserNeySettings
+from tacenda_lm.ngram.smoothing import estimate
 from tacenda_lm.ngram.table import Table
-from tacenda_lm.sequences import Float64, Ids, check_word, checked
+from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
 from tacenda_lm.state import State
 
 __all__ = ["KneserNey"]
 
 
-class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
+class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     """An n-gram language model.
 
-    Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a written ``<unk>`` is a word as any
-    other. A word outside the vocabulary has the probability of ``<unk>``.
-
-    Parameters
-    ----------
-    config
-        Settings; keyword arguments replace single ones.
-    settings
-        Any field of `KneserNeyConfig`.
+    Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a ``<unk>`` written in the text is an
+    ordinary word. A word outside the vocabulary has the probability of ``<unk>``. A state's value is a tuple of
+    word ids, of which it keeps only as many as matter for what follows.
 
     Raises
     ------
     ConfigurationError
-        a setting is unknown or out of range.
+        An option is unknown or out of bounds.
 
     Examples
     --------
@@ -57,17 +52,27 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
     """
 
     name: ClassVar[str] = "kneser_ney"
-    settings = KneserNeyConfig
+    settings_class = KneserNeySettings
     _table: Table | None = None
+
+    @configured_by(KneserNeySettings)
+    def __init__(self, settings: KneserNeySettings) -> None:
+        super().__init__(settings)
 
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
-        vocabulary, config = corpus.vocabulary, self.config
+        vocabulary, order = corpus.vocabulary, self.settings.order
         boundary = vocabulary.boundary_id
-        grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, config.order)
-        found = estimate(grams, config)
-        self._vocabulary, self._table = vocabulary, Table.of_estimate(found)
+        grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, order)
+        found = estimate(grams, self.settings)
+        self._vocabulary = vocabulary
+        self._table = Table.of_orders(
+            [each.prefix for each in found.grams],
+            [each.word for each in found.grams],
+            [np.log(each) for each in found.probs],
+            [np.log(each) for each in found.backoffs],
+        )
         self.fitted_on = {
             "n_grams": self._table.sizes,
             "discounts": [each.tolist() for each in found.discounts],
@@ -81,26 +86,27 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
 
     @property
     def order(self) -> int:
-        """N, the words an n-gram spans."""
-        return self.config.order if self._table is None else self._table.order
+        """N, the number of words that an n-gram spans."""
+        return self.settings.order if self._table is None else self._table.order
 
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        """After ``<s>``; a state's value is a tuple of word ids, as many as matter for what follows."""
+        """Return the state at the beginning of a sentence, after ``<s>``."""
         return self._state((self.vocabulary.boundary_id,))
 
     def null(self) -> State:
-        """No context at all: the next word is predicted as a unigram."""
-        self._fitted()
+        """Return the state without context, in which the next word is predicted as a unigram."""
+        _ = self.table
         return State(())
 
     def advance(self, state: State, word: int) -> State:
-        """The state after one more word (an id); a new sentence after ``</s>``."""
+        """Return the state after one more word, an id; after ``</s>`` a new sentence begins."""
         check_word(word, self.table.n_types)
         return self._state((*state.parts(), int(word)))
 
     def _state(self, words: tuple[int, ...]) -> State:
+        """The state after these words: the last ones that an n-gram of the table continues."""
         from tacenda_lm.ngram import lookup
 
         table = self.table
@@ -109,7 +115,7 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
         return State(tuple(context[len(context) - n :].tolist()))
 
     def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
-        """Words (states, order - 1), flush right, and how many of each row count (states,)."""
+        """The words of states (states, order - 1), flush right, and how many there are of each (states,)."""
         rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
         lengths = np.zeros(len(states), np.int64)
         for i, state in enumerate(states):
@@ -119,7 +125,7 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
         return rows, lengths
 
     def log_probs(self, states: Sequence[State]) -> Float64:
-        """Natural log-probabilities of every next word, float64 (states, types)."""
+        """Return the natural log-probabilities of every next word: float64 (states, types)."""
         from tacenda_lm.ngram import lookup
 
         table = self.table
@@ -127,18 +133,17 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
         lookup.conditionals(*self._arguments(), *self._contexts(states), found)
         return found
 
-    def log_prob(
-        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
-    ) -> Float64:
-        """Natural log p(word | state), float64 (states,); without computing the distribution."""
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        """Return log p(word | state), natural, float64 (states,), without computing a distribution."""
         return self._pairs(states, words)[0]
 
     def _pairs(
-        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
+        self, states: Sequence[State], words: Integers | Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Log-probabilities and n-gram lengths of words after states, one word for each."""
         from tacenda_lm.ngram import lookup
 
-        ids, _ = checked(np.asarray(words), np.array([0, len(words)]), self.table.n_types)
+        ids = checked_ids(words, self.table.n_types)
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         contexts = self._contexts(states)
         lookup.pair_scores(*self._arguments(), *contexts, ids, found, matched)
@@ -146,38 +151,32 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
 
     # -- whole texts -------------------------------------------------------------------------------
 
-    def score_corpus(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Float64:
-        """Log-probability of every id given those before it in its sequence, natural, float64 (tokens,)."""
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
         ids, offsets = checked(ids, offsets, self.table.n_types)
         return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
-    def matched_lengths(self, ids: Ids, *, bos: bool = True) -> npt.NDArray[np.int64]:
-        """Length of the n-gram that each prediction rests on, int64 (tokens,)."""
-        return self._full_sequence(ids, bos)[1]
-
-    def _full_sequence(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-        offsets = np.array([0, len(ids)])
-        if ids.dtype != np.int32:  # the look-up sees to it that they are words
-            ids, offsets = checked(ids, offsets, self.table.n_types)
-        return self._sequences(ids, offsets, [self.vocabulary.boundary_id] if bos else [])
+    def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
+        if ids.dtype != np.int32:  # int32 ids are checked by the look-up itself
+            ids = checked_ids(ids, self.table.n_types)
+        before = [self.vocabulary.boundary_id] if bos else []
+        return self._sequences(ids, np.array([0, len(ids)]), before)
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
         return float(found[0]), int(matched[0])
 
-    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
-        """Log-probability of every id of a sequence that goes on from a state, and the state after it."""
-        ids, offsets = checked(ids, np.array([0, len(ids)]), self.table.n_types)
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Score a sequence that continues from a state; return the scores and the state after it."""
+        ids = checked_ids(ids, self.table.n_types)
         context = state.parts()
-        scores, _ = self._sequences(ids, offsets, context)
+        scores, _ = self._sequences(ids, np.array([0, len(ids)]), context)
         return scores, self._state((*context, *ids[-self.table.order :].tolist()))
 
     def _sequences(
-        self, ids: Ids, offsets: npt.NDArray[np.int64], before: Sequence[int]
+        self, ids: Ids, offsets: Offsets, before: Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Scores and n-gram lengths of sequences that all follow the same words."""
+        """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
         from tacenda_lm.ngram import lookup
 
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
@@ -188,19 +187,19 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
         return found, matched
 
     def _arguments(self) -> tuple[Any, ...]:
-        table = self.table
-        return *table.records, table.order
-
-    def _fitted(self) -> None:
-        _ = self.table
+        """The first arguments of every function in ``lookup``."""
+        return *self.table.records, self.table.order
 
     # -- ARPA files --------------------------------------------------------------------------------
 
     @classmethod
     def from_arpa(cls, path: str | os.PathLike[str]) -> Self:
-        """The back-off model of an ARPA file, plain or compressed (gzip, bzip2, xz).
+        """Read the back-off model of an ARPA file, plain or compressed (gzip, bzip2, xz).
 
-        Raises DataError, naming the line, for a file that is cut short or breaks the format.
+        Raises
+        ------
+        DataError
+            The file is cut short or breaks the format; the message names the line.
         """
         from tacenda_lm.ngram.arpa_reader import read_arpa
 
@@ -211,9 +210,12 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
         return model
 
     def to_arpa(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model as an ARPA file, gzipped if the name ends in .gz.
+        """Write the model as an ARPA file, gzipped if the name ends in .gz.
 
-        Raises DataError for a word that such a file cannot hold, or a path that cannot be written.
+        Raises
+        ------
+        DataError
+            A word cannot stand in such a file, or the path cannot be written.
         """
         from tacenda_lm.ngram.arpa_writer import write_arpa
 
@@ -222,13 +224,13 @@ class KneserNey(OldConfiguredLanguageModel[KneserNeyConfig]):
     # -- artefact ----------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The table and the vocabulary. Raises NotFittedError."""
+        """Return the arrays of the table and of the vocabulary. Raises NotFittedError."""
         return {**self.table.arrays(), **self.vocabulary.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls(KneserNeyConfig.from_dict(dict(config["settings"])))
+        """Rebuild the model of an artefact and check every array. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
         model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         model._table = Table.from_arrays(arrays, len(model._vocabulary))
         return model

@@ -1,12 +1,12 @@
-"""Compiled look-ups in an n-gram table: the longest n-gram listed, and back-offs on the way to it.
+"""Compiled look-ups in an n-gram table: the longest n-gram that is listed, and the back-offs on the way to it.
 
     log p(w | h) = log_prob[h w]                     if h w is listed
                  = backoff[h] + log p(w | h')        otherwise, with backoff 0 for an h that is not
 
-The context is kept as the places of its listed endings, shortest first, so that one word costs a binary search
-among the words listed after each ending, and the places found are the next context. The table comes as records
-of 16 bytes, all that is known of an n-gram in one line of the cache: see ``Table.records``. ``nodes`` and
-``values`` are the same memory, as int32 and as float32 (n-grams + 1, 4).
+The context is kept as the places of those of its endings that are listed, shortest first. One word costs a binary
+search among the words listed after each ending, and the places found are the next context. The table comes as
+records of 16 bytes, so that all that is known of an n-gram lies in one cache line: see ``Table.records``. ``nodes``
+and ``values`` are the same memory, as int32 and as float32 (n-grams + 1, 4).
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
@@ -25,7 +25,8 @@ __all__ = ["conditionals", "endings", "pair_scores", "sequence_scores"]
 
 @njit
 def _child(nodes, node, w):
-    """Place of the n-gram ``node`` followed by w, -1 if it is not listed."""
+    """Place of the n-gram ``node`` followed by the word w; -1 if it is not listed."""
+    # the words after ``node`` are sorted: search them by halves
     low, high = nodes[node, FIRST], nodes[node + 1, FIRST]
     while low < high:
         middle = (low + high) >> 1
@@ -38,10 +39,10 @@ def _child(nodes, node, w):
 
 @njit
 def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
-    """Scores of all ids (tokens,) into ``out`` (float64) and the n-gram lengths into ``matched`` (int64).
+    """Write the scores of all ids into ``out`` (float64) and the n-gram lengths into ``matched`` (int64), (tokens,).
 
-    context: words (at most order - 1,) before every sequence. Returns the place of an id that is no word, where
-    it stops, or -1.
+    ``context`` holds the words before every sequence, at most order - 1. Return -1, or the place of the first id
+    that is no word, where scoring stops.
     """
     n_types = nodes[0, FIRST]
     before = np.empty(order + 1, np.int64)
@@ -52,6 +53,8 @@ def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
             w = ids[t]
             if w < 0 or w >= n_types:
                 return t
+            # append w to the endings of the context, shortest first: found[k] is the place of the n-gram of
+            # k + 1 words that ends in w; where one is not listed, no longer one is
             found[0] = w
             n = 1
             while n <= n_before:
@@ -60,11 +63,13 @@ def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
                     break
                 found[n] = child
                 n += 1
+            # the longest one gives the probability, and every longer ending of the context its back-off
             score = np.float64(values[found[n - 1], LOG_PROB])
             for k in range(n - 1, n_before):
                 score += values[before[k], BACKOFF]
             out[t] = score
             matched[t] = n
+            # what was found is the context of the next word
             n_before = min(n, order - 1)
             before, found = found, before
     return -1
@@ -72,13 +77,13 @@ def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
 
 @njit
 def _resolve(nodes, order, context, before):
-    """Places of the listed endings of a context, shortest first, into ``before``; how many there are."""
+    """Write the places of the listed endings of a context, shortest first, into ``before``; return how many."""
     n_words = min(len(context), order - 1)
     n = 0
     while n < n_words:
         node = np.int64(context[len(context) - n - 1])
         if node < 0 or node >= nodes[0, FIRST]:
-            return n  # a state of another model
+            return n  # a state of another model: its word is none here
         for k in range(n):
             node = _child(nodes, node, context[len(context) - n + k])
             if node < 0:
@@ -90,10 +95,11 @@ def _resolve(nodes, order, context, before):
 
 @njit
 def endings(nodes, values, order, context):
-    """How many of the last words of a context matter for what follows."""
+    """Return how many of the last words of a context can change what follows."""
     before = np.empty(order + 1, np.int64)
     n = _resolve(nodes, order, context, before)
     while n > 0:
+        # an ending matters if an n-gram continues it, or if its back-off is not zero
         node = before[n - 1]
         if nodes[node + 1, FIRST] > nodes[node, FIRST] or values[node, BACKOFF] != 0:
             break
@@ -103,7 +109,10 @@ def endings(nodes, values, order, context):
 
 @njit
 def pair_scores(nodes, values, order, contexts, lengths, words, out, matched):
-    """Scores of words (pairs,) after contexts (pairs, order - 1), of which ``lengths`` words count from the right."""
+    """Write the scores and n-gram lengths of words (pairs,), each after a context of its own.
+
+    Of the words of a row of ``contexts`` (pairs, order - 1) the last ``lengths`` count.
+    """
     before = np.empty(order + 1, np.int64)
     width = contexts.shape[1]
     for i in range(len(words)):
@@ -125,7 +134,7 @@ def pair_scores(nodes, values, order, contexts, lengths, words, out, matched):
 
 @njit
 def conditionals(nodes, values, order, contexts, lengths, out):
-    """Log-probabilities of all words after each context into ``out`` float64 (contexts, types)."""
+    """Write the log-probabilities of all words after each context into ``out``, float64 (contexts, types)."""
     before = np.empty(order + 1, np.int64)
     width = contexts.shape[1]
     n_types = out.shape[1]
@@ -133,7 +142,8 @@ def conditionals(nodes, values, order, contexts, lengths, out):
         n_before = _resolve(nodes, order, contexts[i, width - lengths[i] :], before)
         row = out[i]
         for w in range(n_types):
-            row[w] = values[w, LOG_PROB]
+            row[w] = values[w, LOG_PROB]  # of the unigrams
+        # every longer ending of the context: back off all words, then set those that are listed after it
         for k in range(n_before):
             node = before[k]
             penalty = values[node, BACKOFF]

@@ -1,7 +1,8 @@
-"""The table every n-gram model ends in: listed n-grams, their log-probabilities, and back-offs.
+"""`Table`: the listed n-grams of a model with their log-probabilities and back-offs.
 
 N-grams of all orders lie one after another, unigrams first, each order sorted by (prefix, last word), so that
-the n-grams that continue one n-gram are neighbours: those of place i are ``first[i]`` to ``first[i + 1]``.
+the n-grams that continue one n-gram are neighbours: those that continue place i are ``first[i]`` to
+``first[i + 1]``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, DataError
-from tacenda_lm.ngram.config import MAX_ORDER
 from tacenda_lm.ngram.counts import Int64
-from tacenda_lm.ngram.estimation import Estimate
+from tacenda_lm.ngram.settings import MAX_ORDER
+from tacenda_lm.sequences import Float64
 
 __all__ = ["Table"]
 
@@ -29,15 +30,15 @@ class Table:
     Attributes
     ----------
     starts
-        int64 (order + 1,): n-grams of order n are places starts[n - 1] to starts[n].
+        int64 (order + 1,): the n-grams of order n are places starts[n - 1] to starts[n].
     word
-        int32 (n-grams,): last word of each; word[i] = i for unigrams.
+        int32 (n-grams,): the last word of each; word[i] = i for unigrams.
     first
         int64 (n-grams below the highest order + 1,): where the continuations of each begin.
     log_prob
         float32 (n-grams,): log p(last word | the words before).
     backoff
-        float32 (n-grams below the highest order,): what is added for words not listed after it.
+        float32 (n-grams below the highest order,): what is added for words that are not listed after it.
     """
 
     starts: Int64
@@ -48,12 +49,12 @@ class Table:
 
     @property
     def order(self) -> int:
-        """N: the length of the longest n-grams."""
+        """The length of the longest n-grams."""
         return len(self.starts) - 1
 
     @property
     def n_types(self) -> int:
-        """Word types, which are the unigrams."""
+        """The number of word types, which is that of the unigrams."""
         return int(self.starts[1])
 
     @property
@@ -63,10 +64,10 @@ class Table:
 
     @cached_property
     def records(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """The table as the look-ups want it: int32 (n-grams + 1, 4), and the same memory as float32.
+        """The table as ``lookup`` reads it: int32 (n-grams + 1, 4), and the same memory as float32.
 
-        Columns: last word, log-probability (float32), back-off (float32), first. The last row is only there
-        for its ``first``. Raises DataError for more n-grams than an int32 can count.
+        Columns: last word, log-probability (float32), back-off (float32), first. The last row exists
+        for its ``first`` alone. Raises DataError if there are more n-grams than an int32 can count.
         """
         if len(self.word) > np.iinfo(np.int32).max:
             raise DataError(f"a table of {len(self.word)} n-grams is too large: raise min_count")
@@ -79,25 +80,37 @@ class Table:
         return nodes, values
 
     @classmethod
-    def of_estimate(cls, estimate: Estimate) -> Self:
-        """The table of a smoothed model."""
-        grams = estimate.grams
-        starts = np.cumsum([0, *(len(each.word) for each in grams)])
+    def of_orders(
+        cls,
+        prefixes: list[Int64],
+        words: list[Int64],
+        log_probs: list[Float64],
+        backoffs: list[Float64],
+    ) -> Self:
+        """Lay the n-grams of all orders end to end; each order is sorted by (prefix, word).
+
+        Parameters
+        ----------
+        prefixes, words
+            For each order (n-grams,): the number, in the order below, of all words but the last; and the last.
+        log_probs, backoffs
+            For each order (n-grams,), natural logarithms; the highest order has no back-offs.
+        """
+        starts = np.cumsum([0, *map(len, words)])
         first = [
-            starts[n] + np.searchsorted(grams[n].prefix, np.arange(starts[n] - starts[n - 1]))
-            for n in range(1, len(grams))
+            starts[n] + np.searchsorted(prefixes[n], np.arange(len(words[n - 1])))
+            for n in range(1, len(words))
         ]
-        backoffs = [np.log(each) for each in estimate.backoffs]
         return cls(
             starts.astype(np.int64),
-            np.concatenate([each.word for each in grams]).astype(np.int32),
+            np.concatenate(words).astype(np.int32),
             np.concatenate([*first, [starts[-1]]]).astype(np.int64),
-            np.log(np.concatenate(estimate.probs)).astype(np.float32),
+            np.concatenate(log_probs).astype(np.float32),
             np.concatenate([np.empty(0), *backoffs]).astype(np.float32),
         )
 
     def words_of(self, order: int) -> npt.NDArray[np.int32]:
-        """The words of all n-grams of one order, int32 (n-grams, order)."""
+        """Return the words of all n-grams of one order: int32 (n-grams, order)."""
         places = np.arange(self.starts[order - 1], self.starts[order])
         columns = []
         for n in range(order, 0, -1):
@@ -110,12 +123,12 @@ class Table:
     # -- artefact ----------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """By name, as an artefact holds them."""
+        """Return the arrays by name, as an artefact holds them."""
         return {name: getattr(self, name) for name in _DTYPES}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_types: int) -> Self:
-        """The table of an artefact, checked so that no look-up leaves it. Raises ArtifactError."""
+        """Rebuild the table of an artefact, checked so that no look-up can leave it. Raises ArtifactError."""
         dims: dict[str, int] = {}
         shapes = {"starts": ("ends",), "word": ("n-grams",), "log_prob": ("n-grams",)}
         shapes |= {"first": ("contexts and one",), "backoff": ("contexts",)}
@@ -128,6 +141,7 @@ class Table:
         return table
 
     def _check(self, n_types: int) -> None:
+        """Raise ArtifactError unless every place and word that a look-up follows is inside the table."""
         starts, first, word = self.starts, self.first, self.word
         if not 2 <= len(starts) <= MAX_ORDER + 1 or starts[0] or (np.diff(starts) < 0).any():
             raise ArtifactError("the array 'starts' does not rise from 0: the model is damaged")
@@ -145,7 +159,7 @@ class Table:
         if word.min() < 0 or word.max() >= n_types or (word[:n_types] != np.arange(n_types)).any():
             raise ArtifactError(f"the array 'word' holds an id off 0 to {n_types - 1}")
         rises = np.diff(word.astype(np.int64)) > 0
-        rises[first[first < len(word)] - 1] = True  # a new context
+        rises[first[first < len(word)] - 1] = True  # where another context begins, words start anew
         if not rises.all():
             raise ArtifactError("the array 'word' is not sorted: the model is damaged")
         if (self.log_prob > 1e-6).any():

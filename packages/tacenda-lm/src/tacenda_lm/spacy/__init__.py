@@ -1,8 +1,8 @@
-"""The spaCy side of the language models: the component ``lm_scorer`` and its picture, `render`.
+"""Language models in spaCy: the component ``lm_scorer``, and `render`, which draws what it found.
 
-``factories`` and ``scorers`` are what the entry points name; they import spaCy and the standard library
-only, because an entry point that cannot be imported breaks ``spacy.blank("en")`` for a whole environment.
-Everything else is imported when a component is built or a picture made.
+The entry points name ``factories`` and ``scorers``. These import spaCy and the standard library only, because
+an entry point that cannot be imported breaks ``spacy.blank("en")`` for a whole environment. Everything else is
+imported when a component is built or a picture is drawn.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,33 +1,31 @@
 """The pipeline component behind ``lm_scorer``.
 
-It holds any fitted language model and keeps the scores of its words with every document, where the
-extension attributes of ``tacenda_lm.spacy.attributes`` read them; it trains nothing: the model is loaded or
-fitted in `LanguageModelScorer.initialize`.
+It holds any fitted language model, and keeps the scores of the words with every document, from where the
+extension attributes of ``tacenda_lm.spacy.attributes`` read them. The model is loaded or fitted in
+`LanguageModelScorer.initialize`.
 """
 
-import multiprocessing
-import os
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from spacy.tokens import Doc
 
-from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda.spacy.component import ModelComponent, PipelineStandIn
-from tacenda.spacy.requirements import note_requirement
-from tacenda_lm.spacy import sources
+from tacenda import plugins
+from tacenda.errors import ConfigurationError
+from tacenda.spacy.component import ModelComponent
+from tacenda.spacy.sources import load
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.spacy.attributes import register
 from tacenda_lm.spacy.doc_scores import DocScores
 from tacenda_lm.spacy.normalizing import Normalizing
+from tacenda_lm.spacy.raw_text import RawText
 from tacenda_lm.spacy.scoring import DocScorer
 
 __all__ = ["LanguageModelScorer"]
 
 
 class LanguageModelScorer(ModelComponent):
-    """Scores every token of a document by a language model.
+    """Scores every token of a document with a language model.
 
     Parameters
     ----------
@@ -36,35 +34,36 @@ class LanguageModelScorer(ModelComponent):
     name
         The component's name in it.
     prefix
-        What the names of all attributes and figures begin with.
+        The beginning of the names of all attributes and figures.
     context
-        What a token's probability depends on: all before it in its ``"doc"``, in its
+        The words on which a token's probability may depend: those before it in its ``"doc"``, in its
         ``"sentence"``, or in the ``"stream"`` of all documents so far.
     eos
-        Predict ``</s>`` after every sentence (after the document where boundaries are unknown).
+        Predict ``</s>`` after every sentence, or after the document where boundaries are unknown.
     rank
-        Find ``token._.lm_rank``; costs a whole distribution a token.
+        Set ``token._.lm_rank``; this computes a whole distribution for every token.
     entropy
-        Find ``token._.lm_entropy``; likewise.
+        Set ``token._.lm_entropy``; this needs the same distributions.
     state
-        Find ``token._.lm_state``, the state behind the token on the most probable path through its
-        sentence; for models that have states, not in a ``"stream"``.
+        Set ``token._.lm_state``, the state behind the token on the most probable path through its sentence.
+        Only for models that have states, and not in a ``"stream"``.
     lowercase
-        Lower-case tokens for their look-up.
+        Lower-case tokens before they are looked up.
     number_word
-        What stands for a token that is a number, such as ``"N"``; None: the number.
+        The word that replaces a token that is a number, such as ``"N"``; None keeps the number.
     batch_tokens
         Tokens given to the model at a time; a longer document goes alone.
     scorer
-        What ``nlp.evaluate`` calls; None for nothing.
+        The function that ``nlp.evaluate`` calls, or None.
 
     Raises
     ------
     ConfigurationError
-        a setting is out of range, or the attributes are somebody else's.
+        A setting is out of range, or another library has extensions of these names.
     """
 
     contexts = ("doc", "sentence", "stream")
+    command = "tacenda lm fit"
 
     def __init__(
         self,
@@ -82,7 +81,9 @@ class LanguageModelScorer(ModelComponent):
         batch_tokens: int = 20_000,
         scorer: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
-        super().__init__(nlp, name, "tacenda-lm", context, batch_tokens)
+        super().__init__(
+            nlp, name, distribution="tacenda-lm", context=context, batch_tokens=batch_tokens
+        )
         register(prefix, rank=rank, entropy=entropy, state=state)
         self.prefix = prefix
         self.eos = eos
@@ -91,14 +92,11 @@ class LanguageModelScorer(ModelComponent):
         self.state = state
         self.normalizing = Normalizing(lowercase, number_word)
         self.scorer = scorer
-        self._doc_scorer: DocScorer | None = None
-        self._checked: list[str] | None = None
-        self._process = os.getpid()
 
     @property
     def language_model(self) -> Any:
-        """The fitted model; raises NotFittedError if there is none yet."""
-        return self._ready().model
+        """The fitted model. Raises NotFittedError if there is none yet."""
+        return self.fitted
 
     def initialize(
         self,
@@ -117,33 +115,34 @@ class LanguageModelScorer(ModelComponent):
         min_count: int = 1,
         oov: str = "single",
     ) -> None:
-        """Loads a fitted model, or fits one on raw text; with neither, keeps the model there is.
+        """Load a fitted model, or fit one on raw text; with neither, keep the model there is.
 
         Parameters
         ----------
         get_examples
-            Not used; raw text teaches these models, not annotations.
+            Not used: these models learn from raw text, not from annotations.
         nlp
             The pipeline; spaCy passes it.
         artifact
-            Folder of a saved language model (``tacenda lm fit``, ``save``), or a fitted model.
+            The folder of a saved language model (``tacenda lm fit``, ``save``), or a fitted model.
         corpus
-            Raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``.
+            Raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``. A string is
+            the name of a file here, because a configuration has no other way to name one.
         valid
-            Held-out text in the same forms, for models that stop by it and for the artefact's figures.
+            Held-out text in the same forms; its perplexity is saved with the model, and some models stop by it.
         model
-            Which model of the registry to fit.
+            The registered name of the model to fit.
         distribution
-            Whose, if two distributions have one of that name.
+            Its distribution, if two have a model of that name.
         settings
-            Its settings, such as ``{"order": 3}``.
+            Options of the model, such as ``{"order": 3}``.
         tokenizer
-            ``"spacy"``, this pipeline's own, or what ``tacenda.Corpus.from_text`` takes.
+            ``"spacy"``, which is this pipeline's own, or what ``tacenda.Corpus.from_text`` takes.
         split
-            ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, which
+            ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, and
             are split at punctuation.
         max_vocabulary
-            Types kept, the most frequent ones; None keeps all.
+            Keep the most frequent types, this many; None keeps all.
         min_count
             Rarer types become ``<unk>``.
         oov
@@ -152,101 +151,56 @@ class LanguageModelScorer(ModelComponent):
         Raises
         ------
         ConfigurationError
-            Neither or both of artifact and corpus are given, or a setting is wrong.
+            Both or neither of artifact and corpus are given, or a setting is wrong.
         TacendaError
             The artefact or the corpus cannot be read.
         """
-        if nlp is not None:
-            self._nlp = weakref.ref(nlp)
-        if artifact is not None and corpus is not None:
-            raise ConfigurationError(
-                f"{self.name!r} was given both an artifact and a corpus: give one"
-            )
-        if artifact is not None:
-            self._set_model(sources.load(artifact))
-        elif corpus is not None:
-            raw = sources.RawText(self._nlp(), tokenizer, split, self.normalizing)
+
+        def fit() -> Any:
+            unfitted = plugins.make("language_models", model, settings, distribution=distribution)
+            raw = RawText(self._nlp(), tokenizer, split, self.normalizing)
             vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
-            chosen = dict(settings or {})
-            self._set_model(
-                sources.fit(model, distribution, chosen, raw, corpus, valid, vocabulary)
-            )
-        elif self._doc_scorer is None:
-            raise ConfigurationError(
-                f"the component {self.name!r} needs a model: set artifact (a folder that `tacenda lm fit` or "
-                "save() wrote) or corpus (a file of raw text to fit one on), as initialize(artifact=...) "
-                f"or in [initialize.components.{self.name}]"
-            )
-        self._look_around()
+            return raw.fit(unfitted, corpus, valid, vocabulary)
 
-    def predict(self, docs: Sequence[Doc]) -> list[DocScores]:
-        """The scores of documents; all in one call of the model, except in a stream.
-
-        Raises
-        ------
-        NotFittedError
-            There is no model.
-        ConfigurationError
-            Another component writes the same attributes, or a stream is scored in
-            several processes.
-        """
-        scorer = self._ready()
-        nlp = self._nlp()
-        if nlp is not None and self._checked != nlp.pipe_names:
-            self._look_around()
-        if self.context == "stream":
-            self._refuse_processes()
-        self.warn_without_boundaries(docs)
-        return scorer(docs)
+        self._initialize(nlp, artifact, corpus, fit)
 
     def set_annotations(self, docs: Sequence[Doc], found: Sequence[DocScores]) -> None:
-        """Keeps scores, as `predict` gives them, with every document."""
+        """Keep the scores that `predict` returned with their documents."""
         for doc, scores in zip(docs, found, strict=True):
             scores.keep(doc, self.prefix)
 
     def restart_stream(self) -> None:
-        """Forgets the documents so far, with ``context="stream"``: the next one is the first."""
-        self._ready().restart()
+        """Forget the documents so far, with ``context="stream"``: the next one is then the first."""
+        _ = self.fitted
+        cast("DocScorer", self._predictor).restart()
 
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
-        """Figures of scored documents, for ``nlp.evaluate``: what the configured scorer returns."""
+        """Return the figures of scored documents that the configured scorer computes, for ``nlp.evaluate``."""
         if self.scorer is None:
             return {}
         return self.scorer(examples, **{"prefix": self.prefix, **kwargs})
 
-    def _ready(self) -> DocScorer:
-        if self._doc_scorer is None:
-            raise NotFittedError(
-                f"the component {self.name!r} has no model yet: call "
-                f"nlp.get_pipe({self.name!r}).initialize(artifact=FOLDER), or set artifact or "
-                f"corpus in [initialize.components.{self.name}] and call nlp.initialize()"
+    def _predictor_of(self, model: Any) -> DocScorer:
+        return DocScorer(
+            model,
+            self.normalizing,
+            self.context,
+            self.eos,
+            rank=self.rank,
+            entropy=self.entropy,
+            state=self.state,
+        )
+
+    def _load_model(self, source: Any) -> Any:
+        model = load(source, "language_models", "a language model", "score_corpus")
+        if not isinstance(model, LanguageModel):
+            raise ConfigurationError(
+                f"a {type(model).__name__} is no language model: it does not inherit tacenda_lm.LanguageModel"
             )
-        return self._doc_scorer
+        return model
 
-    def _get_model(self) -> Any:
-        return None if self._doc_scorer is None else self._doc_scorer.model
-
-    def _set_model(self, model: Any) -> None:
-        self._doc_scorer = None
-        if model is not None:
-            self._doc_scorer = DocScorer(
-                model,
-                self.normalizing,
-                self.context,
-                self.eos,
-                rank=self.rank,
-                entropy=self.entropy,
-                state=self.state,
-            )
-
-    def _load_model(self, source: Path | bytes) -> Any:
-        return sources.load(source)
-
-    def _look_around(self) -> None:
-        """Checks the pipeline around us, once for every composition it has."""
-        nlp = self._nlp()
-        if nlp is None:
-            return
+    def _check_pipeline(self, nlp: Any) -> None:
+        """Raise ConfigurationError if another component writes the same attributes."""
         for name, pipe in nlp.pipeline:
             same = isinstance(pipe, LanguageModelScorer) and pipe.prefix == self.prefix
             if same and pipe is not self:
@@ -254,21 +208,9 @@ class LanguageModelScorer(ModelComponent):
                     f"{name!r} and {self.name!r} both write the attributes that begin with "
                     f"{self.prefix!r}: give one of them another prefix"
                 )
-        for distribution in _distributions(self._get_model()):
-            note_requirement(nlp, distribution)
-        self._checked = nlp.pipe_names
 
-    def _refuse_processes(self) -> None:
-        if os.getpid() != self._process and multiprocessing.parent_process() is not None:
-            raise ConfigurationError(
-                f"{self.name!r} has context = 'stream', which goes from each document to the next and "
-                "cannot be shared by processes: use n_process = 1, or context = 'doc'"
-            )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles through `to_bytes`, for the processes of ``nlp.pipe(n_process=...)``."""
-        settings = {
-            "name": self.name,
+    def _settings(self) -> dict[str, Any]:
+        return {
             "prefix": self.prefix,
             "context": self.context,
             "eos": self.eos,
@@ -280,23 +222,3 @@ class LanguageModelScorer(ModelComponent):
             "batch_tokens": self.batch_tokens,
             "scorer": self.scorer,
         }
-        handler = getattr(self, "error_handler", None)
-        return _unpickle, (self.vocab, settings, self._process, handler, self.to_bytes())
-
-
-def _unpickle(
-    vocab: Any, settings: dict[str, Any], process: int, handler: Any, data: bytes
-) -> LanguageModelScorer:
-    component = LanguageModelScorer(PipelineStandIn(vocab), **settings)
-    component._process = process
-    if handler is not None:
-        component.set_error_handler(handler)
-    return component.from_bytes(data)
-
-
-def _distributions(model: Any) -> set[str]:
-    """Whose plugins a model needs, those of the models it is made of included."""
-    if model is None:
-        return set()
-    parts = model.nested().values() if hasattr(model, "nested") else ()
-    return {getattr(model, "distribution", "")}.union(*map(_distributions, parts))

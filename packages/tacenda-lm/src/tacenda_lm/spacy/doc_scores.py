@@ -1,4 +1,4 @@
-"""`DocScores`: what a language model said of one document, as it is kept in ``doc.user_data``.
+"""`DocScores`: the scores of one document, as they are kept in ``doc.user_data``.
 
 Words are found by their place in the text, in characters, so the scores survive retokenization: a merged
 token has the sum of its words' log-probabilities.
@@ -16,84 +16,55 @@ from spacy.tokens import Doc
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import Float64
 
-__all__ = ["DocScores", "pooled", "scores_key"]
-
-
-def scores_key(prefix: str) -> tuple[str, str, None, None]:
-    """Where in ``doc.user_data`` they are: it is what ``doc._.lm_scores`` reads."""
-    return ("._.", f"{prefix}lm_scores", None, None)
+__all__ = ["DocScores", "pooled", "text_length"]
 
 
 class DocScores(NamedTuple):
-    """Scores of the words of a document; whitespace has none.
+    """Scores of the words of a document; whitespace has none."""
 
-    Attributes
-    ----------
-    start
-        int32 (words,), where each word begins, in characters.
-    length
-        int32 (words,), its characters.
-    log_prob
-        float64 (words,), natural.
-    oov
-        bool (words,), which are outside the vocabulary.
-    segments
-        int64 (segments + 1,), cuts of the words into what ends with ``</s>``.
-    eos
-        float64 (segments,), the natural log-probability of ``</s>`` after each; (0,) if not scored.
-    text_length
-        Characters of the document.
-    rank
-        int64 (words,) or None.
-    entropy
-        float64 (words,) in bits, or None.
-    state
-        int64 (words,), numbers of states, or None.
-    """
-
-    start: npt.NDArray[np.int32]
-    length: npt.NDArray[np.int32]
-    log_prob: Float64
-    oov: npt.NDArray[np.bool_]
-    segments: npt.NDArray[np.int64]
-    eos: Float64
-    text_length: int
-    rank: npt.NDArray[np.int64] | None = None
-    entropy: Float64 | None = None
-    state: npt.NDArray[np.int64] | None = None
+    start: npt.NDArray[np.int32]  # (words,): where each word begins, in characters
+    length: npt.NDArray[np.int32]  # (words,): its characters
+    log_prob: Float64  # (words,): natural logarithms
+    oov: npt.NDArray[np.bool_]  # (words,): which are outside the vocabulary
+    segments: npt.NDArray[np.int64]  # (segments + 1,): cuts of the words into what ends with </s>
+    eos: Float64  # (segments,): natural log-probability of </s> after each; (0,) if not scored
+    text_length: int  # characters of the document
+    rank: npt.NDArray[np.int64] | None = None  # (words,)
+    entropy: Float64 | None = None  # (words,), in bits
+    state: npt.NDArray[np.int64] | None = None  # (words,), numbers of hidden states
 
     @classmethod
     def of(cls, doc: Doc, prefix: str = "") -> Self | None:
-        """The scores of a document, None if it has none.
+        """Return the scores of a document, or None if it has none.
 
-        It has none, either, if its text is not the one that was scored: ``Span.as_doc`` copies them along
-        with a part of the text.
+        A document whose text is not the one that was scored has none: ``Span.as_doc`` copies the scores of
+        a document along with a part of its text.
         """
-        kept = doc.user_data.get(scores_key(prefix))
+        kept = doc.user_data.get(_key(prefix))
         if kept is None or kept["text_length"] != text_length(doc):
             return None
         return cls(**kept)
 
     def keep(self, doc: Doc, prefix: str = "") -> None:
-        """Keep them with the document, as arrays that ``Doc.to_bytes`` can write."""
+        """Keep the scores with the document, as arrays that ``Doc.to_bytes`` can write."""
         kept = {name: value for name, value in self._asdict().items() if value is not None}
-        doc.user_data[scores_key(prefix)] = kept
+        doc.user_data[_key(prefix)] = kept
 
     def words(self, start: int, end: int) -> slice:
-        """Which words begin in a range of characters."""
+        """Return the words that begin in a range of characters."""
         find = self.start.searchsorted
         return slice(int(find(start)), int(find(end)))
 
     def ends(self, words: slice) -> Float64:
-        """The scores of ``</s>`` after every segment that lies wholly in a range of words."""
+        """Return the scores of ``</s>`` after every segment that lies wholly in a range of words."""
         if not len(self.eos):
             return self.eos
-        first, last = np.searchsorted(self.segments, words.start), words.stop
-        whole = np.searchsorted(self.segments, last, side="right") - 1
+        first = np.searchsorted(self.segments, words.start)
+        whole = np.searchsorted(self.segments, words.stop, side="right") - 1
         return self.eos[first : max(first, whole)]
 
     def measure(self, words: slice | None = None) -> Perplexity:
-        """Perplexity, and all its parts, of a range of words or of all."""
+        """Return the perplexity, with all its parts, of a range of words or of all."""
         chosen = slice(0, len(self.start)) if words is None else words
         scores, oov, ends = self.log_prob[chosen], self.oov[chosen], self.ends(chosen)
         return Perplexity(
@@ -107,8 +78,13 @@ class DocScores(NamedTuple):
         )
 
 
+def _key(prefix: str) -> tuple[str, str, None, None]:
+    """The place of the scores in ``doc.user_data``, which ``doc._.lm_scores`` reads."""
+    return ("._.", f"{prefix}lm_scores", None, None)
+
+
 def text_length(doc: Doc) -> int:
-    """Characters of a document without the space at its end; its text is not put together for that."""
+    """Return the characters of a document up to its last token, without putting its text together."""
     if not len(doc):
         return 0
     last = doc[-1]
@@ -116,7 +92,7 @@ def text_length(doc: Doc) -> int:
 
 
 def pooled(parts: Iterable[Perplexity]) -> Perplexity:
-    """The perplexity of many texts as of one."""
+    """Return the perplexity of many texts as of one."""
     found = list(parts)
 
     def total(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The factory ``lm_scorer``.
 
-This module imports spaCy and the standard library only: spaCy imports every installed factory as soon as
-any pipeline is made, so a model's own needs must not be met here but in the body of the factory.
+This module imports spaCy and the standard library only, because spaCy imports every installed factory as soon as
+any pipeline is made. What a model needs is imported in the body of the factory.
 """
 
 from collections.abc import Callable
@@ -11,26 +11,26 @@ from spacy.language import Language
 
 #: Every value is plain JSON, and none of them is a path.
 CONFIG: dict[str, Any] = {
-    # what the names of the attributes begin with, as in token._.kn_surprisal
+    # the beginning of the names of the attributes, as in token._.kn_surprisal
     "prefix": "",
-    # what a token depends on: all before it in its "doc", its "sentence", or the "stream" of documents
+    # what a probability depends on: the words before in the "doc", the "sentence", or the "stream" of documents
     "context": "doc",
     # whether </s> is predicted after every sentence
     "eos": True,
-    # token._.lm_rank and token._.lm_entropy; each costs a whole distribution a token
+    # token._.lm_rank and token._.lm_entropy; both need a whole distribution for every token
     "rank": False,
     "entropy": False,
-    # token._.lm_state, of hidden Markov models
+    # token._.lm_state, for hidden Markov models
     "state": False,
     # how tokens are spelled for the model: as they are, lower-cased, numbers replaced by a word such as "N"
     "lowercase": False,
     "number_word": None,
-    # tokens handed to the model at a time; a document is never split
+    # tokens given to the model at a time; a document is never split
     "batch_tokens": 20_000,
     "scorer": {"@scorers": "tacenda.lm_scorer.v1"},
 }
 
-#: spaCy maximises a weighted sum, and a perplexity is better if it is lower: null, it is reported only.
+#: spaCy maximises a weighted sum, and a lower perplexity is better: with null, figures are reported only.
 SCORE_WEIGHTS = {
     "lm_perplexity": None,
     "lm_perplexity_without_oov": None,
@@ -70,7 +70,7 @@ def lm_scorer(
     batch_tokens: int,
     scorer: Optional[Callable],  # type: ignore[type-arg]  # noqa: UP045
 ) -> Any:
-    """Surprisal of tokens, log-probability of spans, perplexity of documents, by any language model.
+    """Score text with a language model: surprisal of tokens, log-probability of spans, perplexity of documents.
 
     The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
     ``[initialize.components.lm_scorer]``.

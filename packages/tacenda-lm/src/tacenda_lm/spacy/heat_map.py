@@ -1,6 +1,6 @@
-"""A picture of surprisal: the text of a document, every token on a ground as warm as it was surprising.
+"""`render`: a picture of surprisal. The warmer the background of a token, the more surprising it was.
 
-HTML without scripts, readable on light and dark screens; every character of the text is escaped.
+The picture is HTML without scripts, readable on light and dark screens; every character of the text is escaped.
 """
 
 from __future__ import annotations
@@ -16,13 +16,67 @@ from spacy.util import is_in_jupyter
 
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda_lm.spacy.doc_scores import DocScores
-from tacenda_lm.spacy.heat_map_style import HEAD, STYLE
 
-__all__ = ["render"]
+__all__ = ["DARK", "HEAT", "LIGHT", "STRENGTH", "render"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _MOST_SURPRISING = 5
 _LN2 = 0.6931471805599453
+
+Colour = tuple[int, int, int]
+
+# Ink and paper are both set, so that the picture is readable whatever surrounds it.
+#: Ink and paper on a light and on a dark screen: red, green and blue, 0 to 255.
+LIGHT: tuple[Colour, Colour] = ((24, 24, 27), (255, 255, 255))
+DARK: tuple[Colour, Colour] = ((244, 244, 245), (24, 24, 27))
+#: The colour of the warmest token, and its opacity over the paper.
+HEAT: Colour = (214, 84, 20)
+STRENGTH = 0.75
+
+
+def _rgb(colour: Colour) -> str:
+    return f"rgb({colour[0]}, {colour[1]}, {colour[2]})"
+
+
+def _theme(ink: Colour, paper: Colour) -> str:
+    return f".tacenda-surprisal {{ color: {_rgb(ink)}; background: {_rgb(paper)}; }}"
+
+
+_OVER = f"{HEAT[0]}, {HEAT[1]}, {HEAT[2]}"
+
+_STYLE = f"""
+{_theme(*LIGHT)}
+.tacenda-surprisal {{ font: 1.05rem/1.9 Georgia, serif; padding: 1.2em 1.5em; max-width: 46em; margin: auto; }}
+.tacenda-surprisal h1 {{ font: 600 1.3rem/1.4 system-ui, sans-serif; }}
+.tacenda-surprisal p {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+.tacenda-surprisal p span {{
+  background: rgba({_OVER}, calc(var(--heat) * {STRENGTH})); border-radius: 3px; padding: 0.12em 0;
+}}
+.tacenda-surprisal .oov {{ text-decoration: underline dotted; text-underline-offset: 0.2em; }}
+.tacenda-surprisal .end {{ font-size: 0.7em; margin-left: 0.15em; }}
+.tacenda-surprisal .legend, .tacenda-surprisal .facts {{ font: 0.8rem/1.6 system-ui, sans-serif; }}
+.tacenda-surprisal .facts {{ white-space: normal; border-top: 1px solid rgba(128, 128, 128, 0.5); padding-top: 0.5em; }}
+.tacenda-surprisal .scale {{
+  height: 0.9em; border-radius: 3px; max-width: 24em;
+  background: linear-gradient(to right, rgba({_OVER}, 0), rgba({_OVER}, {STRENGTH}));
+  border: 1px solid rgba(128, 128, 128, 0.5);
+}}
+.tacenda-surprisal .marks {{ display: flex; justify-content: space-between; max-width: 24em; }}
+@media (prefers-color-scheme: dark) {{ {_theme(*DARK)} }}
+@media print {{ .tacenda-surprisal span {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }} }}
+"""
+
+_HEAD = f"""<!DOCTYPE html>
+<html>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<style>
+body {{ margin: 0; background: {_rgb(LIGHT[1])}; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: {_rgb(DARK[1])}; }} }}
+</style>
+"""
 
 
 def render(
@@ -34,32 +88,32 @@ def render(
     page: bool = False,
     jupyter: bool | None = None,
 ) -> str | None:
-    """Scored documents as an HTML heat-map.
+    """Draw scored documents as an HTML heat map.
 
     Parameters
     ----------
     docs
-        a document that ``lm_scorer`` has scored, or several.
+        A document that ``lm_scorer`` has scored, or several.
     prefix
-        That of the component.
+        The prefix of the component.
     max_bits
-        The surprisal, in bits, from which on a token has the warmest colour; the same for all
-        pictures that are to be compared.
+        The surprisal, in bits, at which the colour is warmest; pictures that are to be compared need the
+        same.
     title
-        a heading; text, not HTML.
+        A heading; text, not HTML.
     page
-        a page of its own, for a file, instead of a piece of one.
+        Return a whole page, for a file, instead of a part of one.
     jupyter
-        Show it in the notebook and return None; by default, whether this is a notebook.
+        Show the picture in the notebook and return None; by default, if this is a notebook.
 
     Returns
     -------
-    HTML, or None where it was shown.
+    HTML, or None if it was shown.
 
     Raises
     ------
     NotFittedError
-        a document has no scores.
+        A document has no scores.
     ConfigurationError
         ``max_bits`` is not positive.
 
@@ -73,12 +127,12 @@ def render(
     heading = "" if title is None else f"<h1>{_text(title)}</h1>\n"
     figures = "\n".join(_figure(doc, prefix, max_bits) for doc in given)
     html = (
-        f'<div class="tacenda-surprisal">\n<style>{STYLE}</style>\n{heading}{_legend(max_bits)}\n'
+        f'<div class="tacenda-surprisal">\n<style>{_STYLE}</style>\n{heading}{_legend(max_bits)}\n'
         f"{figures}\n</div>"
     )
     if page:
         name = _text(title or "Surprisal")
-        html = f"{HEAD}<title>{name}</title>\n</head>\n<body>\n{html}\n</body>\n</html>\n"
+        html = f"{_HEAD}<title>{name}</title>\n</head>\n<body>\n{html}\n</body>\n</html>\n"
     if is_in_jupyter() if jupyter is None else jupyter:
         notebook = import_module("IPython.display")
         notebook.display(notebook.HTML(html))
@@ -87,6 +141,7 @@ def render(
 
 
 def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
+    """The text of a document with coloured tokens, and its figures."""
     scores = DocScores.of(doc, prefix)
     if scores is None:
         raise NotFittedError(
@@ -101,6 +156,7 @@ def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
 def _token(
     token: Token, prefix: str, scores: DocScores, ends: dict[int, float], max_bits: float
 ) -> str:
+    """A token, after the last word of a segment with the end of a sentence, and the space after it."""
     shown, space = _text(token.text), str(token.whitespace_)
     bits = token._.get(f"{prefix}surprisal")
     if bits is None:
@@ -121,11 +177,13 @@ def _token(
 
 
 def _cell(kind: str, heat: float, about: str, shown: str) -> str:
+    """A coloured piece of text, with ``about`` shown where the pointer is on it."""
     name = f' class="{kind}"' if kind else ""
     return f'<span{name} style="--heat:{min(max(heat, 0.0), 1.0):.3f}" title="{_text(about)}">{shown}</span>'
 
 
 def _legend(max_bits: float) -> str:
+    """The scale of colours."""
     marks = "".join(f"<span>{max_bits * part / 4:g}</span>" for part in range(4))
     return (
         f'<div class="legend"><div>surprisal in bits</div><div class="scale"></div>'
@@ -136,6 +194,7 @@ def _legend(max_bits: float) -> str:
 
 
 def _facts(doc: Doc, prefix: str, scores: DocScores) -> str:
+    """The figures of a document, and its most surprising words."""
     whole = scores.measure()
     if not whole.n_tokens:
         return "no words"
@@ -150,7 +209,7 @@ def _facts(doc: Doc, prefix: str, scores: DocScores) -> str:
 
 
 def _most_surprising(doc: Doc, prefix: str) -> Iterator[tuple[float, str]]:
-    """The words with the most bits, each once."""
+    """The words with the most bits of surprisal, each once."""
     most: dict[str, float] = {}
     for token in doc:
         bits: Any = token._.get(f"{prefix}surprisal")
@@ -161,5 +220,5 @@ def _most_surprising(doc: Doc, prefix: str) -> Iterator[tuple[float, str]]:
 
 
 def _text(text: str) -> str:
-    """Text that is safe inside an element or a quoted attribute; control characters become visible."""
+    """Escape text for an element or a quoted attribute; control characters become visible."""
     return escape(_CONTROL.sub("\ufffd", text), quote=True)

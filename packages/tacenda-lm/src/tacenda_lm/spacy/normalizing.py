@@ -1,4 +1,4 @@
-"""How the tokens of a document are spelled for the model, where that differs from the text."""
+"""`Normalizing`: how tokens are spelled for the model, where that differs from the text."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
 
 @dataclass(frozen=True)
 class Normalizing:
-    """What is done to a token before its look-up; nothing unless asked for.
+    """Changes to a token before it is looked up; by default none.
 
     Attributes
     ----------
     lowercase
-        Lower-case it.
+        Lower-case the token.
     number_word
-        What stands for a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such
-        as ``"N"`` for a model of the Penn Treebank; None leaves numbers as they are.
+        The word that replaces a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such as
+        ``"N"`` for a model of the Penn Treebank; None leaves numbers as they are.
 
     Raises
     ------
@@ -34,14 +34,14 @@ class Normalizing:
     number_word: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a word that is none."""
+        """Refuse a number word that is not one word."""
         if self.number_word is not None and self.number_word.split() != [self.number_word]:
             raise ConfigurationError(
                 f"number_word must be one word, such as 'N', or null, not {self.number_word!r}"
             )
 
     def __call__(self, token: str) -> str:
-        """The token as the model has it."""
+        """Return the token as the model has it."""
         if self.number_word is not None and _NUMBER.fullmatch(token):
             return self.number_word
         return token.lower() if self.lowercase else token

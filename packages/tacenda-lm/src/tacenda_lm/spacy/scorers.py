@@ -15,33 +15,33 @@ __all__ = ["make_lm_scorer", "score_documents"]
 
 @registry.scorers("tacenda.lm_scorer.v1")
 def make_lm_scorer() -> Callable[..., dict[str, Any]]:
-    """The function that a component's ``score`` calls."""
+    """Return the function that a component's ``score`` calls."""
     return score_documents
 
 
 def score_documents(
     examples: Iterable[Example], *, prefix: str = "", **kwargs: Any
 ) -> dict[str, Any]:
-    """Figures of scored documents, as of one text; documents that were not scored are left out.
+    """Return the figures of scored documents, taken as one text; unscored documents are left out.
 
-    Words outside the vocabulary count, at the probability of ``<unk>``, and so does ``</s>`` wherever the
+    Words outside the vocabulary count with the probability of ``<unk>``, and so does ``</s>`` wherever the
     component predicts it.
 
     Parameters
     ----------
     examples
-        Of spaCy; their predicted documents.
+        The examples, whose predicted documents are read.
     prefix
-        That of the component; the names below begin with it.
+        The prefix of the component; the names below begin with it.
     kwargs
         Not used.
 
     Returns
     -------
-    ``lm_perplexity``; ``lm_perplexity_without_oov``; ``lm_logprob_per_token``, natural, higher is better,
-    to be given a weight when a pipeline is chosen by it; ``lm_bpc``, bits per character;
-    ``lm_oov_rate``, share of the words; ``lm_tokens``, how many were predicted, ``</s>`` included.
-    None for what cannot be computed, because nothing was scored.
+    ``lm_perplexity``; ``lm_perplexity_without_oov``; ``lm_logprob_per_token``, a natural logarithm, for which
+    higher is better: give it a weight to choose pipelines by it; ``lm_bpc``, bits per character;
+    ``lm_oov_rate``, the share of words outside the vocabulary; ``lm_tokens``, how many tokens were predicted,
+    ``</s>`` included. A figure is None if nothing was scored.
     """
     from tacenda_lm.spacy.doc_scores import DocScores, pooled
 

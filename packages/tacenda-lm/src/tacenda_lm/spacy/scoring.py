@@ -2,28 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
-from tacenda_lm.sequences import Offsets
+from tacenda.spacy.documents import WordCache, sentence_cuts
+from tacenda_lm.contract import distributions_of, ranks_and_entropies, states_before
+from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.doc_scores import DocScores, text_length
 from tacenda_lm.spacy.normalizing import Normalizing
-from tacenda_lm.spacy.reading import DocReader, Reading
 from tacenda_lm.state import State
-from tacenda_lm.token_scores import TokenScores, continued_scores, token_scores
 
 __all__ = ["DocScorer"]
 
+_BLANK = -1  # what stands for a whitespace token
+
+
+class _Words(NamedTuple):
+    """The words of some documents as a model reads them; whitespace tokens are left out.
+
+    A segment is a sentence where boundaries are known, else a document; those without words are left out.
+    """
+
+    ids: Ids  # (predicted,): the words, and </s> after each segment if it is scored
+    is_word: npt.NDArray[np.bool_]  # (predicted,): which of these are words
+    segments: Offsets  # (segments + 1,): cuts of the words into segments
+    predicted: Offsets  # (segments + 1,): cuts of `ids` into segments
+    doc_segments: Offsets  # (docs + 1,): cuts of the segments into documents
+    oov: npt.NDArray[np.bool_]  # (words,): which words are outside the vocabulary
+    start: npt.NDArray[np.int32]  # (words,): where each begins, in characters of its document
+    length: npt.NDArray[np.int32]  # (words,): its characters
+
+
+class _Scores(NamedTuple):
+    """What is found of each id; None if it was not asked for. All arrays are (predicted,)."""
+
+    log_prob: Float64
+    rank: npt.NDArray[np.int64] | None
+    entropy: Float64 | None
+    state: npt.NDArray[np.int64] | None
+
 
 class DocScorer:
-    """Applies one fitted model to documents; arguments as of the component.
+    """Applies one fitted model to documents.
 
-    Where sentence boundaries are known, ``</s>`` is predicted after each sentence in every context, and what
-    follows it is seen by the model as a new sentence; ``"sentence"`` moreover starts anew.
+    Where sentence boundaries are known, ``</s>`` is predicted after each sentence in every context, and the
+    model sees what follows as a new sentence; with ``context="sentence"`` it also forgets what came before.
+
+    Parameters
+    ----------
+    model
+        A fitted language model.
+    normalizing
+        How tokens are spelled for the model.
+    context, eos, rank, entropy, state
+        As for `LanguageModelScorer`.
+
+    Raises
+    ------
+    ConfigurationError
+        States are asked for in a stream, or of a model that has none.
     """
 
     def __init__(
@@ -39,66 +83,110 @@ class DocScorer:
     ) -> None:
         if state and context == "stream":
             raise ConfigurationError(
-                "the states of a sentence are found from its beginning to its end, which a stream does not "
-                "wait for: use context = 'doc' or 'sentence' with state = true"
+                "the states of a sentence are found from its beginning to its end, and a stream does not "
+                "wait for the end: use context = 'doc' or 'sentence' with state = true"
             )
         if state and not hasattr(model, "state_path"):
             raise ConfigurationError(
                 f"a {type(model).__name__} has no states: leave out state, or use a hidden Markov model "
                 "such as vlhmm"
             )
-        self._path = model.state_path if state else None
-        self.model = model
+        self._model = model
+        self._vocabulary = model.vocabulary
+        self._normalizing = normalizing
         self._context = context
-        self._asked = {"rank": rank, "entropy": entropy}
-        self._read = DocReader(model.vocabulary, normalizing, eos)
-        self._state: State | None = None
+        self._eos = eos
+        self._with_states = state
+        self._with_rank, self._with_entropy = rank, entropy
+        self._stream: State | None = None
+        self._unknown = frozenset(self._vocabulary.oov_ids.tolist())
+        self._cache = WordCache(self._look_up, _BLANK)
 
     def __call__(self, docs: Sequence[Doc]) -> list[DocScores]:
-        """One record a document, an empty one for a document without words."""
+        """Return the scores of each document; those of a document without words are empty."""
         if not docs:
             return []
-        reading = self._read(docs)
+        words = self._read(docs)
+        # what the model sees as one text; documents without words are left out
+        cuts = words.predicted
+        if self._context == "doc":
+            cuts = np.unique(cuts[words.doc_segments])
         if self._context == "stream":
-            scores = self._continue(reading)
+            before = self._model.start() if self._stream is None else self._stream
+            log_prob, self._stream = self._model.score_from(before, words.ids)
+            rows = distributions_of(self._model, states_before(self._model, before, words.ids))
         else:
-            cuts = reading.predicted if self._context == "sentence" else reading.documents
-            scores = token_scores(self.model, reading.ids, cuts, **self._asked)
-        path = None
-        if self._path is not None:
-            whole = self._context == "doc"
-            path = self._path(reading.ids, reading.documents if whole else reading.predicted)
-        return list(_records(docs, reading, scores, path))
+            log_prob = self._model.score_corpus(words.ids, cuts)
+            rows = self._model.distributions(words.ids, cuts)
+        ranks = entropies = path = None
+        if self._with_rank or self._with_entropy:
+            ranks, entropies = ranks_and_entropies(rows, words.ids)
+        if self._with_states:
+            path = self._model.state_path(words.ids, cuts)
+        found = _Scores(
+            log_prob,
+            ranks if self._with_rank else None,
+            entropies if self._with_entropy else None,
+            path,
+        )
+        return list(_by_document(docs, words, found))
 
     def restart(self) -> None:
-        """Forget what a stream has come by."""
-        self._state = None
+        """Forget the documents of a stream so far."""
+        self._stream = None
 
-    def _continue(self, reading: Reading) -> TokenScores:
-        state = self.model.start() if self._state is None else self._state
-        scores, self._state = continued_scores(self.model, state, reading.ids, **self._asked)
-        return scores
+    def _read(self, docs: Sequence[Doc]) -> _Words:
+        """Look up the words of documents, at least one document."""
+        offsets = np.cumsum([0, *map(len, docs)])
+        coded = np.array(self._cache.read(docs), dtype=np.int64)
+        keep = coded != _BLANK
+        before = np.concatenate([[0], np.cumsum(keep)])  # words before each token
+        segments = np.unique(before[sentence_cuts(docs, offsets)]).astype(np.int64)
+        places = np.concatenate([doc.to_array([IDX, LENGTH]).reshape(-1, 2) for doc in docs])
+        places = places[keep].astype(np.int32)
+        ids = (coded[keep] >> 1).astype(np.int32)
+        predicted = segments
+        if self._eos:
+            ids, predicted = with_ends(ids, segments, self._vocabulary.boundary_id)
+        is_word = np.ones(len(ids), bool)
+        if self._eos:
+            is_word[predicted[1:] - 1] = False
+        return _Words(
+            ids=ids,
+            is_word=is_word,
+            segments=segments,
+            predicted=predicted,
+            doc_segments=np.searchsorted(segments, before[offsets]),
+            oov=(coded[keep] & 1).astype(bool),
+            start=places[:, 0],
+            length=places[:, 1],
+        )
+
+    def _look_up(self, text: str) -> int:
+        """Twice the id of a token, plus one if it is outside the vocabulary."""
+        word = self._normalizing(text)
+        number: int = self._vocabulary.id_of(word)
+        return 2 * number + (number in self._unknown and word not in self._vocabulary)
 
 
-def _records(docs: Sequence[Doc], reading: Reading, scores: TokenScores, path: Any = None) -> Any:
-    words = reading.is_word
-    log_prob, eos = scores.log_prob[words], scores.log_prob[~words]
-    rank = None if scores.rank is None else scores.rank[words]
-    entropy = None if scores.entropy is None else scores.entropy[words]
-    state = None if path is None else path[words]
-    for doc, (first, last) in zip(docs, pairwise(reading.doc_segments.tolist()), strict=True):
-        cuts: Offsets = reading.segments[first : last + 1]
+def _by_document(docs: Sequence[Doc], words: _Words, scores: _Scores) -> Iterator[DocScores]:
+    """The scores of a batch, cut into those of its documents."""
+    eos = scores.log_prob[~words.is_word]
+    of_words = {
+        name: values[words.is_word]
+        for name, values in scores._asdict().items()
+        if values is not None
+    }
+    for doc, (first, last) in zip(docs, pairwise(words.doc_segments.tolist()), strict=True):
+        cuts = words.segments[first : last + 1]
         own = slice(int(cuts[0]), int(cuts[-1]))
         yield DocScores(
-            # copies: a view would keep the whole batch for as long as the document lives
-            start=reading.start[own].copy(),
-            length=reading.length[own].copy(),
-            log_prob=log_prob[own].copy(),
-            oov=reading.oov[own].copy(),
+            # copies: a view would keep the whole batch in memory for as long as the document lives
+            start=words.start[own].copy(),
+            length=words.length[own].copy(),
+            oov=words.oov[own].copy(),
             segments=cuts - cuts[0],
             eos=eos[first:last].copy(),
             text_length=text_length(doc),
-            rank=None if rank is None else rank[own].copy(),
-            entropy=None if entropy is None else entropy[own].copy(),
-            state=None if state is None else state[own].copy(),
+            **{name: values[own].copy() for name, values in of_words.items()},
         )

@@ -1,30 +1,38 @@
 """Rating models on plain arrays: they know nothing of Surprise."""
 
 from tacenda_surprise.models.base import FoldedUser, RatingModel
-from tacenda_surprise.models.bias import BiasConfig, BiasModel
-from tacenda_surprise.models.boltzmann import BoltzmannConfig, ConditionalRBMModel, RBMModel
+from tacenda_surprise.models.bias import BiasModel, BiasSettings
+from tacenda_surprise.models.boltzmann.rbm import ConditionalRBMModel, RBMModel
+from tacenda_surprise.models.boltzmann.settings import (
+    BoltzmannSettings,
+    ConditionalBoltzmannSettings,
+)
 from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.factorization import (
-    BayesianConfig,
+from tacenda_surprise.models.factorization.bayesian import (
     BayesianPMFModel,
     ConditionalBayesianPMFModel,
-    ConditionalPMFModel,
-    FactorizationConfig,
-    PMFModel,
+)
+from tacenda_surprise.models.factorization.pmf import ConditionalPMFModel, PMFModel
+from tacenda_surprise.models.factorization.settings import (
+    BayesianSettings,
+    ConditionalFactorizationSettings,
+    FactorizationSettings,
 )
 from tacenda_surprise.models.identities import Identities
 
 __all__ = [
-    "BayesianConfig",
     "BayesianPMFModel",
-    "BiasConfig",
+    "BayesianSettings",
     "BiasModel",
-    "BoltzmannConfig",
+    "BiasSettings",
+    "BoltzmannSettings",
     "Catalogue",
     "ConditionalBayesianPMFModel",
+    "ConditionalBoltzmannSettings",
+    "ConditionalFactorizationSettings",
     "ConditionalPMFModel",
     "ConditionalRBMModel",
-    "FactorizationConfig",
+    "FactorizationSettings",
     "FoldedUser",
     "Identities",
     "PMFModel",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from tacenda import plugins
 from tacenda.artifact import Saveable
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda.fitting import Callback
+from tacenda.fitting import BatchSource, Callback, FitSettings, History, Trainable
+from tacenda.fitting import fit as run
+from tacenda.fitting.checkpoint import Resume
+from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.catalogue import Catalogue
@@ -24,7 +30,7 @@ Numbers = npt.NDArray[np.integer[Any]]
 
 
 class FoldedUser(Protocol):
-    """A user the model was not fitted on, as far as it can be told; predicts like a fitted one.
+    """A user the model was not fitted to, who is predicted like one it was fitted to.
 
     A model with a distribution of its own adds ``probabilities(items)`` (items, levels).
     """
@@ -34,40 +40,74 @@ class FoldedUser(Protocol):
         ...
 
     def deviations(self, items: Numbers) -> Floats:
-        """Predictive standard deviations (items,)."""
+        """Predictive standard deviations (items,), in units of the ratings."""
         ...
+
+
+class Loop(NamedTuple):
+    """What the fitting loop is told beside the model, the data and the settings."""
+
+    callbacks: Sequence[Callback] = ()
+    checkpoints: str | os.PathLike[str] | None = None
+    resume: Resume = "auto"
+    progress: str = ""
+
+    def inside(self, folder: str) -> Loop:
+        """Put checkpoints into a folder of their own, for the first of two fits."""
+        if self.checkpoints is None:
+            return self
+        return self._replace(checkpoints=Path(self.checkpoints) / folder)
+
+    def after_the_first(self) -> Loop:
+        """Prepare for the second of two fits, which need not have begun before the interruption."""
+        return self._replace(resume="auto" if self.resume is True else self.resume)
+
+    def run(
+        self,
+        trained: Trainable,
+        source: BatchSource,
+        settings: FitSettings,
+        configuration: Mapping[str, Any],
+    ) -> History:
+        """Train; ``configuration`` identifies a checkpoint, as in `tacenda.fitting.fit`."""
+        return run(
+            trained,
+            source,
+            settings,
+            configuration=configuration,
+            callbacks=self.callbacks,
+            checkpoints=self.checkpoints,
+            resume=self.resume,
+            description=self.progress,
+        )
 
 
 class RatingModel(Saveable):
     """A model of explicit ratings.
 
-    Users and items are numbers, as in the `Ratings` it was fitted on; -1 is a user or item that is unknown.
+    Users and items are numbers, as in the `Ratings` it was fitted to; -1 is an unknown user or item.
 
     Attributes
     ----------
-    catalogue
-        Users, items and scale; set by ``fit``.
-    tables
-        Biases and factors whose sum and product are the scores, for hosts that show them; None where
-        there are none.
+    conditional
+        Whether the model conditions on the identities of rated items.
+    history
+        The course of the last fit.
     figures
         What the fit reached.
     fitted_on
-        How much data.
+        How much data there was.
     """
 
     kind: ClassVar[str] = "recommenders"
     distribution: ClassVar[str] = "tacenda-surprise"
     api_version: ClassVar[int] = 1
+    conditional: ClassVar[bool] = False
 
+    history = History()
     _catalogue: Catalogue | None = None
+    _fitted_to: ClassVar[str] = "ratings"
 
-    @property
-    def tables(self) -> Tables | None:
-        """None, unless a model has such."""
-        return None
-
-    @abstractmethod
     def fit(
         self,
         ratings: Ratings,
@@ -75,63 +115,91 @@ class RatingModel(Saveable):
         identities: Identities | None = None,
         callbacks: Sequence[Callback] = (),
         checkpoints: str | os.PathLike[str] | None = None,
+        resume: Resume = "auto",
         progress: str = "",
     ) -> Self:
-        """Fits the model.
+        """Fit the model and return it.
 
         Parameters
         ----------
         ratings
-            At least one.
+            At least one rating.
         identities
-            Items known to be rated, beside those of ``ratings``; only conditional models use them.
+            Items known to be rated, beside those of ``ratings``; only for conditional models.
         callbacks
-            Called by the fitting loop.
+            The fitting loop calls them.
         checkpoints
-            Folder to resume from after an interruption.
+            Folder for checkpoints, from which an interrupted fit goes on.
+        resume
+            ``"auto"`` goes on from a checkpoint if there is one, True requires one, False starts afresh.
         progress
-            What the progress bar says; "" for the model's name.
+            What the progress bar says; "" stands for the model's name.
+
+        Raises
+        ------
+        ConfigurationError
+            The model cannot use the identities, or learn from ratings of this kind.
         """
+        self._refuse_identities(identities)
+        loop = Loop(callbacks, checkpoints, resume, progress or self.name)
+        self._fit(loop, ratings, identities)
+        return self
+
+    @abstractmethod
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
+        """Fit the model, training with ``loop.run``; identities are None but in conditional models."""
 
     def partial_fit(
         self,
         ratings: Ratings,
         *,
         identities: Identities | None = None,
-        n_epochs: int | None = None,
+        epochs: int | None = None,
         callbacks: Sequence[Callback] = (),
         progress: str = "",
     ) -> Self:
-        """Goes on from the present parameters. A copy of the model from before stays as it was.
+        """Go on from the present parameters and return the model. A copy made before stays as it was.
 
         Parameters
         ----------
         ratings
             All ratings, old and new. Users and items have the numbers that the model knows them by;
             new ones follow.
-        identities
+        identities, callbacks, progress
             As for ``fit``.
-        n_epochs
-            Passes over ``ratings``; None: what the model finds enough.
-        callbacks
-            As for ``fit``.
-        progress
-            As for ``fit``.
+        epochs
+            Passes over ``ratings``; None leaves the number to the model.
 
         Raises
         ------
         ConfigurationError
-            The model cannot; this one is what it is unless overridden.
+            The model cannot go on, or ``epochs`` is negative.
+        DataError
+            The ratings do not go on from those fitted.
         NotFittedError
             The model was neither fitted nor loaded.
         """
+        self._refuse_identities(identities)
+        if epochs is not None and epochs < 0:
+            raise ConfigurationError(f"epochs must be at least 0, not {epochs}")
+        self._go_on(Loop(callbacks, progress=progress or self.name), ratings, identities, epochs)
+        return self
+
+    def _go_on(
+        self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Train on; a model that can do so overrides this method."""
         raise ConfigurationError(
-            f"{type(self).__name__} cannot go on from where it is: fit it anew on all ratings"
+            f"{type(self).__name__} cannot go on from where it is: fit it anew to all ratings"
         )
 
-    @abstractmethod
+    @property
+    def tables(self) -> Tables | None:
+        """Biases and factors whose sum and product are the scores; None for models without such."""
+        return None
+
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """Expected ratings (pairs,) float32, not clipped.
+        """Expected ratings (pairs,) float32, not clipped; those of `tables` unless overridden.
 
         Parameters
         ----------
@@ -145,10 +213,18 @@ class RatingModel(Saveable):
         NotFittedError
             The model was neither fitted nor loaded.
         """
+        x, q, b, c, _ = self._required_tables()
+        return rating_scores.scores(users, items, x, q, b, c, self.catalogue.mean)
 
-    @abstractmethod
     def score_users(self, users: Numbers) -> Floats:
-        """Expected ratings of all items (users, items) float32, not clipped; for a block of users."""
+        """Expected ratings of all items (users, items) float32, not clipped, for a block of users."""
+        x, q, b, c, _ = self._required_tables()
+        users = np.asarray(users)
+        known = (users >= 0).astype(np.float32)[:, None]
+        scores = (x[users] * known) @ q.T
+        scores += b[users][:, None] * known
+        scores += c + np.float32(self.catalogue.mean)
+        return np.asarray(scores)
 
     @abstractmethod
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
@@ -158,7 +234,7 @@ class RatingModel(Saveable):
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUser:
-        """A user who is not among those fitted, without fitting again.
+        """Predict for a user who is not among those fitted, without fitting again.
 
         Parameters
         ----------
@@ -167,7 +243,13 @@ class RatingModel(Saveable):
         values
             (n,) the ratings.
         identities
-            Further items known to be rated.
+            Further items known to be rated; only where `folds_identities`.
+
+        Raises
+        ------
+        ConfigurationError
+            ``identities`` are given to a model that does not use them, ratings and items do not match,
+            or a rating is not finite.
         """
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
@@ -182,23 +264,77 @@ class RatingModel(Saveable):
 
     @property
     def catalogue(self) -> Catalogue:
-        """Users, items and scale. Raises NotFittedError."""
+        """Users, items and scale of the data it was fitted to. Raises NotFittedError."""
         if self._catalogue is None:
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted: call fit(ratings), or load one with tacenda.load"
             )
         return self._catalogue
 
+    @property
+    def folds_identities(self) -> bool:
+        """Whether ``fold_in`` conditions on identities."""
+        return self.conditional
+
+    def _required_tables(self) -> Tables:
+        found = self.tables
+        if found is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has neither tables nor scores of its own"
+            )
+        return found
+
+    def _note(self, ratings: Ratings, history: History, criterion: str) -> None:
+        """Record what the model was fitted to and what the fit reached."""
+        n_users, n_items = ratings.n_users, ratings.n_items
+        self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
+        self.figures = [history.figure(criterion)]
+
+    def _refuse_identities(self, identities: Identities | None) -> None:
+        if identities is not None and not self.conditional:
+            raise ConfigurationError(
+                f"{type(self).__name__} does not condition on what is rated; leave out the identities"
+            )
+
+    def _known(self, ratings: Ratings, identities: Identities | None) -> Identities | None:
+        """Join the identities with those of the ratings; None without conditioning."""
+        return Identities.of(ratings, identities) if self.conditional else None
+
+    def _known_items(self, items: Numbers, identities: Numbers | None) -> Numbers:
+        """All items a user is known to have rated, ascending. Raises ConfigurationError."""
+        more = np.asarray([] if identities is None else identities, np.int64)
+        if len(more) and not self.folds_identities:
+            raise ConfigurationError(
+                f"{type(self).__name__} does not condition new users on what they have rated; leave out "
+                "the identities"
+            )
+        return np.union1d(items, more)
+
+
+def new_model(
+    name: str, options: Mapping[str, Any], *, seed: int, distribution: str | None = None
+) -> RatingModel:
+    """Make an unfitted model of a registered class, with ``seed`` if the class takes one and none is given.
+
+    Raises what `tacenda.plugins.make` raises.
+    """
+    callee = plugins.get("recommenders", name, distribution=distribution)
+    seeded = {"seed": seed} if "seed" in inspect.signature(callee).parameters else {}
+    model: RatingModel = plugins.make(
+        "recommenders", name, {**seeded, **options}, distribution=distribution
+    )
+    return model
+
 
 def cut_normal(means: Floats, deviations: Floats, levels: Floats) -> Floats:
-    """Normal probability of the cells about ``levels`` (pairs, levels), the outer ones open."""
+    """Normal probability of the cells about ``levels`` (pairs, levels), the outer cells open."""
     middle = (levels[1:] + levels[:-1]) / 2
     below = ndtr((middle[None, :] - means[:, None]) / np.maximum(deviations, 1e-6)[:, None])
     return np.asarray(np.diff(below, axis=1, prepend=0.0, append=1.0), np.float32)
 
 
 def folded_probabilities(user: FoldedUser, items: Numbers, levels: Floats) -> Floats:
-    """Probability of every one of ``levels`` (items, levels) for a user who was folded in."""
+    """Probability of each of ``levels`` (items, levels) for a user who was folded in."""
     own = getattr(user, "probabilities", None)
     if own is not None:
         return np.asarray(own(items), np.float32)
@@ -206,7 +342,7 @@ def folded_probabilities(user: FoldedUser, items: Numbers, levels: Floats) -> Fl
 
 
 def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
-    """Values (n,) float32 of the rated ``items`` of a user. Raises ConfigurationError."""
+    """Ratings (n,) float32 of the rated ``items`` of a user. Raises ConfigurationError."""
     found = np.asarray(values, np.float32)
     if np.shape(items) != found.shape or found.ndim != 1:
         raise ConfigurationError(

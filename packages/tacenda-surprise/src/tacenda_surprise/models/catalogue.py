@@ -1,8 +1,8 @@
-"""What a fitted model knows besides its parameters: who and what is numbered, and the scale."""
+"""What a fitted model knows besides its parameters: the numbers of users and items, and the scale."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -13,8 +13,9 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
+from tacenda_surprise.models.identities import Identities
 
-MOST_LEVELS = 50  # ten stars in fifths; more is no scale that anybody clicks on
+MOST_LEVELS = 50  # ten stars in fifths; nobody clicks on a finer scale
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Catalogue:
     mean
         Mean rating of the data.
     levels
-        (levels,) float32, ascending: the different ratings possible, as far as they can be told;
-        empty if there are more than `MOST_LEVELS`.
+        (levels,) float32, ascending: the possible ratings, as far as the data show them; empty if
+        there are more than `MOST_LEVELS`.
     """
 
     users: IdIndex
@@ -44,13 +45,13 @@ class Catalogue:
 
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
-        """That of ``ratings``."""
+        """The catalogue of ``ratings``."""
         mean = ratings.mean if len(ratings) else float(np.mean(ratings.scale))
         levels = possible_levels(ratings.levels, ratings.scale)
         return cls(ratings.users, ratings.items, ratings.scale, mean, levels)
 
     def extended(self, ratings: Ratings) -> Catalogue:
-        """That of ``ratings``, which go on from those of this one; the mean stays.
+        """The catalogue of ``ratings``, whose users and items begin with those of this one; the mean stays.
 
         Raises DataError where a user or an item has changed its number, or the scale or its levels differ.
         """
@@ -68,8 +69,35 @@ class Catalogue:
             )
         return replace(new, mean=self.mean, levels=self.levels)
 
+    def grown(
+        self, ratings: Ratings, identities: Identities | None
+    ) -> tuple[Catalogue, Ratings, Identities | None]:
+        """Bring ratings and identities to the numbers of this catalogue, by their raw ids.
+
+        Returns
+        -------
+        The catalogue with new users and items at its end, its scale and levels widened where needed and
+        its mean unchanged; the ratings and the identities in its numbers.
+        """
+        users, user_numbers = _extended(self.users, ratings.users)
+        items, item_numbers = _extended(self.items, ratings.items)
+        scale = (min(self.scale[0], ratings.scale[0]), max(self.scale[1], ratings.scale[1]))
+        levels = np.union1d(self.levels, ratings.levels).astype(np.float32)
+        levels = possible_levels(levels, scale) if len(self.levels) else self.levels
+        found = Ratings(
+            user_numbers[ratings.user_ids], item_numbers[ratings.item_ids], ratings.values,
+            users, items, scale=scale,
+        )  # fmt: skip
+        if identities is not None:
+            identities = Identities.from_pairs(
+                user_numbers[identities.user_ids], item_numbers[identities.item_ids],
+                len(users), len(items),
+            )  # fmt: skip
+        catalogue = replace(self, users=users, items=items, scale=scale, levels=levels)
+        return catalogue, found, identities
+
     def require_levels(self, who: str) -> npt.NDArray[np.float32]:
-        """``levels``; raises ConfigurationError where the scale is continuous."""
+        """The levels. Raises ConfigurationError where the scale is continuous."""
         if not len(self.levels):
             raise ConfigurationError(
                 f"{who} needs ratings of at most {MOST_LEVELS} levels, and these are continuous or have "
@@ -78,21 +106,19 @@ class Catalogue:
         return self.levels
 
     def clip(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Scores brought to the scale, in place."""
+        """Clip scores to the scale, in place."""
         return np.clip(scores, *self.scale, out=scores)
 
     def config(self) -> dict[str, Any]:
-        """What ``arrays`` does not hold, as JSON."""
+        """What `arrays` does not hold, as JSON values."""
         return {"scale": list(self.scale), "mean": self.mean}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Raw ids as UTF-8, and the levels."""
-        arrays: dict[str, npt.NDArray[Any]] = {"levels": self.levels}
-        for name, index in (("users", self.users), ("items", self.items)):
-            encoded = [raw.encode() for raw in index.raw.tolist()]
-            arrays[f"{name}.text"] = np.frombuffer(b"".join(encoded), np.uint8)
-            arrays[f"{name}.offsets"] = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
-        return arrays
+        users, items = (
+            [raw.encode() for raw in index.raw.tolist()] for index in (self.users, self.items)
+        )
+        return {"levels": self.levels, **pack(users, "users"), **pack(items, "items")}
 
     @classmethod
     def from_arrays(
@@ -102,7 +128,7 @@ class Catalogue:
         low, high = (float(end) for end in config["scale"])
         mean = float(config["mean"])
         if not (np.isfinite([low, high, mean]).all() and low <= high):
-            raise ArtifactError(f"the rating scale {low} to {high} with mean {mean} is none")
+            raise ArtifactError(f"{low} to {high} with mean {mean} is no rating scale")
         levels = require(arrays, "levels", shape=("levels",), dtype=np.float32, finite=True)
         ends = np.array([low, high], np.float32)
         whole = not len(levels) or (levels[[0, -1]] == ends).all()
@@ -117,7 +143,8 @@ def possible_levels(
 ) -> npt.NDArray[np.float32]:
     """All multiples of the smallest step between the ratings seen, from end to end of the scale.
 
-    Half stars are found by their step; where the ratings seen are not on such a grid they are the levels.
+    Half stars are found by their step. Where the ratings do not lie on such a grid, the levels are the
+    ratings seen.
     """
     if not 0 < len(seen) <= MOST_LEVELS:
         return np.empty(0, np.float32)
@@ -133,13 +160,36 @@ def possible_levels(
     )
 
 
-def _unpacked(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> IdIndex:
+def _extended(old: IdIndex, new: IdIndex) -> tuple[IdIndex, npt.NDArray[np.int64]]:
+    """``old`` with the ids that only ``new`` has at its end, and the number there of each id of ``new``."""
+    found = np.array([-1 if n is None else n for n in map(old.find, new.raw.tolist())], np.int64)
+    strange = np.flatnonzero(found < 0)
+    if not len(strange):
+        return old, found
+    found[strange] = len(old) + np.arange(len(strange))
+    return IdIndex([*old.raw.tolist(), *new.raw[strange].tolist()], old.what), found
+
+
+def pack(encoded: Sequence[bytes], name: str) -> dict[str, npt.NDArray[Any]]:
+    """Strings as ``<name>.text`` (bytes,) and ``<name>.offsets`` (strings + 1,)."""
+    return {
+        f"{name}.text": np.frombuffer(b"".join(encoded), np.uint8),
+        f"{name}.offsets": np.cumsum([0, *map(len, encoded)]).astype(np.int64),
+    }
+
+
+def unpack(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[bytes]:
+    """Return what `pack` was given. Raises ArtifactError for arrays that do not fit each other."""
     text = require(arrays, f"{name}.text", shape=("bytes",), dtype=np.uint8).tobytes()
-    offsets = require(arrays, f"{name}.offsets", shape=("ids + 1",), dtype=np.int64)
+    offsets = require(arrays, f"{name}.offsets", shape=("strings + 1",), dtype=np.int64)
     if not len(offsets) or offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
         raise ArtifactError(f"the array '{name}.offsets' does not fit '{name}.text'")
-    pairs = pairwise(offsets.tolist())
+    return [text[i:j] for i, j in pairwise(offsets.tolist())]
+
+
+def _unpacked(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> IdIndex:
+    encoded = unpack(arrays, name)
     try:
-        return IdIndex([text[i:j].decode() for i, j in pairs], name.removesuffix("s"))
+        return IdIndex([raw.decode() for raw in encoded], name.removesuffix("s"))
     except UnicodeDecodeError as error:
         raise ArtifactError(f"the array '{name}.text' is not UTF-8: {error}") from error

@@ -32,7 +32,7 @@ class Identities:
 
     @classmethod
     def of(cls, ratings: Ratings, more: Identities | None = None) -> Identities:
-        """Those of the rated pairs themselves, which share memory; with ``more`` those too."""
+        """The rated pairs themselves, whose memory is shared, and those of ``more``."""
         known = cls(ratings.user_offsets, ratings.item_ids)
         return known if more is None else known.union(more, ratings.n_items)
 
@@ -44,7 +44,7 @@ class Identities:
         n_users: int,
         n_items: int,
     ) -> Identities:
-        """Of (pairs,) numbers in any order, duplicates merged. Raises DataError off range."""
+        """From (pairs,) numbers in any order; duplicates merge. Raises DataError for a number off range."""
         for what, ids, n in (("user", users, n_users), ("item", items, n_items)):
             if len(ids) and (ids.min() < 0 or ids.max() >= n):
                 raise DataError(f"a {what} number is not in 0 to {n - 1}; number them anew")
@@ -54,7 +54,7 @@ class Identities:
 
     @property
     def n_users(self) -> int:
-        """Users, those without identities included."""
+        """Number of users, those without identities included."""
         return len(self.offsets) - 1
 
     @property
@@ -72,7 +72,7 @@ class Identities:
         return self.item_ids[self.offsets[user] : self.offsets[user + 1]]
 
     def union(self, other: Identities, n_items: int) -> Identities:
-        """Identities of both, for as many users as the longer one has."""
+        """The identities of both, for as many users as the longer one has."""
         users = np.concatenate([self.user_ids, other.user_ids])
         items = np.concatenate([self.item_ids, other.item_ids])
         n_users = max(self.n_users, other.n_users)

@@ -12,9 +12,7 @@ from surprise import AlgoBase, Trainset
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
 from tacenda_surprise.algorithm import TacendaAlgorithm
 from tacenda_surprise.models.base import RatingModel
-from tacenda_surprise.testing import data
-from tacenda_surprise.testing.data import Testset
-from tacenda_surprise.testing.surprise_suite import SurpriseTests
+from tacenda_surprise.testing.surprise_suite import SurpriseTests, Testset, dataset
 
 
 class AlgorithmTests(SurpriseTests):
@@ -110,10 +108,10 @@ class AlgorithmTests(SurpriseTests):
         algo = self.make_algorithm().fit(trainset)
         algo.fold_in({"item 3": 5, "item 4": 1}, rated=["item 5"], uid="newcomer")
         algo.save(tmp_path / "algo")
-        again = TacendaAlgorithm.load(tmp_path / "algo")
+        again: TacendaAlgorithm[Any] = TacendaAlgorithm.load(tmp_path / "algo")
         asked = [*testset, ("newcomer", "item 7", None)]
         assert type(again) is type(algo)
-        assert again._arguments() == algo._arguments()
+        assert again._saved_arguments() == algo._saved_arguments()
         assert again.test(asked) == algo.test(asked)
         assert again.top_n(5) == algo.top_n(5)
         everything = sorted(algo.trainset.all_ratings())
@@ -124,10 +122,10 @@ class AlgorithmTests(SurpriseTests):
         algo = self.make_algorithm().fit(trainset)
         triples = [("newcomer", f"item {k}", 1.0 + k % 5) for k in range(12)]
         more = [*triples, ("user 1", "new item", 5.0), ("user 2", "new item", 4.0)]
-        added = data.dataset(more).build_full_trainset()
+        added = dataset(more).build_full_trainset()
         before = algo.test(testset)
         model_class: Any = type(algo.model)
-        if model_class.partial_fit is RatingModel.partial_fit:
+        if model_class._go_on is RatingModel._go_on:
             with pytest.raises(ConfigurationError, match="fit it anew"):
                 algo.partial_fit(added)
             assert algo.test(testset) == before

@@ -1,21 +1,54 @@
-"""What Surprise's own suite checks of every prediction algorithm."""
+"""What Surprise's own suite checks of every prediction algorithm, and a small data set for it."""
 
 # ruff: noqa: S301 - pickles of our own
 
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from surprise import AlgoBase, PredictionImpossible, Trainset, accuracy, dump
-from surprise.model_selection import cross_validate
+from surprise import (
+    AlgoBase,
+    Dataset,
+    PredictionImpossible,
+    Reader,
+    Trainset,
+    accuracy,
+    dump,
+)
+from surprise.model_selection import cross_validate, train_test_split
 
+from tacenda.datasets import synthetic_ratings
 from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.testing import data
-from tacenda_surprise.testing.data import Testset
+
+Testset = list[tuple[Any, Any, Any]]
+
+
+def dataset(triples: Any, scale: tuple[float, float] = (1, 5)) -> Dataset:
+    """A Surprise Dataset of (user, item, rating) triples, whatever the types of the ids."""
+    data = Dataset(Reader(rating_scale=scale))
+    data.raw_ratings = [(user, item, rating, None) for user, item, rating in triples]
+    data.has_been_split = False
+    data.build_full_trainset = lambda: data.construct_trainset(data.raw_ratings)
+    return data
+
+
+def small_dataset() -> Dataset:
+    """1150 ratings of 60 users and 60 items, raw ids being text."""
+    ratings = synthetic_ratings.generate(60, 60, 1150, rank=2, noise=0.5, seed=2).ratings
+    raw = zip(ratings.user_ids, ratings.item_ids, ratings.values, strict=True)
+    return dataset([(f"user {u}", f"item {i}", float(r)) for u, i, r in raw])
+
+
+@cache
+def parts() -> tuple[Trainset, Testset]:
+    """Four fifths of `small_dataset` to train, the rest to test."""
+    trainset, testset = train_test_split(small_dataset(), test_size=0.2, random_state=0)
+    return trainset, testset
 
 
 class SurpriseTests:
@@ -33,14 +66,14 @@ class SurpriseTests:
     epochs: int = 1
     _made: Any
 
-    def make_algorithm(self, **settings: Any) -> TacendaAlgorithm:
+    def make_algorithm(self, **settings: Any) -> TacendaAlgorithm[Any]:
         """A new unfitted algorithm, small enough to fit in a second; ``random_state`` is 0 if not given."""
         raise NotImplementedError("define make_algorithm(**settings) in your test class")
 
     @pytest.fixture
     def parts(self) -> tuple[Trainset, Testset]:
         """Four fifths to train, the rest to test."""
-        return data.parts()
+        return parts()
 
     @pytest.fixture
     def trainset(self, parts: Any) -> Trainset:
@@ -102,7 +135,7 @@ class SurpriseTests:
         np.testing.assert_allclose(np.clip(free, 1, 5), clipped)
 
     def test_is_cross_validated_in_processes(self) -> None:
-        result = cross_validate(self.make_algorithm(), data.small_dataset(), cv=2, n_jobs=2)
+        result = cross_validate(self.make_algorithm(), small_dataset(), cv=2, n_jobs=2)
         assert (result["test_rmse"] < 1.5).all()
 
     def test_pickles_before_and_after_fitting(self, trainset: Trainset, testset: Testset) -> None:
@@ -139,9 +172,7 @@ class SurpriseTests:
     def test_fitting_again_forgets_the_first_trainset(
         self, trainset: Trainset, testset: Testset
     ) -> None:
-        other = data.dataset(
-            [("a", "x", 1.0), ("a", "y", 4.0), ("b", "x", 2.0)]
-        ).build_full_trainset()
+        other = dataset([("a", "x", 1.0), ("a", "y", 4.0), ("b", "x", 2.0)]).build_full_trainset()
         again = self.make_algorithm().fit(other).fit(trainset)
         assert again.test(testset) == self.make_algorithm().fit(trainset).test(testset)
 

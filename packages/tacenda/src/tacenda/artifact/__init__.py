@@ -5,21 +5,15 @@ class inherits `Saveable`, or `Configured` if it is made from `tacenda.settings`
 saved model through the registry; `require` is how a model checks the arrays it is given.
 """
 
-from tacenda.artifact.checks import require
-from tacenda.artifact.configured import Configured
+from tacenda.artifact.arrays import require
 from tacenda.artifact.folder import read, write
-from tacenda.artifact.manifest import FORMAT_VERSION
-from tacenda.artifact.model import Artifact
-from tacenda.artifact.old_configured import OldConfigured
-from tacenda.artifact.saveable import Saveable, load
-from tacenda.artifact.settings import ModelSettings
+from tacenda.artifact.manifest import FORMAT_VERSION, Artifact
+from tacenda.artifact.saveable import Configured, Saveable, load
 
 __all__ = [
     "FORMAT_VERSION",
     "Artifact",
     "Configured",
-    "ModelSettings",
-    "OldConfigured",
     "Saveable",
     "load",
     "read",

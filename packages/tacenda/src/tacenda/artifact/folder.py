@@ -6,30 +6,28 @@
     tensors-<sha256>.safetensors   arrays, named by content: a new model never touches an old file
     nested-<name>-<sha256>/        a nested model, a complete artefact, named by its own model.json
 
-Everything is written under a temporary name, brought to the disk (fsync) and renamed. What the
-manifest no longer names is removed afterwards; files of other names are never touched.
+Everything is written and renamed by `tacenda.store`. What the manifest no longer names is removed afterwards;
+files of other names are never touched.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-import time
+import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
-from tacenda.artifact import files, tensors
+from tacenda import store
+from tacenda.artifact import arrays as named_arrays
 from tacenda.artifact import manifest as manifests
-from tacenda.artifact.manifest import Member
-from tacenda.artifact.model import Artifact, assemble, check_depth, manifest_of, merge
+from tacenda.artifact.manifest import Artifact, Member, check_depth, merge
 from tacenda.errors import ArtifactError
 
 MANIFEST = "model.json"
-_TEMPORARY = re.compile(r"\.tacenda-[0-9a-f]{32}")
-_ABANDONED_SECONDS = 3600.0
 
 
 def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
@@ -42,7 +40,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
     folder = Path(path)
     try:
         created = _prepare(folder)
-        with files.locked(folder) as alone:
+        with store.locked(folder) as alone:
             try:
                 _write_into(folder, artifact, depth=0)
             except BaseException:
@@ -94,7 +92,14 @@ def _prepare(folder: Path) -> bool:
         if not head.startswith(b"{") or manifests.FORMAT.encode() not in head[:200]:
             raise ArtifactError("its model.json is not Tacenda's: choose another folder")
     # a manifest that is there by now is another writer's, who has just finished
-    elif any(entry.name != MANIFEST and not _is_ours(entry.name) for entry in folder.iterdir()):
+    elif any(
+        not (
+            entry.name == MANIFEST
+            or store.is_temporary(entry.name)
+            or manifests.is_member_name(entry.name)
+        )
+        for entry in folder.iterdir()
+    ):
         raise ArtifactError("it holds other files and no model: choose an empty or a new folder")
     return False
 
@@ -102,37 +107,29 @@ def _prepare(folder: Path) -> bool:
 def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     """Write an artefact, its manifest last; returns the manifest's bytes."""
     check_depth(depth)
-    arrays = tensors.checked(artifact.arrays)
-    manifest_of(artifact, {}, {}).encode()  # what cannot be saved fails before anything is written
+    arrays = named_arrays.checked(artifact.arrays)
+    artifact.manifest({}, {})  # what cannot be saved fails before anything is written
     written: dict[str, Member] = {}
     nested: dict[str, Member] = {}
     if arrays:
-        with files.temporary(folder) as temporary:
-            temporary.mkdir()  # safetensors writes to a name of its own first: it lies in here too
-            path = temporary / "tensors"
-            tensors.write(arrays, path)
-            files.sync(path)
-            member = files.measure(path)
+        with store.temporary(folder) as scratch:
+            path = scratch / "tensors"
+            named_arrays.write(arrays, path)
+            member = Member(path.stat().st_size, store.sha256_of(path))
             name = manifests.tensor_file(member)
-            path.replace(folder / name)
+            store.commit(path, folder / name)
             written[name] = member
     for name, part in sorted(artifact.nested.items()):
         manifests.checked_name(name)
-        with files.temporary(folder) as temporary:
-            temporary.mkdir()
-            head = Member.of(_write_into(temporary, part, depth + 1))
+        with store.temporary(folder) as scratch:
+            head = Member.of(_write_into(scratch, part, depth + 1))
             nested[name] = manifests.in_folder(name, head)
             target = folder / nested[name].folder
             if not _is_whole(target, head):
-                files.remove(target)  # it is damaged, and so is a model that names it
-                temporary.replace(target)
-    head_bytes = manifest_of(artifact, written, nested).encode()
-    files.sync(folder)
-    with files.temporary(folder) as temporary:
-        temporary.write_bytes(head_bytes)
-        files.sync(temporary)
-        temporary.replace(folder / MANIFEST)
-    files.sync(folder)
+                store.remove(target)  # it is damaged, and so is a model that names it
+                store.commit(scratch, target)
+    head_bytes = artifact.manifest(written, nested)
+    store.write_file(folder / MANIFEST, head_bytes)
     return head_bytes
 
 
@@ -142,8 +139,8 @@ def _read_parts(folder: Path, head: bytes, depth: int) -> Artifact:
     manifests.check_names(manifest)
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, member in manifest.files.items():
-        files.verify(folder / name, member)
-        merge(arrays, tensors.read(folder / name))
+        _verify(folder / name, member)
+        merge(arrays, named_arrays.read(folder / name))
     nested: dict[str, Artifact] = {}
     for name, member in manifest.nested.items():
         part = folder / member.folder
@@ -153,7 +150,7 @@ def _read_parts(folder: Path, head: bytes, depth: int) -> Artifact:
         if Member.of(inner, member.folder) != member:
             raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
         nested[name] = _read_parts(part, inner, depth + 1)
-    return assemble(manifest, arrays, nested)
+    return replace(manifest.artifact, arrays=arrays, nested=nested)
 
 
 def _head(folder: Path) -> bytes:
@@ -167,7 +164,7 @@ def _head(folder: Path) -> bytes:
         raise ArtifactError(
             "it holds no model.json, so it is not a model, or its saving was interrupted"
         )
-    size = files.regular_size(path)
+    size = _regular_size(path)
     if size > manifests.MAX_BYTES:
         raise ArtifactError(
             f"model.json has {size} bytes; more than {manifests.MAX_BYTES} are not read"
@@ -189,7 +186,7 @@ def _is_whole(folder: Path, head: Member) -> bool:
         manifest = manifests.decode(data)
         manifests.check_names(manifest)
         for name, member in manifest.files.items():
-            files.verify(folder / name, member)
+            _verify(folder / name, member)
     except (ArtifactError, OSError):
         return False
     parts = manifest.nested.values()
@@ -208,12 +205,28 @@ def _sweep(folder: Path, alone: bool) -> None:
         if os.path.lexists(folder / MANIFEST):
             manifest = manifests.decode(_head(folder))
             keep = {*manifest.files, *(member.folder for member in manifest.nested.values())}
-        for path in folder.iterdir():
-            # Without a lock, what is young may belong to another writer.
-            removable = alone or time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS
-            if path.name not in keep and _is_ours(path.name) and removable:
-                files.remove(path)
+        store.sweep(folder, keep, manifests.is_member_name, alone=alone)
 
 
-def _is_ours(name: str) -> bool:
-    return bool(_TEMPORARY.fullmatch(name)) or manifests.is_member_name(name)
+def _regular_size(path: Path) -> int:
+    """Size in bytes of a file that is neither a link nor anything special."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        raise ArtifactError(f"{path.name} is missing") from None
+    if stat.S_ISLNK(status.st_mode):
+        raise ArtifactError(
+            f"{path.name} is a symbolic link: copy the model with links resolved (cp -rL)"
+        )
+    if not stat.S_ISREG(status.st_mode):
+        raise ArtifactError(f"{path.name} is not a file")
+    return status.st_size
+
+
+def _verify(path: Path, member: Member) -> None:
+    """Raise `ArtifactError` unless a file is there and has the size and sha256 it should have."""
+    size = _regular_size(path)
+    if size != member.size:
+        raise ArtifactError(f"{path.name} has {size} bytes and model.json says {member.size}")
+    if store.sha256_of(path) != member.sha256:
+        raise ArtifactError(f"{path.name} was altered: its sha256 is not the one in model.json")

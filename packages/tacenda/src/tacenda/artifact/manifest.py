@@ -1,7 +1,14 @@
-"""``model.json``: what a saved model says about itself, and the rules it is checked by.
+r"""`Artifact`, its manifest ``model.json``, and the rules it is checked by.
 
-The manifest is JSON of a bounded size, without NaN and without repeated keys. File names in it must
-have exactly the form the writer gives them, so that a path in a hostile manifest leads nowhere.
+The manifest is JSON of a bounded size, without NaN and without repeated keys. File names in it must have exactly the
+form the writer gives them, so that a path in a hostile manifest leads nowhere.
+
+An artefact as bytes is the folder of `tacenda.artifact.folder` in one piece::
+
+    b"TACENDA\x01", the manifest's length (8 bytes, little-endian), the manifest,
+    each file the manifest names, each nested model in the same form
+
+with files and nested models in the order of the manifest, which holds their sizes and sha256.
 """
 
 from __future__ import annotations
@@ -11,10 +18,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+import numpy.typing as npt
+
+from tacenda.artifact import arrays as named_arrays
 from tacenda.errors import ArtifactError
 
+MAGIC = b"TACENDA\x01"
 FORMAT = "tacenda artifact"
 FORMAT_VERSION = 1
 MAX_BYTES = 32 << 20
@@ -52,21 +63,48 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """The content of ``model.json``."""
+class Artifact:
+    """A fitted model without its class: what is saved, and all that is needed to load it again.
+
+    Attributes
+    ----------
+    kind, name, distribution, version
+        The plugin that loads it, by its entry point, and the distribution's version that saved it.
+    config
+        The model's settings; JSON values only.
+    arrays
+        numpy arrays of bool, integers or float16/32/64, by name.
+    figures
+        Measured results, each with its protocol, such as
+        ``{"measure": "perplexity", "value": 123.4, "protocol": "..."}``.
+    fitted_on
+        What the model was fitted on, in JSON values.
+    nested
+        Models this one is made of, by name; each is a complete artefact.
+
+    """
 
     kind: str
     name: str
     distribution: str
     version: str
     config: dict[str, Any]
-    fitted_on: dict[str, Any]
-    figures: list[dict[str, Any]]
-    files: dict[str, Member] = field(default_factory=dict)
-    nested: dict[str, Member] = field(default_factory=dict)
+    arrays: dict[str, npt.NDArray[Any]]
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    fitted_on: dict[str, Any] = field(default_factory=dict)
+    nested: dict[str, Artifact] = field(default_factory=dict)
 
-    def encode(self) -> bytes:
-        """The bytes of ``model.json``; raises `ArtifactError` for what JSON cannot hold exactly."""
+    def to_bytes(self) -> bytes:
+        """The artefact in one piece; raises `ArtifactError` for what cannot be saved."""
+        return _encode(self, depth=0)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Artifact:
+        """Read what `to_bytes` gave, checking sizes, hashes and every rule of the folder form."""
+        return _decode(bytes(data), depth=0)
+
+    def manifest(self, files: Mapping[str, Member], nested: Mapping[str, Member]) -> bytes:
+        """Return the bytes of ``model.json``; raises `ArtifactError` for what JSON cannot hold exactly."""
         document = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -74,8 +112,8 @@ class Manifest:
             "config": plain(self.config, "config"),
             "fitted_on": plain(self.fitted_on, "fitted_on"),
             "figures": plain(self.figures, "figures"),
-            "files": {name: member.plain() for name, member in sorted(self.files.items())},
-            "nested": {name: member.plain() for name, member in sorted(self.nested.items())},
+            "files": {name: member.plain() for name, member in sorted(files.items())},
+            "nested": {name: member.plain() for name, member in sorted(nested.items())},
         }
         data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         if len(data) > MAX_BYTES:
@@ -84,6 +122,14 @@ class Manifest:
                 "allowed: keep large values in arrays"
             )
         return data
+
+
+class Manifest(NamedTuple):
+    """The content of ``model.json``: an artefact without its parts, and the parts."""
+
+    artifact: Artifact
+    files: dict[str, Member]
+    nested: dict[str, Member]
 
 
 def decode(data: bytes) -> Manifest:
@@ -110,16 +156,19 @@ def decode(data: bytes) -> Manifest:
     figures = document["figures"]
     if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
         raise ArtifactError("model.json: figures must be a list of objects")
-    return Manifest(
-        **{key: _text(document[key], key) for key in _TEXTS},
+    texts: dict[str, Any] = {key: _text(document[key], key) for key in _TEXTS}
+    artifact = Artifact(
+        **texts,
         config=document["config"],
         fitted_on=document["fitted_on"],
         figures=figures,
-        files={name: _member(name, entry) for name, entry in document["files"].items()},
-        nested={
-            checked_name(name): _member(name, entry) for name, entry in document["nested"].items()
-        },
+        arrays={},
     )
+    files = {name: _member(name, entry) for name, entry in document["files"].items()}
+    nested = {
+        checked_name(name): _member(name, entry) for name, entry in document["nested"].items()
+    }
+    return Manifest(artifact, files, nested)
 
 
 def checked_name(name: str) -> str:
@@ -229,3 +278,59 @@ def _member(name: str, entry: Any) -> Member:
     if not whole or not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise ArtifactError(f"model.json: the size or sha256 of {name!r:.80} is damaged")
     return Member(size, sha256, folder)
+
+
+def merge(arrays: dict[str, npt.NDArray[Any]], more: dict[str, npt.NDArray[Any]]) -> None:
+    """Add the arrays of one more file; raises `ArtifactError` for a name that is there already."""
+    twice = arrays.keys() & more.keys()
+    if twice:
+        raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
+    arrays.update(more)
+
+
+def check_depth(depth: int) -> None:
+    """Raise `ArtifactError` where models are nested too deep, as in a hostile or cyclic one."""
+    if depth > MAX_DEPTH:
+        raise ArtifactError(f"models are nested more than {MAX_DEPTH} deep")
+
+
+def _encode(artifact: Artifact, depth: int) -> bytes:
+    check_depth(depth)
+    blobs: list[bytes] = []
+    files: dict[str, Member] = {}
+    nested: dict[str, Member] = {}
+    arrays = named_arrays.checked(artifact.arrays)
+    if arrays:
+        blobs.append(named_arrays.encode(arrays))
+        member = Member.of(blobs[0])
+        files[tensor_file(member)] = member
+    for name, part in sorted(artifact.nested.items()):
+        blobs.append(_encode(part, depth + 1))
+        nested[checked_name(name)] = Member.of(blobs[-1])
+    head = artifact.manifest(files, nested)
+    return b"".join([MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
+
+
+def _decode(data: bytes, depth: int) -> Artifact:
+    check_depth(depth)
+    start = len(MAGIC) + 8
+    if data[: len(MAGIC)] != MAGIC or len(data) < start:
+        raise ArtifactError("these bytes are not a Tacenda model")
+    end = start + int.from_bytes(data[len(MAGIC) : start], "little")
+    if end > len(data):
+        raise ArtifactError("the model's bytes are cut short")
+    manifest = decode(data[start:end])
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    nested: dict[str, Artifact] = {}
+    for members in (manifest.files, manifest.nested):
+        for name, member in members.items():
+            blob, end = data[end : end + member.size], end + member.size
+            if Member.of(blob) != Member(member.size, member.sha256):
+                raise ArtifactError(f"the bytes of {name!r} are cut short or altered")
+            if members is manifest.files:
+                merge(arrays, named_arrays.decode(blob))
+            else:
+                nested[name] = _decode(blob, depth + 1)
+    if end != len(data):
+        raise ArtifactError(f"{len(data) - end} bytes follow the end of the model")
+    return replace(manifest.artifact, arrays=arrays, nested=nested)

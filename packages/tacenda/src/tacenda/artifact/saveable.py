@@ -1,20 +1,31 @@
-"""`Saveable`, which gives a model ``save`` and its way back, and `load`, which finds its class."""
+"""`Saveable` and `Configured`, the bases of models that can be saved, and `load`, which finds the class of one."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy.typing as npt
 
 from tacenda import plugins
 from tacenda.artifact.folder import read, write
-from tacenda.artifact.model import Artifact
-from tacenda.errors import ArtifactError, PluginError, PluginLoadError, TacendaError, describe
+from tacenda.artifact.manifest import Artifact
+from tacenda.errors import (
+    ArtifactError,
+    NotFittedError,
+    PluginError,
+    PluginLoadError,
+    TacendaError,
+    describe,
+)
+from tacenda.settings import HasSettings, Settings
 
-__all__ = ["MODEL_KINDS", "Saveable", "load"]
+__all__ = ["MODEL_KINDS", "Configured", "Saveable", "load"]
+
+S = TypeVar("S", bound=Settings)
+T = TypeVar("T")
 
 #: The kinds of plugins that can be saved and loaded.
 MODEL_KINDS = ("embedders", "language_models", "recommenders")
@@ -104,6 +115,41 @@ class Saveable:
             return cls.from_artifact(artifact)
         except ArtifactError as error:
             raise ArtifactError(f"cannot load {os.fspath(path)}: {error}") from error
+
+
+class Configured(Saveable, HasSettings[S]):
+    """A mixin for models with `Settings`, which a fit completes and which can be saved.
+
+    See `HasSettings` for the constructor. What a fit finds begins as None and is read through `_learned`.
+
+    Attributes
+    ----------
+    settings
+        The options it was made with.
+    figures, fitted_on
+        What was measured, and what it was fitted to; see `Saveable`.
+    """
+
+    #: What ``fit`` takes, as the message of an unfitted model names it.
+    _fitted_to: ClassVar[str] = "corpus"
+
+    def __init__(self, settings: S) -> None:
+        super().__init__(settings)
+        self.figures: list[dict[str, Any]] = []
+        self.fitted_on: dict[str, Any] = {}
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it was fitted, or loaded from an artefact."""
+        return bool(self.fitted_on)
+
+    def _learned(self, part: T | None) -> T:
+        """``part``, which a fit or an artefact has set. Raises NotFittedError where neither has."""
+        if part is None:
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted: call fit({self._fitted_to}), or load one with tacenda.load"
+            )
+        return part
 
 
 def load(path: str | os.PathLike[str]) -> Any:

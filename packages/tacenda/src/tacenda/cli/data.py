@@ -54,7 +54,7 @@ def fetch_dataset(
         float, typer.Option(min=0.1, help="Seconds without a byte before an attempt has failed.")
     ] = 30.0,
 ) -> None:
-    """Fetch a dataset from its official address; a broken-off download goes on where it stopped."""
+    """Fetch a dataset from its official address (needs the extra tacenda[data])."""
     spec = datasets.get(name)
     typer.echo(f"{spec.title}\nlicence: {spec.licence_text}\nhome page: {spec.homepage}")
     for item in spec.downloads:

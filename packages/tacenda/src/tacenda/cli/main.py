@@ -1,21 +1,92 @@
 """The command ``tacenda``.
 
+Its groups are those of the core, by ``module:attribute``, and the plugins of the kind ``commands``. A group is
+imported only when one of its commands is run, so help is fast, and a broken plugin disturbs neither the help nor
+the other commands.
+
 An error of Tacenda's own is one line on standard error and exit status 1; wrong usage exits with 2.
 ``TACENDA_DEBUG=1`` shows the traceback instead.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from typing import Annotated
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 import tacenda
-from tacenda.cli.lazy import LazyGroup
-from tacenda.cli.plugins import list_plugins
-from tacenda.errors import TacendaError, describe
+from tacenda import plugins
+from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
+
+#: The core's own lazy groups: name -> (``module:attribute``, one line of help).
+BUILT_IN = {"data": ("tacenda.cli.data:app", "List and fetch datasets.")}
+
+
+class LazyCommand(TyperCommand):
+    """A stand-in for a command, which is imported when it is run."""
+
+    def __init__(self, name: str, help: str, load: Callable[[], Any]) -> None:
+        super().__init__(name, help=help)
+        self._load = load
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        """Make the context of the real command, which takes over from here."""
+        app = self._load()
+        if not isinstance(app, typer.Typer):
+            kind = type(app).__name__
+            raise PluginLoadError(f"the commands {self.name!r} are a {kind}, not a typer.Typer")
+        try:
+            command = get_group(app)
+        except Exception as error:  # a plugin's signatures may be wrong in any way
+            raise PluginLoadError(
+                f"the commands {self.name!r} cannot be built: {describe(error)}"
+            ) from error
+        return command.make_context(info_name, args, *more, **extra)
+
+
+class LazyGroup(TyperGroup):
+    """The commands defined in place, then the core's lazy groups, then those of plugins."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands; nothing is imported."""
+        return [*super().list_commands(ctx), *_lazy_commands(set(self.commands))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or a stand-in for it."""
+        return super().get_command(ctx, cmd_name) or _lazy_commands(set()).get(cmd_name)
+
+
+def _lazy_commands(taken: set[str]) -> dict[str, LazyCommand]:
+    found: dict[str, LazyCommand] = {}
+    for name, (target, text) in BUILT_IN.items():
+        found[name] = LazyCommand(name, text, lambda target=target: _import(target))  # type: ignore[misc]
+    records = plugins.available("commands")
+    claims = Counter(record.name for record in records)
+    for record in records:
+        # A name that is taken, or claimed twice, is reached as name@distribution.
+        alone = claims[record.name] == 1 and record.name not in {*taken, *found}
+        name = record.name if alone else f"{record.name}@{record.distribution}"
+        text = f"Commands of {record.distribution} {record.version}".rstrip() + "."
+        found[name] = LazyCommand(name, text, _loader(record.name, record.distribution))
+    return found
+
+
+def _loader(name: str, distribution: str) -> Callable[[], Any]:
+    return lambda: plugins.get("commands", name, distribution=distribution)
+
+
+def _import(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -23,7 +94,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Probabilistic latent-variable models as plugins for spaCy and Surprise.",
 )
-app.command("plugins")(list_plugins)
 
 
 def _print_version(wanted: bool) -> None:
@@ -40,6 +110,43 @@ def _root(
     ] = False,
 ) -> None:
     pass
+
+
+@app.command("plugins")
+def list_plugins(
+    kind: Annotated[
+        str | None, typer.Argument(help=f"One of {', '.join(plugins.KINDS)}; all if not given.")
+    ] = None,
+    load: Annotated[
+        bool, typer.Option(help="Try to load each; --no-load lists them and imports nothing.")
+    ] = True,
+    trace: Annotated[
+        bool, typer.Option("--traceback", help="Show where a broken plugin failed.")
+    ] = False,
+) -> None:
+    """List every plugin, and say why a sick one is sick."""
+    problems: dict[int, str] = {}
+    records = plugins.available(kind)
+    if load:
+        for i, record in enumerate(records):
+            try:
+                plugins.get(record.kind, record.name, distribution=record.distribution)
+            except PluginError as error:
+                problems[i] = describe(error.__cause__ or error)
+        records = plugins.available(kind)
+    rows = [("kind", "name", "distribution", "version", "status")]
+    rows += [(r.kind, r.name, r.distribution, r.version, r.status) for r in records]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for i, row in enumerate(rows, start=-1):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+        if i in problems:
+            typer.echo(f"    {records[i].target}: {problems[i]}")
+            cause = records[i].cause
+            if trace and cause is not None:
+                typer.echo("".join(traceback.format_exception(cause)).rstrip())
+    if not records:
+        typer.echo("(none is installed)")
 
 
 def main() -> None:

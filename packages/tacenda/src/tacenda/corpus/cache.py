@@ -1,29 +1,94 @@
 """A corpus in a folder: ``.npy`` arrays in a sub-folder, and ``corpus.json``, which names it.
 
-The manifest is written last, by ``os.replace``, and is the only commit point: a build that is
-killed leaves the corpus that was there before, and a sub-folder that nothing names and the next
-build removes.
+The manifest is written last, as `tacenda.store` does it: a build that is killed leaves the corpus that was there
+before, and a sub-folder that nothing names and the next build removes.
 """
 
+import hashlib
 import json
-import os
-import secrets
-import shutil
-import socket
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.corpus.manifest import MANIFEST, PREFIX, Manifest, read_manifest
+from tacenda import store
 from tacenda.corpus.storage import PASS_ITEMS, load_array, writing
+from tacenda.corpus.word_ids import Selection
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.vocabulary import Vocabulary
+from tacenda.word_classes import CLASSES
 
-_running: set[str] = set()  # the builds of this process
+MANIFEST: Final = "corpus.json"
+FORMAT: Final = "tacenda-corpus"
+VERSION: Final = 1
+PREFIX: Final = "build-"
+_BUILD_VERSION = 1  # raise it when the same sources and settings come to give another corpus
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What ``corpus.json`` says."""
+
+    data: str  # the sub-folder of the arrays
+    n_tokens: int
+    n_sentences: int
+    n_types: int
+    n_text_bytes: int
+    vocabulary: dict[str, Any]  # Vocabulary.config_dict()
+    origin: dict[str, Any]  # Corpus.origin
+    fingerprint: str | None  # of sources and settings; None where they cannot be compared
+    format: str = FORMAT
+    version: int = VERSION
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a corpus folder; CorpusError if there is none that this release reads."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CorpusError(
+            f"{folder} holds no corpus ({MANIFEST} is missing); "
+            "give a folder that was the cache= of Corpus.from_text"
+        )
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise CorpusError(
+            f"{path} cannot be read ({error}); remove {folder} and build the corpus again"
+        ) from error
+    if not isinstance(entries, dict) or entries.get("format") != FORMAT:
+        raise CorpusError(
+            f"{path} does not describe a corpus; give a folder made by Corpus.from_text"
+        )
+    if entries.get("version") != VERSION:
+        raise CorpusError(
+            f"{path} has format version {entries.get('version')!r}, this release reads {VERSION}; "
+            "update tacenda, or build the corpus in another folder"
+        )
+    return _checked(entries, path)
+
+
+def _checked(entries: dict[str, Any], path: Path) -> Manifest:
+    hints = get_type_hints(Manifest)
+    for name, hint in hints.items():
+        kind = str if name == "fingerprint" else get_origin(hint) or hint
+        value = entries.get(name, ...)
+        sound = type(value) is kind or (name == "fingerprint" and value is None)
+        if not sound or (kind is int and value < 0):
+            raise CorpusError(
+                f"{path} is damaged at {name!r}; remove {path.parent} and build the corpus again"
+            )
+    manifest = Manifest(**{name: entries[name] for name in hints})
+    # the name of a sub-folder and nothing else: no way out of the corpus's own folder
+    if not manifest.data.startswith(PREFIX) or set(manifest.data) & set("/\\:\0"):
+        raise CorpusError(
+            f"{path} names the folder {manifest.data!r}, which no corpus has; build it again"
+        )
+    return manifest
 
 
 class Stored(NamedTuple):
@@ -35,79 +100,66 @@ class Stored(NamedTuple):
     manifest: Manifest
 
 
-class Build:
-    """A new corpus on its way into a folder; a context manager that leaves nothing behind unless
-    committed.
+@contextmanager
+def new_data(folder: Path) -> Iterator[Path]:
+    """Yield a new sub-folder for the arrays of a corpus, which stays if `commit` writes a manifest that names it.
 
     Raises CorpusError if the folder is a file, or holds something that is not ours.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._committed = False
-        if folder.exists() and not folder.is_dir():
-            raise CorpusError(f"the cache {folder} is a file; give a folder")
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(p.name for p in folder.iterdir() if not _is_ours(p.name))
-        if strange:
-            raise CorpusError(
-                f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
-                "give a new or empty folder"
-            )
-        _remove_abandoned(folder)
-        self.data = folder / f"{PREFIX}{_host()}-{os.getpid()}-{secrets.token_hex(6)}"
-        _running.add(self.data.name)
-        with writing(self.data):
-            self.data.mkdir()
-
-    def __enter__(self) -> "Build":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        _running.discard(self.data.name)
-        if not self._committed:
-            shutil.rmtree(self.data, ignore_errors=True)
-
-    def commit(
-        self,
-        n_tokens: int,
-        n_sentences: int,
-        vocabulary: Vocabulary,
-        origin: dict[str, Any],
-        fingerprint: str | None,
-    ) -> None:
-        """Write the vocabulary, then the manifest; remove what an earlier manifest named."""
-        arrays = vocabulary.arrays()
-        manifest = Manifest(
-            data=self.data.name,
-            n_tokens=n_tokens,
-            n_sentences=n_sentences,
-            n_types=len(vocabulary),
-            n_text_bytes=len(arrays["vocabulary.text"]),
-            vocabulary=vocabulary.config_dict(),
-            origin=origin,
-            fingerprint=fingerprint,
+    if folder.exists() and not folder.is_dir():
+        raise CorpusError(f"the cache {folder} is a file; give a folder")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    strange = sorted(p.name for p in folder.iterdir() if not _is_ours(p.name))
+    if strange:
+        raise CorpusError(
+            f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
+            "give a new or empty folder"
         )
-        previous = _named(self._folder)
-        temporary = self.data / MANIFEST
-        with writing(self.data):
-            for name, array in arrays.items():
-                np.save(self.data / f"{name}.npy", array, allow_pickle=False)
-            temporary.write_text(json.dumps(vars(manifest), indent=1), encoding="utf-8")
-            for path in self.data.iterdir():
-                _sync(path)
-            temporary.replace(self._folder / MANIFEST)
-        self._committed = True
-        if previous is not None and previous != self.data.name:
-            shutil.rmtree(self._folder / previous, ignore_errors=True)
+    _sweep(folder)
+    try:
+        with ExitStack() as stack:
+            with writing(folder):
+                data = stack.enter_context(store.new_folder(folder, PREFIX))
+            yield data
+    finally:
+        _sweep(folder)
+
+
+def commit(
+    data: Path,
+    n_tokens: int,
+    n_sentences: int,
+    vocabulary: Vocabulary,
+    origin: dict[str, Any],
+    fingerprint: str | None,
+) -> None:
+    """Write the vocabulary of a corpus beside its arrays, then the manifest of the folder."""
+    arrays = vocabulary.arrays()
+    manifest = Manifest(
+        data=data.name,
+        n_tokens=n_tokens,
+        n_sentences=n_sentences,
+        n_types=len(vocabulary),
+        n_text_bytes=len(arrays["vocabulary.text"]),
+        vocabulary=vocabulary.config_dict(),
+        origin=origin,
+        fingerprint=fingerprint,
+    )
+    with writing(data):
+        for name, array in arrays.items():
+            np.save(data / f"{name}.npy", array, allow_pickle=False)
+        store.sync(data)
+        store.write_file(
+            data.parent / MANIFEST, json.dumps(vars(manifest), indent=1).encode("utf-8")
+        )
 
 
 def reusable(folder: Path, fingerprint: str | None) -> Stored | None:
-    """The corpus in a folder if it is whole and has this fingerprint, else None.
+    """Open the corpus in a folder if it is whole and has this fingerprint, else return None.
 
-    Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version:
-    what a release does not understand it does not overwrite.
+    Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version, because a release
+    must not overwrite what it does not understand.
     """
     if not (folder / MANIFEST).exists():
         return None
@@ -122,7 +174,7 @@ def reusable(folder: Path, fingerprint: str | None) -> Stored | None:
 
 
 def open_folder(folder: Path) -> Stored:
-    """The corpus in a folder, checked: sizes, offsets in order, every id in the vocabulary."""
+    """Open the corpus in a folder and check sizes, the order of the offsets, and that every id is in the vocabulary."""
     manifest = read_manifest(folder)
     data = folder / manifest.data
     sizes: Mapping[str, tuple[type[np.generic], int]] = {
@@ -144,6 +196,7 @@ def open_folder(folder: Path) -> Stored:
 
 
 def _check_offsets(offsets: NDArray[np.int64], n_tokens: int, folder: Path) -> None:
+    """Raise CorpusError unless the offsets rise from 0 to the number of tokens; a part at a time."""
     sound = offsets[0] == 0 and offsets[-1] == n_tokens
     for start in range(0, len(offsets) - 1, PASS_ITEMS):
         sound = sound and bool((np.diff(offsets[start : start + PASS_ITEMS + 1]) > 0).all())
@@ -152,6 +205,7 @@ def _check_offsets(offsets: NDArray[np.int64], n_tokens: int, folder: Path) -> N
 
 
 def _check_ids(ids: NDArray[np.int32], n_types: int, folder: Path) -> None:
+    """Raise CorpusError unless every id is one of the vocabulary; a part at a time."""
     for start in range(0, len(ids), PASS_ITEMS):
         block = ids[start : start + PASS_ITEMS]
         if block.min() < 0 or block.max() >= n_types:
@@ -165,40 +219,43 @@ def _is_ours(name: str) -> bool:
     return name == MANIFEST or name.startswith((PREFIX, "."))
 
 
-def _host() -> str:
-    return "".join(c for c in socket.gethostname() if c.isalnum())[:32] or "host"
+def _sweep(folder: Path) -> None:
+    """Remove what the manifest does not name, but for the folders of builds that are still running."""
+    keep = {MANIFEST}
+    with suppress(CorpusError):
+        keep.add(read_manifest(folder).data)
+    store.sweep(folder, keep, lambda name: name.startswith(PREFIX))
 
 
-def _named(folder: Path) -> str | None:
-    try:
-        return read_manifest(folder).data
-    except CorpusError:
+def fingerprint(
+    *,
+    paths: Sequence[Path] | None,
+    tokenizer: str | None,
+    selection: Selection,
+    vocabulary: Vocabulary | None,
+    reading: tuple[str, str],
+    cache_key: str | None,
+) -> str | None:
+    """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
+
+    Files count by absolute path, size and times of change. None is returned where the source is an iterable
+    (``paths`` is None) or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's
+    ``cache_key`` stands for them. ``reading`` is the encoding and the handler of errors.
+    """
+    if cache_key is None and (paths is None or tokenizer is None):
         return None
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what builds left that were killed: those of processes of this host that are gone."""
-    named = _named(folder)
-    for path in folder.glob(f"{PREFIX}{_host()}-*-*"):
-        process = path.name.split("-")[2]
-        if path.name == named or path.name in _running or not process.isdigit():
-            continue
-        if int(process) == os.getpid() or not _is_alive(int(process)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    if os.name != "posix":
-        return True  # signal 0 would end the process on Windows
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+    files = None
+    if paths is not None:
+        states = [(path.resolve(), path.stat()) for path in paths]
+        files = [[str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns] for path, s in states]
+    facts = {
+        "build": _BUILD_VERSION,
+        "classes": CLASSES,
+        "files": files,
+        "tokenizer": tokenizer,
+        "selection": asdict(selection),
+        "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
+        "reading": reading,
+        "key": cache_key,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

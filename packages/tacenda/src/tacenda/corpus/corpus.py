@@ -1,55 +1,55 @@
-"""Tokenized text: int32 ids with int64 sentence offsets, in memory or memory-mapped."""
+"""`Corpus`: tokenized text as int32 ids with int64 sentence offsets, in memory or memory-mapped."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.corpus import building, views
-from tacenda.corpus.building import CodedBlock, Parts, Selection, Types
-from tacenda.corpus.cache import open_folder
-from tacenda.corpus.fingerprint import fingerprint
-from tacenda.corpus.lines import Lines, text_files
-from tacenda.corpus.making import make, selection_for, text_coder
-from tacenda.corpus.storage import Place
+from tacenda.corpus import cache as caches
+from tacenda.corpus import word_ids
+from tacenda.corpus.lines import Lines, text_blocks, text_files
+from tacenda.corpus.storage import GrowingArray, Place
+from tacenda.corpus.word_ids import CodedBlock, Selection, Types
 from tacenda.errors import CorpusError
 from tacenda.lookup import Oov
-from tacenda.tokenizers import Tokenizer, tokenizer_version
+from tacenda.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
 from tacenda.vocabulary import Vocabulary
 
+__all__ = ["Corpus"]
+
 Folder = str | os.PathLike[str]
-
-
-class VocabularySettings(TypedDict, total=False):
-    """The arguments of Corpus.from_text that choose the vocabulary."""
-
-    max_vocabulary: int | None
-    min_count: int
-    digits: bool
-    lowercase: bool
-    oov: Oov
-    min_class_count: int
+Ids = NDArray[np.int32]
+Offsets = NDArray[np.int64]
 
 
 class Corpus:
     """A tokenized text.
 
-    ids: int32 (tokens,), the whole text without boundaries; read-only, a memory map where large.
-    offsets: int64 (sentences + 1,); sentence i is ``ids[offsets[i] : offsets[i + 1]]``, never
-    empty. vocabulary: what the ids mean. Its counts are those of the text it was built from, which
-        is another text where ``vocabulary=`` was given; ``type_counts`` counts this one.
-    origin: where the text came from (names of files, tokenizer), as JSON, for the record.
+    Parameters
+    ----------
+    ids
+        int32 (tokens,): the whole text without boundaries; read-only, a memory map where large.
+    offsets
+        int64 (sentences + 1,): sentence ``i`` is ``ids[offsets[i] : offsets[i + 1]]``, never empty.
+    vocabulary
+        What the ids mean. Its counts are those of the text it was built from, which is another text where
+        ``vocabulary=`` was given; `type_counts` counts this one.
+    origin
+        Where the text came from (names of files, tokenizer), as JSON, for the record.
+    place
+        The folder of the arrays; a temporary one lives as long as a corpus that needs it.
     """
 
     def __init__(
         self,
-        ids: NDArray[np.int32],
-        offsets: NDArray[np.int64],
+        ids: Ids,
+        offsets: Offsets,
         vocabulary: Vocabulary,
         origin: dict[str, Any] | None = None,
         *,
@@ -59,7 +59,7 @@ class Corpus:
         self.offsets = offsets
         self.vocabulary = vocabulary
         self.origin = dict(origin or {})
-        self._place = place  # a temporary folder lives as long as a corpus that needs it
+        self._place = place
 
     @classmethod
     def from_text(
@@ -68,43 +68,77 @@ class Corpus:
         *,
         tokenizer: str | Tokenizer = "whitespace",
         vocabulary: Vocabulary | None = None,
+        max_vocabulary: int | None = None,
+        min_count: int = 1,
+        digits: bool = False,
+        lowercase: bool = False,
+        oov: Oov = "single",
+        min_class_count: int = 50,
         cache: Folder | None = None,
         cache_key: str | None = None,
         encoding: str = "utf-8",
         errors: str = "strict",
-        workers: int = 1,
-        **settings: Unpack[VocabularySettings],
+        processes: int = 1,
     ) -> Self:
-        """Tokenize text files, or lines, in one pass: a line is a sentence, empty lines are
-        skipped.
+        """Tokenize text in one pass: a line is a sentence, empty lines are skipped.
 
-        text: a ``Path`` or a list of them (plain text or .xz, .gz, .bz2), a string, or an iterable
-            of lines. A path is a file and a string is text, here as everywhere in Tacenda.
-        tokenizer: "whitespace", "words", "spacy:en" or a callable; see tacenda.tokenizers.
-        max_vocabulary: how many proper words become types, the most frequent first; ``</s>``,
-            ``<unk>`` and the OOV classes come on top. None (default) keeps all.
-        min_count: words that occur less often are left out; default 1.
-        digits, lowercase: turn each run of digits into ``NUM``; lower-case. Default False.
-        oov: "single" (default) maps all other words to ``<unk>``; "classes" to about a hundred
-            shape and suffix classes, of which those with fewer than min_class_count (50) are
-            merged. vocabulary: use this one, as for a held-out text; it takes the place of the
-            settings above. cache: a folder for the result, memory-mapped; a corpus found there is
-            used again if it came from the same files (path, size, times) with the same settings,
-            and built anew otherwise. Without it, up to 32M tokens stay in memory and more go to a
-            temporary folder. cache_key: a name for the version of a source or tokenizer that
-            cannot be compared (an iterable, a callable); without one such a corpus is built anew
-            every time. encoding, errors: as for open().
-        workers: processes that tokenize; the result does not depend on it. They pay for slow
-            tokenizers; the tokenizer must be a name or a function from a module.
+        Text that is split at whitespace and looks as if it was not tokenized brings a warning.
 
-        Raises CorpusError for a missing file, a directory, undecodable bytes (with line and byte),
-        a text without tokens, contradictory settings, or a cache folder that is not ours.
+        Parameters
+        ----------
+        text
+            A ``Path`` or a list of them (plain text or .xz, .gz, .bz2), a string, or an iterable of lines. A path
+            is a file and a string is text, here as everywhere in Tacenda.
+        tokenizer
+            ``"whitespace"``, ``"words"``, ``"spacy:en"`` or a callable; see `tacenda.tokenizers`.
+        vocabulary
+            The vocabulary to use, as for a held-out text; it settles the next six options.
+        max_vocabulary
+            How many proper words become types, the most frequent first; ``</s>``, ``<unk>`` and the OOV classes
+            come on top. None keeps all.
+        min_count
+            Words that occur less often are left out.
+        digits
+            Turn each run of digits into ``NUM``.
+        lowercase
+            Turn all words into lower case.
+        oov
+            ``"single"`` maps all other words to ``<unk>``; ``"classes"`` to about a hundred classes of shapes and
+            suffixes.
+        min_class_count
+            Classes with fewer occurrences are merged into coarser ones.
+        cache
+            A folder for the result, which is memory-mapped. A corpus found there is used again if it came from
+            the same files (path, size, times) with the same settings, and built anew otherwise. Without it, up
+            to 32M tokens stay in memory and more go to a temporary folder.
+        cache_key
+            A name for the version of a source or tokenizer that cannot be compared (an iterable, a callable);
+            without one such a corpus is built anew every time.
+        encoding, errors
+            Of files, as for ``open()``.
+        processes
+            Processes that tokenize; the result does not depend on it. They pay for slow tokenizers, which must be
+            names or functions of a module.
+
+        Raises
+        ------
+        CorpusError
+            A file is missing, a directory, or holds undecodable bytes (the message names line and byte), a string
+            is the name of a file, the text has no tokens, the settings contradict each other, or the cache folder
+            holds something that is not ours.
         """
-        selection = selection_for(vocabulary, Selection(**settings))
+        selection = Selection(
+            max_vocabulary, min_count, digits, lowercase, oov, min_class_count
+        ).settled_by(vocabulary)
+        at_least_one(processes, "processes")
+        get_tokenizer(tokenizer)
         paths = text_files(text)
-        n = at_least_one(workers, "workers")
-        coder = text_coder(text, tokenizer, encoding, errors, n)
-        key = fingerprint(
+
+        def coder(types: Types) -> Iterator[CodedBlock]:
+            blocks = text_blocks(text, encoding, errors)
+            return word_ids.code_lines(blocks, tokenizer, types, processes)
+
+        fingerprint = caches.fingerprint(
             paths=paths,
             tokenizer=tokenizer_version(tokenizer),
             selection=selection,
@@ -116,8 +150,7 @@ class Corpus:
             "sources": [path.name for path in paths or ()],
             "tokenizer": tokenizer if isinstance(tokenizer, str) else "callable",
         }
-        folder = None if cache is None else Path(cache)
-        return cls._of(make(coder, selection, vocabulary, folder, key, origin), origin)
+        return cls._build(coder, selection, vocabulary, cache, fingerprint, origin)
 
     @classmethod
     def from_sentences(
@@ -125,16 +158,28 @@ class Corpus:
         sentences: Iterable[Sequence[str]],
         *,
         vocabulary: Vocabulary | None = None,
+        max_vocabulary: int | None = None,
+        min_count: int = 1,
+        digits: bool = False,
+        lowercase: bool = False,
+        oov: Oov = "single",
+        min_class_count: int = 50,
         cache: Folder | None = None,
         cache_key: str | None = None,
-        **settings: Unpack[VocabularySettings],
     ) -> Self:
-        """A corpus of sentences that are tokenized already, read once; empty ones are skipped.
+        """Make a corpus of sentences that are tokenized already, read once; empty ones are skipped.
 
-        Tokens are any strings, with spaces or line ends inside if need be. Arguments as from_text.
+        Tokens are any strings, with spaces or line ends inside if need be. Options and errors are those of
+        `from_text`.
         """
-        selection = selection_for(vocabulary, Selection(**settings))
-        key = fingerprint(
+        selection = Selection(
+            max_vocabulary, min_count, digits, lowercase, oov, min_class_count
+        ).settled_by(vocabulary)
+
+        def coder(types: Types) -> Iterator[CodedBlock]:
+            return word_ids.code_sentences(sentences, types)
+
+        fingerprint = caches.fingerprint(
             paths=None,
             tokenizer=None,
             selection=selection,
@@ -143,22 +188,47 @@ class Corpus:
             cache_key=cache_key,
         )
         origin: dict[str, Any] = {"sources": [], "tokenizer": None}
+        return cls._build(coder, selection, vocabulary, cache, fingerprint, origin)
 
-        def coder(types: Types) -> Iterator[CodedBlock]:
-            return building.code_sentences(sentences, types)
+    @classmethod
+    def _build(
+        cls,
+        coder: Callable[[Types], Iterator[CodedBlock]],
+        selection: Selection,
+        vocabulary: Vocabulary | None,
+        cache: Folder | None,
+        fingerprint: str | None,
+        origin: dict[str, Any],
+    ) -> Self:
+        """Build a corpus, or take it from the cache if the one there has the same fingerprint."""
 
-        folder = None if cache is None else Path(cache)
-        return cls._of(make(coder, selection, vocabulary, folder, key, origin), origin)
+        def assemble(place: Place) -> tuple[Ids, Offsets, Vocabulary]:
+            types = Types()
+            what = ", ".join(origin["sources"]) or "the text"
+            is_split_at_whitespace = origin["tokenizer"] == "whitespace"
+            return word_ids.assemble(
+                coder(types), types, place, selection, vocabulary, what, is_split_at_whitespace
+            )
+
+        if cache is None:
+            place = Place()
+            return cls(*assemble(place), origin, place=place)
+        folder = Path(cache)
+        found = caches.reusable(folder, fingerprint)
+        if found is not None:
+            # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
+            known = found.vocabulary if vocabulary is None else vocabulary
+            return cls(found.ids, found.offsets, known, origin)
+        with caches.new_data(folder) as data:
+            ids, offsets, words = assemble(Place(data))
+            caches.commit(data, len(ids), len(offsets) - 1, words, origin, fingerprint)
+        return cls(ids, offsets, words, origin)
 
     @classmethod
     def open(cls, folder: Folder) -> Self:
-        """The corpus that ``cache=folder`` left there; CorpusError if it is missing or damaged."""
-        stored = open_folder(Path(folder))
+        """Open the corpus that ``cache=folder`` left; CorpusError if it is missing or damaged."""
+        stored = caches.open_folder(Path(folder))
         return cls(stored.ids, stored.offsets, stored.vocabulary, stored.manifest.origin)
-
-    @classmethod
-    def _of(cls, parts: Parts, origin: dict[str, Any]) -> Self:
-        return cls(parts.ids, parts.offsets, parts.vocabulary, origin, place=parts.place)
 
     @property
     def n_tokens(self) -> int:
@@ -174,14 +244,14 @@ class Corpus:
         return self.n_sentences
 
     def sentence(self, i: int) -> NDArray[np.int32]:
-        """The ids of sentence i (from the end if negative), int32 (tokens,). Raises IndexError."""
+        """Return the ids of sentence ``i``, from the end if negative: int32 (tokens,). Raises IndexError."""
         n = self.n_sentences
         if not -n <= i < n:
             raise IndexError(f"there is no sentence {i} in a corpus of {n}")
         return self.ids[self.offsets[i % n] : self.offsets[i % n + 1]]
 
     def sentences(self) -> Iterator[NDArray[np.int32]]:
-        """The ids of one sentence after the other, int32 (tokens,)."""
+        """Yield the ids of one sentence after the other, int32 (tokens,)."""
         for ids, offsets in self.blocks(1 << 18):
             for start, end in pairwise(offsets.tolist()):
                 yield ids[start:end]
@@ -192,31 +262,62 @@ class Corpus:
     def blocks(
         self, n_tokens: int = 1 << 20
     ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-        """Whole sentences, at most n_tokens tokens at a time; a longer sentence is a block by
-        itself.
+        """Yield blocks of whole sentences, at most ``n_tokens`` tokens each; a longer sentence is a block by itself.
 
-        Yields int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
+        A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
-        return views.blocks(self.ids, self.offsets, at_least_one(n_tokens, "n_tokens"))
+        at_least_one(n_tokens, "n_tokens")
+        return self._blocks(n_tokens)
+
+    def _blocks(self, n_tokens: int) -> Iterator[tuple[Ids, Offsets]]:
+        first = 0
+        while first < self.n_sentences:
+            limit = int(self.offsets[first]) + n_tokens
+            # the first offset beyond the limit; the one before it ends the block
+            beyond = bisect_left(self.offsets, limit + 1, first + 1, self.n_sentences + 1)
+            last = max(beyond - 1, first + 1)
+            bounds = np.asarray(self.offsets[first : last + 1])
+            yield np.asarray(self.ids[bounds[0] : bounds[-1]]), bounds - bounds[0]
+            first = last
 
     def stream(self, n_tokens: int = 1 << 20) -> Iterator[NDArray[np.int32]]:
-        """The text as one stream, the boundary's id before every sentence, n_tokens ids at a time.
+        """Yield the text as one stream, the boundary's id before every sentence, ``n_tokens`` ids at a time.
 
-        The stream is a circle: the boundary before the first sentence also follows the last.
-        Yields int32 arrays of n_tokens ids, the last one shorter; tokens + sentences ids in all.
+        The stream is a circle: the boundary before the first sentence also follows the last. The arrays are int32,
+        the last one may be shorter; together they have tokens + sentences ids.
         """
-        boundary = self.vocabulary.boundary_id
-        return views.stream(self.ids, self.offsets, boundary, at_least_one(n_tokens, "n_tokens"))
+        at_least_one(n_tokens, "n_tokens")
+        return self._stream(n_tokens)
+
+    def _stream(self, n_tokens: int) -> Iterator[Ids]:
+        n, offsets = self.n_sentences, self.offsets
+
+        def boundaries_before(position: int) -> int:
+            # sentence i has i boundaries before its own, which stands at offsets[i] + i of the stream
+            return bisect_left(range(n), position, key=lambda i: int(offsets[i]) + i)
+
+        i = 0
+        for begin in range(0, self.n_tokens + n, n_tokens):
+            end = min(begin + n_tokens, self.n_tokens + n)
+            j = boundaries_before(end)
+            piece = np.empty(end - begin, dtype=np.int32)
+            is_token = np.ones(end - begin, dtype=bool)
+            is_token[offsets[i:j] + np.arange(i, j) - begin] = False
+            piece[~is_token] = self.vocabulary.boundary_id
+            piece[is_token] = self.ids[begin - i : end - j]
+            yield piece
+            i = j
 
     def head(self, n_sentences: int) -> Self:
-        """The first n_sentences sentences (all, if there are fewer); shares ids and vocabulary."""
-        n = min(at_least_one(n_sentences, "n_sentences"), self.n_sentences)
+        """Return the first ``n_sentences`` sentences, or all if there are fewer; ids and vocabulary are shared."""
+        at_least_one(n_sentences, "n_sentences")
+        n = min(n_sentences, self.n_sentences)
         offsets = self.offsets[: n + 1]
         ids = self.ids[: offsets[-1]]
         return type(self)(ids, offsets, self.vocabulary, self.origin, place=self._place)
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora of whole sentences, in order: the rest, and a random ``fraction`` of them.
+        """Return two corpora of whole sentences in order: the rest, and a random ``fraction`` of the sentences.
 
         Both keep the vocabulary of the whole. Raises CorpusError if either would be empty.
         """
@@ -232,12 +333,28 @@ class Corpus:
         return self._subset(~held_out), self._subset(held_out)
 
     def _subset(self, keep: NDArray[np.bool_]) -> Self:
-        ids, offsets, place = views.subset(self.ids, self.offsets, keep)
+        """Copy the sentences where ``keep`` (sentences,) is true, in order, to a place of their own."""
+        place = Place()
+        kept_ids = GrowingArray("ids", np.int32, place)
+        kept_offsets = GrowingArray("offsets", np.int64, place)
+        try:
+            kept_offsets.append(np.zeros(1, dtype=np.int64))
+            first = 0
+            for block, bounds in self.blocks():
+                wanted = keep[first : first + len(bounds) - 1]
+                lengths = np.diff(bounds)
+                kept_offsets.append(len(kept_ids) + np.cumsum(lengths[wanted]))
+                kept_ids.append(block[np.repeat(wanted, lengths)])
+                first += len(lengths)
+            ids, offsets = kept_ids.finish(), kept_offsets.finish()
+        finally:
+            kept_ids.close()
+            kept_offsets.close()
         return type(self)(ids, offsets, self.vocabulary, self.origin, place=place)
 
     @cached_property
     def type_counts(self) -> NDArray[np.int64]:
-        """How often each type occurs in this text, int64 (types,); ``</s>`` once a sentence."""
+        """How often each type occurs in this text, int64 (types,); ``</s>`` counts once for each sentence."""
         counts = np.zeros(len(self.vocabulary), dtype=np.int64)
         for ids, _ in self.blocks():
             counts += np.bincount(ids, minlength=len(counts))
@@ -245,10 +362,10 @@ class Corpus:
         return counts
 
     def describe(self, n_words: int = 10) -> dict[str, Any]:
-        """Sizes, the share of tokens outside the vocabulary, and the most frequent words.
+        """Return sizes, the share of tokens outside the vocabulary, and the most frequent words, as JSON values.
 
-        A dictionary for JSON: n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words
-        (word and count), and what ``origin`` holds.
+        The keys are n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words (word and count), and those
+        of ``origin``.
         """
         counts = self.type_counts.copy()
         oov = int(counts[self.vocabulary.oov_ids].sum())
@@ -271,8 +388,7 @@ class Corpus:
         )
 
 
-def at_least_one(value: int, name: str) -> int:
-    """The value, if it is at least 1; CorpusError otherwise."""
+def at_least_one(value: int, name: str) -> None:
+    """Raise CorpusError unless the value is at least 1."""
     if value < 1:
         raise CorpusError(f"{name} is {value}; it must be at least 1")
-    return value

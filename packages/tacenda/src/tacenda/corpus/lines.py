@@ -88,7 +88,7 @@ def refuse_file_name(text: str) -> None:
 def text_blocks(
     text: Lines, encoding: str = "utf-8", errors: str = "strict"
 ) -> Iterator[list[str]]:
-    """Blocks of the lines of files, of a string, or of an iterable of lines, by the rule of `text_files`.
+    """Yield the lines of files, of a string, or of an iterable of lines in blocks, by the rule of `text_files`.
 
     Raises CorpusError where a string, or the first string of a list, is the name of a file.
     """
@@ -106,7 +106,7 @@ def text_blocks(
 def read_blocks(
     path: Path, encoding: str = "utf-8", errors: str = "strict", advance: Advance | None = None
 ) -> Iterator[list[str]]:
-    """Blocks of the lines of a file, without their line ends; ``advance`` hears of bytes read.
+    """Yield the lines of a file in blocks, without their ends; ``advance`` is called with the bytes read.
 
     A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that
     and by the longest line. Raises CorpusError for bytes the encoding does not have, or a damaged
@@ -145,7 +145,7 @@ def read_blocks(
 
 
 def _chunks(path: Path, advance: Advance | None) -> Iterator[bytes]:
-    """Decompressed bytes in pieces, then one empty piece."""
+    """Yield decompressed bytes in pieces, then one empty piece."""
     compression = "text"
     try:
         with path.open("rb") as raw:
@@ -180,7 +180,7 @@ def _undecodable(
 
 
 def file_blocks(paths: Sequence[Path], encoding: str, errors: str) -> Iterator[list[str]]:
-    """Blocks of the lines of files, one after the other, with a progress bar."""
+    """Yield the lines of files in blocks, one file after the other, with a progress bar."""
     total = sum(path.stat().st_size for path in paths)
     bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
     with bar:
@@ -189,7 +189,7 @@ def file_blocks(paths: Sequence[Path], encoding: str, errors: str) -> Iterator[l
 
 
 def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
-    """Lines from an iterable, gathered into blocks; a line end at the end of a line is dropped."""
+    """Gather lines from an iterable into blocks, without the ends of lines."""
     block: list[str] = []
     size = 0
     bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")

@@ -24,7 +24,7 @@ _HEADER_BYTES: Final = 128
 
 
 class Place:
-    """A folder for arrays: given, or temporary, made when needed and removed with its last user."""
+    """A folder for arrays: a given one, or a temporary one, made when needed and removed with its last user."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.permanent = folder is not None
@@ -32,7 +32,7 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """The folder; a temporary one exists from the first time it is asked for."""
+        """The folder; a temporary one is made when it is first asked for."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="tacenda-corpus-"))
             weakref.finalize(self, _remove, self._folder, os.getpid())
@@ -45,7 +45,7 @@ def _remove(folder: Path, owner: int) -> None:
 
 
 class GrowingArray:
-    """A one-dimensional array of unknown length; a file from the start in a permanent place."""
+    """A one-dimensional array that grows by appending; in a permanent place it is a file from the start."""
 
     def __init__(self, name: str, dtype: type[np.generic], place: Place) -> None:
         self._name = name
@@ -72,7 +72,7 @@ class GrowingArray:
             self._spill()
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """The values so far, in order, ``PASS_ITEMS`` or a little more at a time."""
+        """Yield the values so far in order, ``PASS_ITEMS`` or a few more at a time."""
         for start in range(0, self._size if self._file is not None else 0, PASS_ITEMS):
             yield self._read(start)
         group: list[NDArray[Any]] = []
@@ -94,7 +94,7 @@ class GrowingArray:
                 self._write(self._file, block)
 
     def finish(self) -> NDArray[Any]:
-        """The whole array, read-only; a memory map where it lies in a file."""
+        """Return the whole array, read-only; a memory map if it is in a file."""
         if self._file is None:
             whole = np.concatenate([*self._pieces, np.empty(0, self._dtype)])
             self._pieces = []
@@ -111,7 +111,7 @@ class GrowingArray:
         return load_array(path, self._dtype, self._size)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             with writing(Path(self._file.name)):
                 self._file.close()

@@ -63,7 +63,7 @@ def _sentences(
 def read(
     path: str | Path, columns: Sequence[str], separator: str | None = None
 ) -> Iterator[dict[str, tuple[str, ...]]]:
-    """Yield the sentences of a column file as ``{column name: cells, one a word}``.
+    """Yield the sentences of a column file as ``{column name: cells, one for each word}``.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ def read(
 
 
 def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """The same entities with ``B-`` on the first word of each.
+    """Return the same entities with ``B-`` on the first word of each.
 
     Valid IOB2 comes back unchanged.
 
     Raises
     ------
     DataError
-        a tag is neither ``O`` nor ``B-`` or ``I-`` with a type.
+        A tag is neither ``O`` nor ``B-`` or ``I-`` with a type.
     """
     converted: list[str] = []
     previous = "O"

@@ -1,36 +1,29 @@
-"""Resumable download of one file over HTTP.
+"""Download one file with pooch, which retries, compares hashes and moves the finished file into place.
 
-Written on the standard library's urllib: one GET with three headers is all it takes, and every user
-of the core would otherwise install an HTTP library for a command most of them never run.
-
-The body goes to ``<target>.part``, with the address, the validators (ETag, Last-Modified) and the
-length in ``<target>.part.json`` beside it. A later attempt, in this process or the next, asks for
-the rest with ``Range`` and ``If-Range`` (RFC 9110, 13.1.5 and 14.2): a server that has the same
-file answers 206 and the rest; one whose file changed, or which knows no ranges, answers 200 and the
-whole, and the part begins anew. A body shorter than it was announced counts as a failed attempt.
-``target`` itself appears only when it is complete and its hash is right.
+What pooch does not do is done here: several addresses are tried in turn, a body may not be longer than it is
+allowed or shorter than it was announced, and redirects lead to http or https only, never from https to http.
+pooch comes with the extra ``tacenda[data]`` and is imported when something is fetched.
 """
 
-import hashlib
-import http.client
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 import tacenda
-from tacenda.datasets.partial import Partial
+from tacenda import store
 from tacenda.errors import DataError
 from tacenda.progress import Progress, track
 
-_CHUNK = 1 << 16
+__all__ = ["Receipt", "download"]
+
+#: Statuses of a server that another attempt may overcome.
 _RETRIED = {408, 425, 429, 500, 502, 503, 504}
-_LONGEST_WAIT = 60.0
-USER_AGENT = f"tacenda/{tacenda.__version__}"
+_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -41,56 +34,31 @@ class Receipt:
     filename: str
     bytes: int
     sha256: str
-    etag: str | None
-    last_modified: str | None
     verified: bool
     """Whether the file was compared with a hash known beforehand."""
 
 
-class _AgainError(Exception):
-    """An attempt failed in a way that another may not."""
-
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.wait = wait
-
-
-class _GiveUpError(Exception):
-    """An address will not serve the file."""
-
-
-class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to http and https only, and from https not back to http."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
-        headers: http.client.HTTPMessage, newurl: str,
-    ) -> urllib.request.Request | None:  # fmt: skip
-        scheme = urlsplit(newurl).scheme
-        if scheme != "https" and (scheme != "http" or req.type == "https"):
-            raise _GiveUpError(f"it redirects to {newurl}, which is not safe to follow")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+class _RefusedError(Exception):
+    """An address will not serve the file, however often it is asked."""
 
 
 def download(
     urls: Sequence[str],
-    target: str | Path,
+    target: Path,
     *,
     expected: str | None = None,
     max_bytes: int = 512 << 20,
     timeout: float = 30.0,
-    attempts: int = 5,
-    backoff: float = 1.0,
-    sleep: Callable[[float], Any] = time.sleep,
+    attempts: int = 3,
 ) -> Receipt:
-    """Fetch a file, resuming an earlier attempt if one was broken off.
+    """Fetch a file, unless it is there with the expected hash.
 
     Parameters
     ----------
     urls
         Addresses of the same file, tried in order.
     target
-        Where the file goes; replaced if it exists.
+        Where the file goes. If ``expected`` is None, a file that is there already is taken as it is.
     expected
         ``sha256:...`` or ``md5:...``; None means that nobody knows.
     max_bytes
@@ -98,166 +66,108 @@ def download(
     timeout
         Seconds without a byte after which an attempt has failed.
     attempts
-        How many attempts in a row may fail without progress at one address.
-    backoff
-        Seconds to wait after the first failure; doubled after each, 60 at most.
-    sleep
-        How to wait; for tests.
+        How often each address is asked.
 
     Raises
     ------
     DataError
-        No address served the file, it is too long, or its hash is another one.
+        pooch is not installed, no address served the file, it is too long, or its hash is another one.
     """
-    target = Path(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
-    part = Partial(target)
+        import pooch
+        import requests
+    except ImportError as error:
+        raise DataError(
+            'fetching a dataset needs pooch: install it with pip install "tacenda[data]"'
+        ) from error
+    pooch.get_logger().setLevel("WARNING")
     causes: list[str] = []
     for url in urls:
+        if urlsplit(url).scheme not in {"http", "https"}:
+            causes.append(f"{url}: its scheme is neither http nor https")
+            continue
+        files = pooch.create(
+            target.parent,
+            base_url="",
+            registry={target.name: expected},
+            urls={target.name: url},
+            retry_if_failed=attempts - 1,
+        )
         try:
-            _persist(url, part, max_bytes, timeout, attempts, backoff, sleep)
-            receipt = _check(part, expected)
-        except _GiveUpError as error:
+            files.fetch(target.name, downloader=_Downloader(target.name, max_bytes, timeout))
+        except (_RefusedError, ValueError, requests.RequestException) as error:
             causes.append(f"{url}: {error}")
             continue
         except OSError as error:
-            raise DataError(f"{part.path} cannot be written: {error.strerror or error}") from error
-        part.path.replace(target)
-        part.discard()
-        return receipt
+            raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
+        sha256 = store.sha256_of(target)
+        return Receipt(url, target.name, target.stat().st_size, sha256, expected is not None)
     raise DataError(f"{target.name} could not be fetched ({'; '.join(causes)}): try again later")
 
 
-def _persist(
-    url: str,
-    part: Partial,
-    max_bytes: int,
-    timeout: float,
-    attempts: int,
-    backoff: float,
-    sleep: Callable[[float], Any],
-) -> None:
-    """Attempt until the part is complete, or ``attempts`` in a row made no progress."""
-    failures = 0
-    farthest = part.resumable(url)
-    while True:
-        try:
-            _attempt(url, part, max_bytes, timeout)
-            return
-        except _AgainError as error:
-            # Not "longer than before": a server that always begins anew must not keep us for ever.
-            progress = part.size() >= farthest + _CHUNK
-            failures = 0 if progress else failures + 1
-            farthest = max(farthest, part.size())
-            if failures >= attempts:
-                raise _GiveUpError(f"{error}, {attempts} times in a row") from error
-            wait = backoff * 2 ** max(failures - 1, 0) if error.wait is None else error.wait
-            sleep(min(wait, _LONGEST_WAIT))
+class _Downloader:
+    """What pooch calls to fetch an address into a temporary file; the bytes pass through `write`."""
 
+    def __init__(self, name: str, max_bytes: int, timeout: float) -> None:
+        self._name, self._max_bytes, self._timeout = name, max_bytes, timeout
+        self._announced: int | None = None
+        self._size = 0
+        self._stack = ExitStack()
+        self._bar: Progress[object]
+        self._stream: IO[bytes]
 
-def _attempt(url: str, part: Partial, max_bytes: int, timeout: float) -> None:
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise _GiveUpError("its scheme is neither http nor https")
-    offset = part.resumable(url)
-    if part.complete(url):
-        return
-    headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
-    if offset:
-        headers |= {"Range": f"bytes={offset}-", "If-Range": part.validator()}
-    opener = urllib.request.build_opener(_SafeRedirects)
-    try:
-        with opener.open(urllib.request.Request(url, headers=headers), timeout=timeout) as response:
-            begin = part.accept(url, response, offset)
-            _receive(response, part, begin, max_bytes)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code == 416:  # the part is as long as the file, or longer: it is not the file
-                part.discard()
-                raise _AgainError("the server has nothing after what is already here") from error
-            if error.code in _RETRIED:
-                raise _AgainError(
-                    f"HTTP {error.code} {error.reason}", _retry_after(error)
-                ) from error
-            raise _GiveUpError(f"HTTP {error.code} {error.reason}") from error
-    except (http.client.HTTPException, OSError) as error:
-        if isinstance(error, OSError) and error.filename is not None:
-            raise  # of the disk, not of the connection
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise _AgainError(
-            f"the connection failed ({str(cause) or type(cause).__name__})"
-        ) from error
+    def __call__(self, url: str, output_file: str, pooch: Any, check_only: bool = False) -> None:
+        """Fetch once; what may succeed another time is raised as a RequestException."""
+        from pooch import HTTPDownloader
+        from requests import HTTPError, RequestException
 
-
-def _receive(response: Any, part: Partial, begin: int, max_bytes: int) -> None:
-    total = part.length
-    if total is not None and total > max_bytes:
-        part.discard()
-        raise _GiveUpError(f"it is {total:,} bytes long and {max_bytes:,} is the most expected")
-    size = begin
-    with (
-        part.path.open("r+b" if begin else "wb") as stream,
-        _bar(part.target.name, total) as bar,
-    ):
-        stream.seek(begin)
-        stream.truncate()
-        bar.update(begin)
-        while chunk := response.read(_CHUNK):
-            size += len(chunk)
-            if size > max_bytes:
-                break
-            _write(stream, chunk, part.path)
-            bar.update(len(chunk))
-    if size > max_bytes:
-        part.discard()
-        raise _GiveUpError(f"it is longer than {max_bytes:,} bytes, the most expected")
-    if total is not None and size != total:
-        if size > total:
-            part.discard()
-        raise _AgainError(f"the connection ended after {size:,} of {total:,} bytes")
-
-
-def _bar(name: str, total: int | None) -> Progress[int]:
-    return track(None, f"fetching {name}", total=total, unit="B")
-
-
-def _write(stream: IO[bytes], chunk: bytes, path: Path) -> None:
-    try:
-        stream.write(chunk)
-        stream.flush()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _retry_after(error: urllib.error.HTTPError) -> float | None:
-    seconds = error.headers.get("Retry-After", "")
-    return float(seconds) if seconds.isascii() and seconds.isdigit() else None
-
-
-def _check(part: Partial, expected: str | None) -> Receipt:
-    """Compare the finished part with its hash; one that differs is discarded."""
-    algorithm, _, digest = (expected or "sha256:").partition(":")
-    found = {name: file_hash(part.path, name) for name in {"sha256", algorithm}}
-    if digest and found[algorithm] != digest:
-        part.discard()
-        raise _GiveUpError(
-            f"its {algorithm} is {found[algorithm]} and should be {digest}, "
-            "so it was changed or damaged and is not kept"
+        fetch = HTTPDownloader(
+            chunk_size=_CHUNK,
+            timeout=self._timeout,
+            headers={"User-Agent": f"tacenda/{tacenda.__version__}", "Accept-Encoding": "identity"},
+            hooks={"response": self._look_at},
         )
-    return Receipt(
-        url=part.url,
-        filename=part.target.name,
-        bytes=part.size(),
-        sha256=found["sha256"],
-        etag=part.etag,
-        last_modified=part.last_modified,
-        verified=bool(digest),
-    )
+        self._announced, self._size = None, 0
+        with Path(output_file).open("wb") as stream, self._stack:
+            self._stream = stream
+            try:
+                fetch(url, self, pooch)
+            except HTTPError as error:
+                if error.response is None or error.response.status_code in _RETRIED:
+                    raise
+                raise _RefusedError(str(error)) from error
+        if self._announced not in (None, self._size):
+            raise RequestException(
+                f"the connection ended after {self._size:,} of {self._announced:,} bytes"
+            )
 
+    def _look_at(self, response: Any, **_: Any) -> None:
+        """Refuse an unsafe redirect or too long a body before it is followed or read."""
+        if response.is_redirect:
+            location = response.headers["location"]
+            scheme = urlsplit(location).scheme or urlsplit(response.url).scheme
+            if scheme != "https" and (scheme != "http" or response.url.startswith("https:")):
+                raise _RefusedError(f"it redirects to {location}, which is not safe to follow")
+            return
+        if not response.ok:
+            return
+        length = response.headers.get("content-length", "")
+        self._announced = int(length) if length.isascii() and length.isdigit() else None
+        if (self._announced or 0) > self._max_bytes:
+            raise _RefusedError(
+                f"it is {self._announced:,} bytes long and {self._max_bytes:,} is the most expected"
+            )
+        self._bar = self._stack.enter_context(
+            track(None, f"fetching {self._name}", total=self._announced, unit="B")
+        )
 
-def file_hash(path: Path, algorithm: str = "sha256") -> str:
-    """Hexadecimal digest of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, algorithm).hexdigest()
+    def write(self, chunk: bytes) -> None:
+        """Write a piece of the body."""
+        self._size += len(chunk)
+        if self._size > self._max_bytes:
+            raise _RefusedError(f"it is longer than {self._max_bytes:,} bytes, the most expected")
+        self._stream.write(chunk)
+        self._bar.update(len(chunk))
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed when it is closed."""

@@ -1,9 +1,9 @@
 """Unpack an archive that nobody vouched for, without letting it reach outside its folder.
 
-Refused, before anything of that member is written: absolute names, ``..``, drive letters and
-backslashes, names that occur twice, symbolic and hard links, devices, encrypted members. The number
-of files and the bytes actually produced (not those the archive claims) are bounded. All goes to a
-temporary folder beside the destination, which takes its name only when it is complete.
+Absolute names, ``..``, drive letters and backslashes, names that occur twice, symbolic and hard links, devices and
+encrypted members are refused before anything of them is written. The number of files and the bytes actually
+produced (not those the archive claims) are bounded. Everything goes to a temporary folder beside the destination,
+which takes its name only when it is complete.
 """
 
 import bz2
@@ -11,8 +11,6 @@ import fnmatch
 import gzip
 import lzma
 import re
-import secrets
-import shutil
 import stat
 import tarfile
 import zipfile
@@ -21,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, cast
 
+from tacenda import store
 from tacenda.errors import DataError
 
 _CHUNK = 1 << 16
@@ -30,7 +29,7 @@ _FAULTS = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOF
 
 
 class _Writer:
-    """Writes members into a folder and keeps count of them."""
+    """The folder an archive is unpacked into, which counts and checks what is written."""
 
     def __init__(
         self, archive: Path, folder: Path, members: tuple[str, ...], max_bytes: int, max_files: int
@@ -73,7 +72,7 @@ class _Writer:
 
 
 class _Bounded:
-    """A stream that fails after so many bytes, for what `tarfile` reads besides the members."""
+    """A stream that fails after ``limit`` bytes, which bounds what `tarfile` reads besides the members."""
 
     def __init__(self, stream: IO[bytes], limit: int, fault: Callable[[str], DataError]) -> None:
         self.stream, self.left, self.limit, self.fault = stream, limit, limit, fault
@@ -99,7 +98,7 @@ def extract(
     Parameters
     ----------
     archive
-        a ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one
+        A ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one
         compressed file (``.gz``, ``.xz``, ``.bz2``), told by its name.
     folder
         Must not exist; it appears only when everything is unpacked.
@@ -121,11 +120,8 @@ def extract(
     if folder.exists():
         raise DataError(f"{folder} exists already: remove it or choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Not mkdtemp, whose 0700 would stay with the finished folder.
-    temporary = folder.parent / f".{folder.name}-{secrets.token_hex(6)}"
-    temporary.mkdir()
-    try:
-        writer = _Writer(archive, temporary, members, max_bytes, max_files)
+    with store.temporary(folder.parent) as scratch:
+        writer = _Writer(archive, scratch, members, max_bytes, max_files)
         try:
             _unpack(archive, writer)
         except _FAULTS as error:
@@ -135,10 +131,7 @@ def extract(
             ) from error
         if not writer.names:
             raise writer.fault("none of the files looked for is in it")
-        temporary.replace(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        store.commit(scratch, folder)
     return sorted(writer.names.values())
 
 

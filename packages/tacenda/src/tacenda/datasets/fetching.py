@@ -1,23 +1,21 @@
-"""Fetch a dataset into a data folder: download, verify, unpack, and write down what came.
+"""Fetch a dataset into a data folder: download, verify, unpack, and record what came.
 
-Everything is made in a temporary folder and takes the dataset's name at the end, so that a kill at
-any moment leaves the dataset as it was or as it shall be. The manifest, ``tacenda-dataset.json`` in
+Everything is made in a temporary folder, which takes the dataset's name at the end (see `tacenda.store`), so
+that a kill at any moment leaves the dataset as it was or as it shall be. The manifest, ``tacenda-dataset.json`` in
 the folder, records every download (address, bytes, sha256, and whether a hash known beforehand
 vouched for it) and the sha256 of every file. Where no hash is known beforehand, a later fetch
 compares with the recorded one.
 """
 
-import contextlib
 import json
-import secrets
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tacenda import store
 from tacenda.datasets import places
-from tacenda.datasets.download import Receipt, download, file_hash
+from tacenda.datasets.download import Receipt, download
 from tacenda.datasets.extract import extract
 from tacenda.datasets.registry import DatasetSpec, Download, get
 from tacenda.errors import DataError
@@ -32,9 +30,9 @@ class Fetched:
 
     dataset: places.Dataset
     receipts: tuple[Receipt, ...]
-    """One a download; empty if the dataset was here already."""
+    """One for each download; empty if the dataset was here already."""
     recorded: dict[str, str]
-    """File name to sha256 as an earlier fetch recorded it."""
+    """The sha256 of each file by name, as an earlier fetch recorded it."""
 
 
 def fetch(
@@ -43,7 +41,8 @@ def fetch(
     *,
     force: bool = False,
     accept_changed: bool = False,
-    **options: Any,
+    timeout: float = 30.0,
+    attempts: int = 3,
 ) -> Fetched:
     """Fetch a dataset from its official address, unless it is there already.
 
@@ -60,8 +59,10 @@ def fetch(
         Fetch it again even if it is there.
     accept_changed
         Accept a file that differs from the one recorded by an earlier fetch.
-    options
-        Passed on to `download` (``timeout``, ``attempts``, ``backoff``...).
+    timeout
+        Seconds without a byte after which an attempt has failed.
+    attempts
+        How often each address is asked.
 
     Raises
     ------
@@ -75,11 +76,16 @@ def fetch(
     here = places.data_root() if output is None and not force else None
     if here is not None and (dataset := places.find_in(spec, here, places.DATA_VARIABLE)):
         return Fetched(dataset, (), {})
+    options = {"timeout": timeout, "attempts": attempts}
     root = Path(output).expanduser() if output is not None else places.cache_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / f".{name}.lock", name):
+        lock = root / f".{name}.lock"
+        lock.touch()
+        with store.locked(lock, wait=False):
             return _fetch(spec, root, force, accept_changed, options)
+    except BlockingIOError as error:
+        raise DataError(f"another process is fetching {name}: wait for it to end") from error
     except OSError as error:
         raise DataError(f"{root} cannot hold the dataset {name}: {error}") from error
 
@@ -90,7 +96,7 @@ def _fetch(
     target, old = root / spec.name, root / f".{spec.name}.old"
     if old.exists():  # an earlier run was killed while it exchanged the two
         if target.exists():
-            shutil.rmtree(old)
+            store.remove(old)
         else:
             old.replace(target)
     recorded = _recorded(target)
@@ -103,20 +109,17 @@ def _fetch(
         return Fetched(_complete(spec, target, root), (), recorded)
     work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
     receipts = tuple(_download(d, work, recorded, accept_changed, options) for d in spec.downloads)
-    fresh = root / f".{spec.name}.{secrets.token_hex(6)}"
-    try:
-        fresh.mkdir()
+    store.sweep(root, (), store.is_temporary)
+    with store.temporary(root) as fresh:
         for item in spec.downloads:
             _install(item, work, fresh)
         _complete(spec, fresh, root)
         _write_manifest(spec, fresh, receipts)
         if target.exists():
             target.replace(old)
-        fresh.replace(target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
-    shutil.rmtree(work, ignore_errors=True)
+        store.commit(fresh, target)
+    store.remove(old)
+    store.remove(work)
     return Fetched(_complete(spec, target, root), receipts, recorded)
 
 
@@ -153,27 +156,27 @@ def _download(
 
 
 def _install(item: Download, work: Path, fresh: Path) -> None:
-    """Move or unpack one download into the new folder; two may share folders, but no file."""
+    """Copy or unpack a download into the new folder. Two downloads may share folders, but no file."""
     source = work / item.filename
     if not item.unpack:
         shutil.copyfile(source, fresh / item.filename)
         return
-    unpacked = fresh / f".unpacked-{secrets.token_hex(6)}"
     limits = {"max_bytes": item.max_bytes, "max_files": item.max_files}
-    for name in extract(source, unpacked, members=item.members, **limits):
-        place = fresh / name
-        if place.exists():
-            raise DataError(f"two downloads hold a file {name}: the dataset's entry is wrong")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        (unpacked / name).replace(place)
-    shutil.rmtree(unpacked)
+    with store.temporary(fresh) as scratch:
+        unpacked = scratch / "unpacked"
+        for name in extract(source, unpacked, members=item.members, **limits):
+            place = fresh / name
+            if place.exists():
+                raise DataError(f"two downloads hold a file {name}: the dataset's entry is wrong")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (unpacked / name).replace(place)
 
 
 def _write_manifest(spec: DatasetSpec, folder: Path, receipts: tuple[Receipt, ...]) -> None:
     files = {
         path.relative_to(folder).as_posix(): {
             "bytes": path.stat().st_size,
-            "sha256": file_hash(path),
+            "sha256": store.sha256_of(path),
         }
         for path in sorted(folder.rglob("*"))
         if path.is_file()
@@ -190,7 +193,7 @@ def _write_manifest(spec: DatasetSpec, folder: Path, receipts: tuple[Receipt, ..
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a fetched dataset, or None if the folder has none.
+    """Read the manifest of a fetched dataset; None if the folder has none.
 
     Raises
     ------
@@ -224,7 +227,7 @@ def verify(folder: Path) -> int:
     Raises
     ------
     DataError
-        a file is missing or differs.
+        A file is missing or differs.
     """
     manifest = read_manifest(folder)
     if manifest is None:
@@ -233,23 +236,7 @@ def verify(folder: Path) -> int:
         path = folder / name
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise DataError(f"{folder / MANIFEST} names {name!r}, outside the folder: remove it")
-        if not path.is_file() or file_hash(path) != entry["sha256"]:
+        if not path.is_file() or store.sha256_of(path) != entry["sha256"]:
             state = "differs from what was fetched" if path.is_file() else "is missing"
             raise DataError(f"{path} {state}: fetch it again with --force")
     return len(manifest["files"])
-
-
-@contextlib.contextmanager
-def _locked(path: Path, name: str) -> Iterator[None]:
-    """Keep a second process from the same dataset, where the platform has file locks."""
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover
-        yield
-        return
-    with path.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise DataError(f"another process is fetching {name}: wait for it to end") from error
-        yield

@@ -1,5 +1,4 @@
-"""Where a dataset is on this machine: in the folder that ``TACENDA_DATA`` names, or fetched to the
-cache.
+"""Find datasets on this machine: in the folder that ``TACENDA_DATA`` names, or in the cache of fetched ones.
 
 Both folders are searched alike. Within one, a dataset may lie under its own name, or where its
 official archive or the usual collections put it (``ml-100k/u.data``, ``UD_English-EWT/...``); the
@@ -29,12 +28,12 @@ class Dataset:
     path: Path
     """The folder its files are in."""
     files: Mapping[str, Path]
-    """Role to file (in a few datasets, to a folder of files)."""
+    """The file of each role; in a few datasets, a folder of files."""
     source: str
     """``TACENDA_DATA`` or ``cache``: which of the two folders holds it."""
 
     def __getitem__(self, role: str) -> Path:
-        """The file of a role; DataError if this copy has none."""
+        """Return the file of a role. Raises DataError if this copy has none."""
         try:
             return self.files[role]
         except KeyError:
@@ -45,7 +44,7 @@ class Dataset:
 
 
 def cache_root() -> Path:
-    """The folder `fetch` puts datasets into unless told otherwise.
+    """Return the folder that `fetch` puts datasets into unless it is told another.
 
     ``TACENDA_CACHE`` if set, with ``datasets`` below it, or else the platform's cache folder for
     users.
@@ -63,7 +62,7 @@ def cache_root() -> Path:
 
 
 def data_root() -> Path | None:
-    """The folder ``TACENDA_DATA`` names, or None if it is not set.
+    """Return the folder that ``TACENDA_DATA`` names, or None if it is not set.
 
     Raises
     ------
@@ -95,7 +94,7 @@ def locate(name: str) -> Dataset:
 
 
 def find(spec: DatasetSpec) -> Dataset | None:
-    """As `locate`, with None for a dataset that is not here."""
+    """Find a dataset as `locate` does; None if it is not here."""
     root = data_root()
     if root is not None and (found := find_in(spec, root, DATA_VARIABLE)):
         return found
@@ -103,14 +102,14 @@ def find(spec: DatasetSpec) -> Dataset | None:
 
 
 def find_in(spec: DatasetSpec, root: Path, source: str) -> Dataset | None:
-    """The dataset within one data folder, or None if no place holds all the files it must have."""
+    """Find a dataset in one data folder; None if no place in it holds all the files it must have."""
     places = _matches(root, spec.folders)
     found = next((d for place in places if (d := _dataset(spec, place, source))), None)
     return found or find_within(spec, root / spec.name, source)
 
 
 def find_within(spec: DatasetSpec, folder: Path, source: str) -> Dataset | None:
-    """As `find_in`, in the dataset's own folder; its archive may have brought further ones."""
+    """Find a dataset in its own folder, in which its archive may have brought further folders."""
     places = (folder, *_matches(folder, spec.folders))
     return next((d for place in places if (d := _dataset(spec, place, source))), None)
 
@@ -135,7 +134,7 @@ def _matches(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _natural(path: Path) -> list[int]:
-    """Numbers of a path in order, so that release 2.16 counts as later than 2.9."""
+    """Return the numbers of a path in order, so that release 2.16 counts as later than 2.9."""
     return [int(digits) for digits in re.findall(r"[0-9]+", path.as_posix())]
 
 

@@ -1,4 +1,4 @@
-"""What a dataset is to the registry, and how the known ones are found.
+"""The registry of datasets, and what an entry of it says.
 
 A distribution registers its datasets under the entry-point group ``tacenda.datasets``; the entry is a
 `DatasetSpec` or a list of them, and the core's own come through the same door. A plugin that fails
@@ -87,7 +87,7 @@ class DatasetSpec:
     """Where the folder may be within a data folder, besides ``name``; ``*`` is allowed."""
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
-    """How to obtain the data where it cannot be downloaded: an imperative sentence."""
+    """How to obtain data that cannot be downloaded, as an imperative sentence."""
     optional: frozenset[str] = field(default_factory=frozenset)
     """Roles that a folder may lack."""
 
@@ -111,12 +111,12 @@ class DatasetSpec:
 
 
 def available() -> list[DatasetSpec]:
-    """All registered datasets by name; what cannot be loaded is left out with a warning."""
+    """Return all registered datasets in order of their names; those that cannot be loaded bring a warning."""
     return sorted((spec for _, spec in _registered()), key=lambda spec: spec.name)
 
 
 def get(name: str) -> DatasetSpec:
-    """The dataset of that name.
+    """Return the dataset of a name.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def get(name: str) -> DatasetSpec:
 
 
 def _registered() -> list[tuple[str, DatasetSpec]]:
-    """Every (distribution, spec); what is broken is warned about and left out."""
+    """Return every (distribution, spec); a plugin that cannot be loaded brings a warning."""
     found: list[tuple[str, DatasetSpec]] = []
     for record in plugins.available("datasets"):
         try:

@@ -30,14 +30,14 @@ class TaggedSentence(NamedTuple):
 
 
 def unescape(word: str) -> str:
-    r"""The word as it stood in the text: ``-LRB-`` is ``(``, ``1\/2`` is ``1/2``."""
+    r"""Return the word as it stood in the text: ``(`` for ``-LRB-``, ``1/2`` for ``1\/2``."""
     return _BRACKETS.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
 def parse(
     lines: Iterable[tuple[int, str]], name: str, *, raw: bool = False
 ) -> Iterator[TaggedSentence]:
-    r"""Yield the sentences of numbered lines of bracketed trees, a tree at a time.
+    r"""Yield the sentences of numbered lines of bracketed trees, one tree at a time.
 
     Parameters
     ----------

@@ -2,10 +2,9 @@
 
 from tacenda.fitting.adam import Adam
 from tacenda.fitting.batches import ArrayBatches, BlockBatches, Sweeps, fingerprint_arrays
-from tacenda.fitting.checkpointed import Checkpointed
+from tacenda.fitting.checkpoint import Checkpoints, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History
 from tacenda.fitting.loop import Callback, FitLoop, FitSettings, fit
-from tacenda.fitting.recorder import Checkpoints, Resume
 from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp, as_schedule
 from tacenda.fitting.trainable import BatchSource, HasParameters, State, StepResult, Trainable
 
@@ -15,7 +14,6 @@ __all__ = [
     "BatchSource",
     "BlockBatches",
     "Callback",
-    "Checkpointed",
     "Checkpoints",
     "Cosine",
     "DivergenceError",

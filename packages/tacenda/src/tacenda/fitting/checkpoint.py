@@ -2,29 +2,35 @@
 
 A checkpoint folder holds ``checkpoint.json`` and the files it names by content,
 ``state-<sha256>.safetensors`` (all the next step depends on) and ``best-<sha256>.safetensors`` (the
-best parameters so far, written only when they have changed). The manifest is replaced last and
-atomically: a kill at any moment leaves the previous checkpoint or the new one.
+best parameters so far, written only when they have changed). The manifest is written last; see
+`tacenda.store`.
 """
 
 import hashlib
 import json
 import os
-import tempfile
+import re
+import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from tacenda import store
 from tacenda.errors import FittingError
-from tacenda.fitting.trainable import State
+from tacenda.fitting.trainable import State, Trainable
+
+Resume = bool | Literal["auto"]
 
 FORMAT = 1
 MANIFEST = "checkpoint.json"
+_ARRAYS = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Checkpoint:
 
 
 class CheckpointFolder:
-    """Reads and writes the one checkpoint of a folder."""
+    """The one checkpoint of a folder, to be written and read."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -51,11 +57,11 @@ class CheckpointFolder:
         return self.folder / MANIFEST
 
     def exists(self) -> bool:
-        """True if there is a checkpoint, sound or not."""
+        """Tell whether there is a checkpoint, sound or not."""
         return self.manifest.exists()
 
     def write(self, checkpoint: Checkpoint, best_version: int) -> None:
-        """Saves; ``best_version`` changes whenever the best parameters do.
+        """Save a checkpoint; ``best_version`` changes whenever the best parameters do.
 
         Raises FittingError if the folder cannot be written; the previous checkpoint is then whole.
         """
@@ -73,8 +79,9 @@ class CheckpointFolder:
                 "files": files,
             }
             data = json.dumps(manifest, indent=1).encode()
-            _replace(self.manifest, data)
-            self._sweep({entry["name"] for entry in files.values()})
+            store.write_file(self.manifest, data)
+            keep = {entry["name"] for entry in files.values()}
+            store.sweep(self.folder, keep, _ARRAYS.fullmatch)
         except OSError as error:
             raise FittingError(
                 f"cannot save a checkpoint in {self.folder}: {error.strerror or error}; "
@@ -82,7 +89,7 @@ class CheckpointFolder:
             ) from error
 
     def read(self) -> Checkpoint:
-        """Reads and checks the checkpoint; raises FittingError saying what is wrong with it."""
+        """Read and check the checkpoint. Raises FittingError, which says what is wrong with it."""
         try:
             manifest = json.loads(self.manifest.read_bytes())
             version = manifest["format"]
@@ -101,11 +108,11 @@ class CheckpointFolder:
             raise self._damaged(f"cannot be read: {error!r}") from error
 
     def clear(self) -> None:
-        """Removes the checkpoint (its files only)."""
+        """Remove the checkpoint, and no other files."""
         self.manifest.unlink(missing_ok=True)
         self._best = None
         if self.folder.is_dir():
-            self._sweep(set())
+            store.sweep(self.folder, (), _ARRAYS.fullmatch)
 
     def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
         # safetensors silently scrambles arrays that are not in C order
@@ -113,7 +120,7 @@ class CheckpointFolder:
         digest = hashlib.sha256(data).hexdigest()
         name = f"{role}-{digest[:32]}.safetensors"
         if not (self.folder / name).exists():
-            _replace(self.folder / name, data)
+            store.write_file(self.folder / name, data)
         return {"name": name, "size": len(data), "sha256": digest}
 
     def _read_arrays(self, role: str, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
@@ -128,33 +135,14 @@ class CheckpointFolder:
         except SafetensorError as error:
             raise self._damaged(f"names {name}, which is not a safetensors file") from error
 
-    def _sweep(self, keep: set[str]) -> None:
-        for pattern in ("state-*.safetensors", "best-*.safetensors", ".writing-*"):
-            for path in self.folder.glob(pattern):
-                if path.name not in keep:
-                    path.unlink(missing_ok=True)
-
     def _damaged(self, what: str) -> FittingError:
         return FittingError(
             f"the checkpoint {self.manifest} {what}; start afresh with resume=False"
         )
 
 
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
-    """Raises FittingError naming what differs between a checkpoint and the run about to resume."""
+    """Raise FittingError, which names the difference, unless a checkpoint is of the run that is to resume."""
     wanted = json.loads(json.dumps(wanted))
     if found == wanted:
         return
@@ -171,3 +159,62 @@ def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) 
         f"the checkpoint in {folder} is of another run: {'; '.join(details)} differ; "
         "use another folder, or start afresh with resume=False"
     )
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where and how often a fit is saved, besides the end of every epoch."""
+
+    folder: str | os.PathLike[str]
+    every_steps: int | None = None
+    every_seconds: float | None = 300.0
+
+
+class Recorder:
+    """Saves and finds the checkpoint of one fit."""
+
+    def __init__(self, checkpoints: Checkpoints, identity: dict[str, Any]) -> None:
+        self.folder = CheckpointFolder(checkpoints.folder)
+        self._checkpoints, self._identity = checkpoints, identity
+        self._saved_at = time.monotonic()
+        self._saved_once = False
+
+    def due(self, step: int) -> bool:
+        """Tell whether a checkpoint is due after ``step`` steps."""
+        steps, seconds = self._checkpoints.every_steps, self._checkpoints.every_seconds
+        if steps and step % steps == 0:
+            return True
+        return seconds is not None and time.monotonic() - self._saved_at >= seconds
+
+    def save(
+        self,
+        progress: dict[str, Any],
+        model: Trainable,
+        best: Mapping[str, Any] | None,
+        best_version: int,
+    ) -> None:
+        """Save a checkpoint. The first that cannot be written ends the fit; a later one brings a warning."""
+        try:
+            moment = Checkpoint(self._identity, progress, model.state(), best)
+            self.folder.write(moment, best_version)
+        except FittingError as error:
+            if not self._saved_once:
+                raise
+            warnings.warn(f"{error}; the fit goes on", RuntimeWarning, stacklevel=2)
+        self._saved_once = True
+        self._saved_at = time.monotonic()
+
+    def find(self, resume: Resume) -> Checkpoint | None:
+        """Return the checkpoint to go on from, or None to start from the beginning."""
+        if resume is False:
+            self.folder.clear()
+        if not self.folder.exists():
+            if resume is True:
+                raise FittingError(
+                    f"there is no checkpoint in {self.folder.folder} to resume from; "
+                    "start with resume='auto'"
+                )
+            return None
+        saved = self.folder.read()
+        check_identity(saved.identity, self._identity, self.folder.folder)
+        return saved

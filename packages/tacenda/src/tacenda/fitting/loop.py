@@ -20,8 +20,8 @@ from types import FrameType
 from typing import Any, Literal
 
 from tacenda.errors import ConfigurationError, FittingError
+from tacenda.fitting.checkpoint import Checkpoints, Recorder, Resume
 from tacenda.fitting.history import BestSeen, DivergenceError, Evaluation, History, LossMeter
-from tacenda.fitting.recorder import Checkpoints, Recorder, Resume
 from tacenda.fitting.schedules import Position, Schedule, as_schedule
 from tacenda.fitting.trainable import BatchSource, StepResult, Trainable
 from tacenda.progress import track

@@ -1,9 +1,11 @@
-"""Kernels: one folder per operation, one dispatcher that picks the best backend installed.
+"""Kernels: the operations worth accelerating, and the dispatcher that picks the best backend installed for each.
 
-Every folder ``tacenda/kernels/<operation>/`` holds ``naive.py`` (the specification: a plain loop
-in float64), fast paths such as ``cpu.py``, and a public function in ``__init__.py`` that states
-shapes, units, errors and source. This package imports neither numba nor torch; the operation that
-needs them does, when it is first called.
+The wings ``dynamics``, ``log_bilinear``, ``hidden_markov`` and ``ratings`` have the operations of one family of models
+each, and ``shared`` has those of several. An operation is a folder: ``__init__.py`` has its public function, which
+states shapes, units, errors and source and checks the arguments; ``naive.py`` is the specification, a plain loop in
+float64; ``cpu.py`` and ``triton.py`` are fast. ``machinery`` has what they are built from.
+
+This package imports neither numba nor torch. The operation that needs them does, when it is first called.
 """
 
 from tacenda.kernels.dispatch import (

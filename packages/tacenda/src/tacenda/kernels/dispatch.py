@@ -1,14 +1,13 @@
-"""Which backend runs an operation: the best one installed that fits the device.
+"""Which backend runs an operation: the best one installed that serves the device.
 
-    with kernels.use("reference"):      # a context variable: this thread or task only
+    with kernels.use("reference"):      # in this thread or task only
         ...
-    TACENDA_KERNELS=cpu tacenda ...         # the environment's word; "mine,cpu" is tried in order
+    TACENDA_KERNELS=cpu tacenda ...     # for a process; "mine,cpu" tries two in order
 
-Backends come from the ``tacenda.kernels`` entry points or ``tacenda.plugins.register("kernels", ...)``
-and are tried from the highest priority down. One that cannot be loaded, or an operation of it that
-cannot be imported, is skipped and its reason kept; one that raises `UnsupportedShape` hands the
-call to the next. ``reference`` is the last resort and never a silent one: unless it was asked for
-by name it warns, once for each operation and reason.
+Backends come from the ``tacenda.kernels`` entry points or ``tacenda.plugins.register("kernels", ...)`` and are tried
+from the highest priority down. A backend that cannot be loaded, or whose operation cannot be imported, is skipped and
+the reason kept; one that raises `UnsupportedShape` hands the call to the next. ``reference`` is the last resort and
+never a silent one: unless it was asked for by name it warns, once for each operation and reason.
 """
 
 import os
@@ -21,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from tacenda import plugins
-from tacenda.errors import KernelError
+from tacenda.errors import KernelError, describe
 
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
@@ -36,7 +35,7 @@ class UnsupportedShape(KernelError):  # noqa: N818 - it is a hand-over, rarely s
 
 @dataclass(frozen=True)
 class Backend:
-    """What a ``tacenda.kernels`` entry point names.
+    """A set of operations; what a ``tacenda.kernels`` entry point names.
 
     Parameters
     ----------
@@ -47,8 +46,9 @@ class Backend:
     priority
         Higher is tried first. ``reference`` 0, ``cpu`` 50, ``triton`` 100.
     operations
-        Operation name -> callable, or ``"module:function"`` imported at first use. The names may be
-        those of Tacenda (``lagged_counts`` ...; same arguments, results and errors) or new ones.
+        Operation name -> callable, or ``"module:function"`` imported at first use. The names may be those of Tacenda
+        (``lagged_counts`` ...; same arguments and results) or new ones. The public function of an operation checks the
+        arguments and hands them on by position, all of them, with arrays in the dtypes it documents.
     devices
         Device types served: ``"cpu"`` (numpy arrays), ``"cuda"`` (torch tensors) ...
     """
@@ -63,9 +63,8 @@ class Backend:
 _Choice = tuple[str, ...]
 _Owned = tuple[Backend, str]
 _chosen: ContextVar[_Choice] = ContextVar("tacenda_kernels_chosen", default=())
-_imported: dict[str, Operation] = {}
 _warned: set[tuple[str, str]] = set()
-# A look through the registry costs as much as a kernel's run over a sentence, so what was found is kept.
+# Looking through the registry costs as much as running a kernel over a sentence, so what was found is kept.
 _REMEMBERED = 256
 _resolved: dict[tuple[str, str, _Choice, int], Operation] = {}
 
@@ -89,7 +88,7 @@ def use(name: str) -> Iterator[None]:
 
 
 def operations() -> dict[str, list[str]]:
-    """Every operation offered by a backend that loads -> the backends' names, best first."""
+    """Every operation that a backend offers -> the names of the backends that offer it and load, best first."""
     offered: dict[str, list[str]] = {}
     loaded, _ = _load_backends()
     for backend, _ in loaded:
@@ -99,10 +98,14 @@ def operations() -> dict[str, list[str]]:
 
 
 def resolve(operation: str, device: str = "cpu") -> Operation:
-    """The callable that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
+    """Find the callable that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
 
-    It tries the fitting backends in order, passing on at `UnsupportedShape`. Raises `KernelError`
-    if there is none, naming every backend that was skipped and why.
+    The callable tries the backends that fit in order, going on to the next at `UnsupportedShape`.
+
+    Raises
+    ------
+    KernelError
+        No backend fits; the message names every one that was skipped, and why.
     """
     wanted = _chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
     key = (operation, device, wanted, plugins.generation())
@@ -116,6 +119,7 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
 
 
 def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
+    """The one backend's function that fits, or a function that tries several in order."""
     loaded, unloaded = _load_backends()
     skipped: list[str] = []
     fitting = []
@@ -128,7 +132,9 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
         try:
             fitting.append((backend.name, _import(backend.operations[operation])))
         except Exception as error:  # a broken backend must not disturb the others
-            skipped.append(f"{backend.name} cannot be imported ({_cause(error)})")
+            skipped.append(
+                f"{backend.name} cannot be imported ({describe(error.__cause__ or error)})"
+            )
     if not fitting:
         raise _nothing_left(operation, kind, wanted, skipped + unloaded)
     asked_for = bool(wanted)  # what was chosen by name needs no warning
@@ -151,11 +157,12 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
 
 
 def _names(text: str) -> _Choice:
+    """The names in a list separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _load_backends() -> tuple[list[_Owned], list[str]]:
-    """Backends that load, with their distributions, best first, and one sentence for each that does not."""
+    """The backends that load, with their distributions, best first, and a sentence for each that does not."""
     loaded: list[_Owned] = []
     skipped: list[str] = []
     for record in plugins.available("kernels"):
@@ -163,7 +170,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
             backend = plugins.get("kernels", record.name, distribution=record.distribution)
         except Exception as error:  # a broken backend must not disturb the others
             skipped.append(
-                f"{record.name} of {record.distribution} does not load ({_cause(error)})"
+                f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
             )
             continue
         if isinstance(backend, Backend):
@@ -175,6 +182,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
 
 
 def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[Backend]:
+    """The backends wanted, in the order wanted, or all of them."""
     if not wanted:
         return [backend for backend, _ in loaded]
     selected = []
@@ -199,20 +207,16 @@ def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[
 
 
 def _import(target: str | Operation) -> Operation:
+    """The operation itself, where a backend only names it."""
     if not isinstance(target, str):
         return target
-    if target not in _imported:
-        module, _, attribute = target.partition(":")
-        _imported[target] = getattr(import_module(module), attribute)
-    return _imported[target]
-
-
-def _cause(error: BaseException) -> str:
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}"
+    module, _, attribute = target.partition(":")
+    operation: Operation = getattr(import_module(module), attribute)
+    return operation
 
 
 def _nothing_left(operation: str, kind: str, wanted: _Choice, skipped: list[str]) -> KernelError:
+    """The error for an operation that no backend runs, with the reason of each that was asked."""
     asked = f" among {', '.join(wanted)}" if wanted else ""
     reasons = f" ({'; '.join(skipped)})" if skipped else ""
     return KernelError(
@@ -222,6 +226,7 @@ def _nothing_left(operation: str, kind: str, wanted: _Choice, skipped: list[str]
 
 
 def _warn_of_reference(operation: str, reasons: list[str], unloaded: list[str]) -> None:
+    """Warn, once for each reason, that the slow specification runs."""
     why = "; ".join(reasons) or "no other backend that loads offers it"
     if unloaded:
         why += f" ({'; '.join(unloaded)})"

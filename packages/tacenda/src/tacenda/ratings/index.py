@@ -11,13 +11,24 @@ from tacenda.errors import DataError
 
 
 class IdIndex:
-    """Raw ids in the order of their numbers; looking one up builds a dictionary once.
+    """Raw ids in the order of their numbers.
 
     Raw ids are strings: the integer 7 and the string "7" are the same id.
+
+    Parameters
+    ----------
+    raw
+        The ids.
+    what
+        What they stand for in messages: "user" or "item".
+
+    Raises
+    ------
+    DataError
+        An id comes twice.
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:
-        """``what`` ("user", "item") is for messages. Raises DataError if an id comes twice."""
         self.raw: NDArray[np.str_] = _as_strings(raw)
         self.what = what
         if len(np.unique(self.raw)) != len(self.raw):
@@ -32,11 +43,11 @@ class IdIndex:
         return str(raw) in self._numbers
 
     def find(self, raw: object) -> int | None:
-        """The number of a raw id; None if it is unknown."""
+        """Return the number of a raw id, or None if it is unknown."""
         return self._numbers.get(str(raw))
 
     def number(self, raw: object) -> int:
-        """The number of a raw id; raises DataError if it is unknown."""
+        """Return the number of a raw id. Raises DataError if it is unknown."""
         found = self.find(raw)
         if found is None:
             raise DataError(f"unknown {self.what} {str(raw)!r}; it has no ratings here")
@@ -48,7 +59,7 @@ class IdIndex:
 
 
 def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
-    """Numbers raw ids in their sorted order (integers by value); returns index and numbers.
+    """Number raw ids in sorted order, integers by value; return the index and the number of each row.
 
     The numbering depends on the set of ids alone, not on the order of the rows.
     """

@@ -9,7 +9,7 @@ from tacenda.ratings.table import Ratings
 
 
 def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ratings, Ratings]:
-    """A random ``fraction`` of the ratings (rounded, at least one) as test part: (train, test)."""
+    """Return (train, test), where test is a random ``fraction`` of the ratings: rounded, and at least one."""
     if not 0.0 < fraction < 1.0:
         raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
     if len(ratings) < 2:
@@ -23,7 +23,7 @@ def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ra
 def folds(
     ratings: Ratings, n_folds: int = 5, *, seed: int = 0
 ) -> Iterator[tuple[Ratings, Ratings]]:
-    """(train, test) for each of ``n_folds`` random parts of as equal size as can be."""
+    """Yield (train, test) with each of ``n_folds`` random parts, as equal in size as can be, as test."""
     if not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
             f"{n_folds} folds of {len(ratings)} ratings; give 2 to {len(ratings)}"
@@ -36,7 +36,7 @@ def folds(
 def split_per_user(
     ratings: Ratings, n_test: int = 1, *, seed: int = 0, least: int = 1
 ) -> tuple[Ratings, Ratings]:
-    """``n_test`` random ratings of every user that keeps at least ``least``: (train, test)."""
+    """Return (train, test), where test has ``n_test`` random ratings of every user who keeps at least ``least``."""
     if n_test < 1 or least < 0:
         raise ConfigurationError(
             f"n_test is {n_test} and least {least}; they must be at least 1 and 0"

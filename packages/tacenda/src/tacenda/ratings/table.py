@@ -1,23 +1,28 @@
-"""The Ratings container.
+"""`Ratings`: explicit ratings in order of user and item, and the checks they pass.
 
-Stored in the order (user, item): ``item_ids`` (n_ratings) int32 and ``values`` (n_ratings) float32,
-the ratings of user u at ``user_offsets[u]:user_offsets[u + 1]``, items ascending. The same by item,
-(item, user), is made when it is first asked for. 16 bytes a rating for both.
+``item_ids`` (n_ratings,) int32 and ``values`` (n_ratings,) float32 hold the ratings of user ``u`` at
+``user_offsets[u]:user_offsets[u + 1]``, items ascending. The same ratings in order of item and user are made when
+they are first asked for. Both together take 16 bytes a rating.
 """
 
 import hashlib
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from tacenda.errors import DataError
-from tacenda.ratings import checks
-from tacenda.ratings.checks import Duplicates, Ints, Offsets, Values
 from tacenda.ratings.index import IdIndex, number_ids
+
+__all__ = ["Duplicates", "Ratings"]
+
+Duplicates = Literal["error", "last"]
+Ints = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+Values = NDArray[np.float32]
 
 _AT_ONCE = 1 << 22
 
@@ -25,8 +30,27 @@ _AT_ONCE = 1 << 22
 class Ratings:
     """Explicit ratings of numbered users and items, immutable by convention.
 
-    ``users``, ``items``: the raw ids. ``scale``: lowest and highest rating possible. A part of a
-    data set (a fold) keeps users, items and scale of the whole, so that numbers mean the same.
+    A part of a data set (a fold) keeps users, items and scale of the whole, so that numbers mean the same. The
+    constructor takes numbers, in any order; see `from_arrays` for raw ids.
+
+    Parameters
+    ----------
+    user_ids, item_ids
+        (n_ratings,) integers: the numbers of users and items.
+    values
+        (n_ratings,): the ratings, kept as float32.
+    users, items
+        The raw ids of the numbers.
+    scale
+        The lowest and the highest rating possible; by default the lowest and the highest of the values.
+    duplicates
+        What to do if a user rated an item twice: ``"error"``, or ``"last"``, which keeps the later rating.
+
+    Raises
+    ------
+    DataError
+        Lengths differ, a number is out of range, a value is not finite or off the scale, a rating comes twice, or
+        there are neither ratings nor a scale.
     """
 
     def __init__(
@@ -40,32 +64,42 @@ class Ratings:
         scale: tuple[float, float] | None = None,
         duplicates: Duplicates = "error",
     ) -> None:
-        """From numbers, in any order; see ``from_arrays`` for raw ids.
-
-        ``duplicates``: what to do if a user rated an item twice: "error" or "last" (the later row
-        counts). Raises DataError for lengths that differ, numbers out of range, values that are
-        not finite or off the scale, duplicates, or no ratings at all where no scale is given.
-        """
         self.users, self.items = users, items
-        u, i = checks.numbers(user_ids, users), checks.numbers(item_ids, items)
+        u, i = _numbers(user_ids, users), _numbers(item_ids, items)
         v = np.asarray(values, np.float32)
         if not (u.shape == i.shape == v.shape and v.ndim == 1):
             raise DataError(
                 f"users, items and values have shapes {u.shape}, {i.shape}, {v.shape}; "
                 "give one of each for every rating"
             )
-        rows = checks.Rows(u, i, v, users, items)
-        rows.check_finite()
+
+        def rating_of(row: int) -> str:
+            user, item = users.raw[u[row]], items.raw[i[row]]
+            return f"the rating of user {str(user)!r} for item {str(item)!r}"
+
+        bad = np.flatnonzero(~np.isfinite(v))
+        if len(bad):
+            raise DataError(f"{rating_of(bad[0])} is {v[bad[0]]}; ratings must be finite")
         if scale is None:
             if not len(v):
                 raise DataError("there are no ratings; give at least one, or the scale")
             scale = float(v.min()), float(v.max())
         self.scale = float(scale[0]), float(scale[1])
-        rows.check_scale(*self.scale)
+        low, high = self.scale
+        if not low <= high:
+            raise DataError(
+                f"the rating scale {low:g} to {high:g} is empty; give (lowest, highest)"
+            )
+        bad = np.flatnonzero((v < np.float32(low)) | (v > np.float32(high)))
+        if len(bad):
+            raise DataError(
+                f"{rating_of(bad[0])} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
+                "correct the rating or the scale"
+            )
         if not _ascending(u, i):
             key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
-            order = order[rows.kept(key[order], duplicates)]
+            order = order[_kept(key[order], duplicates, users, items)]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = _offsets(u, len(users))
         self.item_ids: Ints = i
@@ -82,10 +116,10 @@ class Ratings:
         *,
         scale: tuple[float, float] | None = None,
     ) -> "Ratings":
-        """From ratings that are in order already: int32 ``item_ids`` and float32 ``values`` are not copied.
+        """Take ratings that are in order already: int32 ``item_ids`` and float32 ``values`` are not copied.
 
-        The ratings of user u stand at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
-        that do not fit, and as ``Ratings`` does.
+        The ratings of user ``u`` stand at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
+        that do not fit, and where the constructor does.
         """
         offsets = np.asarray(user_offsets, np.int64)
         n = np.size(item_ids)
@@ -105,9 +139,9 @@ class Ratings:
         scale: tuple[float, float] | None = None,
         duplicates: Duplicates = "error",
     ) -> "Ratings":
-        """From raw ids, one of each a rating: integers or anything with a ``str``.
+        """Number raw ids: integers, or anything with a ``str``, one user and one item for each value.
 
-        Users and items are numbered in sorted order. Without ``scale`` it is taken from the values.
+        Users and items are numbered in sorted order. Options and errors are those of the constructor.
         """
         user_index, user_ids = number_ids(users, "user")
         item_index, item_ids = number_ids(items, "item")
@@ -118,7 +152,7 @@ class Ratings:
     def from_triples(
         cls, triples: Iterable[tuple[object, object, float]], **options: Any
     ) -> "Ratings":
-        """From (raw user, raw item, value) triples; options as ``from_arrays``."""
+        """Take (raw user, raw item, value) triples; options and errors are those of the constructor."""
         users: list[str] = []
         items: list[str] = []
         values: list[float] = []
@@ -208,8 +242,36 @@ class Ratings:
         return digest.hexdigest()
 
 
+def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
+    """User or item numbers as int32. Raises DataError for numbers that the index does not have."""
+    array = np.asarray(ids)
+    if array.size == 0:
+        array = array.astype(np.int32)
+    if array.dtype.kind not in "iu":
+        raise DataError(f"{index.what} numbers are of type {array.dtype}; give integers")
+    if array.size and (int(array.min()) < 0 or int(array.max()) >= len(index)):
+        raise DataError(f"a {index.what} number is not in 0 to {len(index) - 1}; number them anew")
+    return array.astype(np.int32, copy=False)
+
+
+def _kept(
+    key: Offsets, duplicates: Duplicates, users: IdIndex, items: IdIndex
+) -> NDArray[np.bool_]:
+    """Which of the rows with these sorted keys (user * n_items + item) stay."""
+    last = np.append(key[1:] != key[:-1], True)[: len(key)]
+    if duplicates == "error" and not last.all():
+        user, item = divmod(int(key[np.argmin(last)]), len(items))
+        raise DataError(
+            f"user {str(users.raw[user])!r} rated item {str(items.raw[item])!r} "
+            "more than once; give duplicates='last' to keep the later rating"
+        )
+    if duplicates not in ("error", "last"):
+        raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
+    return last
+
+
 def _ascending(u: Ints, i: Ints) -> bool:
-    """Whether every pair comes after the one before it: in order, and none twice."""
+    """Tell whether every pair comes after the one before it, so that none comes twice."""
     later = i[1:] > i[:-1]
     later &= u[1:] == u[:-1]
     later |= u[1:] > u[:-1]
@@ -217,7 +279,7 @@ def _ascending(u: Ints, i: Ints) -> bool:
 
 
 def _counts(ids: Ints, n: int) -> Offsets:
-    """Of each number below ``n``; a part at a time, as ``bincount`` copies to int64."""
+    """Count each number below ``n``, a part at a time because ``bincount`` copies to int64."""
     counts = np.zeros(n, np.int64)
     for start in range(0, len(ids), _AT_ONCE):
         counts += np.bincount(ids[start : start + _AT_ONCE], minlength=n)

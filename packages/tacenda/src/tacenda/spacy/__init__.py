@@ -1,6 +1,7 @@
-"""What every spaCy component of a fitted model needs from the host; the extra ``tacenda[spacy]``.
+"""What spaCy components of fitted models share; needs the extra ``tacenda[spacy]``.
 
-For adapters alone: nothing else of the core imports this package, and it knows no model. A component
-inherits `tacenda.spacy.component.ModelComponent`; its own modules say what the model is and what is
-written into a ``Doc``.
+Nothing else in the core imports this package, and it knows no model. A component inherits
+`tacenda.spacy.component.ModelComponent`; its own modules say which models it takes and what they write
+into a ``Doc``. `tacenda.spacy.documents` reads tokens fast, `tacenda.spacy.sources` loads models and reads
+raw text.
 """

@@ -1,26 +1,35 @@
 """`ModelComponent`: a pipeline component that holds a fitted model and trains nothing."""
 
+from __future__ import annotations
+
+import multiprocessing
+import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
+import srsly
+from spacy import util
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
-from tacenda.errors import ConfigurationError
-from tacenda.spacy.batches import token_batches
-from tacenda.spacy.documents import boundaries_known
-from tacenda.spacy.requirements import note_requirement
-from tacenda.spacy.serialization import ModelSerialization
+from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.spacy.documents import boundaries_known, token_batches
 
-__all__ = ["ModelComponent", "PipelineStandIn"]
+__all__ = ["ModelComponent", "note_requirement"]
 
 
-class ModelComponent(ModelSerialization, Pipe):
-    """Batches, errors, context and serialization of a component.
+class ModelComponent(Pipe):
+    """Base of components with a fitted model: its sources, batches, context, errors, serialization.
 
-    A component implements `predict` and `set_annotations`, and what `ModelSerialization` asks for.
+    The settings of a component are part of the pipeline's configuration. The model is not: it is loaded
+    or fitted in ``initialize``, and saved with the pipeline as an artefact.
+
+    A component implements `_load_model`, `_predictor_of`, `set_annotations` and `_settings`, may override
+    `_check_pipeline`, and has an ``initialize`` that calls `_initialize`.
 
     Parameters
     ----------
@@ -29,22 +38,25 @@ class ModelComponent(ModelSerialization, Pipe):
     distribution
         The distribution of the component, which a packaged pipeline then requires.
     context
-        ``"doc"``, ``"sentence"`` or another of ``contexts``.
+        What a prediction may depend on: one of ``contexts``.
     batch_tokens
         Tokens given to the model at a time; a longer document goes alone.
 
     Raises
     ------
-    tacenda.errors.ConfigurationError
+    ConfigurationError
         A setting is out of range.
-
     """
 
-    #: What `context` may be.
-    contexts: tuple[str, ...] = ("doc", "sentence")
+    #: What `context` may be. In a "stream" each document depends on those before it.
+    contexts: ClassVar[tuple[str, ...]] = ("doc", "sentence")
+    #: The command that fits and saves a model for this component, for error messages.
+    command: ClassVar[str]
+    #: Attributes that a pickled component takes along, besides its settings and its model.
+    _pickled: ClassVar[tuple[str, ...]] = ("_process",)
 
     def __init__(
-        self, nlp: Any, name: str, distribution: str, context: str, batch_tokens: int
+        self, nlp: Any, name: str, *, distribution: str, context: str, batch_tokens: int
     ) -> None:
         if context not in self.contexts:
             *most, last = map(repr, self.contexts)
@@ -57,19 +69,105 @@ class ModelComponent(ModelSerialization, Pipe):
         self.vocab = nlp.vocab
         self.context = context
         self.batch_tokens = batch_tokens
-        # weak, because the pipeline owns us; used to look for clashes, and for its tokenizer
+        # weak, because the pipeline owns its components; used to look for clashes, and for its tokenizer
         self._nlp: Callable[[], Any] = weakref.ref(nlp)
-        if hasattr(nlp, "meta"):
-            note_requirement(nlp, distribution)
+        note_requirement(nlp, distribution)
+        self._model: Any = None
+        self._predictor: Callable[[Sequence[Doc]], Any] | None = None
+        self._checked: list[str] | None = None  # names of the pipeline when it was last checked
+        self._process = os.getpid()
         self._warned = False
 
-    def predict(self, docs: Sequence[Doc]) -> Any:
-        """Return what the model says of the documents."""
+    # -- what a component implements -------------------------------------------------------------
+
+    def _load_model(self, source: Any) -> Any:
+        """Return the model in a folder, an artefact or bytes, or ``source`` if it is a fitted model."""
+        raise NotImplementedError
+
+    def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], Any]:
+        """Return what applies a fitted model to documents; its results go to `set_annotations`."""
         raise NotImplementedError
 
     def set_annotations(self, docs: Sequence[Doc], found: Any) -> None:
-        """Write what `predict` found into the documents."""
+        """Write what `predict` returned into the documents."""
         raise NotImplementedError
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the keyword arguments with which the constructor makes this component again."""
+        raise NotImplementedError
+
+    def _check_pipeline(self, nlp: Any) -> None:
+        """Raise ConfigurationError if another component of the pipeline is in the way of this one."""
+
+    # -- the model -------------------------------------------------------------------------------
+
+    @property
+    def fitted(self) -> Any:
+        """The fitted model; raises NotFittedError if there is none yet."""
+        if self._model is None:
+            raise NotFittedError(
+                f"the component {self.name!r} has no model yet: call "
+                f"nlp.get_pipe({self.name!r}).initialize(artifact=FOLDER), or set artifact or "
+                f"corpus in [initialize.components.{self.name}] and call nlp.initialize()"
+            )
+        return self._model
+
+    def _initialize(self, nlp: Any, artifact: Any, corpus: Any, fit: Callable[[], Any]) -> None:
+        """Load ``artifact``, or call ``fit`` if a corpus is given; with neither, keep the model."""
+        if nlp is not None:
+            self._nlp = weakref.ref(nlp)
+        if artifact is not None and corpus is not None:
+            raise ConfigurationError(
+                f"{self.name!r} was given both an artifact and a corpus: give one"
+            )
+        if artifact is not None:
+            self._set_model(self._load_model(artifact))
+        elif corpus is not None:
+            self._set_model(fit())
+        elif self._model is None:
+            raise ConfigurationError(
+                f"the component {self.name!r} needs a model: set artifact (a folder that "
+                f"`{self.command}` or save() wrote) or corpus (a file of raw text to fit one on), as "
+                f"initialize(artifact=...) or in [initialize.components.{self.name}]"
+            )
+        self._meet_pipeline()
+
+    def _set_model(self, model: Any) -> None:
+        """Take a fitted model, or None."""
+        self._predictor = None if model is None else self._predictor_of(model)
+        self._model = model
+
+    def _meet_pipeline(self) -> None:
+        """Check the pipeline, and note in its metadata what it now requires."""
+        nlp = self._nlp()
+        if nlp is None:
+            return
+        self._check_pipeline(nlp)
+        for distribution in _distributions(self._model):
+            note_requirement(nlp, distribution)
+        self._checked = nlp.pipe_names
+
+    # -- documents -------------------------------------------------------------------------------
+
+    def predict(self, docs: Sequence[Doc]) -> Any:
+        """Return what the model says of the documents, as `set_annotations` takes it.
+
+        Raises
+        ------
+        NotFittedError
+            There is no model.
+        ConfigurationError
+            Another component of the pipeline is in the way, or a stream is processed in parallel.
+        """
+        _ = self.fitted
+        assert self._predictor is not None
+        nlp = self._nlp()
+        if nlp is not None and self._checked != nlp.pipe_names:
+            self._meet_pipeline()
+        if self.context == "stream":
+            self._refuse_processes()
+        self._warn_without_boundaries(docs)
+        return self._predictor(docs)
 
     def __call__(self, doc: Doc) -> Doc:
         """Apply the model to one document."""
@@ -79,9 +177,8 @@ class ModelComponent(ModelSerialization, Pipe):
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
         """Apply the model to a stream of documents, in order.
 
-        A batch holds at most ``batch_tokens`` tokens and ``batch_size`` documents. Where one
-        fails, its documents are tried one by one and only those that fail are given to the error
-        handler.
+        A batch holds at most ``batch_tokens`` tokens and ``batch_size`` documents. If one fails, its
+        documents are tried one by one, and those that fail go to the error handler.
         """
         handler = self.get_error_handler()
         for docs in token_batches(stream, self.batch_tokens, batch_size):
@@ -96,6 +193,7 @@ class ModelComponent(ModelSerialization, Pipe):
             yield from docs
 
     def _one_by_one(self, docs: list[Doc], handler: Callable[..., Any]) -> Iterator[Doc]:
+        """Yield the documents that do not fail; give the others to the handler."""
         for doc in docs:
             try:
                 self(doc)
@@ -104,7 +202,7 @@ class ModelComponent(ModelSerialization, Pipe):
             else:
                 yield doc
 
-    def warn_without_boundaries(self, docs: Sequence[Doc]) -> None:
+    def _warn_without_boundaries(self, docs: Sequence[Doc]) -> None:
         """Warn, once in the life of the component, if sentences are the context and unknown."""
         if self._warned or self.context != "sentence" or all(map(boundaries_known, docs)):
             return
@@ -116,9 +214,103 @@ class ModelComponent(ModelSerialization, Pipe):
             stacklevel=4,
         )
 
+    def _refuse_processes(self) -> None:
+        """Raise ConfigurationError in a child process, which sees only some documents of a stream."""
+        if os.getpid() != self._process and multiprocessing.parent_process() is not None:
+            raise ConfigurationError(
+                f"{self.name!r} has context = 'stream', which goes from each document to the next and "
+                "cannot be shared by processes: use n_process = 1, or context = 'doc'"
+            )
 
-class PipelineStandIn:
+    # -- saving, loading, pickling ---------------------------------------------------------------
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Serialize the fitted model; ``exclude=["model"]`` leaves it out."""
+        model = self._model
+        serialize = {
+            "cfg": lambda: srsly.json_dumps({"fitted": model is not None}),
+            "model": lambda: b"" if model is None else model.to_artifact().to_bytes(),
+        }
+        return bytes(util.to_bytes(serialize, exclude))
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        """Restore what `to_bytes` returned; a component saved without a model has none afterwards."""
+
+        def model_from(artifact: bytes) -> None:
+            self._set_model(self._load_model(artifact) if artifact else None)
+
+        util.from_bytes(data, {"cfg": lambda _: None, "model": model_from}, exclude)
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Save to a folder: ``cfg.json`` and, unless ``exclude=["model"]``, an artefact in ``model``."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        model = None if "model" in exclude else self._model
+        if model is not None:
+            model.save(folder / "model")
+        # last, and it decides: the folder may hold the model of an earlier save
+        srsly.write_json(folder / "cfg.json", {"fitted": model is not None})
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        """Load what `to_disk` saved; a component saved without a model has none afterwards."""
+        folder = Path(path)
+        if "model" not in exclude:
+            fitted = srsly.read_json(folder / "cfg.json").get("fitted")
+            self._set_model(self._load_model(folder / "model") if fitted else None)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle through `to_bytes`, for the processes of ``nlp.pipe(n_process=...)``."""
+        settings = {"name": self.name, **self._settings()}
+        taken = {name: getattr(self, name) for name in self._pickled}
+        handler = getattr(self, "error_handler", None)
+        return _unpickle, (type(self), self.vocab, settings, taken, handler, self.to_bytes())
+
+
+class _PipelineStandIn:
     """Stands for the pipeline while a component is unpickled where there is none."""
 
     def __init__(self, vocab: Any) -> None:
         self.vocab = vocab
+        self.meta: dict[str, Any] = {}
+
+
+def _unpickle(
+    component_class: type[Any],
+    vocab: Any,
+    settings: dict[str, Any],
+    taken: dict[str, Any],
+    handler: Any,
+    data: bytes,
+) -> Any:
+    """Make a component of what `ModelComponent.__reduce__` returned."""
+    component = component_class(_PipelineStandIn(vocab), **settings)
+    vars(component).update(taken)
+    if handler is not None:
+        component.set_error_handler(handler)
+    return component.from_bytes(data)
+
+
+def _distributions(model: Any) -> set[str]:
+    """Return the distributions whose plugins a model needs, those of models within it included."""
+    if model is None:
+        return set()
+    parts = model.nested().values() if hasattr(model, "nested") else ()
+    return {getattr(model, "distribution", "")}.union(*map(_distributions, parts))
+
+
+def note_requirement(nlp: Any, distribution: str) -> None:
+    """Note in ``nlp.meta["requirements"]`` that a packaged pipeline needs a distribution.
+
+    ``spacy package`` looks for requirements of its own, but knows a distribution only by a
+    ``top_level.txt``, which neither an editable install nor a modern wheel has. The range noted is that
+    of the installed version; a requirement that is noted already stays as it is.
+    """
+    try:
+        wanted = f"{distribution}{util.get_minor_version_range(version(distribution))}"
+    except (PackageNotFoundError, ValueError):
+        return  # registered by hand, or run from a source tree: there is nothing to install
+    noted = nlp.meta.setdefault("requirements", [])
+    if distribution not in {util.split_requirement(each)[0] for each in noted}:
+        noted.append(wanted)

@@ -1,22 +1,27 @@
-"""What is read from documents, without making ``Token`` objects: words and sentence boundaries."""
+"""What is read from documents, without making ``Token`` objects: words, sentences, batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from spacy.attrs import ORTH, SENT_START
 from spacy.tokens import Doc
 
-__all__ = ["WordCache", "boundaries_known", "sentence_cuts"]
+__all__ = ["WordCache", "boundaries_known", "sentence_cuts", "token_batches"]
 
 #: Entries of the cache before it is emptied; about 100 MB of Python objects.
 CACHE_LIMIT = 1_000_000
 
 
 class WordCache(dict[int, Any]):
-    """From the hash of a token's text to what a model reads: ``look_up(text)``.
+    """Maps the hash of a token's text to what a model reads.
 
-    ``blank`` stands for whitespace, which no model sees.
+    Parameters
+    ----------
+    look_up
+        From the text of a token to what the model reads.
+    blank
+        What stands for whitespace, which no model sees.
     """
 
     def __init__(self, look_up: Callable[[str], Any], blank: Any) -> None:
@@ -25,7 +30,7 @@ class WordCache(dict[int, Any]):
         self._strings: Any = None
 
     def read(self, docs: Sequence[Doc]) -> list[Any]:
-        """Return what each token of all documents, in a row, is to the model."""
+        """Return what the model reads for each token of all documents, in one list."""
         if not docs:
             return []
         self._strings = docs[0].vocab.strings
@@ -42,8 +47,18 @@ class WordCache(dict[int, Any]):
 
 
 def sentence_cuts(docs: Sequence[Doc], offsets: np.ndarray) -> np.ndarray:
-    """Return where documents and their sentences start, counted through all documents, and the
-    end: int64 (pieces + 1,). ``offsets``, int64 (documents + 1,), cut the documents.
+    """Return where documents and their sentences start, and where the last one ends.
+
+    Parameters
+    ----------
+    docs
+        The documents.
+    offsets
+        int64 (documents + 1,): where each document starts, in tokens counted through all of them.
+
+    Returns
+    -------
+    int64 (pieces + 1,), counted in the same way.
     """
     starts = [np.flatnonzero(doc.to_array(SENT_START) == 1) for doc in docs]
     inner = [start + offset for start, offset in zip(starts, offsets[:-1], strict=True)]
@@ -51,5 +66,25 @@ def sentence_cuts(docs: Sequence[Doc], offsets: np.ndarray) -> np.ndarray:
 
 
 def boundaries_known(doc: Doc) -> bool:
-    """Whether a document says where its sentences are; a single token needs to say nothing."""
+    """Return whether a document has sentence boundaries; a single token needs none."""
     return len(doc) < 2 or bool(doc.has_annotation("SENT_START"))
+
+
+def token_batches(stream: Iterable[Doc], n_tokens: int, n_docs: int) -> Iterator[list[Doc]]:
+    """Group documents, in order, in batches of at most ``n_tokens`` tokens and ``n_docs`` documents.
+
+    A document is never split, so a longer one is a batch by itself.
+    """
+    batch: list[Doc] = []
+    size = 0
+    for doc in stream:
+        if batch and size + len(doc) > n_tokens:
+            yield batch
+            batch, size = [], 0
+        batch.append(doc)
+        size += len(doc)
+        if size >= n_tokens or len(batch) >= n_docs:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

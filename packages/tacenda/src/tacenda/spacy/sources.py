@@ -9,51 +9,76 @@ from tacenda.artifact.saveable import resolve
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 
-__all__ = ["Check", "PipelineWords", "as_corpus", "from_bytes", "load", "resolve_tokenizer"]
+__all__ = ["Check", "PipelineWords", "as_corpus", "as_text", "load", "resolve_tokenizer"]
 
-#: Given name, distribution and place of a model, raises `ConfigurationError` if it is not wanted.
+#: Given name, distribution and place of a model, raises ConfigurationError if it is not wanted.
 Check = Callable[[str | None, str | None, str], None]
 
 
-def load(source: Any, kind: str, what: str, method: str, check: Check) -> Any:
-    """Return the model in a folder, or ``source`` itself if it is a fitted model.
+def load(source: Any, kind: str, what: str, method: str, check: Check | None = None) -> Any:
+    """Return a fitted model, whatever holds it.
 
     Parameters
     ----------
     source
-        A folder, an `Artifact`, or an object with ``to_artifact`` and ``method``.
+        A folder, an `Artifact`, what ``Artifact.to_bytes`` returned, or a fitted model, which has
+        ``to_artifact`` and ``method`` and is returned as it is.
     kind, what
         The kind of the registry, and the same in words.
     method
         What every model of the kind can do.
     check
-        Whether this component may have it.
+        Raises if this component may not have the model; by default it may have any.
 
     Raises
     ------
-    tacenda.errors.ConfigurationError
+    ConfigurationError
         It is of another kind, or not the model wanted.
-    tacenda.errors.TacendaError
+    TacendaError
         It cannot be read, or its plugin cannot be loaded.
-
     """
     if isinstance(source, str | Path):
-        return _model(artifacts.read(Path(source)), str(source), kind, what, check)
-    if isinstance(source, artifacts.Artifact):
-        return _model(source, "the artefact", kind, what, check)
-    if not (hasattr(source, method) and hasattr(source, "to_artifact")):
+        artifact, where = artifacts.read(Path(source)), str(source)
+    elif isinstance(source, bytes):
+        artifact, where = artifacts.Artifact.from_bytes(source), "the saved model"
+    elif isinstance(source, artifacts.Artifact):
+        artifact, where = source, "the artefact"
+    elif hasattr(source, method) and hasattr(source, "to_artifact"):
+        if check is not None:
+            check(getattr(source, "name", None), None, "the model given")
+        _ = source.vocabulary  # raises if it was never fitted
+        return source
+    else:
         raise ConfigurationError(
             "artifact must be the folder of a saved model or a fitted model, not "
             f"{type(source).__name__}"
         )
-    check(getattr(source, "name", None), None, "the model given")
-    _ = source.vocabulary  # raises if it was never fitted
-    return source
+    if artifact.kind != kind:
+        raise ConfigurationError(f"{where} holds one of the {artifact.kind}, not {what}")
+    if check is not None:
+        check(artifact.name, artifact.distribution, where)
+    return resolve(artifact)
 
 
-def from_bytes(data: bytes, kind: str, what: str, check: Check) -> Any:
-    """Return the model that ``Artifact.to_bytes`` serialized."""
-    return _model(artifacts.Artifact.from_bytes(data), "the saved model", kind, what, check)
+def as_text(corpus: Any) -> tuple[Any, list[str] | None]:
+    """Return raw text as `tacenda.Corpus.from_text` takes it, and the names of its files.
+
+    Parameters
+    ----------
+    corpus
+        A file, a list of files, or an iterable of lines. A string is the name of a file, as everywhere
+        in spaCy's configuration, which has no other way to name one.
+
+    Returns
+    -------
+    A list of paths and their names, or the lines and None.
+    """
+    if isinstance(corpus, str | Path):
+        corpus = [corpus]
+    if not isinstance(corpus, list | tuple):
+        return corpus, None
+    paths = [Path(path) for path in corpus]
+    return paths, [path.name for path in paths]
 
 
 def as_corpus(
@@ -64,20 +89,14 @@ def as_corpus(
     Parameters
     ----------
     corpus
-        A file, a list of files, an iterable of lines, or a `Corpus`, which stays as it is.
+        What `as_text` takes, or a `Corpus`, which is returned as it is.
     tokenizer, vocabulary
         The arguments of ``Corpus.from_text``.
-
     """
     if isinstance(corpus, Corpus):
         return corpus, None
-    paths = None
-    if isinstance(corpus, str | Path):
-        corpus = [corpus]
-    if isinstance(corpus, list | tuple):
-        corpus = paths = [Path(path) for path in corpus]
-    names = None if paths is None else [path.name for path in paths]
-    return Corpus.from_text(corpus, tokenizer=tokenizer, **vocabulary), names
+    text, names = as_text(corpus)
+    return Corpus.from_text(text, tokenizer=tokenizer, **vocabulary), names
 
 
 def resolve_tokenizer(tokenizer: Any, nlp: Any) -> Any:
@@ -93,7 +112,7 @@ def resolve_tokenizer(tokenizer: Any, nlp: Any) -> Any:
 
 
 class PipelineWords:
-    """The tokens of a pipeline's tokenizer, whitespace left out."""
+    """Splits text with a pipeline's tokenizer, and leaves whitespace tokens out."""
 
     def __init__(self, nlp: Any) -> None:
         self.name = f"spacy:{nlp.lang}"
@@ -101,10 +120,3 @@ class PipelineWords:
 
     def __call__(self, text: str) -> list[str]:
         return [token.text for token in self._tokenizer(text) if not token.is_space]
-
-
-def _model(artifact: artifacts.Artifact, where: str, kind: str, what: str, check: Check) -> Any:
-    if artifact.kind != kind:
-        raise ConfigurationError(f"{where} holds one of the {artifact.kind}, not {what}")
-    check(artifact.name, artifact.distribution, where)
-    return resolve(artifact)

@@ -1,34 +1,40 @@
-"""The interface of segmenters, and the way from a name to one."""
+"""The interface of segmenters, the way from a name to one, and lists of strings as arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol, Self, cast
 
+import numpy as np
 import numpy.typing as npt
 
+from tacenda.artifact import require
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.vocabulary import pack_words
 
-__all__ = ["MAX_LETTERS", "Segmenter", "learn_segmenter", "segmenter_from_arrays", "shortened"]
+__all__ = [
+    "MAX_LETTERS",
+    "Segmenter",
+    "learn_segmenter",
+    "pack_names",
+    "segmenter_from_arrays",
+    "shortened",
+    "unpack_names",
+]
 
 #: A longer word is cut in the middle before it is segmented, so that time stays linear in the text.
 MAX_LETTERS = 100
 
 
 class Segmenter(Protocol):
-    """Cuts words into pieces; what it knows is fixed once it is made.
+    """Cuts words into pieces; what it knows is fixed once it is made."""
 
-    Attributes
-    ----------
-    name
-        As in the settings of a model.
-    skips_unknown
-        Whether a piece that no word of the vocabulary has says nothing (n-grams overlap, so
-        others speak for it), or stands for a morpheme never seen.
-    """
-
+    #: As in the settings of a model.
     name: ClassVar[str]
+    #: Whether a piece that no word of the vocabulary has says nothing, because n-grams overlap and others
+    #: speak for it; otherwise it stands for a morpheme never seen.
     skips_unknown: ClassVar[bool]
 
     @classmethod
@@ -37,20 +43,20 @@ class Segmenter(Protocol):
         ...
 
     def segment(self, word: str) -> tuple[str, ...]:
-        """The pieces of any string; none of the empty one."""
+        """Return the pieces of any string; none of the empty one."""
         ...
 
     def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """The pieces of the words it learned from, which may be better known than by `segment`."""
+        """Return the pieces of the words it learned from, which may be better known than by `segment`."""
         ...
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What it knows, by names that begin with ``segmenter.``."""
+        """Return what it knows, by names that begin with ``segmenter.``."""
         ...
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """From what `arrays` gave; raises ArtifactError."""
+        """Return a segmenter from what `arrays` gave. Raises ArtifactError."""
         ...
 
 
@@ -62,15 +68,19 @@ _SEGMENTERS = {
 
 
 def _class(name: str) -> type[Segmenter]:
+    """Import the class of a name, and what it needs, only now."""
     module, attribute = _SEGMENTERS[name]
     found = getattr(import_module(f"tacenda_embeddings.varembed.segmenters.{module}"), attribute)
     return cast(type[Segmenter], found)
 
 
 def learn_segmenter(name: str, words: Sequence[str], n_morphemes: int) -> Segmenter:
-    """A segmenter of that name for these words.
+    """Learn a segmenter of that name from these words.
 
-    Raises ConfigurationError for an unknown name, or where a package it needs is not installed.
+    Raises
+    ------
+    ConfigurationError
+        The name is unknown, or a package that the segmenter needs is not installed.
     """
     if name not in _SEGMENTERS:
         listed = ", ".join(_SEGMENTERS)
@@ -79,13 +89,33 @@ def learn_segmenter(name: str, words: Sequence[str], n_morphemes: int) -> Segmen
 
 
 def segmenter_from_arrays(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Segmenter:
-    """The segmenter of an artefact. Raises ArtifactError."""
+    """Return the segmenter of an artefact. Raises ArtifactError."""
     if name not in _SEGMENTERS:
         raise ArtifactError(f"its words were cut by {name!r}, a segmenter this release lacks")
     return _class(name).from_arrays(arrays)
 
 
 def shortened(word: str) -> str:
-    """The word, or the two ends of a very long one."""
+    """Return the word, or the two ends of a very long one."""
     half = MAX_LETTERS // 2
     return word if len(word) <= MAX_LETTERS else word[:half] + word[-half:]
+
+
+def pack_names(prefix: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Return ``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,)."""
+    text, offsets = pack_words(names)
+    return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
+
+
+def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+    """Return the strings that `pack_names` packed. Raises ArtifactError."""
+    text = require(arrays, f"{prefix}.text", shape=("bytes",), dtype=np.uint8)
+    offsets = require(arrays, f"{prefix}.offsets", shape=("cuts",), dtype=np.int64)
+    sound = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(text)
+    if not sound or (np.diff(offsets) < 0).any():
+        raise ArtifactError(f"{prefix}.offsets do not cut {prefix}.text: the file is damaged")
+    data = text.tobytes()
+    try:
+        return [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{prefix}.text is not UTF-8: the file is damaged") from error

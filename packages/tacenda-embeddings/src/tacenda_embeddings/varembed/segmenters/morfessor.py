@@ -1,8 +1,8 @@
-"""Morfessor Baseline (Creutz and Lagus 2002; Virpioja et al. 2013), by the package ``morfessor``.
+"""Morfessor Baseline (Creutz and Lagus 2002; Virpioja et al. 2013), with the package ``morfessor``.
 
-The package trains; what it found is kept, so that a saved model needs it no more: the segmentation of
-every word it was trained on goes into the model's inventory, and a word never seen is cut by the
-frequencies of its morphs, as Morfessor's own Viterbi search does it (all but its prices for new morphs).
+The package trains; a saved model holds what it found and does not need it: the segmentation of every word
+it was trained on goes into the inventory of the model, and a word never seen is cut by the frequencies of
+its morphs, as in Morfessor's own Viterbi search, without its prices for new morphs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MorfessorSegmenter:
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
-        """``n_morphemes`` is not used: Morfessor finds how many. Raises ConfigurationError without it."""
+        """Learn morphs; Morfessor finds how many, not ``n_morphemes``. Raises ConfigurationError without it."""
         try:
             from morfessor import BaselineModel
         except ImportError as error:
@@ -56,24 +56,25 @@ class MorfessorSegmenter:
         return made
 
     def segment(self, word: str) -> tuple[str, ...]:
-        """The most probable morphs."""
+        """Return the most probable morphs."""
         return self.lexicon.segment(shortened(word))
 
     def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """What Morfessor made of each word it was trained on."""
+        """Return what Morfessor made of each word it was trained on."""
         return [self._learned.get(word) or self.segment(word) for word in words]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Morphs and log-frequencies."""
+        """Return morphs and log-frequencies."""
         return self.lexicon.arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """From what `arrays` gave. Raises ArtifactError."""
+        """Return a segmenter from what `arrays` gave. Raises ArtifactError."""
         return cls(PieceLexicon.from_arrays(arrays))
 
 
 def _trained(baseline: Any, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Train Morfessor, without a trace in the global generator or the log, and return its segmentations."""
     model = baseline()
     state = random.getstate()  # Morfessor shuffles by the global generator
     log = logging.getLogger("morfessor")
@@ -92,7 +93,7 @@ def _trained(baseline: Any, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _quietly(run: Any) -> None:
-    """Without the dots that Morfessor prints as it goes."""
+    """Run without the dots that Morfessor prints as it goes."""
     import morfessor.utils as utils
 
     shown = utils.show_progress_bar

@@ -8,8 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy.typing as npt
 
-from tacenda_embeddings.varembed.segmenters.base import shortened
-from tacenda_embeddings.varembed.segmenters.names import pack_names, unpack_names
+from tacenda_embeddings.varembed.segmenters.base import (
+    pack_names,
+    shortened,
+    unpack_names,
+)
 
 __all__ = ["NGramSegmenter"]
 
@@ -28,30 +31,31 @@ class NGramSegmenter:
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
-        """``n_morphemes`` is not used: how many there are follows from the words."""
+        """Learn which n-grams to keep; their number follows from the words, not from ``n_morphemes``."""
         counts: Counter[str] = Counter()
         for word in words:
             counts.update(set(_ngrams(word)))
         return cls([ngram for ngram, count in counts.items() if count >= LEAST_TYPES])
 
     def segment(self, word: str) -> tuple[str, ...]:
-        """The known n-grams, each once, from left to right, shorter ones first."""
+        """Return the known n-grams, each once, from left to right, shorter ones first."""
         return tuple(ngram for ngram in dict.fromkeys(_ngrams(word)) if ngram in self._kept)
 
     def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """The same for many."""
+        """Return the same for many."""
         return [self.segment(word) for word in words]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The n-grams kept."""
+        """Return the n-grams that are kept."""
         return pack_names("segmenter.pieces", tuple(self._kept))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """From what `arrays` gave. Raises ArtifactError."""
+        """Return a segmenter from what `arrays` gave. Raises ArtifactError."""
         return cls(unpack_names("segmenter.pieces", arrays))
 
 
 def _ngrams(word: str) -> list[str]:
+    """Return all n-grams of a word between its marked ends."""
     marked = f"<{shortened(word)}>" if word else ""
     return [marked[i : i + n] for i in range(len(marked)) for n in SIZES if i + n <= len(marked)]

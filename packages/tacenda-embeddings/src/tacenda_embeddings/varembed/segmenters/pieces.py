@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError
-from tacenda_embeddings.varembed.segmenters.names import pack_names, unpack_names
+from tacenda_embeddings.varembed.segmenters.base import pack_names, unpack_names
 
 __all__ = ["PieceLexicon"]
 
@@ -38,11 +38,11 @@ class PieceLexicon:
         self._longest = max(map(len, self.pieces), default=0)
 
     def segment(self, word: str) -> tuple[str, ...]:
-        """The most probable pieces of a word, in order; of equals, those with the longer last piece."""
+        """Return the most probable pieces of a word, in order; of equals, those with the longer last piece."""
         return best_pieces(word, self._costs, self._longest, self.LETTER)[0]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Names and log-probabilities (pieces,) float64."""
+        """Return names and log-probabilities (pieces,) float64."""
         return {
             **pack_names("segmenter.pieces", self.pieces),
             "segmenter.log_probs": self.log_probs,
@@ -50,7 +50,7 @@ class PieceLexicon:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """From what `arrays` gave. Raises ArtifactError."""
+        """Return a lexicon from what `arrays` gave. Raises ArtifactError."""
         pieces = unpack_names("segmenter.pieces", arrays)
         log_probs = require(
             arrays, "segmenter.log_probs", shape=(len(pieces),), dtype=np.float64, finite=True
@@ -63,7 +63,7 @@ class PieceLexicon:
 def best_pieces(
     word: str, costs: Mapping[str, float], longest: int, letter: float
 ) -> tuple[tuple[str, ...], float]:
-    """Viterbi: the pieces, and the log-probability of the whole.
+    """Find the most probable pieces by Viterbi search; return them and their log-probability.
 
     Parameters
     ----------

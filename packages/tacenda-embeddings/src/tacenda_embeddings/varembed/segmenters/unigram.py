@@ -2,8 +2,8 @@
 
 A word is a sequence of pieces drawn independently. Starting from every substring that several words share,
 EM fits the probabilities, with the variational-Bayes M-step that drives rare pieces out, and the pieces
-whose loss costs the least likelihood are dropped until as many are left as wanted. Each word counts once:
-what is wanted are morphemes, not frequent words. A mark tells pieces that begin a word.
+whose loss costs the least likelihood are dropped until as many are left as wanted. Each word counts once,
+because what is wanted are morphemes and not frequent words. A mark tells pieces that begin a word.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from scipy.special import digamma
 
 from tacenda.progress import track
 from tacenda_embeddings.varembed.segmenters.base import shortened
-from tacenda_embeddings.varembed.segmenters.lattice import Lattice
 from tacenda_embeddings.varembed.segmenters.pieces import PieceLexicon, best_pieces
 
 __all__ = ["BEGIN", "UnigramSegmenter"]
+
+_Table = npt.NDArray[np.int32]
 
 BEGIN = "▁"
 LONGEST = 14  # letters of a piece, the mark included
@@ -30,6 +31,7 @@ CANDIDATES = 40  # for every piece that is kept
 SHRINK = 0.7  # of the pieces survive a round of pruning
 STEPS = 2  # of EM in a round
 RARE = 0.5  # expected occurrences under which a piece is dropped at once
+WORDS = 20_000  # of one length, treated together by the lattice
 
 
 class UnigramSegmenter:
@@ -43,7 +45,7 @@ class UnigramSegmenter:
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
-        """From distinct words, each counted once; every letter stays a piece."""
+        """Learn from distinct words, each counted once; every letter stays a piece."""
         marked = sorted({BEGIN + shortened(word) for word in words if word})
         pieces, single = _candidates(marked, n_morphemes)
         log_probs = _fit(Lattice(marked, pieces, LONGEST), pieces, single, n_morphemes)
@@ -51,7 +53,7 @@ class UnigramSegmenter:
         return cls(PieceLexicon([pieces[i] for i in kept], log_probs[kept].tolist()))
 
     def segment(self, word: str) -> tuple[str, ...]:
-        """The most probable pieces."""
+        """Return the most probable pieces."""
         if not word:
             return ()
         pieces = self.lexicon.segment(BEGIN + shortened(word))
@@ -59,21 +61,21 @@ class UnigramSegmenter:
         return pieces[1:] if pieces[0] == BEGIN and len(pieces) > 1 else pieces
 
     def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """The same for many."""
+        """Return the same for many."""
         return [self.segment(word) for word in track(words, "segmenting", unit=" words")]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Pieces and log-probabilities."""
+        """Return pieces and log-probabilities."""
         return self.lexicon.arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """From what `arrays` gave. Raises ArtifactError."""
+        """Return a segmenter from what `arrays` gave. Raises ArtifactError."""
         return cls(PieceLexicon.from_arrays(arrays))
 
 
 def _candidates(words: Sequence[str], n_morphemes: int) -> tuple[list[str], npt.NDArray[np.bool_]]:
-    """Letters and shared substrings, and which of them are letters."""
+    """Return letters and shared substrings, and which of them are letters."""
     shared: Counter[str] = Counter()
     for word in track(words, "unigram segmenter: substrings", unit=" words"):
         n = len(word)
@@ -89,7 +91,7 @@ def _candidates(words: Sequence[str], n_morphemes: int) -> tuple[list[str], npt.
 def _fit(
     lattice: Lattice, pieces: Sequence[str], single: npt.NDArray[np.bool_], n_morphemes: int
 ) -> npt.NDArray[np.float64]:
-    """Log-probabilities (pieces,) of those that are kept, -inf for the others."""
+    """Return log-probabilities (pieces,) of the pieces that are kept, -inf for the others."""
     alive = np.ones(len(pieces), bool)
     log_probs = np.full(len(pieces), -np.log(max(len(pieces), 1)))
     while True:
@@ -117,7 +119,7 @@ def _losses(
     log_probs: npt.NDArray[np.float64],
     expected: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """What dropping each piece would cost in log-likelihood: its uses built of other pieces instead."""
+    """Return what it costs in log-likelihood to build the uses of each piece from other pieces."""
     alive = np.flatnonzero(np.isfinite(log_probs)).tolist()
     costs = {pieces[i]: float(log_probs[i]) for i in alive}
     loss = np.empty(len(droppable))
@@ -126,3 +128,91 @@ def _losses(
         loss[row] = expected[i] * (own - best_pieces(pieces[i], costs, LONGEST, -1e6)[1])
         costs[pieces[i]] = own
     return loss
+
+
+class Lattice:
+    """All segmentations of many words at once: which pieces end where in which words.
+
+    It does not change while the probabilities of the pieces are fitted. Words of one length are treated
+    together, so that every step is an array operation over all of them.
+
+    Parameters
+    ----------
+    words
+        None empty.
+    pieces
+        Distinct; together they hold every letter of the words.
+    longest
+        Letters of a piece at most.
+    """
+
+    def __init__(self, words: Sequence[str], pieces: Sequence[str], longest: int) -> None:
+        self.n_pieces = len(pieces)
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        by_length: dict[int, list[str]] = {}
+        for word in words:
+            by_length.setdefault(len(word), []).append(word)
+        self._tables = [
+            _table(group[i : i + WORDS], ids, length, min(length, longest))
+            for length, group in sorted(by_length.items())
+            for i in range(0, len(group), WORDS)
+        ]
+
+    def expected_counts(self, log_probs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return how often each piece is expected in all segmentations of every word (pieces,).
+
+        By the forward-backward algorithm; ``log_probs`` (pieces,) holds -inf for a piece that is not used.
+        """
+        padded = np.append(log_probs, -np.inf)  # the last place stands for what is no piece
+        found = np.zeros(self.n_pieces + 1)
+        with np.errstate(invalid="ignore"):  # -inf less -inf, where no segmentation leads
+            for table in self._tables:
+                self._add(found, table, padded)
+        return found[:-1]
+
+    def log_likelihood(self, log_probs: npt.NDArray[np.float64]) -> float:
+        """Return the natural log of the product of the probabilities of all words."""
+        padded = np.append(log_probs, -np.inf)
+        return sum(float(_forward(padded[table])[-1].sum()) for table in self._tables)
+
+    @staticmethod
+    def _add(
+        found: npt.NDArray[np.float64], table: _Table, padded: npt.NDArray[np.float64]
+    ) -> None:
+        """Add the expected counts of the words of one table."""
+        scores = padded[table]
+        length, longest, n = table.shape
+        before = _forward(scores)
+        after = np.full((length + 1, n), -np.inf)
+        after[length] = 0.0
+        for end in range(length, 0, -1):
+            m = min(end, longest)
+            ways = (after[end] + scores[end - 1, :m])[::-1]
+            after[end - m : end] = np.logaddexp(after[end - m : end], ways)
+        for end in range(1, length + 1):
+            m = min(end, longest)
+            ways = before[end - m : end][::-1] + scores[end - 1, :m] + after[end] - before[length]
+            weights = np.nan_to_num(np.exp(ways), nan=0.0).ravel()
+            found += np.bincount(table[end - 1, :m].ravel(), weights, minlength=len(found))
+
+
+def _table(words: list[str], ids: dict[str, int], length: int, longest: int) -> _Table:
+    """Return by (end - 1, letters - 1, word) the piece of so many letters that ends there, or one past all."""
+    none = len(ids)
+    table = np.full((length, longest, len(words)), none, np.int32)
+    for column, word in enumerate(words):
+        for end in range(1, length + 1):
+            for letters in range(1, min(end, longest) + 1):
+                table[end - 1, letters - 1, column] = ids.get(word[end - letters : end], none)
+    return table
+
+
+def _forward(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the log-probability of every beginning of every word, (length + 1, words)."""
+    length, longest, n = scores.shape
+    before = np.full((length + 1, n), -np.inf)
+    before[0] = 0.0
+    for end in range(1, length + 1):
+        m = min(end, longest)
+        before[end] = np.logaddexp.reduce(before[end - m : end][::-1] + scores[end - 1, :m], axis=0)
+    return before

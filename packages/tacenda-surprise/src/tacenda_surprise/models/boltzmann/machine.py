@@ -1,12 +1,14 @@
-"""The parameters of a fitted machine and the distributions they give.
+"""A Boltzmann machine for ratings: the data as it sees them, its parameters, and what it predicts.
 
-Rows beyond the last stand for what is unknown: a visible unit of average biases and no weights, a case
-without ratings. Number -1 finds them.
+A case is an item or a user, whose ratings are the visible units; `Scale` and `Cases` bring ratings into that form.
+In a complete machine (`Machine.with_unknown`) the last rows stand for what is unknown, a visible unit of average
+biases without weights and a case without ratings, so that number -1 finds them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +19,128 @@ from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
-from tacenda_surprise.models.boltzmann.cases import Scale
+from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
+from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
 
-_BLOCK = (
-    1 << 22
-)  # numbers at a time, where the exact prediction needs one for every pair, level and unit
+_SPAN = 4.0  # of the scores, whatever the scale: that of five stars
+_BLOCK = 1 << 22  # numbers in memory at a time: exact predictions need one a pair, level and unit
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scores s of the levels, and their way back to ratings.
+
+    Attributes
+    ----------
+    levels
+        (levels,) ratings, ascending.
+    scores
+        (levels,) float32, about zero at the mean rating.
+    mean
+        The rating whose score is zero.
+    unit
+        Rating units in one unit of score.
+    """
+
+    levels: Floats
+    scores: Floats
+    mean: float
+    unit: float
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, who: str) -> Scale:
+        """The scale of a catalogue; ``who`` is named where it is refused.
+
+        Raises ConfigurationError for a continuous scale.
+        """
+        levels = catalogue.require_levels(who)
+        unit = float(levels[-1] - levels[0]) / _SPAN or 1.0
+        scores = ((levels - np.float32(catalogue.mean)) / np.float32(unit)).astype(np.float32)
+        return cls(levels, scores, catalogue.mean, unit)
+
+    def level_of(self, values: Floats) -> npt.NDArray[np.int32]:
+        """The number of the level nearest to each rating."""
+        borders = (self.levels[1:] + self.levels[:-1]) / 2
+        return np.searchsorted(borders, values).astype(np.int32)
+
+    def ratings(self, scores: Floats) -> Floats:
+        """Turn scores into ratings."""
+        return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """The training data by case, and what is estimated from it beforehand.
+
+    Attributes
+    ----------
+    ratings
+        Their users are the cases, their items the visible units.
+    levels
+        (ratings,) int32.
+    slopes
+        o (cases,): the mean score of a case beyond those of its visible units, divided by the variance
+        of the scores, which is how far the slope of a softmax moves its mean; zeros without an offset.
+    visible_biases
+        (visible, levels): logarithms of smoothed frequencies.
+    base
+        (levels,): the same of all ratings together.
+    identities
+        What each case is known to have ratings with; None without conditioning.
+    """
+
+    ratings: Ratings
+    levels: npt.NDArray[np.int32]
+    slopes: Floats
+    visible_biases: Floats
+    base: Floats
+    identities: Identities | None
+
+    @classmethod
+    def of(
+        cls,
+        settings: BoltzmannSettings,
+        scale: Scale,
+        ratings: Ratings,
+        known: Identities | None,
+    ) -> Cases:
+        """Bring ratings and identities, given by user, into the orientation of the settings."""
+        if settings.items_are_cases:
+            if known is not None:
+                known = Identities.from_pairs(
+                    known.item_ids, known.user_ids, ratings.n_items, ratings.n_users
+                )
+            ratings = ratings.by_item
+        levels, n_levels = scale.level_of(ratings.values), len(scale.levels)
+        scores = scale.scores[levels].astype(np.float64)
+        visible, cases = ratings.item_ids, ratings.user_ids
+        damped = max(settings.advanced.damping, 1e-6)
+        of_visible = _damped_means(visible, scores, ratings.n_items, damped)
+        residuals = scores - of_visible[visible]
+        of_case = _damped_means(cases, residuals, ratings.n_users, damped)
+        variance = max(float(np.var(residuals - of_case[cases])), 0.05) if len(levels) else 1.0
+        slopes = of_case / variance if settings.offset else np.zeros(ratings.n_users)
+        counts = np.zeros((ratings.n_items, n_levels))
+        np.add.at(counts, (visible, levels), 1.0)
+        share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
+        smooth = counts + damped * share
+        biases = np.log(smooth / smooth.sum(axis=1, keepdims=True))
+        return cls(
+            ratings,
+            levels,
+            slopes.astype(np.float32),
+            biases.astype(np.float32),
+            np.log(share).astype(np.float32),
+            known,
+        )
+
+
+def _damped_means(
+    groups: npt.NDArray[np.int32], values: npt.NDArray[np.float64], n: int, damping: float
+) -> npt.NDArray[np.float64]:
+    totals = np.bincount(groups, values, n)
+    return totals / (np.bincount(groups, minlength=n) + damping)
 
 
 class Machine(NamedTuple):
@@ -58,7 +176,7 @@ class Machine(NamedTuple):
     def from_arrays(
         cls, arrays: Mapping[str, npt.NDArray[Any]], *, tied: bool, dims: Mapping[str, int]
     ) -> Machine:
-        """The machine of an artefact; ``dims`` are sizes by name. Raises ArtifactError."""
+        """Rebuild the machine of an artefact; ``dims`` are sizes by name. Raises ArtifactError."""
         shapes: dict[str, tuple[str, ...]] = {
             "weights": ("visible", "hidden") if tied else ("visible", "levels", "hidden"),
             "visible_biases": ("visible", "levels"),
@@ -82,7 +200,7 @@ class Machine(NamedTuple):
         scale: Scale,
         identities: Identities | None,
     ) -> Floats:
-        """D + U f + W r of every case (cases, hidden), eq 5.14 before the squashing."""
+        """The argument d + U f + W r of the logistic function in eq 5.14, of every case (cases, hidden)."""
         offsets, ids = ratings.user_offsets, ratings.item_ids
         if self.weights.ndim == 2:
             table, data = self.weights, scale.scores[levels]
@@ -101,7 +219,7 @@ class Machine(NamedTuple):
         return np.asarray(found + self.hidden_biases)
 
     def with_unknown(self) -> Machine:
-        """With the rows for what is unknown."""
+        """Add a last row to every table for what is unknown."""
         nothing = np.zeros((1, *self.weights.shape[1:]), np.float32)
         return self._replace(
             weights=np.concatenate([self.weights, nothing]),
@@ -138,7 +256,7 @@ class Machine(NamedTuple):
         )
 
     def rmse(self, visible: Numbers, cases: Numbers, scale: Scale, values: Floats) -> float:
-        """Error of the predictions of pairs by mean field; ``values`` (pairs,) are ratings."""
+        """Root mean squared error of mean-field predictions of pairs; ``values`` (pairs,) are ratings."""
         found = self.expect(visible, cases, scale.scores, self.activations())
         errors = scale.ratings(found.means) - values
         return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
@@ -150,7 +268,7 @@ class Machine(NamedTuple):
         scores: Floats,
         activations: Floats,
     ) -> Floats:
-        """Expected scores of every one of ``visible`` for every one of ``cases``, by mean field."""
+        """Expected scores (visible, cases) of all pairs of the two, by mean field."""
         p, W = activations[cases], self.weights[visible]
         b, o = self.visible_biases[visible], self.slopes[cases]
         total = np.zeros((len(W), len(p)), np.float32)
@@ -175,6 +293,11 @@ def squash(x: Floats) -> Floats:
 
 
 def softmax(logits: npt.NDArray[np.floating]) -> Floats:
-    """Along the last axis."""
+    """The softmax along the last axis."""
     chances = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(chances / chances.sum(axis=-1, keepdims=True), np.float32)
+
+
+def sides(settings: BoltzmannSettings, users: Numbers, items: Numbers) -> tuple[Numbers, Numbers]:
+    """Return (visible units, cases)."""
+    return (users, items) if settings.items_are_cases else (items, users)

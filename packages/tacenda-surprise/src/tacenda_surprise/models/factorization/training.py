@@ -1,4 +1,9 @@
-"""Training by user-blocked SGD, as the fitting loop sees it (Mnih 2010, sections 5.3 and 5.4.2)."""
+"""Training of a factorization: two trainers, as the fitting loop sees them, and one fit with either.
+
+`SGD` visits one user after the other (Mnih 2010, sections 5.3 and 5.4.2). `ALS` solves for all users, then for
+all items: with one side fixed the loss is a ridge regression for every row of the other, bias and factors
+together, its penalty counted once for every rating (Zhou et al. 2008, ALS-WR).
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,38 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.fitting import StepResult
+from tacenda.fitting import (
+    BatchSource,
+    BlockBatches,
+    FitSettings,
+    History,
+    StepDecay,
+    StepResult,
+    Sweeps,
+)
+from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import sgd as rating_sgd
+from tacenda.kernels.ratings import solves as rating_solves
 from tacenda.kernels.ratings.sgd import Coefficients, Tables
 from tacenda.ratings import Ratings
-from tacenda_surprise.models.factorization.config import FactorizationConfig
+from tacenda_surprise.models.base import Floats, Loop
+from tacenda_surprise.models.factorization.settings import FactorizationSettings, Rates
 from tacenda_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+_BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves and Ctrl-C is heard
+_LEAST_PENALTY = 1e-6
+
 
 def initial_tables(
-    config: FactorizationConfig, n_users: int, n_items: int, *, conditional: bool
+    settings: FactorizationSettings, n_users: int, n_items: int, *, conditional: bool
 ) -> Tables:
-    """Small random factors, everything else zero."""
-    rng = np.random.default_rng(config.seed)
-    width = config.n_factors
-    size = np.float32(config.init_std / max(width, 1) ** 0.5)
+    """Make tables of small random factors, everything else zero."""
+    rng = np.random.default_rng(settings.seed)
+    width = settings.n_factors
+    size = np.float32(settings.advanced.init_std / max(width, 1) ** 0.5)
     return Tables(
         rng.standard_normal((n_users, width), np.float32) * size,
         rng.standard_normal((n_items, width), np.float32) * size,
@@ -35,20 +54,65 @@ def initial_tables(
     )
 
 
-class Tabled:
-    """What the fitting loop asks of tables under training, whatever trains them.
+def ridge_weights(settings: FactorizationSettings, penalty: float) -> npt.NDArray[np.float64]:
+    """Penalties (factors + 1,) of a ridge regression for a row of factors and its bias, never zero."""
+    weights = np.full(settings.n_factors + 1, max(penalty, _LEAST_PENALTY))
+    # Without biases the weight is so large that they stay at zero.
+    weights[-1] = max(settings.advanced.bias_penalty, _LEAST_PENALTY) if settings.biased else 1e12
+    return weights
 
-    Parameters
-    ----------
-    tables
-        Changed in place by ``step``.
-    mean
-        Taken off every rating.
-    held_out
-        Ratings for `evaluate`.
-    identities
-        N(u); None: no conditioning.
+
+def train(
+    name: str,
+    settings: FactorizationSettings,
+    rates: Rates,
+    loop: Loop,
+    ratings: Ratings,
+    tables: Tables,
+    mean: float,
+    known: Identities | None,
+    held_out: Ratings | None = None,
+    first_epoch: int = 0,
+) -> History:
+    """Train ``tables`` in place; their ``user_factors`` are p = x - s, without what comes from identities.
+
+    A checkpoint records ``name``; ``mean`` is taken off every rating; ``known`` is N(u), None without
+    conditioning; the ratings ``held_out`` decide when to stop; learning rates start as low as they are in
+    ``first_epoch`` of a fit.
     """
+    data = ""
+    if loop.checkpoints is not None:
+        arrays = (known.offsets, known.item_ids) if known is not None else ()
+        others = "" if held_out is None else held_out.fingerprint
+        data = fingerprint_arrays(arrays, ratings.fingerprint, others)
+    trained: _Trainer
+    source: BatchSource
+    if settings.solver == "als":
+        trained, source = ALS(settings, rates, ratings, tables, mean, held_out), Sweeps()
+    else:
+        trained = SGD(settings, rates, ratings, tables, mean, known, held_out)
+        source = BlockBatches(
+            ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=settings.seed + first_epoch
+        )
+    decay = settings.advanced.rate_decay
+    identifying = {**settings.to_dict(), **rates._asdict()}
+    del identifying["epochs"]
+    return loop.run(
+        trained,
+        source,
+        FitSettings(
+            epochs=rates.epochs,
+            learning_rate=StepDecay(rates.learning_rate * decay**first_epoch, decay, 1),
+            evaluate_every=1 if held_out else 0,
+            patience=settings.patience if held_out else None,
+            restore_best=held_out is not None,
+        ),
+        {"model": name, "data": data, **identifying},
+    )
+
+
+class _Trainer:
+    """What the fitting loop asks of tables under training, which are changed in place."""
 
     def __init__(
         self,
@@ -61,7 +125,7 @@ class Tabled:
         self._mean, self._held_out, self._identities = mean, held_out, identities
         self._steps = 0
 
-    def scores(self, ratings: Ratings) -> npt.NDArray[np.float32]:
+    def scores(self, ratings: Ratings) -> Floats:
         """Scores of the pairs of ``ratings``, not clipped."""
         p, q, b, c, w = self.tables
         x = p if self._identities is None else p + self._identities.means(w)
@@ -80,7 +144,7 @@ class Tabled:
         return self.tables._asdict()
 
     def load_parameters(self, parameters: Arrays) -> None:
-        """Puts tables back, in place."""
+        """Put tables back, in place."""
         for name, table in self.tables._asdict().items():
             if parameters[name].shape != table.shape:
                 raise ValueError(f"{name} is {parameters[name].shape} and must be {table.shape}")
@@ -91,33 +155,18 @@ class Tabled:
         return {**self.parameters(), "steps": np.array(self._steps)}
 
     def load_state(self, state: Arrays) -> None:
-        """Puts back what ``state()`` gave."""
+        """Put back what `state` gave."""
         self.load_parameters(state)
         self._steps = int(state["steps"])
 
 
-class SGD(Tabled):
-    """Stochastic gradient descent, a user at a time.
-
-    Parameters
-    ----------
-    config
-        Rates, penalties and seed, none of them None.
-    ratings
-        To learn from.
-    tables
-        Changed in place.
-    mean
-        Taken off every rating.
-    identities
-        N(u); None: no conditioning.
-    held_out
-        Ratings for `evaluate`.
-    """
+class SGD(_Trainer):
+    """Stochastic gradient descent, one user at a time; see `train` for the arguments."""
 
     def __init__(
         self,
-        config: FactorizationConfig,
+        settings: FactorizationSettings,
+        rates: Rates,
         ratings: Ratings,
         tables: Tables,
         mean: float,
@@ -125,16 +174,14 @@ class SGD(Tabled):
         held_out: Ratings | None = None,
     ) -> None:
         super().__init__(tables, mean, held_out, identities)
-        self._config, self._ratings = config, ratings
+        self._settings, self._rates, self._ratings = settings, rates, ratings
 
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
-        """One visit to the users of ``batch``."""
-        config, ratings = self._config, self._ratings
-        assert config.lr_side is not None
-        assert config.reg_factors is not None
-        assert config.reg_side is not None
-        decayed = learning_rate / config.lr_factors if config.lr_factors else 1.0
-        biases = config.lr_biases * decayed if config.biased else 0.0
+        """Visit the users of ``batch`` once."""
+        settings, rates, ratings = self._settings, self._rates, self._ratings
+        # All rates fall together, and the loop keeps count of the rate of the factors.
+        decayed = learning_rate / rates.learning_rate if rates.learning_rate else 1.0
+        biases = settings.advanced.bias_learning_rate * decayed if settings.biased else 0.0
         known = self._identities
         error, _ = rating_sgd.epoch(
             ratings.user_offsets,
@@ -143,12 +190,51 @@ class SGD(Tabled):
             batch,
             self.tables,
             self._mean,
-            Coefficients(learning_rate, biases, config.lr_side * decayed),
-            Coefficients(config.reg_factors, config.reg_biases, config.reg_side),
-            config.seed * 1_000_003 + self._steps,
+            Coefficients(learning_rate, biases, rates.side_learning_rate * decayed),
+            Coefficients(rates.penalty, settings.advanced.bias_penalty, rates.side_penalty),
+            settings.seed * 1_000_003 + self._steps,
             None if known is None else known.offsets,
             None if known is None else known.item_ids,
         )
         self._steps += 1
         sizes = ratings.user_offsets[batch + 1] - ratings.user_offsets[batch]
         return StepResult(error, float(sizes.sum()))
+
+
+class ALS(_Trainer):
+    """Alternating least squares, without conditioning; see `train` for the arguments."""
+
+    def __init__(
+        self,
+        settings: FactorizationSettings,
+        rates: Rates,
+        ratings: Ratings,
+        tables: Tables,
+        mean: float,
+        held_out: Ratings | None = None,
+    ) -> None:
+        super().__init__(tables, mean, held_out)
+        self._ratings = ratings
+        self._precision = np.diag(ridge_weights(settings, rates.penalty))
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Make one sweep; the loss is the squared error after it."""
+        p, q, b, c, _ = self.tables
+        ratings = self._ratings
+        self._solve(ratings, p, b, q, c)
+        self._solve(ratings.by_item, q, c, p, b)
+        errors = ratings.values - self.scores(ratings)
+        self._steps += 1
+        return StepResult(float(np.einsum("n,n->", errors, errors)), float(len(ratings)))
+
+    def _solve(
+        self, ratings: Ratings, x: Floats, bias: Floats, others: Floats, other_bias: Floats
+    ) -> None:
+        """Solve for all rows of ``x`` and their biases, in place."""
+        table = np.append(others, np.ones((len(others), 1), np.float32), axis=1)
+        targets = ratings.values - np.float32(self._mean) - other_bias[ratings.item_ids]
+        found = rating_solves.solve(
+            ratings.user_offsets, ratings.item_ids, targets, table,
+            np.zeros(table.shape[1], np.float32), self._precision, scaled=True,
+        )  # fmt: skip
+        x[...], bias[...] = found[:, :-1], found[:, -1]

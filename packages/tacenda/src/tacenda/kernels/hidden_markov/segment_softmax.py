@@ -1,13 +1,14 @@
 """Softmaxes over short runs of rows on a GPU: over the states of a class, over the words of a class.
 
-A segment is a run of rows y, and the k vectors x of one class. For every x_i of its class
+A segment is a run of rows y, and the k vectors x of one class; two segments have the same rows or none in common. For
+every x_i of its class
 
     p_j[i] = w[i] exp(y_j . x_i + b_j) / sum of the same over the rows j' of the segment,    or
     p_j[i] = exp(y_j . x_i + b_j - l_i)                                                      with norms l,
 
 and with counts N and D = N - p (n / w), n[i] = sum_j N_j[i] (D = N with norms): dx_i += sum_j D_j[i] y_j,
-dy_j += sum_i D_j[i] x_i, db_j += sum_i D_j[i]. Every sum is made by one program, without atomics. Imports torch and
-triton. Everything lies on one device, floats in one dtype and C order; ids are int64.
+dy_j += sum_i D_j[i] x_i, db_j += sum_i D_j[i]. One program makes every sum, without atomics. Imports torch and triton.
+Tensors lie on one device, floats in one dtype and C order.
 """
 
 from typing import Any, NamedTuple
@@ -17,38 +18,27 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.kernels.hidden_markov.row_sums import group_rows
+from tacenda.kernels.machinery.gpu import group_rows, product, tile
 from tacenda.kernels.machinery.tensors import to_device
-from tacenda.kernels.machinery.tiles import product, tile
 
 __all__ = ["Segments", "backward", "forward"]
 
+_Ids = np.ndarray[Any, np.dtype[np.int64]]
 _TILE, _WIDTH = 64, 32
 
 
 class Segments(NamedTuple):
-    """On the host.
+    """The segments, as arrays on the host."""
 
-    Attributes
-    ----------
-    classes
-        (segments,), sorted: whose x.
-    begins
-        (segments,): its first row of y; segments have the same rows or none in common.
-    sizes
-        (segments,): rows, at least one.
-    places
-        (segments,): its first row of p and of N, (rows of all segments, k).
-    """
-
-    classes: np.ndarray[Any, np.dtype[np.int64]]
-    begins: np.ndarray[Any, np.dtype[np.int64]]
-    sizes: np.ndarray[Any, np.dtype[np.int64]]
-    places: np.ndarray[Any, np.dtype[np.int64]]
+    classes: _Ids  # (segments,), sorted: the class whose x it has
+    begins: _Ids  # (segments,): its first row of y
+    sizes: _Ids  # (segments,): its rows of y, at least one
+    places: _Ids  # (segments,): its first row of p and of N, which are (rows of all segments, k)
 
 
 @triton.jit
 def _scores(x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The scores y_j . x_i + b_j of a tile, -inf beyond its ends."""
     scores = product(y + rows * width, x + columns * width, width, there, inside, WIDTH)
     scores += tl.load(b + rows, there, 0.0)[:, None]
     return tl.where(there[:, None] & inside[None, :], scores, float("-inf"))
@@ -59,7 +49,12 @@ def _forward(  # type: ignore[no-untyped-def]
     x, y, b, w, norms, classes, begins, sizes, places, p, k, width,
     NORMED: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """One program a segment and tile of x; ONE where every segment is one tile, whose scores are made once."""
+    """Fill p of one segment and one tile of x.
+
+    With norms p is an exponential. Without, a first pass over the segment finds the largest score and the sum of the
+    exponentials below it, rescaling the sum where the largest rises, and a second pass makes the scores again and
+    stores p. ONE says that every segment is one tile, whose scores are still at hand in the second pass.
+    """
     g = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = i < k
@@ -72,6 +67,7 @@ def _forward(  # type: ignore[no-untyped-def]
         shift = tl.load(norms + columns, inside, 0.0)
         scale = tl.full((COLUMNS,), 1.0, p.dtype.element_ty)
     else:
+        # The first pass. Where all scores so far are -inf nothing is subtracted, since -inf - -inf is no number.
         scores = _scores(x, y, b, begin + row, row < n, columns, inside, width, WIDTH)
         largest = tl.max(scores, 0)
         shift = tl.where(largest == float("-inf"), 0.0, largest)
@@ -84,9 +80,10 @@ def _forward(  # type: ignore[no-untyped-def]
             total = total * tl.exp(largest - shift) + tl.sum(tl.exp(more - shift[None, :]), 0)
             largest = raised
         scale = tl.load(w + g * k + i, inside, 0.0) / tl.where(inside, total, 1.0)
+    # The second pass, or with norms the only one.
     for first in range(0, n, ROWS):
         j = first + row
-        if not ONE:  # else they are still at hand
+        if not ONE:
             scores = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH)
         found = tl.exp(scores - shift[None, :]) * scale[None, :]
         tl.store(p + (at + j)[:, None] * k + i[None, :], found, (j < n)[:, None] & inside[None, :])
@@ -94,7 +91,7 @@ def _forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):  # type: ignore[no-untyped-def]
-    """D of a tile: of its addresses ``at``, ``ratio`` n / w as it is broadcast to it."""
+    """D = N - p n / w of a tile at the addresses ``at``; ``ratio`` is n / w, shaped to fit the tile."""
     slope = tl.load(N + at, inside, 0.0)
     if not NORMED:
         slope -= tl.load(p + at, inside, 0.0) * ratio
@@ -106,7 +103,7 @@ def _by_class(  # type: ignore[no-untyped-def]
     y, N, p, ratio, begins, sizes, places, borders, dx, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
-    """Sums dx of one class and tile of its x: its segments stand together."""
+    """Sum dx of one class and one tile of its x over the class's segments, which stand together."""
     c = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     d = tl.program_id(2) * OUT + tl.arange(0, OUT)
@@ -116,6 +113,7 @@ def _by_class(  # type: ignore[no-untyped-def]
         begin = tl.load(begins + g)
         n = tl.load(sizes + g)
         at = tl.load(places + g)
+        # A tile of D^T times the rows of y that it belongs to.
         own = tl.load(ratio + g * k + i, inside, 0.0)[:, None]
         for first in range(0, n, ROWS):
             j = first + tl.arange(0, ROWS)
@@ -133,10 +131,11 @@ def _by_rows(  # type: ignore[no-untyped-def]
     x, N, p, ratio, classes, begins, sizes, places, order, borders, dy, db, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
-    """Sums dy and db of one tile of a run of rows, over the segments that have it."""
+    """Sum dy and db of one tile of a run of rows over the segments that have the run, whatever their class."""
     q = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(2) * OUT + tl.arange(0, OUT)
+    # Any segment of the run says how long it is, for all have the same rows.
     first = tl.load(borders + q)
     head = tl.load(order + first)
     n = tl.load(sizes + head)
@@ -147,6 +146,7 @@ def _by_rows(  # type: ignore[no-untyped-def]
         g = tl.load(order + place)
         c = tl.load(classes + g)
         at = tl.load(places + g)
+        # Tiles of D times the vectors x of the segment's class; each row of D adds to its bias.
         for column in range(0, k, COLUMNS):
             i = column + tl.arange(0, COLUMNS)
             inside = i < k
@@ -160,6 +160,7 @@ def _by_rows(  # type: ignore[no-untyped-def]
     rows = tl.load(begins + head) + j
     here = there[:, None] & (d < width)[None, :]
     tl.store(dy + rows[:, None] * width + d[None, :], total, here)
+    # The programs of all tiles of the width have found the same biases; one of them stores them.
     tl.store(db + rows, bias, there & (tl.program_id(2) == 0))
 
 
@@ -172,7 +173,11 @@ def forward(
     norms: torch.Tensor | None,
     p: torch.Tensor,
 ) -> None:
-    """Fills ``p``: x (classes, k, width), y (rows, width), b (rows,), weights (segments, k) or norms (classes, k)."""
+    """Fill ``p``.
+
+    x is (classes, k, width), y (rows, width) and b (rows,), and either weights (segments, k) or norms (classes, k) are
+    given.
+    """
     k, width = x.shape[1:]
     if not p.numel():
         return
@@ -195,11 +200,12 @@ def backward(
     counts: torch.Tensor,
     ratio: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dx, dy, db; ``ratio`` is n / w (segments, k), None with norms."""
+    """The gradients dx, dy and db; ``ratio`` is n / w (segments, k), or None where there were norms."""
     classes, k, width = x.shape
     dx, dy, db = torch.zeros_like(x), torch.zeros_like(y), y.new_zeros(len(y))
     if not counts.numel():
         return dx, dy, db
+    # Segments by the run of rows they have, for dy and db, and by class, for dx.
     _, runs = np.unique(segments.begins, return_inverse=True)
     order, ends = group_rows(runs, int(runs.max()) + 1)
     borders = group_rows(segments.classes, classes)[1]

@@ -1,31 +1,110 @@
-"""What the dispatcher and the checks ask of an array, be it numpy's or a tensor of torch; imports no torch."""
+"""Checks of arguments that several operations share, of numpy arrays and torch tensors alike.
+
+The public function of an operation checks what it is given, once; backends rely on it. Nothing here imports torch.
+"""
 
 from typing import Any
 
-__all__ = ["describe", "device_of", "dtype_name", "in_c_order", "is_floating"]
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.errors import KernelError
+
+__all__ = [
+    "as_offsets",
+    "check_array",
+    "check_floats",
+    "check_range",
+    "common_device",
+    "on_host",
+]
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def device_of(array: Any) -> str:
-    """Where it is: "cuda:0" ...; numpy arrays, of whatever version, are on the CPU."""
-    return str(getattr(array, "device", "cpu"))
+def common_device(**arrays: Any) -> str:
+    """The device on which all the arrays lie that are not None: "cpu" for numpy, else "cuda:0" and the like.
+
+    Raises
+    ------
+    KernelError
+        Tensors are mixed with numpy arrays, or lie on different devices.
+    """
+    given = {name: array for name, array in arrays.items() if array is not None}
+    first, leader = next(iter(given.items()))
+    device = str(getattr(leader, "device", "cpu"))
+    for name, array in given.items():
+        if isinstance(array, np.ndarray) != isinstance(leader, np.ndarray):
+            raise KernelError(
+                f"{name} is a {type(array).__name__} and {first} a {type(leader).__name__}: "
+                "give all as numpy arrays or all as tensors"
+            )
+        here = str(getattr(array, "device", "cpu"))
+        if here != device:
+            raise KernelError(f"{name} is on {here} and {first} on {device}: move one of them")
+    return device
 
 
-def dtype_name(array: Any) -> str:
-    """The name of its dtype, as numpy has it."""
+def on_host(integers: Any) -> NDArray[Any]:
+    """Ids or offsets as a numpy array, wherever they lie."""
+    return np.asarray(integers.cpu() if hasattr(integers, "cpu") else integers)
+
+
+def check_floats(array: Any, dimensions: int, name: str) -> None:
+    """Raise `KernelError` unless the array is float32 or float64 with so many dimensions."""
+    if len(array.shape) != dimensions or not (
+        array.dtype in _FLOATS or str(array.dtype) in ("torch.float32", "torch.float64")
+    ):
+        raise KernelError(
+            f"{name} must be float32 or float64 in {dimensions} dimensions, not {_describe(array)}"
+        )
+
+
+def check_array(array: Any, shape: tuple[int, ...], like: Any, name: str) -> None:
+    """Raise `KernelError` unless the array has this shape, the dtype of ``like`` and C order."""
+    flags = getattr(array, "flags", None)
+    contiguous = array.is_contiguous() if flags is None else flags.c_contiguous
+    if tuple(array.shape) != tuple(shape) or array.dtype != like.dtype or not contiguous:
+        raise KernelError(
+            f"{name} must be {_dtype(like)} {tuple(shape)} in C order, not {_describe(array)}"
+        )
+
+
+def as_offsets(offsets: Any, total: int, name: str = "offsets") -> NDArray[np.int64]:
+    """``offsets`` (pieces + 1,) as int64, if they ascend from 0 to ``total``.
+
+    Raises
+    ------
+    KernelError
+        They are not integers in one dimension, or do not ascend from 0 to ``total``.
+    """
+    found = on_host(offsets)
+    if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
+        raise KernelError(f"{name} must be (pieces + 1,) integers, not {found.dtype} {found.shape}")
+    found = found.astype(np.int64, copy=False)
+    if found[0] != 0 or found[-1] != total or (np.diff(found) < 0).any():
+        raise KernelError(
+            f"{name} must ascend from 0 to {total}, and run from {found[0]} to {found[-1]}"
+        )
+    return found
+
+
+def check_range(ids: NDArray[Any], n: int, name: str, lowest: int = 0) -> None:
+    """Raise `KernelError` unless the ids are integers from ``lowest`` to ``n - 1`` in one dimension.
+
+    Compiled loops index with such ids and do not look at them again.
+    """
+    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
+        raise KernelError(f"{name} must be integers in one dimension, not {ids.dtype} {ids.shape}")
+    if len(ids) and (ids.min() < lowest or ids.max() >= n):
+        raise KernelError(f"{name} run from {ids.min()} to {ids.max()}, and there are {n} rows")
+
+
+def _dtype(array: Any) -> str:
+    """The name of an array's dtype, as numpy has it."""
     return str(array.dtype).removeprefix("torch.")
 
 
-def is_floating(array: Any) -> bool:
-    """Whether it is float32 or float64, which the kernels compute with."""
-    return dtype_name(array) in ("float32", "float64")
-
-
-def in_c_order(array: Any) -> bool:
-    """Whether rows lie one after another, without gaps."""
-    flags = getattr(array, "flags", None)
-    return bool(array.is_contiguous() if flags is None else flags.c_contiguous)
-
-
-def describe(array: Any) -> str:
-    """Dtype and shape, for a message."""
-    return f"{dtype_name(array)} {tuple(array.shape)}"
+def _describe(array: Any) -> str:
+    """An array's dtype and shape, for a message."""
+    return f"{_dtype(array)} {tuple(array.shape)}"

@@ -7,12 +7,20 @@ cache folder (``NUMBA_CACHE_DIR`` overrides both). numba refuses to define a cac
 neither can be written, as in a read-only container without a home; here the function is then
 compiled anew in every process, and one warning says so.
 
+numba itself takes compiled code for fresh as long as the file of the function is what it was, though
+the code of functions of other files is compiled into it. Here it is fresh as long as all sources of
+the function's package and of ``tacenda.kernels`` are what they were; stale code is overwritten.
+
 Compiling takes seconds, so where progress is shown a line says when it begins; numba tells us then,
 and only then, so that calls of compiled functions cost nothing more.
 """
 
+import hashlib
+import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -42,6 +50,28 @@ class _Notice(event.Listener):
 
 
 event.register("numba:compile", _Notice())
+
+
+@cache
+def _sources(package: str) -> str:
+    """A hash of all Python files of a package that is being imported; of nothing where it has no folder."""
+    found = hashlib.sha256()
+    for folder in getattr(sys.modules.get(package), "__path__", ()):
+        for file in sorted(Path(folder).rglob("*.py")):
+            found.update(file.relative_to(folder).as_posix().encode() + b"\0")
+            found.update(file.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def _stamp_with_sources(dispatcher: Any, target: Callable[..., Any]) -> None:
+    """Make code in the cache stale when any source that may have been compiled into it has changed."""
+    of_kernels = "tacenda.kernels"
+    packages = {of_kernels}
+    if not target.__module__.startswith(of_kernels):
+        packages.add(target.__module__.partition(".")[0])
+    # numba has no public door to this: the index file of a function keeps a stamp, and is ignored where it differs
+    index = dispatcher._cache._cache_file
+    index._source_stamp = (index._source_stamp, *map(_sources, sorted(packages)))
 
 
 def njit(
@@ -81,7 +111,7 @@ def njit(
             options["inline"] = "always"
         _is_kept[target] = True
         try:
-            return numba.njit(cache=True, **options)(target)
+            compiled = numba.njit(cache=True, **options)(target)
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
@@ -93,5 +123,8 @@ def njit(
             )
             _is_kept[target] = False
             return numba.njit(cache=False, **options)(target)
+        if not numba.config.DISABLE_JIT:
+            _stamp_with_sources(compiled, target)
+        return compiled
 
     return decorate if function is None else decorate(function)

@@ -24,17 +24,18 @@ from tacenda.kernels.dispatch import resolve
 __all__ = ["Counts", "lagged_counts", "merge_counts"]
 
 _MAX_STREAM = 2**31 - 2
+_SUMMED = frozenset({"int32", "float32"})
 
 
 class Counts(NamedTuple):
     """A sparse matrix of counts in CSR form: the columns of each row ascend, no count is zero."""
 
     indptr: npt.NDArray[np.int64]
-    """(rows + 1,), where each row begins; indptr[0] == 0."""
+    """Where each row begins (rows + 1,), from 0."""
     indices: npt.NDArray[np.int32]
-    """(nonzeros,), columns."""
+    """Columns (nonzeros,)."""
     data: npt.NDArray[Any]
-    """(nonzeros,), counts: int32 as counted, float32 where counts were scaled."""
+    """Counts (nonzeros,): int32 as counted, float32 where counts were scaled."""
 
 
 def lagged_counts(
@@ -64,8 +65,8 @@ def lagged_counts(
     Raises
     ------
     KernelError
-        The stream is not one-dimensional int32, holds an id outside the vocabulary or is too long;
-        or a number is out of range.
+        The stream is not one-dimensional int32, holds an id outside the vocabulary or is too long, or a number is
+        out of range.
     """
     stream = _checked_stream(stream, vocabulary)
     if n_lags < 1 or not 0 <= n_history <= len(stream):
@@ -118,10 +119,8 @@ def merge_counts(parts: Sequence[Counts], vocabulary: int) -> Counts:
     return merged
 
 
-_SUMMED = frozenset({"int32", "float32"})
-
-
 def _checked_stream(stream: npt.NDArray[np.int32], vocabulary: int) -> npt.NDArray[np.int32]:
+    """The stream in C order, if it is one that can be counted."""
     if not isinstance(stream, np.ndarray) or stream.ndim != 1 or stream.dtype != np.int32:
         got = f"{stream.dtype} {stream.shape}" if isinstance(stream, np.ndarray) else type(stream)
         raise KernelError(f"lagged_counts was given {got}: give a one-dimensional int32 array")
@@ -135,7 +134,7 @@ def _checked_stream(stream: npt.NDArray[np.int32], vocabulary: int) -> npt.NDArr
 
 
 def _check_ids(ids: npt.NDArray[np.int32], vocabulary: int, what: str) -> None:
-    """Compiled loops index with these unchecked, so they are checked here, once."""
+    """Raise `KernelError` for an id outside the vocabulary: compiled loops index with ids and do not look at them."""
     if len(ids) and not (ids.min() >= 0 and ids.max() < vocabulary):
         wrong = ids.min() if ids.min() < 0 else ids.max()
         raise KernelError(f"{what} is {wrong}, outside a vocabulary of {vocabulary} words")

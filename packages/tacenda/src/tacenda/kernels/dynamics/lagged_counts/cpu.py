@@ -95,18 +95,22 @@ def _sort_positions(stream, vocabulary):  # type: ignore[no-untyped-def]
 
 @njit
 def _count(stream, n_history, starts, positions, indptr, indices, data):  # type: ignore[no-untyped-def]
+    """Fill the rows of all lags, one row after another."""
     n_lags, vocabulary = indptr.shape[0], indptr.shape[1] - 1
     accumulator = np.zeros(vocabulary, np.int32)
     words, summary = _new_bitmap(vocabulary)
     gathered = np.empty((n_lags, min(_GATHERED, len(stream))), np.int32)
     for i in range(vocabulary):
         first, end = starts[i], starts[i + 1]
+        # Positions ascend, so those in the history come first.
         while first < end and positions[first] < n_history:
             first += 1
         if first == end:
             for k in range(n_lags):
                 indptr[k, i + 1] = indptr[k, i]
             continue
+        # Gather the words before every position, all lags at once. A word too frequent for the buffer is gathered
+        # lag by lag instead, a bufferful at a time.
         fits = end - first <= gathered.shape[1]
         if fits:
             _gather(stream, positions, first, end, gathered)
@@ -125,6 +129,7 @@ def _count(stream, n_history, starts, positions, indptr, indices, data):  # type
                     for t in range(n):
                         gathered[0, t] = stream[uint64(positions[uint64(s + t)] - k - 1)]
                     _accumulate(gathered, 0, 0, n, accumulator, words, summary, dense)
+            # Write the row out; this also clears the accumulator and the bitmap for the next one.
             start = indptr[k, i]
             if dense:
                 indptr[k, i + 1] = _emit_all(accumulator, indices, data, k, start)
@@ -136,10 +141,11 @@ def _count(stream, n_history, starts, positions, indptr, indices, data):  # type
 
 @njit
 def _gather(stream, positions, first, end, gathered):  # type: ignore[no-untyped-def]
-    """gathered[k, s] = the word k + 1 places before the s-th position; arbitrary if there is none."""
+    """Set gathered[k, s] to the word k + 1 places before the s-th position, to any word if there is none."""
     n_lags = gathered.shape[0]
     for s in range(end - first):
         p = positions[uint64(first + s)]
+        # Away from the beginning of the text no index can be negative, so nothing needs a check.
         if p >= n_lags:
             for k in range(n_lags):
                 gathered[k, s] = stream[uint64(p - k - 1)]
@@ -155,7 +161,8 @@ def _accumulate(columns, k, start, end, accumulator, words, summary, dense):  # 
         for s in range(start, end):
             accumulator[uint64(columns[k, s])] += 1
         return
-    for s in range(start, end):  # without a branch: whether a column is new is unpredictable
+    # Mark without a branch: whether a column is new cannot be predicted.
+    for s in range(start, end):
         c = uint64(columns[k, s])
         accumulator[c] += 1
         _mark(words, summary, c)
@@ -163,7 +170,7 @@ def _accumulate(columns, k, start, end, accumulator, words, summary, dense):  # 
 
 @njit
 def _merge(starts, indices, data, accumulator, limit, indptr, out_indices, out_data):  # type: ignore[no-untyped-def]
-    """Sum rows laid end to end; False as soon as a sum is over the limit."""
+    """Sum rows laid end to end; return False as soon as a sum is over the limit."""
     n_parts, rows = starts.shape[0], starts.shape[1] - 1
     words, summary = _new_bitmap(len(accumulator))
     highest = accumulator[0] if len(accumulator) else limit
@@ -192,6 +199,7 @@ def _new_bitmap(vocabulary):  # type: ignore[no-untyped-def]
 
 @njit(inline=True)
 def _mark(words, summary, c):  # type: ignore[no-untyped-def]
+    """Set the bit of column c, and the bit of its word in the summary."""
     word = c >> _SIX
     words[word] |= _ONE << (c & _MASK)
     summary[word >> _SIX] |= _ONE << (word & _MASK)
@@ -199,8 +207,10 @@ def _mark(words, summary, c):  # type: ignore[no-untyped-def]
 
 @njit
 def _emit_marked(accumulator, words, summary, indices, data, k, start):  # type: ignore[no-untyped-def]
-    """Write out and clear what is marked, ascending, from indices[k, start] on; returns the end."""
+    """Write out and clear what is marked, ascending, from indices[k, start] on; return the end."""
     end = start
+    # Two levels of bits: the summary says which words of the bitmap have any, each word which columns are marked.
+    # x &= x - 1 clears the lowest set bit, whose number the trailing zeros are.
     for i in range(len(summary)):
         busy = summary[i]
         summary[i] = _ZERO
@@ -221,7 +231,7 @@ def _emit_marked(accumulator, words, summary, indices, data, k, start):  # type:
 
 @njit
 def _emit_all(accumulator, indices, data, k, start):  # type: ignore[no-untyped-def]
-    """Write out and clear every count that is not zero; returns the end.
+    """Write out and clear every count that is not zero; return the end.
 
     Without a branch: a zero is written too and overwritten by what follows, so one entry past the
     end is touched.

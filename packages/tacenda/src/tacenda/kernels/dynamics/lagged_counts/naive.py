@@ -1,4 +1,4 @@
-"""Lagged counts, the specification: one dictionary entry for each pair of words."""
+"""Lagged counts, the specification: one entry of a dictionary for each pair of words."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -41,6 +41,7 @@ def merge_counts(parts: list[Counts], vocabulary: int) -> Counts:
 
 
 def _to_csr(N: Mapping[tuple[int, int], float], rows: int, dtype: np.dtype[Any]) -> Counts:
+    """The entries N[i, j] in CSR form."""
     entries = sorted(N)
     indptr = np.zeros(rows + 1, np.int64)
     for i, _ in entries:

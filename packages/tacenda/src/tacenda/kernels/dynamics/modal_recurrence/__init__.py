@@ -1,103 +1,47 @@
 """A linear recurrence in the basis of its eigenvectors: elementwise, O(states) per token.
 
-    m_t = Lambda m_{t-1} + u_t
+    before_1 = initial,    before_t = Lambda (before_{t-1} + u_{t-1}),    u_t = table[ids[t]]
 
-Lambda is real and block-diagonal: n_real numbers, and n_pairs blocks [[re, im], [-im, re]] for the
-conjugate pairs of eigenvalues re +- i im. The states are ordered for SIMD: the real ones first,
-then the first coordinate x of every pair, then the second coordinate y of every pair, so that
+Lambda is real and block-diagonal: n_real numbers, and n_pairs blocks [[re, im], [-im, re]] for the conjugate pairs of
+eigenvalues re +- i im. States are ordered for SIMD: the real ones first, then the first coordinate x of every pair,
+then the second coordinate y of every pair, so that Lambda takes
 
-    x_t = re x_{t-1} + im y_{t-1} + u^x_t,    y_t = re y_{t-1} - im x_{t-1} + u^y_t
+    x to re x + im y,    y to re y - im x
 
-(x + i y is multiplied by re - i im). `decompose` brings a dense F into this form. The dense
-recurrence costs 2 states^2 flops per token, this one reads and writes each number once.
+(x + i y is multiplied by re - i im). `decompose` brings a dense F into this form. The dense recurrence costs
+2 states^2 flops per token; this one reads and writes each number once.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.dynamics.modal_recurrence.naive import Gradients, Scan
-from tacenda.kernels.machinery.arrays import device_of
+from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_floats, check_range
 
-if TYPE_CHECKING:
-    from tacenda.kernels.dynamics.modal_recurrence.decomposition import Decomposition
-
-__all__ = ["Gradients", "Scan", "backward", "decompose", "forward", "scan"]
+__all__ = ["Decomposition", "Scan", "decompose", "scan"]
 
 _Array = NDArray[Any]
+_Float = NDArray[np.float64]
 
 
-def forward(
-    real: _Array,
-    complex: _Array,
-    u: _Array,
-    offsets: NDArray[np.integer[Any]],
-    initial: _Array | None = None,
-    reverse: bool = False,
-    out: _Array | None = None,
-    threads: int = 1,
-) -> _Array:
-    """Run the recurrence over packed sequences: m (tokens, states).
+class Scan(NamedTuple):
+    """What comes into every token (tokens, width), if it was asked for, and the last states (sequences, states)."""
 
-    Parameters
-    ----------
-    real, complex
-        Eigenvalues (n_real,) and (n_pairs, 2) as (re, im); n_real + 2 n_pairs = states.
-    u
-        (tokens, states), float32 or float64, all sequences one after another; in u's dtype and
-        C order the work is done in one pass, another layout costs a copy.
-    offsets
-        (sequences + 1,) from 0 to tokens; sequence s is ``u[offsets[s]:offsets[s + 1]]`` and may be
-        empty.
-    initial
-        (sequences, states), the state before the first token (after the last with ``reverse``);
-        zeros where left out.
-    reverse
-        Run from the last token to the first: m_t = Lambda m_{t+1} + u_t.
-    out
-        (tokens, states) to write into; ``u`` itself is allowed and works in place.
-    threads
-        Threads to share the sequences; the result does not depend on it.
-
-    Returns
-    -------
-    m, in u's dtype. NaN and infinity propagate. Re-entrant; releases the GIL. On a CUDA device u
-    and the rest are torch tensors and ``out`` and ``threads`` are left out.
-
-    Raises
-    ------
-    KernelError
-        Where shapes or dtypes do not fit.
-    """
-    result: _Array = resolve("modal_recurrence", device_of(u))(
-        real, complex, u, offsets, initial, reverse, out, threads
-    )
-    return result
+    before: _Array | None
+    last: _Array
 
 
-def backward(
-    real: _Array,
-    complex: _Array,
-    m: _Array,
-    offsets: NDArray[np.integer[Any]],
-    grad: _Array,
-    initial: _Array | None = None,
-    reverse: bool = False,
-    threads: int = 1,
-) -> Gradients:
-    """Gradients of a loss with respect to ``real``, ``complex``, ``u`` and ``initial``.
+class Decomposition(NamedTuple):
+    """F = P Lambda P_inv, in float64."""
 
-    ``m`` is what `forward` returned with the same arguments and ``grad`` (tokens, states) the
-    loss's gradient with respect to it. The gradient of u is the same recurrence with Lambda^T, run
-    the other way; those of the eigenvalues are sums over tokens, added in float64. Errors as in
-    `forward`.
-    """
-    result: Gradients = resolve("modal_recurrence_backward", device_of(m))(
-        real, complex, m, offsets, grad, initial, reverse, threads
-    )
-    return result
+    real: _Float  # (n_real,), largest modulus first
+    complex: _Float  # (n_pairs, 2) as (re, im) with im > 0, largest modulus first
+    P: _Float  # (states, states)
+    P_inv: _Float  # (states, states)
+    condition: float  # |P| |P_inv| in the 2-norm: how much the change of basis magnifies rounding
 
 
 def scan(
@@ -111,48 +55,116 @@ def scan(
     out: _Array | None = None,
     column: int = 0,
 ) -> Scan:
-    """The recurrence over inputs ``table[ids]``, as every token sees it coming: without its own.
+    """Run the recurrence over packed sequences, and return what every token sees coming: without its own input.
 
-        before_1 = initial,    before_t = Lambda (before_{t-1} + table[ids[t - 1]])
-
-    Nothing is gathered into memory and nothing taken off again, so that this is the fast way to run
-    a fitted model, and the accurate one where a token's own input is large.
+    Inputs are neither gathered into memory nor subtracted again, so this is the fast way to run a fitted model, and
+    the accurate one where a token's own input is large.
 
     Parameters
     ----------
-    real, complex, offsets, reverse
-        As in `forward`.
+    real, complex
+        Eigenvalues (n_real,) and (n_pairs, 2) as (re, im); n_real + 2 n_pairs = states.
     table
-        (rows, states) float32 or float64, one row of inputs for every id.
+        (rows, states), float32 or float64: one row of inputs for every id.
     ids
         (tokens,), all sequences one after another.
+    offsets
+        (sequences + 1,) from 0 to tokens; sequence s is ``ids[offsets[s]:offsets[s + 1]]`` and may be empty.
     initial
-        (sequences, states), what comes into the first token (the last with ``reverse``); zeros
-        where left out.
+        (sequences, states), what comes into the first token, or into the last with ``reverse``; zeros if None.
+    reverse
+        Run from the last token to the first.
     out
-        (tokens or more, width), in the table's dtype and C order, takes ``before``. Without it
-        only the last states are computed.
+        (tokens or more, width), in the table's dtype and C order: takes ``before``. Without it only the last states
+        are computed.
     column
-        Where in ``out`` the ``states`` columns begin.
+        The column of ``out`` from which ``before`` is written.
 
     Returns
     -------
-    ``out``, and (sequences, states) the last token's before + input; ``initial`` if there is no
-    token. Re-entrant; releases the GIL. For inference: its gradient is that of `forward`.
+    ``out``, and (sequences, states) the last token's before + input, which is ``initial`` if there is no token.
+    Re-entrant; releases the GIL. NaN and infinity propagate.
 
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit, or an id has no row.
+        Shapes or dtypes do not fit, or an id has no row.
     """
-    result: Scan = resolve("modal_scan", device_of(table))(
+    real, complex, table = (np.asarray(array) for array in (real, complex, table))
+    check_floats(table, 2, "table")
+    table = np.ascontiguousarray(table)
+    states = table.shape[1]
+    if real.ndim != 1 or complex.ndim != 2 or complex.shape[1] != 2:
+        raise KernelError(
+            f"real must be (n_real,) and complex (n_pairs, 2), not {real.shape} and {complex.shape}"
+        )
+    if len(real) + 2 * len(complex) != states:
+        raise KernelError(
+            f"{len(real)} real eigenvalues and {len(complex)} pairs make "
+            f"{len(real) + 2 * len(complex)} states, and the table has {states}"
+        )
+    ids = np.ascontiguousarray(ids)
+    check_range(ids, len(table), "ids")
+    offsets = as_offsets(offsets, len(ids))
+    if initial is None:
+        initial = np.zeros((len(offsets) - 1, states), table.dtype)
+    initial = np.ascontiguousarray(initial, table.dtype)
+    check_array(initial, (len(offsets) - 1, states), table, "initial")
+    if out is not None and (
+        out.ndim != 2
+        or len(out) < len(ids)
+        or not 0 <= column <= out.shape[1] - states
+        or out.dtype != table.dtype
+        or not out.flags.c_contiguous
+    ):
+        raise KernelError(
+            f"out must be {table.dtype} in C order with {len(ids)} rows and {states} "
+            f"columns from column {column} on, not {out.dtype} {out.shape}"
+        )
+    result: Scan = resolve("modal_scan")(
         real, complex, table, ids, offsets, initial, reverse, out, column
     )
     return result
 
 
-def decompose(F: _Array) -> "Decomposition":
-    """F = P Lambda P^-1: see `tacenda.kernels.dynamics.modal_recurrence.decomposition.decompose`."""
-    from tacenda.kernels.dynamics.modal_recurrence.decomposition import decompose as implementation
+def decompose(F: _Array) -> Decomposition:
+    """Bring F (states, states) into modal form.
 
-    return implementation(F)
+    For a conjugate pair of eigenvalues re +- i im (im > 0) with eigenvector v = p + i q,
+    F [p q] = [p q] [[re, im], [-im, re]]. The columns of P are the eigenvectors of real eigenvalues, then all p, then
+    all q. With m_t = P^-1 a_t the recurrence a_t = F a_{t-1} + u_t becomes m_t = Lambda m_{t-1} + P^-1 u_t.
+
+    Returns
+    -------
+    The decomposition, in float64. Eigenvectors of real eigenvalues have norm 1 and complex ones norm sqrt(2), so that
+    each pair of columns has norm 1 on average; the largest component of every eigenvector is real and positive.
+
+    Raises
+    ------
+    KernelError
+        F is not square and finite, or is defective beyond rounding. Near that, ``condition`` grows without bound, and
+        the dense recurrence is the one to use.
+    """
+    import scipy.linalg
+
+    F = np.asarray(F, np.float64)
+    if F.ndim != 2 or F.shape[0] != F.shape[1] or not np.isfinite(F).all():
+        raise KernelError(f"F must be a square matrix of finite numbers, not {F.shape}")
+    values, vectors = scipy.linalg.eig(F)
+    # Turn each eigenvector so that its largest component is real and positive: the phase is free.
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0, keepdims=True), axis=0)
+    vectors = vectors * (np.abs(largest) / largest)
+    order = np.lexsort((values.imag, values.real, -np.abs(values)))
+    is_real = order[values[order].imag == 0]
+    is_pair = order[values[order].imag > 0]
+    pairs = vectors[:, is_pair] * np.sqrt(2.0)
+    P = np.concatenate([vectors[:, is_real].real, pairs.real, pairs.imag], axis=1)
+    try:
+        P_inv = np.linalg.inv(P)
+    except np.linalg.LinAlgError as error:
+        raise KernelError(
+            "F is defective, it has no basis of eigenvectors: use the dense recurrence"
+        ) from error
+    condition = float(np.linalg.norm(P, 2) * np.linalg.norm(P_inv, 2)) if F.size else 1.0
+    complex = np.stack([values[is_pair].real, values[is_pair].imag], axis=-1)
+    return Decomposition(values[is_real].real, complex, P, P_inv, condition)

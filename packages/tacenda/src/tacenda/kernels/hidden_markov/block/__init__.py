@@ -26,58 +26,59 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import device_of
+from tacenda.kernels.machinery.arrays import (
+    as_offsets,
+    check_array,
+    check_floats,
+    check_range,
+    common_device,
+    on_host,
+)
 
-__all__ = ["Backward", "Forward", "Sequences", "backward", "forward"]
+__all__ = ["Backward", "Forward", "Sequences", "backward", "forward", "inner_tokens"]
 
 _Floats = NDArray[np.floating[Any]]
 _Ids = NDArray[np.integer[Any]]
 
 
 class Sequences(NamedTuple):
-    """What was observed: sequences end to end.
-
-    Attributes
-    ----------
-    pairs
-        u (tokens,): the block that leads to each token; not looked at for the first of a sequence.
-    words
-        (tokens,): the row of ``emissions`` of each token.
-    first
-        (sequences,): the row of ``starts`` of each sequence; not looked at where it is empty.
-    offsets
-        (sequences + 1,): where each begins, and the end.
-    """
+    """What was observed: sequences of tokens, one after another."""
 
     pairs: _Ids
+    """u (tokens,): the block that leads to each token; not looked at for the first of a sequence."""
     words: _Ids
+    """The row of ``emissions`` of each token (tokens,)."""
     first: _Ids
+    """The row of ``starts`` of each sequence (sequences,); not looked at where the sequence is empty."""
     offsets: _Ids
+    """Where each sequence begins, and the end (sequences + 1,)."""
 
 
 class Forward(NamedTuple):
-    """``log_probs`` float64 (tokens,), natural, log c_t; ``states`` a (tokens, k)."""
+    """What the forward pass finds."""
 
     log_probs: NDArray[np.float64]
+    """log c_t (tokens,), natural."""
     states: _Floats
+    """a (tokens, k)."""
 
 
 class Backward(NamedTuple):
-    """Expected counts, in the shapes of ``blocks``, ``emissions`` and ``starts``, and ``posteriors``
-    p(z_t | x) (tokens, k).
-    """
+    """Expected counts, in the shapes of ``blocks``, ``emissions`` and ``starts``."""
 
     blocks: _Floats
     emissions: _Floats
     starts: _Floats
     posteriors: _Floats
+    """p(z_t | x) (tokens, k)."""
 
 
 def forward(
     blocks: _Floats, emissions: _Floats, starts: _Floats, observed: Sequences, threads: int = 1
 ) -> Forward:
-    """The filtered states, and the log-probability of every token given those before it.
+    """Find the filtered states, and the log-probability of every token given those before it.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def forward(
     observed
         Integers; any sequence may be empty.
     threads
-        To share the sequences; no result depends on it.
+        Threads that share the sequences; no result depends on it.
 
     Returns
     -------
@@ -100,11 +101,10 @@ def forward(
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit, or a row does not exist.
+        Shapes or dtypes do not fit, or a row does not exist.
     """
-    result: Forward = resolve("hmm_block", device_of(blocks))(
-        blocks, emissions, starts, observed, threads
-    )
+    device, observed = _checked(blocks, emissions, starts, observed)
+    result: Forward = resolve("hmm_block", device)(blocks, emissions, starts, observed, threads)
     return result
 
 
@@ -116,15 +116,17 @@ def backward(
     found: Forward,
     threads: int = 1,
 ) -> Backward:
-    """Expected counts of transitions, emissions and starts: the gradient of the summed log-probabilities in the
-    logarithms of ``blocks``, ``emissions`` and ``starts``.
+    """Count the expected transitions, emissions and starts.
+
+    The counts are the gradient of the summed log-probabilities with respect to the logarithms of ``blocks``,
+    ``emissions`` and ``starts``.
 
     Parameters
     ----------
     blocks, emissions, starts, observed, threads
         As in `forward`.
     found
-        What `forward` gave for them.
+        What `forward` returned for them.
 
     Returns
     -------
@@ -136,7 +138,41 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Backward = resolve("hmm_block_backward", device_of(blocks))(
+    device, observed = _checked(blocks, emissions, starts, observed, *found)
+    check_array(found.states, (len(observed.words), blocks.shape[1]), blocks, "states")
+    result: Backward = resolve("hmm_block_backward", device)(
         blocks, emissions, starts, observed, found, threads
     )
     return result
+
+
+def inner_tokens(offsets: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """The tokens that are not the first of their sequence, ascending."""
+    inner = np.ones(int(offsets[-1]), bool)
+    inner[offsets[:-1][np.diff(offsets) > 0]] = False
+    return np.flatnonzero(inner)
+
+
+def _checked(
+    blocks: _Floats, emissions: _Floats, starts: _Floats, observed: Sequences, *found: Any
+) -> tuple[str, Sequences]:
+    """The device of the tables, and the observed sequences as int32 arrays with int64 offsets."""
+    named = dict(zip(("log_probs", "states"), found, strict=False))
+    device = common_device(blocks=blocks, emissions=emissions, starts=starts, **named)
+    check_floats(blocks, 3, "blocks")
+    k = blocks.shape[-1]
+    check_array(blocks, (len(blocks), k, k), blocks, "blocks")
+    check_array(emissions, (len(emissions), k), blocks, "emissions")
+    check_array(starts, (len(starts), k), blocks, "starts")
+    pairs, words, first, offsets = map(on_host, observed)
+    offsets = as_offsets(offsets, len(words))
+    if len(pairs) != len(words) or len(first) != len(offsets) - 1:
+        raise KernelError(
+            f"{len(pairs)} pairs, {len(words)} words, {len(first)} first rows and "
+            f"{len(offsets) - 1} sequences do not fit together"
+        )
+    check_range(words, len(emissions), "words")
+    check_range(pairs[inner_tokens(offsets)], len(blocks), "pairs")
+    check_range(first[np.diff(offsets) > 0], len(starts), "first")
+    pairs, words, first = (np.ascontiguousarray(part, np.int32) for part in (pairs, words, first))
+    return device, Sequences(pairs, words, first, offsets)

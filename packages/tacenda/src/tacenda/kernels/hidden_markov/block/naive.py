@@ -1,4 +1,4 @@
-"""Forward-backward in float64, token by token: the specification."""
+"""Forward-backward, the specification: token by token (Rabiner 1989, section V.A)."""
 
 from itertools import pairwise
 from typing import Any
@@ -7,18 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences
-from tacenda.kernels.hidden_markov.block.arguments import check
-
-__all__ = ["backward", "forward"]
 
 _Array = NDArray[Any]
 
 
 def forward(
-    blocks: _Array, emissions: _Array, starts: _Array, observed: Sequences, threads: int = 1
+    blocks: _Array, emissions: _Array, starts: _Array, observed: Sequences, threads: int
 ) -> Forward:
-    """See `tacenda.kernels.hidden_markov.block.forward`."""
-    pairs, words, first, offsets = check(blocks, emissions, starts, observed)
+    """a_t = A_u a_{t-1} o o_t / c_t, where c_t makes a_t sum to one."""
+    pairs, words, first, offsets = observed
     A, o, s = (array.astype(np.float64) for array in (blocks, emissions, starts))
     c = np.empty(len(words))
     a = np.empty((len(words), emissions.shape[1]))
@@ -39,10 +36,10 @@ def backward(
     starts: _Array,
     observed: Sequences,
     found: Forward,
-    threads: int = 1,
+    threads: int,
 ) -> Backward:
-    """See `tacenda.kernels.hidden_markov.block.backward`."""
-    pairs, words, first, offsets = check(blocks, emissions, starts, observed)
+    """v_t = o_t o b_t / c_t, b_{t-1} = A_u^T v_t, N_u = sum_t A_u o (v_t a_{t-1}^T)."""
+    pairs, words, first, offsets = observed
     A, o, s = (array.astype(np.float64) for array in (blocks, emissions, starts))
     c, a = np.exp(found.log_probs), found.states.astype(np.float64)
     N, E, S = np.zeros_like(A), np.zeros_like(o), np.zeros_like(s)

@@ -5,8 +5,8 @@ token is never looked at, so nothing is padded. Sequences are not split: paralle
 made afterwards, one program for each pair and tile of its block, token by token in the order of the text: no atomics,
 so one run is like another.
 
-Tensors are torch's, all on one device, float32 or float64; ids are arrays on the host, where they are checked. Sums and
-products have the precision of the tensors (no tensor core, no TF32). NaN propagates. Works under Triton's interpreter.
+Tensors are torch's, float32 or float64; ids are arrays on the host. Sums and products have the precision of the tensors
+(no tensor core, no TF32). NaN propagates. Works under Triton's interpreter.
 """
 
 from typing import Any
@@ -17,10 +17,9 @@ import triton
 import triton.language as tl
 
 from tacenda.kernels.dispatch import UnsupportedShape
-from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences
-from tacenda.kernels.hidden_markov.block.arguments import check, inner_tokens
-from tacenda.kernels.hidden_markov.row_sums import group_rows, sum_rows
-from tacenda.kernels.machinery.tensors import on_host, one_device, to_device
+from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences, inner_tokens
+from tacenda.kernels.machinery.gpu import group_rows, sum_rows
+from tacenda.kernels.machinery.tensors import to_device
 
 __all__ = ["backward", "forward"]
 
@@ -31,8 +30,9 @@ _TILE = 64  # of the counts
 
 @triton.jit
 def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A a: (K,)."""
+    """The product A a (K,) of one block and a state, ROWS rows of the block at a time."""
     i = tl.arange(0, K)
+    # A program cannot write to a place in its registers by number, so the sums of a tile are selected into theirs.
     found = tl.zeros((TILES, ROWS), state.dtype)
     for tile in range(TILES):
         j = tile * ROWS + tl.arange(0, ROWS)
@@ -45,8 +45,9 @@ def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.con
 
 @triton.jit
 def _sent_back(block, message, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A^T v: (K,)."""
+    """The product A^T v (K,) of one block and a message, ROWS rows of the block at a time."""
     i = tl.arange(0, K)
+    # The tile's own part of the message is selected as in `_reached`: everything else counts as zero.
     parts = tl.reshape(message, (TILES, ROWS))
     found = tl.zeros((K,), message.dtype)
     for tile in range(TILES):
@@ -63,6 +64,7 @@ def _forward(  # type: ignore[no-untyped-def]
     A, o, s, pairs, words, first, offsets, a, c, k,
     TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
+    """Filter sequence n, one program each: the state stays in registers from token to token."""
     n = tl.program_id(0)
     begin = tl.load(offsets + n)
     end = tl.load(offsets + n + 1)
@@ -75,6 +77,7 @@ def _forward(  # type: ignore[no-untyped-def]
             block = A + tl.load(pairs + t).to(tl.int64) * k * k
             state = _reached(block, state, k, TILES, ROWS, K)
         state *= tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)
+        # Scale to a sum of one; a token of probability zero leaves a state of zeros behind.
         total = tl.sum(state, 0)
         possible = total != 0
         state *= tl.where(possible, 1 / tl.where(possible, total, 1.0), 0.0)
@@ -87,6 +90,7 @@ def _messages(  # type: ignore[no-untyped-def]
     A, o, pairs, words, offsets, a, c, v, posteriors, k,
     TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
+    """Go back through sequence n with b in registers; store its messages v and its posteriors."""
     n = tl.program_id(0)
     begin = tl.load(offsets + n)
     end = tl.load(offsets + n + 1)
@@ -102,6 +106,7 @@ def _messages(  # type: ignore[no-untyped-def]
         message = emitted * b * scale
         tl.store(posteriors + t * k + i, tl.load(a + t * k + i, inside, 0.0) * b, inside)
         tl.store(v + t * k + i, message, inside)
+        # What the token before it is told: nothing comes before the first token of a sequence.
         if t > begin:
             block = A + tl.load(pairs + t).to(tl.int64) * k * k
             b = _sent_back(block, message, k, TILES, ROWS, K)
@@ -109,6 +114,7 @@ def _messages(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sum one tile of the counts of pair u over its tokens, in the order of the text."""
     u = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * TILE + tl.arange(0, TILE)
     i = tl.program_id(2) * TILE + tl.arange(0, TILE)
@@ -119,9 +125,10 @@ def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):  # type: ignore
         t = tl.load(tokens + place)
         message = tl.load(v + t * k + j, j < k, 0.0)
         total += message[:, None] * tl.load(a + (t - 1) * k + i, i < k, 0.0)[None, :]
+    # Once all tokens are summed, the counts are the sum times A_u.
     at = u * k * k + j[:, None] * k + i[None, :]
     inside = (j < k)[:, None] & (i < k)[None, :]
-    # a block that leads to no token has no counts, whatever is in it
+    # A block that leads to no token has no counts, whatever is in it.
     counts = tl.where(end > begin, total * tl.load(A + at, inside, 0.0), 0.0)
     tl.store(N + at, counts, inside)
 
@@ -131,17 +138,16 @@ def forward(
     emissions: torch.Tensor,
     starts: torch.Tensor,
     observed: Sequences,
-    threads: int = 1,
+    threads: int,
 ) -> Forward:
     """See `tacenda.kernels.hidden_markov.block.forward`; ``threads`` is without effect."""
-    device = one_device({"blocks": blocks, "emissions": emissions, "starts": starts})
-    seen = check(blocks, emissions, starts, Sequences(*map(on_host, observed)))
-    k = emissions.shape[1]
-    a, c = blocks.new_empty((len(seen.words), k)), blocks.new_empty(len(seen.words))
+    tokens, k = len(observed.words), emissions.shape[1]
+    a, c = blocks.new_empty((tokens, k)), blocks.new_empty(tokens)
     if a.numel():
         with torch.cuda.device_of(blocks):
-            _forward[(len(seen.first),)](
-                blocks, emissions, starts, *to_device(seen, device), a, c, k, **_tiles(k, blocks)
+            ids = to_device(observed, blocks.device)
+            _forward[(len(observed.first),)](
+                blocks, emissions, starts, *ids, a, c, k, **_tiles(k, blocks)
             )
     return Forward(c.double().log(), a)
 
@@ -152,14 +158,12 @@ def backward(
     starts: torch.Tensor,
     observed: Sequences,
     found: Forward,
-    threads: int = 1,
+    threads: int,
 ) -> Backward:
     """See `tacenda.kernels.hidden_markov.block.backward`; ``threads`` is without effect."""
     log_probs, a = found
-    given = {"blocks": blocks, "emissions": emissions, "starts": starts}
-    device = one_device({**given, "log_probs": log_probs, "states": a})
-    seen = check(blocks, emissions, starts, Sequences(*map(on_host, observed)))
-    pairs, words, first, offsets = seen
+    device = blocks.device
+    pairs, words, first, offsets = observed
     k = emissions.shape[1]
     c = torch.as_tensor(log_probs).exp().to(blocks.dtype)
     v, posteriors = torch.empty_like(a), torch.empty_like(a)
@@ -180,17 +184,13 @@ def backward(
             )
     begins = np.diff(offsets) > 0
     heads, starting = group_rows(first[begins], len(starts))
-    sums = (
-        counts,
-        sum_rows(posteriors, *group_rows(words, len(emissions))),
-        sum_rows(posteriors, offsets[:-1][begins][heads], starting),
-        posteriors,
-    )
-    return Backward(*sums)
+    emitted = sum_rows(posteriors, *group_rows(words, len(emissions)))
+    started = sum_rows(posteriors, offsets[:-1][begins][heads], starting)
+    return Backward(*(counts, emitted, started, posteriors))
 
 
 def _tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
-    """How a block is read: TILES of ROWS rows of K numbers, and by how many warps."""
+    """How a program reads a block: TILES of ROWS rows of K numbers, and with how many warps."""
     if k > _MOST:
         raise UnsupportedShape(f"on a GPU at most {_MOST} states of a class are served, not {k}")
     K = int(triton.next_power_of_2(max(k, 1)))

@@ -1,4 +1,4 @@
-"""Blocks of transitions in float64, pair by pair: the specification."""
+"""Blocks of transitions, the specification: one softmax for each pair of classes."""
 
 from typing import Any
 
@@ -6,9 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.hidden_markov.block_softmax import Gradients, Vectors
-from tacenda.kernels.hidden_markov.block_softmax.arguments import check, check_one
-
-__all__ = ["backward", "forward"]
 
 _Array = NDArray[Any]
 
@@ -17,17 +14,13 @@ def forward(
     vectors: Vectors,
     sources: _Array,
     targets: _Array,
-    weights: _Array | None = None,
-    norms: _Array | None = None,
-    threads: int = 1,
+    weights: _Array | None,
+    norms: _Array | None,
+    threads: int,
 ) -> _Array:
-    """See `tacenda.kernels.hidden_markov.block_softmax.forward`."""
-    check_one(weights, norms)
-    classes, k, _ = vectors.left.shape
-    shapes = {"weights": (weights, (len(sources), k)), "norms": (norms, (classes, k))}
-    sources, targets = check(vectors, sources, targets, **shapes)
+    """A_u[j, i] = w_u[i] softmax_j (x_i . y_j + b_j), or exp(x_i . y_j + b_j - l_i)."""
     x, y, b = (array.astype(np.float64) for array in vectors)
-    A = np.empty((len(sources), k, k))
+    A = np.empty((len(sources), x.shape[1], x.shape[1]))
     for u, (c, to) in enumerate(zip(sources, targets, strict=True)):
         scores = y[to] @ x[c].T + b[to][:, None]
         if weights is not None:
@@ -44,14 +37,10 @@ def backward(
     targets: _Array,
     blocks: _Array,
     counts: _Array,
-    weights: _Array | None = None,
-    threads: int = 1,
+    weights: _Array | None,
+    threads: int,
 ) -> Gradients:
-    """See `tacenda.kernels.hidden_markov.block_softmax.backward`."""
-    k = vectors.left.shape[1]
-    size = (len(sources), k, k)
-    given = {"blocks": (blocks, size), "counts": (counts, size), "weights": (weights, size[:2])}
-    sources, targets = check(vectors, sources, targets, **given)
+    """D_u = N_u - (A_u / w_u) n_u; dx_c += D_u^T y_c', dy_c' += D_u x_c, db_c' += sum_i D_u."""
     x, y, b = (array.astype(np.float64) for array in vectors)
     dx, dy, db = np.zeros_like(x), np.zeros_like(y), np.zeros_like(b)
     departures = counts.sum(axis=1, dtype=np.float64)

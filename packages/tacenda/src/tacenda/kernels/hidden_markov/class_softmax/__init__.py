@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import device_of
+from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_floats, common_device
 
 __all__ = ["Gradients", "backward", "forward"]
 
@@ -25,7 +26,7 @@ _Ids = NDArray[np.integer[Any]]
 
 
 class Gradients(NamedTuple):
-    """In the shapes of ``words``, ``bias`` and ``states``."""
+    """Gradients in the shapes of ``words``, ``bias`` and ``states``."""
 
     words: _Floats
     bias: _Floats
@@ -33,7 +34,7 @@ class Gradients(NamedTuple):
 
 
 def forward(words: _Floats, bias: _Floats, states: _Floats, offsets: _Ids) -> _Floats:
-    """p(word | state) for the states of the word's class: o (words, k).
+    """Find p(word | state) for the states of the word's class: o (words, k).
 
     Parameters
     ----------
@@ -53,23 +54,25 @@ def forward(words: _Floats, bias: _Floats, states: _Floats, offsets: _Ids) -> _F
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit.
+        Shapes or dtypes do not fit.
     """
-    result: _Floats = resolve("class_softmax", device_of(words))(words, bias, states, offsets)
+    device = common_device(words=words, bias=bias, states=states)
+    offsets = _checked(words, bias, states, offsets)
+    result: _Floats = resolve("class_softmax", device)(words, bias, states, offsets)
     return result
 
 
 def backward(
     words: _Floats, bias: _Floats, states: _Floats, offsets: _Ids, found: _Floats, counts: _Floats
 ) -> Gradients:
-    """The gradient of ``(counts * log(found)).sum()``, where counts do not change.
+    """The gradient of ``(counts * log(found)).sum()``, with the counts held fixed.
 
     Parameters
     ----------
     words, bias, states, offsets
         As in `forward`.
     found
-        o, what it gave for them.
+        o, what `forward` returned for them.
     counts
         E (words, k).
 
@@ -78,7 +81,26 @@ def backward(
     KernelError
         As in `forward`.
     """
-    result: Gradients = resolve("class_softmax_backward", device_of(words))(
+    device = common_device(words=words, bias=bias, states=states, found=found, counts=counts)
+    offsets = _checked(words, bias, states, offsets)
+    for name, table in (("found", found), ("counts", counts)):
+        check_array(table, (len(words), states.shape[1]), words, name)
+    result: Gradients = resolve("class_softmax_backward", device)(
         words, bias, states, offsets, found, counts
     )
     return result
+
+
+def _checked(words: _Floats, bias: _Floats, states: _Floats, offsets: Any) -> NDArray[np.int64]:
+    """The offsets as int64, if they and the arrays fit together."""
+    check_floats(words, 2, "words")
+    check_array(words, words.shape, words, "words")
+    check_array(bias, words.shape[:1], words, "bias")
+    check_floats(states, 3, "states")
+    check_array(states, (*states.shape[:2], words.shape[1]), words, "states")
+    found = as_offsets(offsets, len(words))
+    if len(found) != len(states) + 1:
+        raise KernelError(
+            f"there must be {len(states) + 1} offsets for {len(states)} classes, not {len(found)}"
+        )
+    return found

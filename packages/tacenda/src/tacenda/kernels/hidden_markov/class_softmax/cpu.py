@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.hidden_markov.block_softmax.exponentials import divide, exponentials, largest
 from tacenda.kernels.hidden_markov.class_softmax import Gradients
-from tacenda.kernels.hidden_markov.class_softmax.arguments import check
+from tacenda.kernels.hidden_markov.column_softmax import column_softmax
 from tacenda.kernels.machinery.compiled import njit
 
 __all__ = ["backward", "forward"]
@@ -18,6 +17,7 @@ _FAST = {"contract", "reassoc"}
 
 @njit(fastmath=_FAST)
 def _forward(y, b, x, offsets, o, bits):  # type: ignore[no-untyped-def]
+    """Fill o, one class after another: the product of its words and states, then the softmax of each state."""
     k = x.shape[1]
     shift, ones = np.empty(k, o.dtype), np.ones(k, o.dtype)
     for c in range(len(x)):
@@ -30,19 +30,20 @@ def _forward(y, b, x, offsets, o, bits):  # type: ignore[no-untyped-def]
             row, bias = block[w], b[begin + w]
             for j in range(k):
                 row[j] += bias
-        largest(block, shift)
-        exponentials(block, bits[begin:end], np.empty((end - begin, k), np.int32), shift)
-        divide(block, shift, ones)
+        powers = np.empty((end - begin, k), np.int32)
+        column_softmax(block, bits[begin:end], powers, shift, ones)
 
 
 @njit(fastmath=_FAST)
 def _backward(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped-def]
+    """Fill the gradients, one class after another: D = E - o sum E, then its products with states and words."""
     k = x.shape[1]
     total = np.empty(k, o.dtype)
     for c in range(len(x)):
         begin, end = offsets[c], offsets[c + 1]
         if begin == end:
             continue
+        # The counts of each state of the class, then what is left of every count beyond its share of them.
         D = E[begin:end].copy()
         total[:] = 0
         for w in range(end - begin):
@@ -52,7 +53,8 @@ def _backward(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped-def]
             row, found, bias = D[w], o[begin + w], o.dtype.type(0)
             for j in range(k):
                 row[j] -= found[j] * total[j]
-            # summed apart: where a loop also writes, how it sums depends on where the arrays lie
+            # Summed in a loop of its own: where a loop also writes, the order in which the compiler sums depends on
+            # where the arrays lie.
             for j in range(k):
                 bias += row[j]
             db[begin + w] = bias
@@ -62,9 +64,8 @@ def _backward(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped-def]
 
 def forward(words: _Array, bias: _Array, states: _Array, offsets: _Array) -> _Array:
     """See `tacenda.kernels.hidden_markov.class_softmax.forward`."""
-    cuts = check(words, bias, states, offsets)
     o = np.empty((len(words), states.shape[1]), words.dtype)
-    _forward(words, bias, states, cuts, o, o.view(np.int32))
+    _forward(words, bias, states, offsets, o, o.view(np.int32))
     return o
 
 
@@ -72,7 +73,6 @@ def backward(
     words: _Array, bias: _Array, states: _Array, offsets: _Array, found: _Array, counts: _Array
 ) -> Gradients:
     """See `tacenda.kernels.hidden_markov.class_softmax.backward`."""
-    cuts = check(words, bias, states, offsets, found, counts)
     dy, db, dx = np.zeros_like(words), np.zeros_like(bias), np.zeros_like(states)
-    _backward(words, states, cuts, found, counts, dy, db, dx)
+    _backward(words, states, offsets, found, counts, dy, db, dx)
     return Gradients(dy, db, dx)

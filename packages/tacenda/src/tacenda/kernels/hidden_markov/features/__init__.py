@@ -9,8 +9,9 @@ the sum over states before is taken first (Chiu and Rush 2021, generalised softm
     a_1 = (s o o_1) / c_1,    m_t = X^T a_t,    a_t = (Y m_{t-1} o o_t) / c_t,    c_t = the sum of the numerator
     b_n = 1,    v_t = o_t o b_t / c_t,    w_t = Y^T v_t,    b_{t-1} = X w_t
 
-The gradients of log p(x) are sum_t a_{t-1} w_t^T in X and sum_t v_t m_{t-1}^T in Y. States fall into classes as in
-`tacenda.kernels.hidden_markov.block`, and only those of the token's class take part; one class is a model without that.
+The gradients of log p(x) are sum_t a_{t-1} w_t^T with respect to X and sum_t v_t m_{t-1}^T with respect to Y. States
+fall into classes as in `tacenda.kernels.hidden_markov.block`, and only those of the token's class take part; a model
+with one class has no such restriction.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.hidden_markov.block import Forward
+from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_floats, check_range
 
 __all__ = ["Backward", "Classed", "Forward", "Model", "backward", "forward"]
 
@@ -27,57 +31,44 @@ _Ids = NDArray[np.integer[Any]]
 
 
 class Model(NamedTuple):
-    """One dtype, float32 or float64, C order.
-
-    Attributes
-    ----------
-    left
-        x (classes, k, features).
-    reached
-        y (classes, k, features).
-    emissions
-        p(word | state) (rows, k).
-    starts
-        s (classes, k), probabilities of the first state.
-    """
+    """Tables in one dtype, float32 or float64, in C order."""
 
     left: _Floats
+    """x (classes, k, features)."""
     reached: _Floats
+    """y (classes, k, features)."""
     emissions: _Floats
+    """p(word | state) (rows, k)."""
     starts: _Floats
+    """s (classes, k), probabilities of the first state."""
 
 
 class Classed(NamedTuple):
-    """``classes`` (tokens,); ``words`` (tokens,), rows of the emissions; ``offsets`` (sequences + 1,)."""
+    """What was observed: sequences of tokens, one after another."""
 
     classes: _Ids
+    """The class of each token (tokens,)."""
     words: _Ids
+    """The row of the emissions of each token (tokens,)."""
     offsets: _Ids
-
-
-class Forward(NamedTuple):
-    """``log_probs`` float64 (tokens,), natural, log c_t; ``states`` a (tokens, k)."""
-
-    log_probs: NDArray[np.float64]
-    states: _Floats
+    """Where each sequence begins, and the end (sequences + 1,)."""
 
 
 class Backward(NamedTuple):
-    """Gradients of the log-likelihood in ``left`` and ``reached``; expected counts of ``emissions`` and ``starts``;
-    ``posteriors`` (tokens, k).
-    """
+    """Gradients with respect to ``left`` and ``reached``; expected counts of ``emissions`` and ``starts``."""
 
     left: _Floats
     reached: _Floats
     emissions: _Floats
     starts: _Floats
     posteriors: _Floats
+    """p(z_t | x) (tokens, k)."""
 
 
 def forward(model: Model, observed: Classed) -> Forward:
-    """The filtered states, and the log-probability of every token given those before it.
+    """Find the filtered states, and the log-probability of every token given those before it.
 
-    Sequences are taken side by side, those in the same class at the same time as one matrix product.
+    Sequences are taken side by side: those that are in the same class at the same time make one matrix product.
 
     Returns
     -------
@@ -87,19 +78,37 @@ def forward(model: Model, observed: Classed) -> Forward:
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit, or a row does not exist.
+        Shapes or dtypes do not fit, or a row does not exist.
     """
-    result: Forward = resolve("hmm_features")(model, observed)
+    result: Forward = resolve("hmm_features")(model, _checked(model, observed))
     return result
 
 
 def backward(model: Model, observed: Classed, found: Forward) -> Backward:
-    """Gradients and expected counts; ``found`` is what `forward` gave for the same arguments.
+    """Find gradients and expected counts; ``found`` is what `forward` returned for the same arguments.
 
     Raises
     ------
     KernelError
         As in `forward`.
     """
+    observed = _checked(model, observed)
+    check_array(found.states, (len(observed.words), model.left.shape[1]), model.left, "states")
     result: Backward = resolve("hmm_features_backward")(model, observed, found)
     return result
+
+
+def _checked(model: Model, observed: Classed) -> Classed:
+    """The observed sequences as int64 arrays, if they and the model fit together."""
+    check_floats(model.left, 3, "left")
+    classes, k, _ = model.left.shape
+    check_array(model.left, model.left.shape, model.left, "left")
+    check_array(model.reached, model.left.shape, model.left, "reached")
+    check_array(model.emissions, (len(model.emissions), k), model.left, "emissions")
+    check_array(model.starts, (classes, k), model.left, "starts")
+    found = Classed(*(np.ascontiguousarray(part, np.int64) for part in observed))
+    if len(found.classes) != len(found.words):
+        raise KernelError(f"there are {len(found.classes)} classes and {len(found.words)} words")
+    check_range(found.classes, classes, "classes")
+    check_range(found.words, len(model.emissions), "words")
+    return found._replace(offsets=as_offsets(found.offsets, len(found.words)))

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.hidden_markov.features import Backward, Classed, Forward, Model
-from tacenda.kernels.hidden_markov.features.arguments import check
 
 __all__ = ["backward", "forward"]
 
@@ -17,9 +16,10 @@ _Group = tuple[int, NDArray[np.int64]]
 
 def forward(model: Model, observed: Classed) -> Forward:
     """See `tacenda.kernels.hidden_markov.features.forward`."""
-    observed = check(model, observed)
     a = np.empty((len(observed.words), model.emissions.shape[1]), model.left.dtype)
     c = np.empty(len(a), a.dtype)
+    # Step t of all sequences at once. Tokens are grouped by the class before, for the features of the state that is
+    # left, and then by their own, for those of the state that is reached.
     for t, tokens in _moments(observed.offsets):
         if t == 0:
             a[tokens] = model.starts[observed.classes[tokens]]
@@ -38,7 +38,6 @@ def forward(model: Model, observed: Classed) -> Forward:
 
 def backward(model: Model, observed: Classed, found: Forward) -> Backward:
     """See `tacenda.kernels.hidden_markov.features.backward`."""
-    observed = check(model, observed)
     classes, words, offsets = observed
     a, dtype = found.states, model.left.dtype
     c = np.exp(found.log_probs).astype(dtype)
@@ -55,6 +54,7 @@ def backward(model: Model, observed: Classed, found: Forward) -> Backward:
         for group, own in _groups(classes[tokens - 1]):
             b[tokens[own] - 1] = w[tokens[own]] @ model.left[group].T
     posteriors = a * b
+    # The gradients are sums over all tokens but the first of each sequence: one product for each class.
     dx, dy = np.zeros_like(model.left), np.zeros_like(model.reached)
     inner = np.sort(np.concatenate([np.empty(0, np.int64), *(at for t, at in moments if t)]))
     m = np.zeros_like(w)
@@ -79,7 +79,7 @@ def _moments(offsets: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
 
 
 def _groups(classes: _Array) -> Iterator[_Group]:
-    """Each class that occurs, and where."""
+    """Each class that occurs, and the places where it does."""
     order = np.argsort(classes, kind="stable")
     found, begins = np.unique(classes[order], return_index=True)
     ends = np.append(begins[1:], len(order))
@@ -88,6 +88,6 @@ def _groups(classes: _Array) -> Iterator[_Group]:
 
 
 def _add_rows(table: _Array, rows: _Array, added: _Array) -> None:
-    """Rows added to a table, the same row as often as it occurs."""
+    """Add rows to those of a table, to the same row as often as it occurs."""
     for group, own in _groups(rows):
         table[group] += added[own].sum(axis=0)

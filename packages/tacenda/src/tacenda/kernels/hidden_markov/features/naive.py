@@ -1,18 +1,15 @@
-"""Forward-backward over the whole transition matrix in float64: the specification."""
+"""Forward-backward over features, the specification: token by token (Chiu and Rush 2021)."""
 
 from itertools import pairwise
 
 import numpy as np
 
 from tacenda.kernels.hidden_markov.features import Backward, Classed, Forward, Model
-from tacenda.kernels.hidden_markov.features.arguments import check
-
-__all__ = ["backward", "forward"]
 
 
 def forward(model: Model, observed: Classed) -> Forward:
-    """See `tacenda.kernels.hidden_markov.features.forward`."""
-    classes, words, offsets = check(model, observed)
+    """a_t = (Y X^T a_{t-1} o o_t) / c_t, where c_t makes a_t sum to one."""
+    classes, words, offsets = observed
     x, y, o, s = (array.astype(np.float64) for array in model)
     c, a = np.empty(len(words)), np.empty((len(words), o.shape[1]))
     for begin, end in pairwise(offsets.tolist()):
@@ -29,8 +26,8 @@ def forward(model: Model, observed: Classed) -> Forward:
 
 
 def backward(model: Model, observed: Classed, found: Forward) -> Backward:
-    """See `tacenda.kernels.hidden_markov.features.backward`."""
-    classes, words, offsets = check(model, observed)
+    """v_t = o_t o b_t / c_t, w_t = Y^T v_t, b_{t-1} = X w_t; dX = sum_t a_{t-1} w_t^T, dY = sum_t v_t m_{t-1}^T."""
+    classes, words, offsets = observed
     x, y, o, s = (array.astype(np.float64) for array in model)
     c, a = np.exp(found.log_probs), found.states.astype(np.float64)
     dx, dy, E, S = (np.zeros_like(array) for array in (x, y, o, s))

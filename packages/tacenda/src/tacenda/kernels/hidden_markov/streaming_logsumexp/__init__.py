@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import device_of
+from tacenda.kernels.machinery.arrays import check_array, check_floats, common_device
 
 __all__ = ["Gradients", "backward", "forward", "place"]
 
@@ -26,7 +27,7 @@ _Floats = NDArray[np.floating[Any]]
 
 
 class Gradients(NamedTuple):
-    """In the shapes of ``rows``, ``columns`` and ``bias``."""
+    """Gradients in the shapes of ``rows``, ``columns`` and ``bias``."""
 
     rows: _Floats
     columns: _Floats
@@ -34,9 +35,9 @@ class Gradients(NamedTuple):
 
 
 def place(rows: _Floats, columns: _Floats, limit: int) -> _Floats | None:
-    """Where `forward` may keep p of the first rows, in at most ``limit`` bytes.
+    """Make room for `forward` to keep p of the first rows, in at most ``limit`` bytes.
 
-    None on a GPU, whose kernels make scores again in less time than memory would bring them.
+    Returns None on a GPU, whose kernels make scores again in less time than memory would bring them.
     """
     if not isinstance(rows, np.ndarray):
         return None
@@ -45,7 +46,7 @@ def place(rows: _Floats, columns: _Floats, limit: int) -> _Floats | None:
 
 
 def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None = None) -> _Floats:
-    """The logarithm, natural, of the sum of exponentials of every row's scores.
+    """Find the natural logarithm of the sum of exponentials of every row's scores.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None
     bias
         b (columns,), in the same dtype; -inf leaves a column out.
     kept
-        (some rows, columns), from `place`: becomes p of the first rows, for `backward`.
+        (some rows, columns), from `place`: takes p of the first rows, for `backward`.
 
     Returns
     -------
@@ -65,10 +66,10 @@ def forward(rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit.
+        Shapes or dtypes do not fit.
     """
-    more = () if kept is None else (kept,)
-    result: _Floats = resolve("streaming_logsumexp", device_of(rows))(rows, columns, bias, *more)
+    device = _checked(rows, columns, bias, kept)
+    result: _Floats = resolve("streaming_logsumexp", device)(rows, columns, bias, kept)
     return result
 
 
@@ -87,7 +88,7 @@ def backward(
     rows, columns, bias
         As in `forward`.
     found
-        l (rows,), what `forward` gave for them.
+        l (rows,), what `forward` returned for them.
     gradient
         g (rows,).
     kept
@@ -98,8 +99,32 @@ def backward(
     KernelError
         As in `forward`.
     """
-    more = () if kept is None else (kept,)
-    result: Gradients = resolve("streaming_logsumexp_backward", device_of(rows))(
-        rows, columns, bias, found, gradient, *more
+    device = _checked(rows, columns, bias, kept, found=found, gradient=gradient)
+    result: Gradients = resolve("streaming_logsumexp_backward", device)(
+        rows, columns, bias, found, gradient, kept
     )
     return result
+
+
+def _checked(
+    rows: _Floats, columns: _Floats, bias: _Floats, kept: _Floats | None, **of_rows: _Floats
+) -> str:
+    """The device of the arrays, if they fit together; ``of_rows`` have one number for each row."""
+    device = common_device(rows=rows, columns=columns, bias=bias, **of_rows)
+    check_floats(rows, 2, "rows")
+    check_floats(columns, 2, "columns")
+    if rows.shape[1] != columns.shape[1] or not len(columns):
+        raise KernelError(
+            f"rows {tuple(rows.shape)} and columns {tuple(columns.shape)} must be of one width, "
+            "with at least one column"
+        )
+    shapes = {"bias": (bias, columns.shape[:1])}
+    shapes |= {name: (array, rows.shape[:1]) for name, array in of_rows.items()}
+    for name, (array, shape) in shapes.items():
+        if array.shape != shape:
+            raise KernelError(f"{name} must be {tuple(shape)}, not {tuple(array.shape)}")
+    if any(array.dtype != rows.dtype for array in (columns, bias, *of_rows.values())):
+        raise KernelError(f"all arrays must be {rows.dtype}, as rows is")
+    if kept is not None:
+        check_array(kept, (min(len(kept), len(rows)), len(columns)), rows, "kept")
+    return device

@@ -1,10 +1,10 @@
-"""The streaming log-sum-exp on a GPU: one program a tile of rows, which goes through the columns tile by tile.
+"""The streaming log-sum-exp on a GPU: one program for each tile of rows, which goes through the columns tile by tile.
 
-Scores live in registers only. The backward pass makes them twice, once for the gradient of the rows and once for that
-of the columns, so that every sum is one program's, without atomics: one run is like another.
+Scores live in registers only. The backward pass makes them twice, once for the gradient with respect to the rows and
+once for that with respect to the columns, so that one program makes every sum, without atomics, and results repeat.
 
-Tensors are torch's, all on one device, float32 or float64, of any layout; another than C order is copied. float32 is
-not rounded to TF32. NaN propagates. Works under Triton's interpreter.
+Tensors are torch's, float32 or float64, of any layout; another than C order is copied. float32 is not rounded to TF32.
+NaN propagates. Works under Triton's interpreter.
 """
 
 from typing import Any
@@ -13,10 +13,9 @@ import torch
 import triton
 import triton.language as tl
 
+from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.hidden_markov.streaming_logsumexp import Gradients
-from tacenda.kernels.hidden_markov.streaming_logsumexp.arguments import check
-from tacenda.kernels.machinery.tensors import one_device
-from tacenda.kernels.machinery.tiles import product, tile
+from tacenda.kernels.machinery.gpu import product, tile
 
 __all__ = ["backward", "forward"]
 
@@ -29,6 +28,7 @@ def _forward(  # type: ignore[no-untyped-def]
     x, y, b, found, n_rows, n_columns, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    """Find the log-sum-exp of one tile of rows: the largest score and the total below it, tile after tile."""
     i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     own = i < n_rows
     largest = tl.full((ROWS,), float("-inf"), x.dtype.element_ty)
@@ -39,10 +39,12 @@ def _forward(  # type: ignore[no-untyped-def]
         scores = product(x + i * width, y + j * width, width, own, there, WIDTH)
         scores += tl.load(b + j, there, float("-inf"))[None, :]
         raised = tl.maximum(largest, tl.max(scores, 1))
-        # where all so far is -inf there is nothing to rescale, and -inf - -inf is no number
+        # Where the largest score rises, the total so far is scaled down. Where all scores so far are -inf there is
+        # nothing to scale, and -inf - -inf is no number.
         shift = tl.where(raised == float("-inf"), 0.0, raised)
         total = total * tl.exp(largest - shift) + tl.sum(tl.exp(scores - shift[:, None]), 1)
         largest = raised
+    # log 0 is avoided rather than computed and overwritten: the result there is -inf.
     some = total != 0
     logarithm = tl.where(some, tl.log(tl.where(some, total, 1.0)), float("-inf"))
     shift = tl.where(largest == float("-inf"), 0.0, largest)
@@ -54,7 +56,11 @@ def _backward(  # type: ignore[no-untyped-def]
     own_vectors, vectors, b, found, g, gradient, bias_gradient, n_own, n, width,
     OF_ROWS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of one tile of rows (or, without OF_ROWS, of columns), summed over all of the other side."""
+    """Sum the gradient of one tile of rows, or of columns without OF_ROWS, over all of the other side.
+
+    Made again are the scores of a tile of both sides, and from them g_i p_ij; its product with the other side's vectors
+    is what the tile adds. ``own`` and ``there`` keep what lies beyond the ends out: their p is exp(-inf).
+    """
     i = tl.program_id(0).to(tl.int64) * OWN + tl.arange(0, OWN)
     d = tl.program_id(1) * OUT + tl.arange(0, OUT)
     own = i < n_own
@@ -72,6 +78,7 @@ def _backward(  # type: ignore[no-untyped-def]
             scores += tl.load(b + i, own, 0.0)[:, None]
             scores -= tl.load(found + j, there, 0.0)[None, :]
             weight = tl.load(g + j, there, 0.0)[None, :]
+        # p, times g: the part of the gradient's weights that this tile has.
         scores = tl.where(own[:, None] & there[None, :], scores, float("-inf"))
         weighted = tl.exp(scores) * weight
         inside = there[:, None] & (d < width)[None, :]
@@ -84,10 +91,10 @@ def _backward(  # type: ignore[no-untyped-def]
         tl.store(bias_gradient + i, weights, own & (tl.program_id(1) == 0))
 
 
-def forward(rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor) -> Any:
+def forward(rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor, kept: Any) -> Any:
     """See `tacenda.kernels.hidden_markov.streaming_logsumexp.forward`."""
-    one_device({"rows": rows, "columns": columns, "bias": bias})
-    check(rows, columns, bias)
+    if kept is not None:
+        raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
     x, y, b = rows.contiguous(), columns.contiguous(), bias.contiguous()
     found = x.new_empty(len(x))
     if len(x):
@@ -106,12 +113,13 @@ def backward(
     bias: torch.Tensor,
     found: torch.Tensor,
     gradient: torch.Tensor,
+    kept: Any,
 ) -> Gradients:
     """See `tacenda.kernels.hidden_markov.streaming_logsumexp.backward`."""
-    given = {"rows": rows, "columns": columns, "bias": bias, "found": found, "gradient": gradient}
-    one_device(given)
-    check(rows, columns, bias, found, gradient)
-    x, y, b, norms, g = (tensor.contiguous() for tensor in given.values())
+    if kept is not None:
+        raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
+    given = (rows, columns, bias, found, gradient)
+    x, y, b, norms, g = (tensor.contiguous() for tensor in given)
     grads = [torch.zeros_like(part) for part in (x, y, b)]
     width = x.shape[1]
     sizes = {"WIDTH": tile(width, _WIDTH), "OUT": tile(width, _OUT)}

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import as_offsets, check_floats, check_range
 
-__all__ = ["Context", "Forward", "Gradients", "backward", "forward"]
+__all__ = ["Context", "Forward", "Gradients", "backward", "check_text", "forward", "places_of"]
 
 _Floats = NDArray[np.floating[Any]]
 _Ints = NDArray[np.integer[Any]]
@@ -97,9 +99,12 @@ def forward(
     KernelError
         Where shapes or dtypes do not fit, or a number is out of range.
     """
-    result: Forward = resolve("context_sum")(
-        table, ids, offsets, starts, ends, context, tails, far, threads
-    )
+    text = check_text(table, ids, offsets, starts, ends, context, far)
+    if tails is not None:
+        tails = _check_shape(
+            "tails", tails, (len(text.starts), *text.context.tail_weights.shape), text
+        )
+    result: Forward = resolve("context_sum")(*text[:6], tails, text.far, threads)
     return result
 
 
@@ -120,7 +125,70 @@ def backward(
     ``before`` is that of `Forward`; as part of the input it is taken for constant (the gradient of the words it
     was summed from is cut off there). Sums are in a fixed order, whatever the number of threads.
     """
-    result: Gradients = resolve("context_sum_backward")(
-        table, ids, offsets, starts, ends, context, before, grad, far, threads
+    text = check_text(table, ids, offsets, starts, ends, context, far)
+    before = _check_shape(
+        "before", before, (len(text.starts), *text.context.tail_weights.shape), text
     )
+    rows = int(places_of(text.starts, text.ends)[-1])
+    grad = _check_shape("grad", grad, (rows, len(text.context.bias)), text)
+    result: Gradients = resolve("context_sum_backward")(*text[:6], before, grad, text.far, threads)
     return result
+
+
+def places_of(starts: _Ints, ends: _Ints) -> NDArray[np.int64]:
+    """Where the rows of each span begin among those of all spans, (spans + 1,)."""
+    return np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+
+
+class _Text(NamedTuple):
+    """Arguments of both operations, checked: in C order, floats in the dtype of the table."""
+
+    table: _Floats
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    starts: _Ints
+    ends: _Ints
+    context: Context
+    far: _Floats | None
+
+
+def check_text(
+    table: _Floats,
+    ids: _Ints,
+    offsets: _Ints,
+    starts: _Ints,
+    ends: _Ints,
+    context: Context,
+    far: _Floats | None,
+) -> _Text:
+    """The arguments as the loops need them. Raises KernelError."""
+    table, ids = np.ascontiguousarray(table), np.asarray(ids)
+    check_floats(table, 2, "table")
+    check_range(ids, len(table), "ids")
+    offsets = as_offsets(offsets, len(ids))
+    starts, ends = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
+    if starts.ndim != 1 or starts.shape != ends.shape:
+        raise KernelError(f"starts {starts.shape} and ends {ends.shape} must be (spans,) both")
+    last = len(ids)  # the position behind the last word
+    if len(starts) and (
+        starts.min() < 0 or (starts > ends).any() or starts.max() > last or ends.max() > last + 1
+    ):
+        raise KernelError(
+            f"spans must lie in the positions 0 to {last} and not end before they start"
+        )
+    width, n, tails = table.shape[1], len(context.weights), len(context.rates)
+    shapes = ((n, width), (width,), (tails,), (tails, width))
+    text = _Text(table, np.ascontiguousarray(ids, np.int32), offsets, starts, ends, context, None)
+    parts = zip(context._fields, context, shapes, strict=True)
+    return text._replace(
+        context=Context(*(_check_shape(name, part, shape, text) for name, part, shape in parts)),
+        far=None if far is None else _check_shape("far", far, table.shape, text),
+    )
+
+
+def _check_shape(name: str, array: _Floats, shape: tuple[int, ...], text: _Text) -> _Floats:
+    """``array`` in C order and the dtype of the table. Raises KernelError where it has another shape."""
+    array = np.ascontiguousarray(array, text.table.dtype)
+    if array.shape != shape:
+        raise KernelError(f"{name} must be {shape}, not {array.shape}")
+    return array

@@ -1,19 +1,11 @@
 """The context sum as a plain loop in float64: the specification."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.log_bilinear.context_sum.arguments import (
-    check,
-    check_far,
-    check_grad,
-    check_tails,
-)
-
-if TYPE_CHECKING:
-    from tacenda.kernels.log_bilinear.context_sum import Context, Forward, Gradients
+from tacenda.kernels.log_bilinear.context_sum import Context, Forward, Gradients, places_of
 
 _Array = NDArray[Any]
 
@@ -32,24 +24,19 @@ def forward(
     offsets: _Array,
     starts: _Array,
     ends: _Array,
-    context: "Context",
+    context: Context,
     tails: _Array | None = None,
     far: _Array | None = None,
     threads: int = 1,
-) -> "Forward":
+) -> Forward:
     """See `tacenda.kernels.log_bilinear.context_sum.forward`."""
-    from tacenda.kernels.log_bilinear.context_sum import Forward
-
-    R, ids, offsets, starts, ends, places, context = check(
-        table, ids, offsets, starts, ends, context
-    )
-    F = R if far is None else check_far(far, R)
+    R, F, places = table, table if far is None else far, places_of(starts, ends)
     c, b, rates, a = (part.astype(np.float64) for part in context)
     n, spans = len(c), len(starts)
     vectors = np.empty((places[-1], len(b)))
     before, after = np.zeros((spans, *a.shape)), np.zeros((spans, *a.shape))
     if tails is not None:
-        before[:] = check_tails(tails, spans, context, "tails")
+        before[:] = tails
     for s in range(spans):
         start = int(starts[s])
         begin = _beginning(offsets, start)
@@ -76,23 +63,16 @@ def backward(
     offsets: _Array,
     starts: _Array,
     ends: _Array,
-    context: "Context",
+    context: Context,
     before: _Array,
     grad: _Array,
     far: _Array | None = None,
     threads: int = 1,
-) -> "Gradients":
+) -> Gradients:
     """See `tacenda.kernels.log_bilinear.context_sum.backward`."""
-    from tacenda.kernels.log_bilinear.context_sum import Gradients
-
-    R, ids, offsets, starts, ends, places, context = check(
-        table, ids, offsets, starts, ends, context
-    )
-    before = check_tails(before, len(starts), context, "before")
-    grad = check_grad(grad, int(places[-1]), context).astype(np.float64)
+    R, F, places = table, table if far is None else far, places_of(starts, ends)
     c, b, rates, a = (part.astype(np.float64) for part in context)
-    F = R if far is None else check_far(far, R)
-    n = len(c)
+    grad, n = grad.astype(np.float64), len(c)
     d_R, d_c, d_a = np.zeros(R.shape), np.zeros_like(c), np.zeros_like(a)
     d_F = d_R if far is None else np.zeros(R.shape)
     touched: set[int] = set()

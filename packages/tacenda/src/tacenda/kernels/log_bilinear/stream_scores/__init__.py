@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.log_bilinear.stream_scores.packed import Packed, pack, rounded
+from tacenda.kernels.machinery.arrays import as_offsets, check_range
 
 __all__ = ["Packed", "Scores", "pack", "rounded", "scores"]
 
@@ -57,5 +59,15 @@ def scores(
     KernelError
         Where shapes or dtypes do not fit, or a number is out of range.
     """
+    ids = np.asarray(ids)
+    check_range(ids, min(len(packed.words), packed.codes.n_words), "ids")
+    if not 0 <= first <= len(ids):
+        raise KernelError(f"first is {first}, and there are {len(ids)} ids")
+    offsets, shape = as_offsets(offsets, len(ids)), (len(packed.rates), packed.width)
+    if tails is not None:
+        tails = np.ascontiguousarray(tails, np.float32)
+        if tails.shape != shape:
+            raise KernelError(f"tails must be {shape}, not {tails.shape}")
+    ids = np.ascontiguousarray(ids, np.int32)
     result: Scores = resolve("stream_scores")(packed, ids, offsets, first, tails)
     return result

@@ -10,25 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.log_bilinear.context_sum.cpu_positions import (
-    fade,
-    predictions,
-    sequence_of,
-    spare_rows,
-)
+from tacenda.kernels.log_bilinear.context_sum.cpu import fade, predict, sequence_of
 from tacenda.kernels.log_bilinear.stream_scores import Scores
-from tacenda.kernels.log_bilinear.stream_scores.arguments import check
 from tacenda.kernels.log_bilinear.stream_scores.packed import GROUP, HEAD, Packed
-from tacenda.kernels.log_bilinear.tree_softmax.cpu_word import decay
+from tacenda.kernels.log_bilinear.tree_softmax.cpu import decay
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.memory import CHUNK, LINE, WIDE, aligned
+from tacenda.kernels.machinery.memory import LINE, aligned_zeros
 from tacenda.kernels.machinery.prefetch import prefetch
-from tacenda.kernels.machinery.rows import four_products, whole
+from tacenda.kernels.machinery.vectors import PAIRS, add_pairs, add_up_whole, no_sums
 
 _Array = NDArray[Any]
 _BLOCK = 16  # tokens
 _AHEAD = 4  # tokens, from asking for nodes to their use
-_RECORD = 6 * LINE  # bytes of a word's record that are asked for
+_RECORD = 96  # numbers of a word's record that are asked for
 _FAINT = (
     1e-30  # less than this is computed in logarithms: a product of float32 may have become zero
 )
@@ -39,40 +33,77 @@ _CERTAIN = np.float32(200)  # the activation of a turn that is none
 
 
 @njit
-def _rounded(rows, most, n, limit, vectors, units):  # type: ignore[no-untyped-def]
-    """vectors[i] times units[i] = rows[i], of n rows."""
-    largest, width = most.view(np.float32), rows.shape[1]
+def _round(rows, n, limit, vectors, units):  # type: ignore[no-untyped-def]
+    """vectors[i] times units[i] = rows[i], for the first n rows: ``limit`` stands for the largest element of each."""
+    bits, width = rows.view(np.int32), rows.shape[1]
+    largest = np.empty(1, np.int32)
     for i in range(n):
+        # magnitudes are compared as whole numbers, which is their order, with NaN above all others
+        most = np.int32(0)
+        for d in range(width):
+            most = max(most, bits[i, d] & np.int32(0x7FFFFFFF))
+        largest[0] = most
+        size = largest.view(np.float32)[0]
         units[i] = np.float32(np.nan)
-        if largest[i] < np.float32(np.inf):
-            units[i] = largest[i] / limit
-            factor = limit / largest[i] if largest[i] > _LEAST else np.float32(0)
-            place = vectors.ctypes.data + 2 * vectors.shape[1] * i
-            whole(rows.ctypes.data + 4 * width * i, factor, place, width)
+        if size < np.float32(np.inf):
+            units[i] = size / limit
+            factor = limit / size if size > _LEAST else np.float32(0)
+            for d in range(width):
+                vectors[i, d] = np.int16(np.rint(rows[i, d] * factor))
 
 
 @njit
-def _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, places):  # type: ignore[no-untyped-def]
+def _activations(vectors, i, unit, nodes, numbers, width, paths, first, n, x, place):  # type: ignore[no-untyped-def]
+    """x[place + j] = r . q + b for the nodes ``paths[first + j]``, j = 0 .. n - 1 and up to three more."""
+    stride, scale = (
+        nodes.shape[1],
+        width // 4,
+    )  # behind a row lie its scale and its bias, as ``numbers`` has them
+    for j in range(0, n, 4):
+        last = first + n - 1
+        n0, n1 = np.int64(paths[first + j]), np.int64(paths[min(first + j + 1, last)])
+        n2, n3 = (
+            np.int64(paths[min(first + j + 2, last)]),
+            np.int64(paths[min(first + j + 3, last)]),
+        )
+        s0, s1, s2, s3 = no_sums(), no_sums(), no_sums(), no_sums()
+        for d in range(0, width, PAIRS):
+            at = i * vectors.shape[1] + d
+            s0 = add_pairs(s0, vectors, at, nodes, n0 * stride + d)
+            s1 = add_pairs(s1, vectors, at, nodes, n1 * stride + d)
+            s2 = add_pairs(s2, vectors, at, nodes, n2 * stride + d)
+            s3 = add_pairs(s3, vectors, at, nodes, n3 * stride + d)
+        p = place + j
+        x[p] = np.float32(add_up_whole(s0)) * (unit * numbers[n0, scale]) + numbers[n0, scale + 1]
+        x[p + 1] = (
+            np.float32(add_up_whole(s1)) * (unit * numbers[n1, scale]) + numbers[n1, scale + 1]
+        )
+        x[p + 2] = (
+            np.float32(add_up_whole(s2)) * (unit * numbers[n2, scale]) + numbers[n2, scale + 1]
+        )
+        x[p + 3] = (
+            np.float32(add_up_whole(s3)) * (unit * numbers[n3, scale]) + numbers[n3, scale + 1]
+        )
+
+
+@njit
+def _products(nodes, numbers, width, starts, paths, ids, t0, t1, vectors, units, x, places):  # type: ignore[no-untyped-def]
     """The activations of all visits of the tokens t0 .. t1, each token's at ``places`` after one of certainty."""
-    place, address, stride = 0, nodes.ctypes.data, nodes.shape[1]
+    place, stride = 0, nodes.shape[1]
     for t in range(t0, t1):
-        if t + _AHEAD < len(ids):
+        if t + _AHEAD < len(ids):  # ask for the nodes of a later token, but for those near the root
             start = starts[ids[t + _AHEAD]]
             for j in range(start + HEAD + paths[start + 1], start + HEAD + paths[start]):
-                prefetch(address + paths[j] * stride, stride)
+                prefetch(nodes, np.int64(paths[j]) * stride, stride)
         places[t - t0] = place
         x[place] = _CERTAIN
         place += 1
         start = starts[ids[t]]
-        end = start + HEAD + paths[start]
-        for j in range(start + HEAD, end, 4):
-            four_products(
-                vectors.ctypes.data + 2 * vectors.shape[1] * (t - t0), chunks, units[t - t0],
-                address + paths[j] * stride, address + paths[min(j + 1, end - 1)] * stride,
-                address + paths[min(j + 2, end - 1)] * stride, address + paths[min(j + 3, end - 1)] * stride,
-                x.ctypes.data + 4 * (place + j - start - HEAD),
-            )  # fmt: skip
-        place += paths[start]
+        n = paths[start]
+        _activations(
+            vectors, t - t0, units[t - t0], nodes, numbers, width, paths, start + HEAD, n, x, place
+        )
+        place += n
     return place
 
 
@@ -127,68 +158,71 @@ def _words(ids, t0, t1, starts, paths, turns, places, x, p, out):  # type: ignor
 
 @njit
 def _scores(  # type: ignore[no-untyped-def]
-    words, far, weights, bias, rates, tail_weights, nodes, starts, paths, turns, limit, chunks, ids, offsets, first,
-    given, u, rows, spare, vectors, x, out,
+    words, far, weights, bias, rates, tail_weights, nodes, numbers, starts, paths, turns, limit, ids, offsets, first,
+    given, u, rows, vectors, x, out,
 ):  # fmt: skip
-    n, tokens, size = len(weights), len(ids), 4 * words.shape[1]
-    most, units, places = (
-        np.zeros(_BLOCK, np.int32),
-        np.zeros(_BLOCK, np.float32),
-        np.zeros(_BLOCK, np.int64),
-    )
-    p, e, powers = (
-        np.empty(2 * len(x), np.float32),
-        np.empty(len(x), np.float32),
-        np.empty(len(x), np.int32),
-    )
+    """out[t - first] = log P(w_t | the words before it), a block of tokens at a time."""
+    n, tokens, width = len(weights), len(ids), words.shape[1]
+    units, places = np.zeros(_BLOCK, np.float32), np.zeros(_BLOCK, np.int64)
+    p, e = np.empty(2 * len(x), np.float32), np.empty(len(x), np.float32)
+    powers = np.empty(len(x), np.int32)
     at = sequence_of(offsets, first)
     if not given:
-        fade(far, bias, rates, tail_weights, ids, offsets[at], first - n, u, spare)
+        fade(far, rates, ids, offsets[at], first - n, u)
     t0 = first
     while t0 < tokens:
         while t0 >= offsets[at + 1]:
             at += 1
             u[:] = 0
         t1 = min(t0 + _BLOCK, offsets[at + 1])
-        for t in range(t0, t1):
-            if t + _BLOCK < tokens:
-                word = ids[t + _BLOCK]
-                prefetch(words.ctypes.data + word * size, size)
-                prefetch(paths.ctypes.data + 4 * starts[word], _RECORD)
-        still = t0 == first or t0 == offsets[at]
-        predictions(
-            words, far, weights, bias, rates, tail_weights, ids, t0, t1, offsets[at], still, u, spare,
-            rows.ctypes.data, most,
-        )  # fmt: skip
-        _rounded(rows, most, t1 - t0, limit, vectors, units)
-        place = _products(nodes, starts, paths, ids, t0, t1, vectors, units, chunks, x, places)
+        for t in range(
+            t0 + _BLOCK, min(t1 + _BLOCK, tokens)
+        ):  # ask for what the next block reads first
+            prefetch(words, np.int64(ids[t]) * width, width)
+            prefetch(paths, starts[ids[t]], _RECORD)
+        current = t0 == first or t0 == offsets[at]
+        predict(
+            words,
+            far,
+            weights,
+            bias,
+            rates,
+            tail_weights,
+            ids,
+            t0,
+            t1,
+            offsets[at],
+            current,
+            u,
+            rows,
+            0,
+        )
+        _round(rows, t1 - t0, limit, vectors, units)
+        place = _products(
+            nodes, numbers, vectors.shape[1], starts, paths, ids, t0, t1, vectors, units, x, places
+        )
         _turns(x, -(-place // LINE) * LINE, powers, e, p)
         _words(ids, t0, t1, starts, paths, turns, places, x, p, out[t0 - first :])
         t0 = t1
     if tokens > first and tokens - 1 - n >= offsets[at]:
-        fade(far, bias, rates, tail_weights, ids, tokens - 1 - n, tokens - n, u, spare)
+        fade(far, rates, ids, tokens - 1 - n, tokens - n, u)
 
 
 def scores(
-    packed: Packed,
-    ids: _Array,
-    offsets: _Array,
-    first: int = 0,
-    tails: _Array | None = None,
+    packed: Packed, ids: _Array, offsets: _Array, first: int = 0, tails: _Array | None = None
 ) -> Scores:
     """See `tacenda.kernels.log_bilinear.stream_scores.scores`."""
-    ids, offsets, u = check(packed, ids, offsets, first, tails)
+    u = np.zeros_like(packed.tail_weights)
+    if tails is not None:
+        u[:, : packed.width] = tails
     log_probs = np.empty(len(ids) - first)
     if len(ids):
-        *model, _, width, most = packed
-        u = aligned(u, WIDE)
-        rows = aligned(np.zeros((_BLOCK, width), np.float32), WIDE)
-        spare = spare_rows(rows.shape[1], len(u))
-        vectors = aligned(np.zeros((_BLOCK, width), np.int16), CHUNK)
-        x = np.zeros(_BLOCK * (most + 1) + 2 * LINE, np.float32)
-        limit = np.float32(packed.limit)
+        rows = aligned_zeros(_BLOCK, packed.words.shape[1])
+        vectors = aligned_zeros(_BLOCK, packed.stride, np.int16)
+        x = np.zeros(_BLOCK * (packed.most + 1) + 2 * LINE, np.float32)
         _scores(
-            *model, limit, packed.chunks, ids, offsets, first, tails is not None, u, rows, spare, vectors, x,
-            log_probs,
+            packed.words, packed.far, packed.weights, packed.bias[0], packed.rates, packed.tail_weights, packed.rows,
+            packed.rows.view(np.float32), packed.starts, packed.paths, packed.turns, np.float32(packed.limit), ids,
+            offsets, first, tails is not None, u, rows, vectors, x, log_probs,
         )  # fmt: skip
     return Scores(log_probs, u[:, : packed.width].copy())

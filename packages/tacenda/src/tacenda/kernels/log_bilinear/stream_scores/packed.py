@@ -4,19 +4,14 @@ A node vector is s k with whole numbers k from -127 to 127 and a scale s of its 
 before are not changed by it: s has so few binary digits that every s k is exact.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.log_bilinear.context_sum.arguments import check as check_context
-from tacenda.kernels.log_bilinear.context_sum.arguments import check_far
-from tacenda.kernels.log_bilinear.tree_softmax.arguments import check as check_tree
-from tacenda.kernels.log_bilinear.tree_softmax.codes import Codes
-from tacenda.kernels.machinery.memory import CHUNK, LINE, WIDE, aligned
-
-if TYPE_CHECKING:
-    from tacenda.kernels.log_bilinear.context_sum import Context
+from tacenda.kernels.log_bilinear.context_sum import Context, check_text
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, check_tree
+from tacenda.kernels.machinery.memory import LINE, WIDE, aligned, aligned_zeros
 
 __all__ = ["Packed", "pack", "rounded"]
 
@@ -25,6 +20,7 @@ _MOST = 127  # of 8 bits, so that with every number there is its negative
 _DIGITS = 16  # of a scale; 7 of k are added, and float32 has 24
 _LEAST = 1e-30  # the largest element of a row that counts for more than zero
 _NEAR = 1 << 20  # bytes of rows, from the root down, that are taken to be in the cache
+CHUNK = 32  # whole numbers that are multiplied at a time, of 8 and of 16 bits
 GROUP = 4  # turns of a code are filled up to a multiple of this
 HEAD = 3  # numbers at the head of a record
 
@@ -68,9 +64,9 @@ class Packed(NamedTuple):
     most: int
 
     @property
-    def chunks(self) -> int:
-        """Of a row."""
-        return -(-self.width // CHUNK)
+    def stride(self) -> int:
+        """Whole numbers of a row with padding: where its scale and its bias are."""
+        return -(-self.width // CHUNK) * CHUNK
 
     @property
     def limit(self) -> int:
@@ -79,7 +75,7 @@ class Packed(NamedTuple):
 
     def nodes(self) -> tuple[_Array, _Array]:
         """Node vectors (nodes, width) as rounded and biases (nodes,), float32."""
-        end = self.chunks * CHUNK
+        end = self.stride
         numbers = np.ascontiguousarray(self.rows[:, end : end + 8]).view(np.float32)
         return self.rows[:, : self.width] * numbers[:, :1], numbers[:, 1].copy()
 
@@ -105,7 +101,7 @@ def _rounded(node_vectors: _Array) -> tuple[_Array, _Array]:
 
 def pack(
     table: _Array,
-    context: "Context",
+    context: Context,
     codes: Codes,
     node_vectors: _Array,
     node_biases: _Array,
@@ -130,12 +126,13 @@ def pack(
     """
     nothing = np.empty(0, np.int64)
     table = np.ascontiguousarray(table, np.float32)
-    *_, context = check_context(table, nothing, np.zeros(1, np.int64), nothing, nothing, context)
-    _, _, q, b = check_tree(table[:0], None, codes, node_vectors, node_biases)
+    text = check_text(table, nothing, np.zeros(1, np.int64), nothing, nothing, context, far)
+    context = text.context
+    _, q, b = check_tree(table[:0], codes, node_vectors, node_biases)
     width = table.shape[1]
     whole, scales = _rounded(q)
     end = -(-width // CHUNK) * CHUNK
-    rows = aligned(np.zeros((len(q), end + 8), np.int8), LINE)
+    rows = aligned_zeros(len(q), -(-(end + 8) // LINE) * LINE, np.int8)
     rows[:, :width] = whole
     rows[:, end : end + 8] = np.stack([scales, b], axis=1).view(np.int8)
     words = aligned(table, WIDE)
@@ -143,7 +140,7 @@ def pack(
     records = _records(codes, _NEAR // rows.shape[1])
     return Packed(
         words,
-        words if far is None else aligned(check_far(far, table), WIDE),
+        words if text.far is None else aligned(text.far, WIDE),
         padded[0],
         padded[1],
         context.rates,

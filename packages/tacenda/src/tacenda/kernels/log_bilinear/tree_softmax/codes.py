@@ -83,7 +83,7 @@ class Codes(_Fields):
         """Leaves."""
         return len(self.code_steps) - 1
 
-    @property
+    @cached_property
     def n_nodes(self) -> int:
         """One more than the largest node named; 0 if none is."""
         return int(self.nodes.max()) + 1 if len(self.nodes) else 0

@@ -1,103 +1,189 @@
-"""The tree softmax on the CPU: word after word, and backward then node after node."""
+"""The tree softmax on the CPU: word after word, and backward then node after node.
 
+    -log prod_i sigma(x_i) = sum_i max(-x_i, 0) + log prod_i (1 + exp(-|x_i|))
+
+The factors on the right lie between 1 and 2, so that their product in float64 overflows for no depth below a thousand.
+The exponentials of all nodes of a word are one polynomial, computed in vectors (`decay`).
+"""
+
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.dispatch import UnsupportedShape
-from tacenda.kernels.log_bilinear.tree_softmax import Forward, Gradients
-from tacenda.kernels.log_bilinear.tree_softmax.arguments import (
-    Checked,
-    check,
-    check_grad,
-    check_pairs,
-    starts,
-)
-from tacenda.kernels.log_bilinear.tree_softmax.codes import Codes
-from tacenda.kernels.log_bilinear.tree_softmax.cpu_word import (
-    activations,
-    decay,
-    log_prob_of,
-    slopes_of,
-)
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, Forward, Gradients, Step, starts_of
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.rows import mix
+from tacenda.kernels.machinery.prefetch import prefetch
+from tacenda.kernels.machinery.rows import add_rows, multiply_rows
 from tacenda.kernels.machinery.threads import in_parts
 
 _Array = NDArray[Any]
+_NEAR = 1 << 17  # elements of rows, from the root down, that are taken to be in the cache
+_HEAD = 64  # elements of a row that are asked for; the processor sees where it is going and fetches the rest
+_AHEAD = 4  # nodes
+_FAINT = 1e-30  # of probabilities: less is computed in logarithms, as products of float32 may have become zero
+_OWN = 16  # visits that the work on a node itself is worth
+_CELLS = 1 << 21  # activations of a block of whole distributions: 8 MB
+
+
+@njit
+def _ask_for_nodes(word, heads, steps, nodes, q):  # type: ignore[no-untyped-def]
+    """Prefetch the nodes of the next token while this one is worked on, but for those near the root."""
+    width = q.shape[1]
+    for j in range(steps[heads[word]], steps[heads[word + 1]]):
+        if np.int64(nodes[j]) * width >= _NEAR:
+            prefetch(q, np.int64(nodes[j]) * width, min(width, _HEAD))
+
+
+@njit
+def activations(vectors, t, q, b, nodes, first, last, out, place):  # type: ignore[no-untyped-def]
+    """out[place + j] = r_t . q_i + b_i for the nodes i of the steps first .. last."""
+    multiply_rows(vectors, t, q, nodes, first, last - first, out, place)
+    for j in range(first, last):
+        out[place + j - first] += b[nodes[j]]
+
+
+@njit(fastmath={"contract"})
+def decay(x, powers, out):  # type: ignore[no-untyped-def]
+    """Out = exp(-|x|), NaN for NaN, as 2^n 2^f with a whole number n and |f| <= 1/2.
+
+    A float32 near 1.5 * 2^23 holds whole numbers, in its last bits: adding that constant rounds to n, and leaves n to
+    be shifted to where an exponent is. Every loop names one view of ``powers``, int32 like the bits of a float32, so
+    that LLVM can do it in vectors.
+    """
+    scale = powers.view(np.float32)
+    for j in range(len(x)):
+        t = np.float32(-1.44269504) * abs(x[j])  # to the base 2
+        t = (
+            t if t > np.float32(-126) else np.float32(-126)
+        )  # the least exponent of a normal float32
+        scale[j] = t + np.float32(12582912)
+        f = t - (scale[j] - np.float32(12582912))
+        p = np.float32(1.535336188319500e-4)  # the expansion of 2^f
+        p = p * f + np.float32(1.339887440266574e-3)
+        p = p * f + np.float32(9.618437357674640e-3)
+        p = p * f + np.float32(5.550332471162809e-2)
+        p = p * f + np.float32(2.402264791363012e-1)
+        p = p * f + np.float32(6.931472028550421e-1)
+        out[j] = p * f + np.float32(1) + np.float32(0) * x[j]  # the last term keeps NaN
+    for j in range(len(x)):
+        powers[j] = (powers[j] << np.int32(23)) + np.int32(1065353216)  # the bits of 2^n
+    for j in range(len(x)):
+        out[j] *= scale[j]
+
+
+@njit
+def log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products):  # type: ignore[no-untyped-def]
+    """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm.
+
+    ``x[place:]`` are the activations of the codes' nodes and ``e`` what `decay` makes of them.
+    """
+    first, least = steps[c0], np.inf
+    for c in range(c0, c1):
+        s, p = np.float32(0), 1.0
+        for j in range(steps[c], steps[c + 1]):
+            v = np.float32(signs[j]) * x[place + j - first]
+            s += abs(v) - v  # twice max(-v, 0)
+            p *= np.float64(np.float32(1) + e[j - first])
+        negatives[c - c0], products[c - c0] = 0.5 * s, p
+        least = min(least, negatives[c - c0])
+    if c1 - c0 == 1:
+        return -least - math.log(products[0])
+    total = 0.0
+    for c in range(c1 - c0):
+        total += math.exp(least - negatives[c]) / products[c]
+    return math.log(total) - least
+
+
+@njit
+def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x, place):  # type: ignore[no-untyped-def]
+    """X, the activations, become the gradients of ``grad`` log P with respect to them.
+
+    The other arguments are as `log_prob_of` left them.
+    """
+    j = 0
+    for c in range(c1 - c0):
+        share = grad  # of this code in the probability of the word
+        if c1 - c0 > 1:
+            share *= np.float32(math.exp(-negatives[c] - log_prob) / products[c])
+        for i in range(steps[c0 + c], steps[c0 + c + 1]):
+            s = np.float32(signs[i])
+            above = np.float32(1) if s * x[place + j] < 0 else e[j]
+            x[place + j] = share * s * above / (np.float32(1) + e[j])
+            j += 1
+
+
+@njit
+def turns(signs, first, n, x, place, e, right, wrong):  # type: ignore[no-untyped-def]
+    """The probabilities of the turns of a word, and those of the other way with the sign of the turn."""
+    for j in range(n):
+        s = np.float32(signs[first + j])
+        likely = np.float32(1) / (np.float32(1) + e[j])
+        unlikely = e[j] * likely
+        right[j] = likely if s * x[place + j] > 0 else unlikely
+        wrong[j] = s * (unlikely if s * x[place + j] > 0 else likely)
+
+
+@njit
+def multiply_turns(c0, c1, steps, right, products):  # type: ignore[no-untyped-def]
+    """The probability of each of the codes c0 .. c1, and their sum."""
+    total = 0.0
+    for c in range(c0, c1):
+        product = 1.0
+        for j in range(steps[c] - steps[c0], steps[c + 1] - steps[c0]):
+            product *= np.float64(right[j])
+        products[c - c0] = product
+        total += product
+    return total
 
 
 @njit
 def _forward(  # type: ignore[no-untyped-def]
-    vectors,
-    words,
-    heads,
-    steps,
-    nodes,
-    signs,
-    q,
-    b,
-    starts,
-    x,
-    log_probs,
-    most,
-    longest,
-    first,
-    last,
-):
+    vectors, words, heads, steps, nodes, signs, q, b, starts, x, log_probs, most, longest, first, last
+):  # fmt: skip
+    """The log-probabilities and activations of the tokens first .. last."""
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
-    negatives, products, found = np.empty(most), np.empty(most), np.empty(longest + 4, np.float32)
+    negatives, products = np.empty(most), np.empty(most)
     for t in range(first, last):
-        c0, c1 = heads[words[t]], heads[words[t] + 1]
-        n = starts[t + 1] - starts[t]
-        of_word = x[starts[t] : starts[t + 1]]
-        activations(
-            vectors.ctypes.data + 4 * q.shape[1] * t, q, b, nodes, steps[c0], steps[c1], found
+        if t + 1 < last:
+            _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
+        c0, c1, place, n = (
+            heads[words[t]],
+            heads[words[t] + 1],
+            starts[t],
+            starts[t + 1] - starts[t],
         )
-        of_word[:] = found[:n]
-        decay(of_word, powers[:n], e[:n])
-        log_probs[t] = log_prob_of(c0, c1, steps, signs, of_word, e, negatives, products)
+        activations(vectors, t, q, b, nodes, steps[c0], steps[c1], x, place)
+        decay(x[place : place + n], powers[:n], e[:n])
+        log_probs[t] = log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products)
 
 
 @njit
 def _backward(  # type: ignore[no-untyped-def]
-    words,
-    heads,
-    steps,
-    nodes,
-    signs,
-    q,
-    starts,
-    x,
-    log_probs,
-    grad,
-    most,
-    longest,
-    d_x,
-    d_r,
-    first,
-    last,
-):
-    """d_x = the gradient by every activation, d_r by every vector."""
+    words, heads, steps, nodes, signs, q, starts, x, grad, most, longest, d_x, d_r, first, last
+):  # fmt: skip
+    """The gradients with respect to the activations and to the vectors of the tokens first .. last."""
     e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
     negatives, products = np.empty(most), np.empty(most)
     for t in range(first, last):
-        c0, c1 = heads[words[t]], heads[words[t] + 1]
-        n = starts[t + 1] - starts[t]
-        found = d_x[starts[t] : starts[t + 1]]
-        found[:] = x[starts[t] : starts[t + 1]]
-        decay(found, powers[:n], e[:n])
-        log_prob = log_prob_of(c0, c1, steps, signs, found, e, negatives, products)
-        slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad[t], found)
-        mix(
-            d_r.ctypes.data + 4 * d_r.shape[1] * t, d_x.ctypes.data + 4 * starts[t], q.ctypes.data,
-            nodes.ctypes.data + 4 * steps[c0], n, q.shape[1],
-        )  # fmt: skip
+        c0, c1, place, n = (
+            heads[words[t]],
+            heads[words[t] + 1],
+            starts[t],
+            starts[t + 1] - starts[t],
+        )
+        d_x[place : place + n] = x[place : place + n]
+        decay(x[place : place + n], powers[:n], e[:n])
+        log_prob = log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products)
+        _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad[t], d_x, place)
+        d_r[t] = 0
+        add_rows(q, nodes, steps[c0], d_x, place, n, d_r, t)
 
 
 @njit
-def visits_of(words, heads, steps, nodes, n_nodes, n_visits):  # type: ignore[no-untyped-def]
+def _visits_of(words, heads, steps, nodes, n_nodes, n_visits):  # type: ignore[no-untyped-def]
     """Visited nodes in the order of first visit; of each the tokens and places of d_x, in order."""
     slot = np.full(n_nodes, -1, np.int32)
     visited, counts = np.empty(n_nodes, np.int32), np.zeros(n_nodes + 1, np.int64)
@@ -124,19 +210,125 @@ def visits_of(words, heads, steps, nodes, n_nodes, n_visits):  # type: ignore[no
 
 
 @njit
+def _sum_of_node(k, d_x, vectors, begins, tokens, places, weights, out, row):  # type: ignore[no-untyped-def]
+    """The gradient of the k-th visited node's vector, into ``out[row]``, and of its bias, which is returned."""
+    total, n = np.float32(0), begins[k + 1] - begins[k]
+    for i in range(n):
+        weights[i] = d_x[places[begins[k] + i]]
+        total += weights[i]
+    out[row] = 0
+    add_rows(vectors, tokens, begins[k], weights, 0, n, out, row)
+    return total
+
+
+@njit
 def _gather(d_x, vectors, begins, tokens, places, d_q, d_b, longest, first, last):  # type: ignore[no-untyped-def]
     """d_q, d_b of the visited nodes first .. last."""
     weights = np.empty(longest, np.float32)
     for k in range(first, last):
-        total = np.float32(0)
-        for i in range(begins[k], begins[k + 1]):
-            weights[i - begins[k]] = d_x[places[i]]
-            total += d_x[places[i]]
-        d_b[k] = total
-        mix(
-            d_q.ctypes.data + 4 * d_q.shape[1] * k, weights.ctypes.data, vectors.ctypes.data,
-            tokens.ctypes.data + 4 * begins[k], begins[k + 1] - begins[k], vectors.shape[1],
-        )  # fmt: skip
+        d_b[k] = _sum_of_node(k, d_x, vectors, begins, tokens, places, weights, d_q, k)
+
+
+@njit
+def _token_steps(  # type: ignore[no-untyped-def]
+    vectors, words, heads, steps, nodes, signs, q, b, starts, grad, most, longest, slopes, log_probs, d_r, first, last
+):  # fmt: skip
+    """Forward and backward of the tokens first .. last in one: ``slopes`` are the gradients of the activations."""
+    x, e, powers = (
+        np.zeros(longest, np.float32),
+        np.empty(longest, np.float32),
+        np.empty(longest, np.int32),
+    )
+    right, wrong = np.empty_like(e), np.empty_like(e)
+    negatives, products = np.empty(most), np.empty(most)
+    for t in range(first, last):
+        if t + 1 < last:
+            _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
+        c0, c1, place, n = (
+            heads[words[t]],
+            heads[words[t] + 1],
+            starts[t],
+            starts[t + 1] - starts[t],
+        )
+        begin = steps[c0]
+        activations(vectors, t, q, b, nodes, begin, begin + n, x, 0)
+        decay(x[:n], powers[:n], e[:n])
+        turns(signs, begin, n, x, 0, e, right, wrong)
+        total = multiply_turns(c0, c1, steps, right, products)
+        if total < _FAINT:
+            log_probs[t] = log_prob_of(c0, c1, steps, signs, x, 0, e, negatives, products)
+            slopes[place : place + n] = x[:n]
+            _slopes_of(
+                c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], slopes, place
+            )
+        else:
+            log_probs[t] = math.log(total)
+            for c in range(c0, c1):
+                share = grad[t] * np.float32(products[c - c0] / total)
+                for j in range(steps[c] - begin, steps[c + 1] - begin):
+                    slopes[place + j] = share * wrong[j]
+        d_r[t] = 0
+        add_rows(q, nodes, begin, slopes, place, n, d_r, t)
+
+
+@njit(fastmath={"contract", "reassoc"})
+def _node_steps(  # type: ignore[no-untyped-def]
+    d_x, vectors, visited, begins, tokens, places, longest, q, b, sums, bias_sums, rate, epsilon, first, last
+):  # fmt: skip
+    """AdaGrad on the visited nodes first .. last, each as soon as its gradient is known."""
+    width = q.shape[1]
+    weights, gradient = np.empty(longest, np.float32), np.empty((1, width), np.float32)
+    for k in range(first, last):
+        if k + _AHEAD < last:
+            prefetch(q, np.int64(visited[k + _AHEAD]) * width, width)
+        node = visited[k]
+        total = _sum_of_node(k, d_x, vectors, begins, tokens, places, weights, gradient, 0)
+        square = np.float32(0)
+        for d in range(width):
+            square += gradient[0, d] * gradient[0, d]
+        sums[node] += square / np.float32(width)
+        step = rate / (math.sqrt(sums[node]) + epsilon)
+        for d in range(width):
+            q[node, d] -= step * gradient[0, d]
+        bias_sums[node] += total * total
+        b[node] -= rate / (math.sqrt(bias_sums[node]) + epsilon) * total
+
+
+@njit
+def _descend(x, root, children, leaves, found):  # type: ignore[no-untyped-def]
+    """found[t, word] = log of the summed probabilities of the word's leaves, from the root down."""
+    stack, down = np.empty(len(children) + 1, np.int64), np.empty(len(children))
+    for t in range(len(x)):
+        total = found[t]
+        total[:] = 0
+        top, stack[0], down[root] = 1, root, 0.0
+        while top:
+            top -= 1
+            node = stack[top]
+            v = np.float64(x[t, node])
+            small = math.log1p(math.exp(-abs(v)))
+            for side in range(2):
+                turned = v if side == 0 else -v
+                log_prob = down[node] - small + min(turned, 0.0)
+                child = children[node, side]
+                if child >= 0:
+                    down[child] = log_prob
+                    stack[top] = child
+                    top += 1
+                else:
+                    word = leaves[-1 - child]
+                    before = total[word]  # 0 where none came before: a log-probability is below
+                    if before == 0:
+                        total[word] = min(log_prob, -1e-300)
+                    else:
+                        high, low = max(before, log_prob), min(before, log_prob)
+                        total[word] = high + math.log1p(math.exp(low - high))
+
+
+def _require_single(vectors: _Array) -> None:
+    """Leave other dtypes to the reference."""
+    if vectors.dtype != np.float32:
+        raise UnsupportedShape(f"{vectors.dtype} vectors; float32 is what is compiled")
 
 
 def forward(
@@ -148,16 +340,17 @@ def forward(
     threads: int = 1,
 ) -> Forward:
     """See `tacenda.kernels.log_bilinear.tree_softmax.forward`."""
-    r, words, q, b = single_precision(check(vectors, words, codes, node_vectors, node_biases))
-    check_pairs(r, words)
-    begins = starts(words, codes)
-    x, log_probs = np.empty(begins[-1], np.float32), np.empty(len(words))
+    _require_single(vectors)
+    starts = starts_of(words, codes)
+    x, log_probs = np.empty(starts[-1], np.float32), np.empty(len(words))
 
     def work(first: int, last: int) -> None:
-        _forward(r, words, *codes, q, b, begins, x, log_probs, *codes.most, first, last)
+        _forward(
+            vectors, words, *codes, node_vectors, node_biases, starts, x, log_probs, *codes.most, first, last
+        )  # fmt: skip
 
     in_parts(work, len(words), threads)
-    return Forward(log_probs, begins, x)
+    return Forward(log_probs, starts, x)
 
 
 def backward(
@@ -171,32 +364,89 @@ def backward(
     threads: int = 1,
 ) -> Gradients:
     """See `tacenda.kernels.log_bilinear.tree_softmax.backward`."""
-    r, words, q, _ = single_precision(check(vectors, words, codes, node_vectors, node_biases))
-    check_pairs(r, words)
-    grad = check_grad(grad, r)
-    d_x, d_r = np.empty_like(found.activations), np.empty_like(r)
+    _require_single(vectors)
+    x, q = found.activations, node_vectors
+    d_x, d_r = np.empty_like(x), np.empty_like(vectors)
 
     def by_token(first: int, last: int) -> None:
-        _backward(
-            words, *codes, q, found.starts, found.activations, found.log_probs, grad, *codes.most,
-            d_x, d_r, first, last,
-        )  # fmt: skip
+        _backward(words, *codes, q, found.starts, x, grad, *codes.most, d_x, d_r, first, last)
 
     in_parts(by_token, len(words), threads)
-    heads, steps, nodes, _ = codes
-    visited, *visits = visits_of(words, heads, steps, nodes, len(q), len(d_x))
-    d_q, d_b = np.empty((len(visited), r.shape[1]), np.float32), np.empty(len(visited), np.float32)
+    visited, *visits = _visits_of(words, *codes[:3], len(q), len(d_x))
+    d_q = np.empty((len(visited), vectors.shape[1]), np.float32)
+    d_b = np.empty(len(visited), np.float32)
     longest = int(np.diff(visits[0]).max(initial=0))
 
     def by_node(first: int, last: int) -> None:
-        _gather(d_x, r, *visits, d_q, d_b, longest, first, last)
+        _gather(d_x, vectors, *visits, d_q, d_b, longest, first, last)
 
     in_parts(by_node, len(visited), threads)
     return Gradients(d_r, visited, d_q, d_b)
 
 
-def single_precision(checked: Checked) -> Checked:
-    """The arguments, if they are float32."""
-    if checked.vectors.dtype != np.float32:
-        raise UnsupportedShape(f"{checked.vectors.dtype} vectors; float32 is what is compiled")
-    return checked
+def step(
+    vectors: _Array,
+    words: _Array,
+    codes: Codes,
+    node_vectors: _Array,
+    node_biases: _Array,
+    grad: _Array,
+    sums: _Array,
+    bias_sums: _Array,
+    rate: float,
+    epsilon: float = 1e-8,
+    threads: int = 1,
+) -> Step:
+    """See `tacenda.kernels.log_bilinear.tree_softmax.step`.
+
+    A token's nodes are read once, for its probability and its gradient; then every visited node's gradient is summed
+    up beside its vector and taken off at once.
+    """
+    _require_single(vectors)
+    q, b, starts = node_vectors, node_biases, starts_of(words, codes)
+    x, log_probs, d_r = (
+        np.empty(starts[-1], np.float32),
+        np.empty(len(words)),
+        np.empty_like(vectors),
+    )
+
+    def by_token(first: int, last: int) -> None:
+        _token_steps(
+            vectors, words, *codes, q, b, starts, grad, *codes.most, x, log_probs, d_r, first, last
+        )  # fmt: skip
+
+    in_parts(by_token, len(words), threads)
+    visited, *visits = _visits_of(words, *codes[:3], len(q), len(x))
+    work = visits[0] + _OWN * np.arange(len(visits[0]))
+    longest = int(np.diff(visits[0]).max(initial=0))
+
+    def by_node(first: int, last: int) -> None:
+        _node_steps(
+            x, vectors, visited, *visits, longest, q, b, sums, bias_sums, np.float32(rate), np.float32(epsilon),
+            *np.searchsorted(work, (first, last)),
+        )  # fmt: skip
+
+    in_parts(by_node, int(work[-1]), threads)
+    return Step(log_probs, d_r)
+
+
+def distribution(
+    vectors: _Array, codes: Codes, node_vectors: _Array, node_biases: _Array
+) -> _Array:
+    """See `tacenda.kernels.log_bilinear.tree_softmax.distribution`.
+
+    One product with all nodes, then down the tree, every node's probability from its parent's.
+    """
+    _require_single(vectors)
+    found = np.empty((len(vectors), codes.n_words), np.float32)
+    if not len(codes.nodes):
+        found[:] = 0
+        return found
+    leaves = np.repeat(np.arange(codes.n_words), np.diff(codes.word_codes))
+    size = max(1, _CELLS // max(len(node_vectors), 1))
+    for i in range(0, len(vectors), size):
+        rows = vectors[i : i + size]
+        block = np.empty((len(rows), codes.n_words))
+        _descend(rows @ node_vectors.T + node_biases, codes.root, codes.children, leaves, block)
+        found[i : i + size] = block
+    return found

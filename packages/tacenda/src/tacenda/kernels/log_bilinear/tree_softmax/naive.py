@@ -1,22 +1,12 @@
 """The tree softmax as plain loops in float64: the specification."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.log_bilinear.tree_softmax.arguments import (
-    check,
-    check_accumulators,
-    check_grad,
-    check_pairs,
-    starts,
-)
-from tacenda.kernels.log_bilinear.tree_softmax.codes import Codes
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, Forward, Gradients, Step, starts_of
 from tacenda.kernels.shared.row_steps.naive import adagrad
-
-if TYPE_CHECKING:
-    from tacenda.kernels.log_bilinear.tree_softmax import Forward, Gradients, Step
 
 _Array = NDArray[Any]
 
@@ -39,22 +29,19 @@ def forward(
     node_vectors: _Array,
     node_biases: _Array,
     threads: int = 1,
-) -> "Forward":
+) -> Forward:
     """See `tacenda.kernels.log_bilinear.tree_softmax.forward`."""
-    from tacenda.kernels.log_bilinear.tree_softmax import Forward
-
-    r, words, q, b = check(vectors, words, codes, node_vectors, node_biases)
-    check_pairs(r, words)
-    r64, q64, b64 = (each.astype(np.float64) for each in (r, q, b))
+    r, q, b = (each.astype(np.float64) for each in (vectors, node_vectors, node_biases))
     log_probs, activations = np.empty(len(words)), [np.empty(0)]
     for t, word in enumerate(words.tolist()):
         of_codes = []
         for steps in _codes_of(word, codes):
-            x = q64[codes.nodes[steps]] @ r64[t] + b64[codes.nodes[steps]]
+            x = q[codes.nodes[steps]] @ r[t] + b[codes.nodes[steps]]
             activations.append(x)
             of_codes.append(_log_sigma(codes.signs[steps] * x).sum())  # eqs 4.4, 4.5
         log_probs[t] = np.logaddexp.reduce(of_codes)  # eq 4.6
-    return Forward(log_probs, starts(words, codes), np.concatenate(activations).astype(r.dtype))
+    x = np.concatenate(activations).astype(vectors.dtype)
+    return Forward(log_probs, starts_of(words, codes), x)
 
 
 def backward(
@@ -63,18 +50,13 @@ def backward(
     codes: Codes,
     node_vectors: _Array,
     node_biases: _Array,
-    found: "Forward",
+    found: Forward,
     grad: _Array,
     threads: int = 1,
-) -> "Gradients":
+) -> Gradients:
     """See `tacenda.kernels.log_bilinear.tree_softmax.backward`."""
-    from tacenda.kernels.log_bilinear.tree_softmax import Gradients
-
-    r, words, q, _ = check(vectors, words, codes, node_vectors, node_biases)
-    check_pairs(r, words)
-    grad = check_grad(grad, r)
-    r64, q64 = r.astype(np.float64), q.astype(np.float64)
-    d_r, d_q, d_b = np.zeros_like(r64), np.zeros_like(q64), np.zeros(len(q))
+    r, q = vectors.astype(np.float64), node_vectors.astype(np.float64)
+    d_r, d_q, d_b = np.zeros_like(r), np.zeros_like(q), np.zeros(len(q))
     visited: dict[int, None] = {}
     for t, word in enumerate(words.tolist()):
         place = found.starts[t]
@@ -84,15 +66,14 @@ def backward(
             place += len(nodes)
             share = np.exp(_log_sigma(s * x).sum() - found.log_probs[t])  # of this code in P(w)
             d_x = grad[t] * share * s * np.exp(_log_sigma(-s * x))
-            d_r[t] += d_x @ q64[nodes]
+            d_r[t] += d_x @ q[nodes]
             for node, g in zip(nodes.tolist(), d_x, strict=True):
                 visited[node] = None
-                d_q[node] += g * r64[t]
+                d_q[node] += g * r[t]
                 d_b[node] += g
     nodes = np.array(list(visited), np.int32)
-    return Gradients(
-        d_r.astype(r.dtype), nodes, d_q[nodes].astype(r.dtype), d_b[nodes].astype(r.dtype)
-    )
+    of_nodes = (each[nodes].astype(vectors.dtype) for each in (d_q, d_b))
+    return Gradients(d_r.astype(vectors.dtype), nodes, *of_nodes)
 
 
 def step(
@@ -107,11 +88,8 @@ def step(
     rate: float,
     epsilon: float = 1e-8,
     threads: int = 1,
-) -> "Step":
+) -> Step:
     """See `tacenda.kernels.log_bilinear.tree_softmax.step`."""
-    from tacenda.kernels.log_bilinear.tree_softmax import Step
-
-    check_accumulators(node_vectors, node_biases, sums, bias_sums)
     tree = vectors, words, codes, node_vectors, node_biases
     found = forward(*tree)
     up = backward(*tree, found, grad)
@@ -124,14 +102,12 @@ def distribution(
     vectors: _Array, codes: Codes, node_vectors: _Array, node_biases: _Array
 ) -> _Array:
     """See `tacenda.kernels.log_bilinear.tree_softmax.distribution`."""
-    r, _, q, b = check(vectors, None, codes, node_vectors, node_biases)
-    _ = codes.children  # refuses what is no tree
-    x = r.astype(np.float64) @ q.astype(np.float64).T + b
-    found = np.empty((len(r), codes.n_words))
+    x = vectors.astype(np.float64) @ node_vectors.astype(np.float64).T + node_biases
+    found = np.empty((len(vectors), codes.n_words))
     for word in range(codes.n_words):
         of_codes = [
             _log_sigma(codes.signs[steps] * x[:, codes.nodes[steps]]).sum(axis=1)
             for steps in _codes_of(word, codes)
         ]
         found[:, word] = np.logaddexp.reduce(of_codes, axis=0)
-    return found.astype(r.dtype)
+    return found.astype(vectors.dtype)

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_range
 
 __all__ = ["Divergence", "Expected", "divergence", "expect"]
 
@@ -28,11 +30,10 @@ _Ints = NDArray[np.integer[Any]]
 
 
 class Divergence(NamedTuple):
-    """Sums over the cases: squared error of the mean score that the first hidden states give, and the directions
-    that raise the likelihood, in the shapes of weights, visible_biases, hidden_biases and side_weights.
-    """
+    """Sums over the cases: an error, and the directions that raise the likelihood."""
 
     error: float
+    """The squared error of the mean scores that the first hidden states give."""
     weights: _Floats
     visible_biases: _Floats
     hidden_biases: _Floats
@@ -40,10 +41,12 @@ class Divergence(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """Of the levels of each pair: probabilities (pairs, K) and mean score (pairs,), float32."""
+    """What is expected of each pair."""
 
     chances: _Floats
+    """Probabilities of the levels (pairs, K), float32."""
     means: _Floats
+    """Mean scores (pairs,), float32."""
 
 
 def divergence(
@@ -63,12 +66,12 @@ def divergence(
     side_ids: _Ints | None = None,
     chains: _Floats | None = None,
 ) -> Divergence:
-    """Contrastive-divergence gradients of some cases.
+    """Find the contrastive-divergence gradients of some cases.
 
     Parameters
     ----------
     offsets, ids, levels
-        All ratings by case: (cases + 1,), (ratings,) numbers of visible units and (ratings,) levels.
+        All ratings, case after case: (cases + 1,), (ratings,) numbers of visible units and (ratings,) levels.
     cases
         Which cases to take.
     weights
@@ -89,20 +92,50 @@ def divergence(
         Identities by case, as in `tacenda.kernels.ratings.sgd`.
     chains
         (cases, hidden) float32 in C order, written into: where the Gibbs chain of every case starts, as
-        probabilities of its hidden units, and where it ends. None: it starts at the data.
+        probabilities of its hidden units, and where it ends. If None, chains start at the data.
 
     Returns
     -------
-    See `Divergence`; new float32 arrays. Re-entrant as long as no chain is shared; releases the GIL.
+    New float32 arrays in the shapes of weights, visible_biases, hidden_biases and side_weights. Re-entrant as long as
+    no chain is shared; releases the GIL.
 
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit or a number is out of range.
+        Shapes or dtypes do not fit, or a number is out of range.
     """
-    result: Divergence = resolve("rating_boltzmann")(
-        offsets, ids, levels, cases, weights, visible_biases, hidden_biases, side_weights, scores,
-        slopes, steps, seed, side_offsets, side_ids, chains,
+    weights, b, d, U, s, o = (
+        np.ascontiguousarray(array, np.float32)
+        for array in (weights, visible_biases, hidden_biases, side_weights, scores, slopes)
+    )
+    ids, levels, cases = np.asarray(ids), np.asarray(levels), np.asarray(cases)
+    offsets = as_offsets(offsets, len(ids))
+    n_cases, (visible, K), hidden = len(offsets) - 1, b.shape, len(d)
+    _check_weights(weights, visible, K, hidden)
+    check_array(d, (hidden,), b, "hidden_biases")
+    check_array(U, (visible if len(U) else 0, hidden), b, "side_weights")
+    check_array(s, (K,), b, "scores")
+    check_array(o, (n_cases,), b, "slopes")
+    check_range(ids, visible, "ids")
+    check_range(levels, K, "levels")
+    check_range(cases, n_cases, "cases")
+    if len(levels) != len(ids):
+        raise KernelError(f"there must be as many levels as ids, not {len(levels)} and {len(ids)}")
+    if steps < 1:
+        raise KernelError(f"steps must be at least 1, not {steps}")
+    if chains is not None:
+        check_array(chains, (n_cases, hidden), b, "chains")
+    if side_offsets is None or side_ids is None or not len(U):
+        side_offsets, side_ids = np.zeros(n_cases + 1, np.int64), np.empty(0, np.int32)
+    side_ids = np.asarray(side_ids)
+    side_offsets = as_offsets(side_offsets, len(side_ids), "side_offsets")
+    check_range(side_ids, visible, "side_ids")
+    if len(side_offsets) != n_cases + 1:
+        raise KernelError(f"side_offsets must be ({n_cases + 1},), not {side_offsets.shape}")
+    numbers = (np.ascontiguousarray(array, np.int32) for array in (ids, levels))
+    result: Divergence = resolve("boltzmann_divergence")(
+        offsets, *numbers, cases.astype(np.int64, copy=False), weights, b, d, U, s, o, int(steps),
+        seed % (1 << 64), side_offsets, side_ids.astype(np.int32, copy=False), chains,
     )  # fmt: skip
     return result
 
@@ -116,7 +149,7 @@ def expect(
     scores: _Floats,
     slopes: _Floats,
 ) -> Expected:
-    """The distribution over the levels of pairs of a visible unit and a case, by mean field (eq 5.11).
+    """Find the distribution over the levels of pairs of a visible unit and a case, by mean field (eq 5.11).
 
     Parameters
     ----------
@@ -129,14 +162,41 @@ def expect(
 
     Returns
     -------
-    See `Expected`. Sums are in float32; a pair does not depend on the others. Re-entrant; releases the GIL.
+    Probabilities and mean scores. Sums are in float32; a pair does not depend on the others. Re-entrant; releases the
+    GIL.
 
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit or a number is out of range.
+        Shapes or dtypes do not fit, or a number is out of range.
     """
-    result: Expected = resolve("rating_expectations")(
-        visible, cases, weights, visible_biases, activations, scores, slopes
+    visible, cases = np.ascontiguousarray(visible), np.ascontiguousarray(cases)
+    if visible.shape != cases.shape:
+        raise KernelError(
+            f"visible and cases must be as many, not {visible.shape} and {cases.shape}"
+        )
+    W, b, p, s, o = (
+        np.ascontiguousarray(table)
+        for table in (weights, visible_biases, activations, scores, slopes)
+    )
+    like = np.empty(0, np.float32)
+    check_array(b, b.shape[:2], like, "visible_biases")
+    check_array(p, p.shape[:2], like, "activations")
+    check_array(W, W.shape, like, "weights")
+    _check_weights(W, len(b), b.shape[1], p.shape[1])
+    check_array(s, b.shape[1:], like, "scores")
+    check_array(o, p.shape[:1], like, "slopes")
+    check_range(visible, len(b), "visible", lowest=-1)
+    check_range(cases, len(p), "cases", lowest=-1)
+    result: Expected = resolve("boltzmann_expectations")(
+        visible.astype(np.int64, copy=False), cases.astype(np.int64, copy=False), W, b, p, s, o
     )
     return result
+
+
+def _check_weights(weights: _Floats, visible: int, K: int, hidden: int) -> None:
+    """Raise `KernelError` unless the weights are tied or untied ones of so many units."""
+    if weights.shape not in ((visible, hidden), (visible, K, hidden)):
+        raise KernelError(
+            f"weights must be {(visible, hidden)} or {(visible, K, hidden)}, not {weights.shape}"
+        )

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import check_array, check_range
 
 __all__ = ["scores"]
 
@@ -22,7 +24,7 @@ def scores(
     item_biases: _Floats,
     mean: float,
 ) -> _Floats:
-    """One score for each pair, (pairs,) float32.
+    """Score pairs of a user and an item.
 
     Parameters
     ----------
@@ -37,14 +39,28 @@ def scores(
 
     Returns
     -------
-    Sums are in float32. Re-entrant; releases the GIL.
+    One score for each pair, (pairs,) float32. Sums are in float32. Re-entrant; releases the GIL.
 
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit or a number is out of range.
+        Shapes or dtypes do not fit, or a number is out of range.
     """
+    users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
+    if users.shape != items.shape:
+        raise KernelError(f"users and items must be as many, not {users.shape} and {items.shape}")
+    x, q, b, c = (
+        np.ascontiguousarray(table)
+        for table in (user_factors, item_factors, user_biases, item_biases)
+    )
+    like = np.empty(0, np.float32)
+    check_array(x, x.shape[:2], like, "user_factors")
+    check_array(q, (len(q), *x.shape[1:]), like, "item_factors")
+    check_array(b, x.shape[:1], like, "user_biases")
+    check_array(c, q.shape[:1], like, "item_biases")
+    check_range(users, len(x), "users", lowest=-1)
+    check_range(items, len(q), "items", lowest=-1)
     result: _Floats = resolve("rating_scores")(
-        users, items, user_factors, item_factors, user_biases, item_biases, mean
+        users.astype(np.int64, copy=False), items.astype(np.int64, copy=False), x, q, b, c, mean
     )
     return result

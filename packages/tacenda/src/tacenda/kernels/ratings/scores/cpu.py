@@ -1,4 +1,4 @@
-"""Scores on the CPU, one thread, rows prefetched."""
+"""Scores on the CPU: one thread, with rows fetched ahead."""
 
 from typing import Any
 
@@ -7,19 +7,31 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.prefetch import prefetch
-from tacenda.kernels.ratings.scores.naive import check
+
+__all__ = ["scores"]
 
 _Array = NDArray[Any]
-_AHEAD = 4
+_AHEAD = 4  # pairs whose rows are asked for beforehand
+
+
+def scores(
+    users: _Array, items: _Array, x: _Array, q: _Array, b: _Array, c: _Array, mean: float
+) -> NDArray[np.float32]:
+    """See `tacenda.kernels.ratings.scores.scores`."""
+    out = np.empty(len(users), np.float32)
+    _scores(users, items, x, q, b, c, np.float32(mean), out)
+    return out
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
 def _scores(users, items, x, q, b, c, mean, out):  # type: ignore[no-untyped-def]
-    size = x.shape[1] * x.itemsize
+    """Fill out; -1 stands for what is unknown."""
+    width = x.shape[1]
     for k in range(len(users)):
+        # Users and items come in any order: without this each row would be waited for.
         if k + _AHEAD < len(users):
-            prefetch(x.ctypes.data + max(users[k + _AHEAD], 0) * size, size)
-            prefetch(q.ctypes.data + max(items[k + _AHEAD], 0) * size, size)
+            prefetch(x, max(np.int64(users[k + _AHEAD]), 0) * width, width)
+            prefetch(q, max(np.int64(items[k + _AHEAD]), 0) * width, width)
         u, i = users[k], items[k]
         score = mean
         if u >= 0:
@@ -30,18 +42,3 @@ def _scores(users, items, x, q, b, c, mean, out):  # type: ignore[no-untyped-def
             for d in range(x.shape[1]):
                 score += x[u, d] * q[i, d]
         out[k] = score
-
-
-def scores(
-    users: _Array, items: _Array, x: _Array, q: _Array, b: _Array, c: _Array, mean: float
-) -> NDArray[np.float32]:
-    """See `tacenda.kernels.ratings.scores.scores`."""
-    users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
-    tables = [np.ascontiguousarray(table) for table in (x, q, b, c)]
-    check(users, items, *tables)
-    out = np.empty(len(users), np.float32)
-    _scores(
-        users.astype(np.int64, copy=False), items.astype(np.int64, copy=False), *tables,
-        np.float32(mean), out,
-    )  # fmt: skip
-    return out

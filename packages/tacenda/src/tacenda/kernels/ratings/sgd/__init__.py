@@ -22,12 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_range
 
 __all__ = ["Coefficients", "Tables", "epoch"]
 
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.integer[Any]]
+_FEW = 8  # times as long as a look at an id takes to find it first
 
 
 class Tables(NamedTuple):
@@ -89,15 +92,70 @@ def epoch(
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit, or a number of a user visited is out of range.
+        Where shapes or dtypes do not fit, or a number is out of range.
 
     Notes
     -----
     Re-entrant on different tables; releases the GIL; the same arguments give the same bits on one
     machine. Rates that are too large diverge to NaN, which the sum then shows.
     """
+    n_users, n_items = _check_tables(tables)
+    users = np.asarray(users).astype(np.int64, copy=False)
+    check_range(users, n_users, "users")
+    offsets, item_ids = _check_packed(offsets, item_ids, users, n_items, n_users, "item")
+    values = np.ascontiguousarray(values, np.float32)
+    if values.shape != item_ids.shape:
+        raise KernelError(
+            f"values must be {item_ids.shape} as the item ids are, not {values.shape}"
+        )
+    if side_offsets is not None and side_ids is not None and len(tables.side_factors):
+        same = side_ids is item_ids and side_offsets is offsets
+        side_offsets, side_ids = (
+            (offsets, item_ids)
+            if same
+            else _check_packed(side_offsets, side_ids, users, n_items, n_users, "side")
+        )
+    else:
+        side_offsets = side_ids = None
     result: tuple[float, Tables] = resolve("rating_sgd")(
         offsets, item_ids, values, users, tables, mean, rates, penalties, seed,
         side_offsets, side_ids,
     )  # fmt: skip
     return result
+
+
+def _check_tables(tables: Tables) -> tuple[int, int]:
+    """The numbers of users and items, if all tables agree about them. Raises KernelError."""
+    users, factors = np.shape(tables.user_factors)
+    items, sides = len(tables.item_factors), len(tables.side_factors)
+    shapes = (
+        (users, factors),
+        (items, factors),
+        (users,),
+        (items,),
+        (items if sides else 0, factors),
+    )
+    for name, array, shape in zip(Tables._fields, tables, shapes, strict=True):
+        check_array(array, shape, np.empty(0, np.float32), name)
+    return users, items
+
+
+def _check_packed(
+    offsets: _Ints, ids: _Ints, users: _Ints, n_items: int, n_users: int, what: str
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Offsets int64 and ids int32 for every user, those of the users visited in range. Raises KernelError."""
+    ids = np.asarray(ids)
+    offsets = as_offsets(offsets, len(ids), f"{what} offsets")
+    if len(offsets) != n_users + 1:
+        raise KernelError(
+            f"{what} offsets must ascend in {n_users} steps, not in {len(offsets) - 1}"
+        )
+    lengths = np.diff(offsets)[users]
+    looked_at = ids
+    if lengths.sum() * _FEW < len(
+        ids
+    ):  # an epoch in many small batches should not look at all ids every time
+        firsts = offsets[users] - np.cumsum(lengths) + lengths
+        looked_at = ids[np.repeat(firsts, lengths) + np.arange(lengths.sum())]
+    check_range(looked_at, n_items, f"{what} ids")
+    return offsets, ids.astype(np.int32, copy=False)

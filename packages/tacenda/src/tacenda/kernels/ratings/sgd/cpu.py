@@ -1,127 +1,132 @@
 """The epoch on the CPU: one thread, a user's factors in the first-level cache, items prefetched."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.prefetch import prefetch
-from tacenda.kernels.ratings.sgd import vectors
-from tacenda.kernels.ratings.sgd.arguments import (
-    Packed,
-    check_ids,
-    check_offsets,
-    check_tables,
-    check_users,
-    check_values,
+from tacenda.kernels.machinery.vectors import (
+    LANES,
+    add_up,
+    load,
+    multiply,
+    multiply_add,
+    spread,
+    store,
 )
-from tacenda.kernels.ratings.sgd.vectors import LANES
-
-if TYPE_CHECKING:
-    from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings import xorshift
+from tacenda.kernels.ratings.sgd import Coefficients, Tables
 
 _Array = NDArray[Any]
-_REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
 _AHEAD = 16  # rows that are asked for before they are needed
+_X, _BACK, _SUMS = 0, 1, 2  # rows of what a visit keeps of its user
 
-
-@njit
-def _ends(offsets, ids, users):  # type: ignore[no-untyped-def]
-    """The lowest and the highest id of these users: an epoch in many batches looks at every id once."""
-    low, high = np.int32(0), np.int32(-1)
-    for u in users:
-        for k in range(offsets[u], offsets[u + 1]):
-            low, high = min(low, ids[k]), max(high, ids[k])
-    return low, high
+_seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
 
 
 @njit
 def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
     """See `naive.order`."""
-    state = seed * np.uint64(0x9E3779B97F4A7C15)
-    state += np.uint64(user + 1) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
-    state |= np.uint64(1)
+    state = _seeded(seed, np.uint64(user))
     for k in range(n):
         places[k] = k
     for k in range(n - 1, 0, -1):
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
+        state = _next(state)
         j = np.int64((state >> np.uint64(33)) % np.uint64(k + 1))
         places[k], places[j] = places[j], places[k]
 
 
-@njit(fastmath=_REORDERED)
-def _update(e, rate, penalty, x, q, s, g):  # type: ignore[no-untyped-def]
-    """Both factors of one rating, from their old values: for rows too narrow for `vectors`."""
-    for d in range(len(x)):
-        old = q[d]
-        g[d] += e * old
-        q[d] = old + rate * (e * x[d] - penalty * old)
-        x[d] += rate * (e * old - penalty * (x[d] - s[d]))
-
-
-@njit(fastmath=_REORDERED)
-def _dot(x, q):  # type: ignore[no-untyped-def]
-    total = np.float32(0)
-    for d in range(len(x)):
-        total += x[d] * q[d]
-    return total
-
-
-@njit(fastmath=_REORDERED)
-def _combine(a, b, keep, step):  # type: ignore[no-untyped-def]
-    for d in range(len(a)):
-        a[d] = keep * a[d] + step * b[d]
+@njit
+def _product(own, q, i):  # type: ignore[no-untyped-def]
+    """The scalar product of x and q_i."""
+    width, total = q.shape[1], spread(0)
+    for d in range(0, width, LANES):
+        n = width - d
+        total = multiply_add(load(own, d, n), load(q, i * width + d, n), total)
+    return add_up(total)
 
 
 @njit
-def _side_mean(w, ids, s):  # type: ignore[no-untyped-def]
+def _step(own, q, i, following, keep, step):  # type: ignore[no-untyped-def]
+    """Both factors of a rating of item i, from their old values; returns the product for the rating that follows.
+
+        x, q_i = keep x + step q_i, keep q_i + step x,     return x . q_following
+
+    with keep = 1 - alpha lambda and step = alpha e.
+    """
+    width = q.shape[1]
+    here, there = i * width, following * width
+    keeps, steps, total = spread(keep), spread(step), spread(0)
+    for d in range(0, width, LANES):
+        n = width - d
+        old_x, old_q = load(own, d, n), load(q, here + d, n)
+        new_x = multiply_add(steps, old_q, multiply(keeps, old_x))
+        store(new_x, own, d, n)
+        store(multiply_add(steps, old_x, multiply(keeps, old_q)), q, here + d, n)
+        # the item that follows may be this one, so its factors are read after they were written
+        total = multiply_add(new_x, load(q, there + d, n), total)
+    return add_up(total)
+
+
+@njit(fastmath={"contract", "reassoc", "nsz"})
+def _conditioned_step(own, q, i, following, keep, step, error):  # type: ignore[no-untyped-def]
+    """The same with x = keep x + step q_i + alpha lambda s, and g += error q_i."""
+    width, total = q.shape[1], np.float32(0)
+    for d in range(width):
+        old_x, old_q = own[_X, d], q[i, d]
+        own[_X, d] = keep * old_x + step * old_q + own[_BACK, d]
+        q[i, d] = keep * old_q + step * old_x
+        own[_SUMS, d] += error * old_q
+    for d in range(width):
+        total += own[_X, d] * q[following, d]
+    return total
+
+
+@njit(fastmath={"contract"})
+def _side_mean(w, ids, first, last, s):  # type: ignore[no-untyped-def]
+    """S = the mean of w_j over j in ``ids[first:last]``."""
+    width = w.shape[1]
     s[:] = 0
-    width, size, rows = w.shape[1], w.shape[1] * w.itemsize, w.ctypes.data
-    one, scale = np.float32(1), np.float32(1.0 / max(len(ids), 1))
-    for k in range(min(_AHEAD, len(ids))):
-        prefetch(rows + ids[k] * size, size)
-    for k in range(len(ids)):
-        if k + _AHEAD < len(ids):
-            prefetch(rows + ids[k + _AHEAD] * size, size)
-        if width >= LANES:
-            vectors.combine(s.ctypes.data, rows + ids[k] * size, width, one, one)
-        else:
-            _combine(s, w[ids[k]], one, one)
+    for k in range(first, last):
+        if k + _AHEAD < last:
+            prefetch(w, np.int64(ids[k + _AHEAD]) * width, width)
+        j = ids[k]
+        for d in range(width):
+            s[d] += w[j, d]
+    scale = np.float32(1.0 / max(last - first, 1))
     for d in range(width):
         s[d] *= scale
 
 
-@njit
-def _side_step(w, ids, g, rate, penalty):  # type: ignore[no-untyped-def]
-    width, size, rows = w.shape[1], w.shape[1] * w.itemsize, w.ctypes.data
-    step = np.float32(rate / max(len(ids), 1))
+@njit(fastmath={"contract"})
+def _side_step(w, ids, first, last, own, rate, penalty):  # type: ignore[no-untyped-def]
+    """w_j += rate / |N(u)| (g - penalty w_j) for j in ``ids[first:last]``."""
+    width = w.shape[1]
+    step = np.float32(rate / max(last - first, 1))
     keep = np.float32(1) - step * penalty
-    for k in range(len(ids)):
-        if k + _AHEAD < len(ids):
-            prefetch(rows + ids[k + _AHEAD] * size, size)
-        if width >= LANES:
-            vectors.combine(rows + ids[k] * size, g.ctypes.data, width, keep, step)
-        else:
-            _combine(w[ids[k]], g, keep, step)
+    for k in range(first, last):
+        if k + _AHEAD < last:
+            prefetch(w, np.int64(ids[k + _AHEAD]) * width, width)
+        j = ids[k]
+        for d in range(width):
+            w[j, d] = keep * w[j, d] + step * own[_SUMS, d]
 
 
 @njit
-def _epoch(offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, packed):  # type: ignore[no-untyped-def]
+def _epoch(  # type: ignore[no-untyped-def]
+    offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, side_offsets, side_ids
+):  # fmt: skip
+    """Visit the users; returns the sum of squared errors before each update."""
     p, q, b, c, w = tables
     alpha, beta, gamma = rates
     lambda_factors, lambda_biases, lambda_side = penalties
-    longest = 0
+    longest, width = 0, q.shape[1]
     for u in users:
         longest = max(longest, offsets[u + 1] - offsets[u])
     places = np.empty(longest, np.int64)
-    x, s, g = np.zeros_like(p[:1])[0], np.zeros_like(p[:1])[0], np.zeros_like(p[:1])[0]
-    rows, size, width = q.ctypes.data, q.shape[1] * q.itemsize, q.shape[1]
-    wide = width >= LANES
-    back = np.zeros_like(s)
+    own, s = np.zeros((3, width), np.float32), np.zeros(width, np.float32)
     keep = np.float32(1) - alpha * lambda_factors
     total = 0.0
     for u in users:
@@ -130,46 +135,35 @@ def _epoch(offsets, item_ids, values, users, tables, mean, rates, penalties, see
             continue
         _shuffle(places, n, seed, u)
         for k in range(min(_AHEAD, n)):
-            prefetch(rows + item_ids[start + places[k]] * size, size)
-        ids = packed[1][packed[0][u] : packed[0][u + 1]]
+            prefetch(q, np.int64(item_ids[start + places[k]]) * width, width)
         if side:
-            _side_mean(w, ids, s)
-            g[:] = 0
+            _side_mean(w, side_ids, side_offsets[u], side_offsets[u + 1], s)
         for d in range(width):
-            x[d] = p[u, d] + s[d]
-            back[d] = alpha * lambda_factors * s[d]
-        bias, product = b[u], np.float32(0)
+            own[_X, d] = p[u, d] + s[d]
+            own[_BACK, d] = alpha * lambda_factors * s[d]
+            own[_SUMS, d] = 0
+        bias = b[u]
         following = np.int64(item_ids[start + places[0]])
-        if wide:
-            product = vectors.product(x.ctypes.data, rows + following * size, width)
+        product = _product(own, q, following)
         for k in range(n):
             i, value = following, values[start + places[k]]
             if k + 1 < n:
                 following = np.int64(item_ids[start + places[k + 1]])
             if k + _AHEAD < n:
-                prefetch(rows + item_ids[start + places[k + _AHEAD]] * size, size)
-            if not wide:
-                product = _dot(x, q[i])
+                prefetch(q, np.int64(item_ids[start + places[k + _AHEAD]]) * width, width)
             e = value - mean - bias - c[i] - product
             total += np.float64(e) * np.float64(e)
             bias += beta * (e - lambda_biases * bias)
             c[i] += beta * (e - lambda_biases * c[i])
-            if wide and side:
-                product = vectors.update_with_side(
-                    x.ctypes.data, rows + i * size, rows + following * size, back.ctypes.data,
-                    g.ctypes.data, width, keep, alpha * e, e,
-                )  # fmt: skip
-            elif wide:
-                product = vectors.update(
-                    x.ctypes.data, rows + i * size, rows + following * size, width, keep, alpha * e
-                )
+            if side:
+                product = _conditioned_step(own, q, i, following, keep, alpha * e, e)
             else:
-                _update(e, alpha, lambda_factors, x, q[i], s, g)
+                product = _step(own, q, i, following, keep, alpha * e)
         b[u] = bias
-        for d in range(len(x)):
-            p[u, d] = x[d] - s[d]
+        for d in range(width):
+            p[u, d] = own[_X, d] - s[d]
         if side:
-            _side_step(w, ids, g, gamma, lambda_side)
+            _side_step(w, side_ids, side_offsets[u], side_offsets[u + 1], own, gamma, lambda_side)
     return total
 
 
@@ -178,30 +172,19 @@ def epoch(
     item_ids: _Array,
     values: _Array,
     users: _Array,
-    tables: "Tables",
+    tables: Tables,
     mean: float,
-    rates: "Coefficients",
-    penalties: "Coefficients",
+    rates: Coefficients,
+    penalties: Coefficients,
     seed: int,
     side_offsets: _Array | None = None,
     side_ids: _Array | None = None,
-) -> "tuple[float, Tables]":
+) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
-    n_users, n_items = check_tables(tables)
-    visited = check_users(users, n_users)
-    packed = check_offsets(offsets, item_ids, n_users, "item")
-    low, high = _ends(*packed, visited)
-    check_ids(low, high, n_items, "item")
-    side = side_offsets is not None and side_ids is not None and len(tables.side_factors) > 0
-    known = Packed(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
-    if side_offsets is not None and side_ids is not None:
-        known = check_offsets(side_offsets, side_ids, n_users, "side")
-        if known.ids is not packed.ids or known.offsets is not packed.offsets:
-            low, high = _ends(*known, visited)
-            check_ids(low, high, n_items, "side")
+    side = side_ids is not None
     numbers = [tuple(np.float32(n) for n in group) for group in (rates, penalties)]
     total = _epoch(
-        *packed, check_values(values, len(item_ids)), visited, tuple(tables), np.float32(mean),
-        *numbers, np.uint64(seed), side, tuple(known),
+        offsets, item_ids, values, users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed), side,
+        side_offsets if side else offsets, side_ids if side else item_ids,
     )  # fmt: skip
     return float(total), tables

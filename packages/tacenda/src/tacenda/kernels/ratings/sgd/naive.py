@@ -1,35 +1,21 @@
 """The epoch as a plain loop in float64: the specification."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.ratings.sgd.arguments import (
-    check_packed,
-    check_tables,
-    check_users,
-    check_values,
-)
-
-if TYPE_CHECKING:
-    from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.xorshift import states
 
 _Array = NDArray[Any]
-_WORD = (1 << 64) - 1
 
 
 def order(n: int, seed: int, user: int) -> list[int]:
-    """A permutation of 0 .. n - 1: Fisher-Yates with xorshift64, seeded by a hash of both numbers."""
-    state = (seed * 0x9E3779B97F4A7C15 + (user + 1) * 0xBF58476D1CE4E5B9) & _WORD
-    state = ((state ^ (state >> 30)) * 0x94D049BB133111EB) & _WORD
-    state |= 1
-    places = list(range(n))
+    """A permutation of 0 .. n - 1, which depends on both numbers: Fisher-Yates."""
+    random, places = states(seed, user), list(range(n))
     for k in range(n - 1, 0, -1):
-        state ^= (state << 13) & _WORD
-        state ^= state >> 7
-        state ^= (state << 17) & _WORD
-        j = (state >> 33) % (k + 1)
+        j = (int(next(random)) >> 33) % (k + 1)
         places[k], places[j] = places[j], places[k]
     return places
 
@@ -39,23 +25,18 @@ def epoch(
     item_ids: _Array,
     values: _Array,
     users: _Array,
-    tables: "Tables",
+    tables: Tables,
     mean: float,
-    rates: "Coefficients",
-    penalties: "Coefficients",
+    rates: Coefficients,
+    penalties: Coefficients,
     seed: int,
     side_offsets: _Array | None = None,
     side_ids: _Array | None = None,
-) -> "tuple[float, Tables]":
+) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
-    n_users, n_items = check_tables(tables)
-    offsets, item_ids = check_packed(offsets, item_ids, n_users, n_items, "item")
-    values = check_values(values, len(item_ids))
-    if side_offsets is not None and side_ids is not None:
-        side_offsets, side_ids = check_packed(side_offsets, side_ids, n_users, n_items, "side")
     p, q, b, c, w = (table.astype(np.float64) for table in tables)
     total = 0.0
-    for u in check_users(users, n_users):
+    for u in users:
         start, stop = offsets[u], offsets[u + 1]
         if start == stop:
             continue

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_range
 
 __all__ = ["solve"]
 
@@ -32,12 +33,12 @@ def solve(
     noise: _Floats | None = None,
     scaled: bool = False,
 ) -> _Floats:
-    """X for every row, (rows, width) float32.
+    """Solve for every row: x (rows, width), float32.
 
     Parameters
     ----------
     offsets, ids, targets
-        The t_ui by row: (rows + 1,), (targets,) and (targets,) float32.
+        The targets t_ui, row after row: (rows + 1,), (targets,) and (targets,) float32.
     table
         z (columns, width) float32.
     means
@@ -47,7 +48,7 @@ def solve(
     weight
         alpha, the precision of a target.
     noise
-        e (rows, width) float32; None: none.
+        e (rows, width) float32; zeros if None.
     scaled
         Whether s_u is the number of targets; a row without any is then its mean.
 
@@ -58,9 +59,22 @@ def solve(
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit, an id is out of range or A_u is not positive definite.
+        Shapes or dtypes do not fit, an id is out of range or A_u is not positive definite.
     """
+    ids, targets = np.ascontiguousarray(ids), np.ascontiguousarray(targets, np.float32)
+    table = np.ascontiguousarray(table, np.float32)
+    offsets = as_offsets(offsets, len(ids))
+    rows, (columns, width) = len(offsets) - 1, table.shape
+    check_range(ids, columns, "ids")
+    check_array(targets, ids.shape, table, "targets")
+    means = np.ascontiguousarray(np.broadcast_to(np.asarray(means, np.float32), (rows, width)))
+    precision = np.ascontiguousarray(precision, np.float64)
+    check_array(precision, (width, width), precision, "precision")
+    if noise is not None:
+        noise = np.ascontiguousarray(noise, np.float32)
+        check_array(noise, (rows, width), table, "noise")
     result: _Floats = resolve("rating_solves")(
-        offsets, ids, targets, table, means, precision, weight, noise, scaled
-    )
+        offsets, ids.astype(np.int32, copy=False), targets, table, means, precision,
+        float(weight), noise, bool(scaled),
+    )  # fmt: skip
     return result

@@ -1,4 +1,8 @@
-"""The solves on the CPU: the factors a row has targets for gathered, their product, Cholesky in float64."""
+"""The solves on the CPU: for each row, gather the factors it has targets for, multiply them, and solve in float64.
+
+Products of float32 factors are in float32. Wide ones are BLAS; up to a width of `_NARROW` a loop of our own is faster
+than a call of BLAS for each row. The system is solved by Cholesky, whose factor also turns noise into a draw.
+"""
 
 from typing import Any
 
@@ -7,18 +11,42 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.ratings.solves.naive import check
+
+__all__ = ["solve"]
 
 _Array = NDArray[Any]
-
-
 _REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
 _LANES = 16
-_NARROW = 24  # up to this width our own loop for Z^T Z beats calls of BLAS, one a row
+_NARROW = 24  # up to this width a loop of our own for Z^T Z beats a call of BLAS for each row
+
+
+def solve(
+    offsets: _Array,
+    ids: _Array,
+    targets: _Array,
+    table: _Array,
+    means: _Array,
+    precision: _Array,
+    weight: float,
+    noise: _Array | None,
+    scaled: bool,
+) -> NDArray[np.float32]:
+    """See `tacenda.kernels.ratings.solves.solve`."""
+    out = means.copy()
+    noisy = noise is not None
+    e = np.empty((0, 0), np.float32) if noise is None else noise
+    # Narrow rows are padded to whole vector registers.
+    if (spare := -table.shape[1] % _LANES) and table.shape[1] <= _NARROW:
+        table = np.pad(table, ((0, 0), (0, spare)))
+    failed = _solve(offsets, ids, targets, table, means, precision, weight, e, noisy, scaled, out)
+    if failed >= 0:
+        raise KernelError(f"the system of row {failed} is not positive definite")
+    return out
 
 
 @njit(fastmath=_REORDERED)
 def _dot(a, b, n):  # type: ignore[no-untyped-def]
+    """The inner product of the first n numbers, in float64."""
     total = 0.0
     for k in range(n):
         total += a[k] * b[k]
@@ -27,7 +55,7 @@ def _dot(a, b, n):  # type: ignore[no-untyped-def]
 
 @njit
 def _cholesky(A):  # type: ignore[no-untyped-def]
-    """A becomes L below its diagonal; False if it is not positive definite."""
+    """Turn A into L on and below its diagonal; return False if it is not positive definite."""
     for i in range(len(A)):
         for j in range(i):
             A[i, j] = (A[i, j] - _dot(A[i], A[j], j)) / A[j, j]
@@ -40,7 +68,7 @@ def _cholesky(A):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_REORDERED)
 def _back(A, y):  # type: ignore[no-untyped-def]
-    """The solution of L^T x = y in the place of y, a row of L at a time."""
+    """Solve L^T x = y in the place of y, one row of L at a time."""
     for i in range(len(y) - 1, -1, -1):
         y[i] /= A[i, i]
         for j in range(i):
@@ -49,7 +77,7 @@ def _back(A, y):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_REORDERED)
 def _narrow_gram(z, targets, n, width, gram, projected):  # type: ignore[no-untyped-def]
-    """Z^T Z and Z^T t; four rows at a time, so that the sums are loaded and stored a quarter as often."""
+    """Fill Z^T Z and Z^T t, four rows of Z at a time, so that the sums are loaded and stored a quarter as often."""
     padded = z.shape[1]
     for j in range(padded):
         projected[j] = 0
@@ -79,7 +107,7 @@ def _narrow_gram(z, targets, n, width, gram, projected):  # type: ignore[no-unty
 
 @njit
 def _solve(offsets, ids, targets, table, means, precision, weight, noise, noisy, scaled, out):  # type: ignore[no-untyped-def]
-    """The first row that cannot be solved, or -1. ``table`` has columns of zeros beyond the width."""
+    """Fill out; return the first row that cannot be solved, or -1. ``table`` has columns of zeros beyond the width."""
     width, padded = out.shape[1], table.shape[1]
     longest = 0
     for u in range(len(out)):
@@ -91,10 +119,12 @@ def _solve(offsets, ids, targets, table, means, precision, weight, noise, noisy,
         start, n = offsets[u], offsets[u + 1] - offsets[u]
         if scaled and n == 0:
             continue
+        # Lay the factors z_i of the row's targets one after another.
         for k in range(n):
             row = table[ids[start + k]]
             for j in range(padded):
                 gathered[k, j] = row[j]
+        # The prior's part: A = s_u P, y = s_u P m_u.
         scale = float(n) if scaled else 1.0
         for i in range(width):
             total = 0.0
@@ -102,6 +132,7 @@ def _solve(offsets, ids, targets, table, means, precision, weight, noise, noisy,
                 A[i, j] = scale * precision[i, j]
                 total += A[i, j] * means[u, j]
             y[i] = total
+        # The targets' part: alpha Z^T Z, of which the lower triangle is enough, and alpha Z^T t.
         if n > 0:
             z = gathered[:n]
             if width <= _NARROW:
@@ -112,6 +143,7 @@ def _solve(offsets, ids, targets, table, means, precision, weight, noise, noisy,
                 y[i] += weight * projected[i]
                 for j in range(i + 1):
                     A[i, j] += weight * gram[i, j]
+        # A = L L^T; solve L v = y, add the noise where there is any, and solve L^T x = v: the noise becomes L^{-T} e.
         if not _cholesky(A):
             return u
         for i in range(width):
@@ -123,30 +155,3 @@ def _solve(offsets, ids, targets, table, means, precision, weight, noise, noisy,
         for i in range(width):
             out[u, i] = y[i]
     return -1
-
-
-def solve(
-    offsets: _Array,
-    ids: _Array,
-    targets: _Array,
-    table: _Array,
-    means: _Array,
-    precision: _Array,
-    weight: float = 1.0,
-    noise: _Array | None = None,
-    scaled: bool = False,
-) -> NDArray[np.float32]:
-    """See `tacenda.kernels.ratings.solves.solve`."""
-    given = check(offsets, ids, targets, table, means, precision, noise)
-    out = given.means.copy()
-    e = np.empty((0, 0), np.float32) if given.noise is None else given.noise
-    table = given.table
-    if (spare := -table.shape[1] % _LANES) and table.shape[1] <= _NARROW:
-        table = np.pad(table, ((0, 0), (0, spare)))
-    failed = _solve(
-        *given[:3], table, *given[4:-1], float(weight), e, given.noise is not None, bool(scaled),
-        out,
-    )  # fmt: skip
-    if failed >= 0:
-        raise KernelError(f"the system of row {failed} is not positive definite")
-    return out

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import check_array, check_floats, check_range
 
 __all__ = ["adagrad"]
 
@@ -51,7 +52,21 @@ def adagrad(
     KernelError
         Where shapes or dtypes do not fit, or a row does not exist.
     """
+    rows, gradient = _check(table, sums, rows, gradient)
     result: tuple[_Floats, _Floats] = resolve("row_steps")(
         table, sums, rows, gradient, rate, epsilon, threads
     )
     return result
+
+
+def _check(
+    table: _Floats, sums: _Floats, rows: NDArray[np.integer[Any]], gradient: _Floats
+) -> tuple[NDArray[np.int32], _Floats]:
+    """``rows`` and ``gradient`` as the loops need them. Raises KernelError."""
+    check_floats(table, 2, "table")
+    check_array(table, table.shape, table, "table")
+    check_array(sums, table.shape[:1], table, "sums")
+    rows, gradient = np.asarray(rows), np.ascontiguousarray(gradient)
+    check_array(gradient, (len(rows), table.shape[1]), table, "gradient")
+    check_range(rows, len(table), "rows")
+    return rows.astype(np.int32, copy=False), gradient

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.shared.row_steps.arguments import check
-
 _Array = NDArray[Any]
 
 
@@ -20,7 +18,6 @@ def adagrad(
     threads: int = 1,
 ) -> tuple[_Array, _Array]:
     """See `tacenda.kernels.shared.row_steps.adagrad`."""
-    rows, gradient = check(table, sums, rows, gradient)
     for j, g in zip(rows.tolist(), gradient.astype(np.float64), strict=True):
         s = float(sums[j]) + (g**2).mean()
         table[j] = table[j] - rate * g / (np.sqrt(s) + epsilon)

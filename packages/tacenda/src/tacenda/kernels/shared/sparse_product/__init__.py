@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 
 __all__ = ["multiply"]
@@ -70,8 +71,51 @@ def multiply(
     Re-entrant, and releases the GIL. The product is linear: its gradient with respect to ``dense``
     is the product with ``transpose`` flipped.
     """
-    result: NDArray[np.float32] = resolve("sparse_product")(
+    if threads < 1:
+        raise KernelError(f"threads must be at least 1, not {threads}")
+    indptr, indices, data, dense = map(np.asarray, (indptr, indices, data, dense))
+    if indptr.ndim != 1 or len(indptr) == 0 or indices.ndim != 1 or dense.ndim != 2:
+        raise KernelError(
+            "indptr (rows + 1,) and indices (nonzeros,) must be vectors and dense a matrix, not of "
+            f"shapes {indptr.shape}, {indices.shape} and {dense.shape}"
+        )
+    rows = len(indptr) - 1
+    if data.shape != indices.shape or indptr[0] < 0 or indptr[-1] > len(indices):
+        raise KernelError(
+            f"a CSR matrix of {rows} rows has {len(indices)} indices, {len(data)} values and an "
+            f"indptr from {indptr[0]} to {indptr[-1]}: they must agree"
+        )
+    if transpose:
+        for known in (out, column_scale):
+            if columns is None and known is not None:
+                columns = len(known)
+        if columns is None:
+            raise KernelError(
+                "a transposed product cannot know its number of rows: give columns, column_scale "
+                "or out"
+            )
+        shape = (columns, dense.shape[1])
+    else:
+        columns = len(dense) if columns is None else columns
+        shape = (rows, dense.shape[1])
+    _agree("dense", len(dense), rows if transpose else columns)
+    if row_scale is not None:
+        _agree("row_scale", len(row_scale), rows)
+    if column_scale is not None:
+        _agree("column_scale", len(column_scale), columns)
+    out = np.empty(shape, np.float32) if out is None else out
+    if out.shape != shape or out.dtype != np.float32:
+        raise KernelError(f"out must be float32 {shape}, not {out.dtype} {out.shape}")
+    if np.may_share_memory(out, dense):
+        raise KernelError("out overlaps dense: give the product an array of its own")
+    resolve("sparse_product")(
         indptr, indices, data, dense, out, transpose,
-        row_scale=row_scale, column_scale=column_scale, columns=columns, threads=threads,
+        row_scale, column_scale, columns, threads,
     )  # fmt: skip
-    return result
+    return out
+
+
+def _agree(name: str, length: int, wanted: int) -> None:
+    """Raise `KernelError` unless both lengths are the same."""
+    if length != wanted:
+        raise KernelError(f"{name} has {length} rows where the sparse operand needs {wanted}")

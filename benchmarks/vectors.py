@@ -1,0 +1,284 @@
+"""Loops in machine vectors against plain numba loops: python benchmarks/vectors.py [--repeats 9].
+
+Times the loops that `tacenda.kernels.machinery.vectors` is kept for, each beside a plain loop that does the same, and
+HLBL's scores in 8 bits beside those in float32. Both forms run in one process, one after the other, again and again, on
+one thread; what is compared is the thread's own CPU time. benchmarks/results/kernel-vectors.json keeps the result,
+together with what was measured before other loops in vectors were deleted (``DELETED``), which cannot be run any more.
+"""
+
+# ruff: noqa: E402 - BLAS reads its number of threads when it is first imported
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+import reporting
+
+from tacenda.kernels.log_bilinear import context_sum, stream_scores, tree_softmax
+from tacenda.kernels.log_bilinear.context_sum import Context
+from tacenda.kernels.log_bilinear.context_sum import cpu as context_cpu
+from tacenda.kernels.log_bilinear.tree_softmax import Codes
+from tacenda.kernels.ratings import sgd
+from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import cpu as sgd_cpu
+
+TOKENS, WORDS = 20_000, 32_768
+USERS, ITEMS = 3000, 3700
+REORDERED = {"contract", "reassoc", "nsz"}
+PROTOCOL = {
+    "timing": "CPU seconds of one thread, both forms interleaved in one process; ratios of the best runs",
+    "SGD": f"{USERS:,} users of 20 to 300 ratings, {ITEMS:,} items, popularity i^-0.6; an epoch",
+    "context": f"{TOKENS:,} tokens of {WORDS:,} words with Zipf's frequencies, one sequence",
+    "scores": "the same text, four random balanced trees joined (one for width 100); float32 by context_sum and "
+    "tree_softmax in blocks of 512 tokens",
+    "deleted": "measured before the loops in vectors were deleted, on the same machine and in the same way; "
+    "the tree of the scores, 2,048 tokens; a sparse matrix of 781,225 nonzeros, 20,000 x 20,000",
+}
+#: loop, case, how many times as long the plain loop takes
+DELETED = [
+    ("tree_softmax", "width 208, 4 trees", 1.14),
+    ("tree_softmax", "width 96, 1 tree", 1.05),
+    ("tree_softmax_backward", "width 208, 4 trees", 1.24),
+    ("tree_softmax_backward", "width 96, 1 tree", 1.15),
+    ("tree_softmax_step", "width 208, 4 trees", 1.12),
+    ("tree_softmax_step", "width 96, 1 tree", 1.26),
+    ("row_steps", "width 208, 4,000 rows", 0.88),
+    ("row_steps", "width 96, 4,000 rows", 1.15),
+    ("sparse_product", "width 50", 0.83),
+    ("sparse_product", "width 200", 0.87),
+    ("sparse_product, transposed", "width 50", 1.15),
+    ("sparse_product, transposed", "width 200", 0.84),
+    ("SGD of ConditionalPMF", "20 factors", 1.22),
+    ("SGD of ConditionalPMF", "50 factors", 1.11),
+    ("SGD of ConditionalPMF", "100 factors", 1.23),
+]
+
+
+# -- the plain loops -------------------------------------------------------------------------------
+
+
+@numba.njit(nogil=True, error_model="numpy", fastmath=REORDERED)
+def plain_product(own, q, i):
+    total = np.float32(0)
+    for d in range(q.shape[1]):
+        total += own[0, d] * q[i, d]
+    return total
+
+
+@numba.njit(nogil=True, error_model="numpy", fastmath=REORDERED)
+def plain_step(own, q, i, following, keep, step):
+    for d in range(q.shape[1]):
+        x, old = own[0, d], q[i, d]
+        q[i, d] = keep * old + step * x
+        own[0, d] = keep * x + step * old
+    return plain_product(own, q, following)
+
+
+@numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def plain_predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, place):
+    n, width = len(c), table.shape[1]
+    for t in range(t0, t1):
+        row, leaving = place + t - t0, t - 1 - n
+        for d in range(width):
+            out[row, d] = b[d]
+        for k in range(len(rates)):
+            if not (current and t == t0):
+                for d in range(width):
+                    u[k, d] *= rates[k]
+                if leaving >= begin:
+                    w0 = ids[leaving]
+                    for d in range(width):
+                        u[k, d] += far[w0, d]
+            for d in range(width):
+                out[row, d] += a[k, d] * u[k, d]
+        i, near = 0, min(n, t - begin)
+        while i + 4 <= near:
+            w0, w1, w2, w3 = ids[t - 1 - i], ids[t - 2 - i], ids[t - 3 - i], ids[t - 4 - i]
+            for d in range(width):
+                x = out[row, d] + c[i, d] * table[w0, d] + c[i + 1, d] * table[w1, d]
+                out[row, d] = x + c[i + 2, d] * table[w2, d] + c[i + 3, d] * table[w3, d]
+            i += 4
+        while i < near:
+            w0 = ids[t - 1 - i]
+            for d in range(width):
+                out[row, d] += c[i, d] * table[w0, d]
+            i += 1
+
+
+@numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def plain_blame(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):
+    n, width = len(d_c), table.shape[1]
+    for t in range(t0, t1):
+        row, leaving = place + t - t0, t - 1 - n
+        for d in range(width):
+            d_b[d] += grad[row, d]
+        for k in range(len(rates)):
+            if not (current and t == t0):
+                for d in range(width):
+                    u[k, d] *= rates[k]
+                if leaving >= begin:
+                    w0 = ids[leaving]
+                    for d in range(width):
+                        u[k, d] += far[w0, d]
+            for d in range(width):
+                d_a[k, d] += grad[row, d] * u[k, d]
+        for i in range(min(n, t - begin)):
+            w0 = ids[t - 1 - i]
+            for d in range(width):
+                d_c[i, d] += grad[row, d] * table[w0, d]
+
+
+def recompiled(dispatcher: Any, **plain: Any) -> Any:
+    """The same compiled function calling other ones."""
+    function = dispatcher.py_func
+    other = FunctionType(function.__code__, {**function.__globals__, **plain})
+    return numba.njit(nogil=True, error_model="numpy")(other)
+
+
+PLAIN = {
+    "_epoch": recompiled(sgd_cpu._epoch, _product=plain_product, _step=plain_step),
+    "_forward": recompiled(context_cpu._forward, predict=plain_predict),
+    "_backward": recompiled(
+        context_cpu._backward,
+        _blame=plain_blame,
+        _by_position=recompiled(context_cpu._by_position, predict=plain_predict),
+    ),
+}
+
+
+@contextmanager
+def plain(module: ModuleType, name: str) -> Iterator[None]:
+    ours = getattr(module, name)
+    setattr(module, name, PLAIN[name])
+    try:
+        yield
+    finally:
+        setattr(module, name, ours)
+
+
+# -- the comparisons -------------------------------------------------------------------------------
+
+
+def seconds(calls: list[Callable[[], Any]], repeats: int) -> list[dict[str, Any]]:
+    """CPU seconds of each call, interleaved."""
+    taken: list[list[float]] = [[] for _ in calls]
+    for i in range(repeats + 1):
+        for call, own in zip(calls, taken, strict=True):
+            start = time.thread_time()
+            call()
+            if i:
+                own.append(time.thread_time() - start)
+    return [reporting.summary(own) for own in taken]
+
+
+def row(loop: str, case: str, fast: Any, slow: Any, repeats: int) -> dict[str, Any]:
+    first, second = seconds([fast, slow], repeats)
+    ratio = second["min"] / first["min"]
+    print(f"{loop}, {case}: {ratio:.2f}", flush=True)
+    found = {"loop": loop, "case": case, "plain over vectors": ratio, "kept": "yes"}
+    return {**found, "seconds": first, "plain seconds": second}
+
+
+def sgd_rows(repeats: int) -> Iterator[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    popularity = np.arange(1, ITEMS + 1) ** -0.6
+    lengths = rng.integers(20, 300, USERS)
+    rated = [rng.choice(ITEMS, n, False, popularity / popularity.sum()) for n in lengths]
+    ids, offsets = np.concatenate(rated).astype(np.int32), np.append(0, np.cumsum(lengths))
+    values = rng.integers(1, 6, len(ids)).astype(np.float32)
+    rates, penalties = Coefficients(0.005, 0.005, 0.005), Coefficients(0.02, 0.02, 0.02)
+    for width in (20, 50, 100):
+        sizes = (USERS, width), (ITEMS, width), USERS, ITEMS, (0, width)
+        tables = Tables(*(rng.normal(0, 0.1, size).astype(np.float32) for size in sizes))
+        arguments = offsets, ids, values, np.arange(USERS), tables, 3.0, rates, penalties, 1
+
+        def ours(arguments: Any = arguments) -> None:
+            sgd.epoch(*arguments)
+
+        def theirs(ours: Any = ours) -> None:
+            with plain(sgd_cpu, "_epoch"):
+                ours()
+
+        yield row("SGD of PMF", f"{width} factors", ours, theirs, repeats)
+
+
+def text_rows(repeats: int) -> Iterator[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    frequency = 1.0 / np.arange(1, WORDS + 1)
+    ids = rng.choice(WORDS, TOKENS, p=frequency / frequency.sum()).astype(np.int32)
+
+    def normal(*shape: int) -> Any:
+        return rng.standard_normal(shape).astype(np.float32) * np.float32(0.1)
+
+    for width, n, tails, copies in ((208, 10, 4, 4), (100, 5, 0, 1)):
+        rates = np.linspace(0.9, 0.995, tails, dtype=np.float32)
+        context = Context(normal(n, width), normal(width), rates, normal(tails, width))
+        table, grad, starts = normal(WORDS, width), normal(TOKENS, width), np.arange(0, TOKENS, 128)
+        spans = np.array([0, TOKENS]), starts, np.minimum(starts + 128, TOKENS)
+        before = np.zeros((len(starts), tails, width), np.float32)
+        case = f"width {width}, {n} words, {tails} tails"
+
+        def forward(table: Any = table, context: Any = context) -> Any:
+            one = np.array([0]), np.array([TOKENS])
+            return context_sum.forward(table, ids, np.array([0, TOKENS]), *one, context)
+
+        def backward(table: Any = table, more: Any = (*spans, context, before, grad)) -> None:
+            context_sum.backward(table, ids, *more)
+
+        for name, call in (("_forward", forward), ("_backward", backward)):
+
+            def theirs(name: str = name, call: Any = call) -> None:
+                with plain(context_cpu, name):
+                    call()
+
+            loop = "context_sum" if name == "_forward" else "context_sum_backward"
+            yield row(loop, case, call, theirs, repeats)
+        codes = joined_trees(copies)
+        q, b = normal(codes.n_nodes, width), normal(codes.n_nodes)
+        packed = stream_scores.pack(table, context, codes, q, b)
+
+        def eight_bits(packed: Any = packed) -> None:
+            stream_scores.scores(packed, ids, np.array([0, TOKENS]))
+
+        def float32(forward: Any = forward, codes: Any = codes, q: Any = q, b: Any = b) -> None:
+            vectors = forward().vectors
+            for i in range(0, TOKENS, 512):
+                tree_softmax.forward(vectors[i : i + 512], ids[i : i + 512], codes, q, b)
+
+        yield row("scores in 8 bits, over float32", case, eight_bits, float32, repeats)
+
+
+def joined_trees(copies: int) -> Codes:
+    """The words in a random order under so many balanced trees, joined at the root."""
+    depth = int(np.log2(WORDS * copies))
+    leaf = np.random.default_rng(1).permutation(2**depth).reshape(copies, WORDS).T.ravel()
+    bits = (leaf[:, None] >> np.arange(depth - 1, -1, -1)) & 1
+    above = np.cumsum(2 ** np.arange(depth)) - 1
+    nodes = above - above[0] + (leaf[:, None] >> np.arange(depth, 0, -1))
+    steps = np.arange(len(leaf) + 1) * depth
+    return Codes(np.arange(WORDS + 1) * copies, steps, nodes.ravel(), (1 - 2 * bits).ravel())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=9)
+    repeats = parser.parse_args().repeats
+    rows = [*sgd_rows(repeats), *text_rows(repeats)]
+    deleted = [
+        {"loop": loop, "case": case, "plain over vectors": ratio, "kept": "no"}
+        for loop, case, ratio in DELETED
+    ]
+    print(reporting.save("kernel-vectors", PROTOCOL, rows + deleted))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Lagged co-occurrence counts as an artefact: counted in one pass, added, forgotten, saved.
+
+For every lag k = 1 .. r, N_k[i, j] is the number of places t of a circular stream with w_{t+k} = i
+and w_t = j: row = later word, column = earlier word, so that N_k / T estimates
+Psi_k = E[w_{t+k} w_t^T] (Belanger and Kakade 2015, equation 3; their equations 14 and 16 print the
+transpose). Because the stream is circular, row and column sums of every N_k are the unigram counts.
+"""
+
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from tacenda.artifact import Saveable, require
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
+from tacenda.kernels.dynamics.lagged_counts import Counts
+from tacenda.progress import Progress, track
+from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings.lds.counting import RunStore, StreamCounts, block_length, count_stream
+
+__all__ = ["LaggedCounts"]
+
+DEFAULT_BUDGET = 2 << 30
+
+
+class CountableCorpus(Protocol):
+    """What `LaggedCounts.from_corpus` needs; `tacenda.Corpus` has it."""
+
+    vocabulary: Vocabulary
+
+    def stream(self, n_tokens: int) -> Any:
+        """Iterate over the circular stream, boundaries in place, in int32 arrays."""
+
+
+class LaggedCounts(Saveable):
+    """Co-occurrence counts of a circular stream for the lags 1 .. n_lags.
+
+    Counts of two texts add up: ``a + b`` counts two separate circular streams, which differ from the
+    two texts end to end in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count
+    less, so ``old.scaled(0.5) + new`` forgets exponentially.
+
+    Attributes
+    ----------
+    vocabulary
+        The vocabulary of the ids.
+    lags
+        For k = 1 .. n_lags at index k - 1: `Counts` (indptr int64, indices int32, data), each
+        (vocabulary, vocabulary); int32 data, or float32 after `scaled`. Memory-mapped and read-only
+        where they did not fit the memory budget; such files live as long as this object.
+    unigram
+        int64 (vocabulary,), occurrences of each word in the stream; float64 after `scaled`.
+    n_tokens
+        T, the length of the stream, boundaries included; a float after `scaled`.
+    """
+
+    kind = "counts"
+    name = "lagged_counts"
+    distribution = "tacenda-embeddings"
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        lags: Sequence[Counts],
+        unigram: npt.NDArray[Any],
+        *,
+        memory_budget: int = DEFAULT_BUDGET,
+        scratch: Path | None = None,
+        storage: tempfile.TemporaryDirectory[str] | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.lags = list(lags)
+        self.unigram = unigram
+        self.n_tokens: int | float = unigram.sum().item()
+        self.figures = []
+        self.fitted_on = {"n_tokens": self.n_tokens, "vocabulary": vocabulary.fingerprint}
+        self._memory_budget = memory_budget
+        self._scratch = scratch
+        self._storage = storage
+
+    @classmethod
+    def from_corpus(
+        cls,
+        corpus: CountableCorpus,
+        n_lags: int = 7,
+        memory_budget: int = DEFAULT_BUDGET,
+        threads: int = 1,
+        scratch: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Count a corpus in one pass.
+
+        Parameters
+        ----------
+        corpus
+            Usually a `tacenda.Corpus`: a boundary goes before every sentence, and the last sentence
+            meets the first.
+        n_lags
+            r: subspace identification with a Hankel matrix of s x s blocks needs 2s - 1 lags.
+        memory_budget
+            Bytes that counting may take, whatever the size of the corpus; what does not fit goes
+            to a temporary folder, and `lags` are then mapped from there. A few arrays of the
+            vocabulary's length come on top.
+        threads
+            Threads that count; the result does not depend on it.
+        scratch
+            Where the temporary folder is made; the system's place for such folders if None.
+
+        Raises
+        ------
+        ConfigurationError
+            A number is out of range.
+        CorpusError
+            The corpus is empty.
+        """
+        if n_lags < 1 or threads < 1 or memory_budget < 1:
+            raise ConfigurationError(
+                f"cannot count {n_lags} lags in {memory_budget} bytes with {threads} threads: "
+                "each must be at least 1"
+            )
+        folder = Path(scratch) if scratch is not None else None
+        found = _counted(corpus, n_lags, memory_budget, threads, folder)
+        if not found.lags:
+            raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
+        counts = cls(
+            corpus.vocabulary,
+            found.lags,
+            found.unigram,
+            memory_budget=memory_budget,
+            scratch=folder,
+            storage=found.storage,
+        )
+        counts.fitted_on |= {k: v for k, v in getattr(corpus, "origin", {}).items() if v}
+        return counts
+
+    @property
+    def n_lags(self) -> int:
+        """r, the number of lags that were counted."""
+        return len(self.lags)
+
+    def matrix(self, k: int) -> scipy.sparse.csr_array:
+        """Return N_k, k = 1 .. n_lags, as a (vocabulary, vocabulary) array that shares its memory."""
+        if not 1 <= k <= self.n_lags:
+            raise ConfigurationError(f"there is no lag {k}: lags 1 to {self.n_lags} were counted")
+        indptr, indices, data = self.lags[k - 1]
+        size = len(self.vocabulary)
+        return scipy.sparse.csr_array((data, indices, indptr), shape=(size, size))
+
+    def __add__(self, other: "LaggedCounts") -> "LaggedCounts":
+        """Return the counts of both streams, each circular by itself, of one vocabulary and as many lags."""
+        if not isinstance(other, LaggedCounts):
+            return NotImplemented
+        self.vocabulary.require_same(other.vocabulary, "the counts to be added")
+        if self.n_lags != other.n_lags:
+            raise ConfigurationError(
+                f"cannot add counts of {other.n_lags} lags to counts of {self.n_lags}: "
+                "count both with the same n_lags"
+            )
+        budget = min(self._memory_budget, other._memory_budget)
+        store = RunStore(len(self.vocabulary), budget // 3, self._scratch)
+        store.add(self.lags)
+        store.add(other.lags)
+        lags, storage = store.finish()
+        return LaggedCounts(
+            self.vocabulary,
+            lags,
+            self.unigram + other.unigram,
+            memory_budget=budget,
+            scratch=self._scratch,
+            storage=storage,
+        )
+
+    def scaled(self, factor: float) -> "LaggedCounts":
+        """Return all counts times ``factor`` (positive, finite) as float32, in memory."""
+        if not (math.isfinite(factor) and factor > 0):
+            raise ConfigurationError(f"cannot scale counts by {factor}: it must be positive")
+        lags = [
+            Counts(lag.indptr, lag.indices, np.multiply(lag.data, factor, dtype=np.float32))
+            for lag in self.lags
+        ]
+        return LaggedCounts(
+            self.vocabulary,
+            lags,
+            self.unigram * float(factor),
+            memory_budget=self._memory_budget,
+            scratch=self._scratch,
+            storage=self._storage,  # the columns may still be mapped from there
+        )
+
+    def config_dict(self) -> dict[str, Any]:
+        """Return n_lags, and how the vocabulary looks words up."""
+        return {"n_lags": self.n_lags, "vocabulary": self.vocabulary.config_dict()}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays of the vocabulary, ``unigram``, and ``lag<k>.indptr``, ``.indices``, ``.data``."""
+        arrays = {**self.vocabulary.arrays(), "unigram": self.unigram}
+        for k, lag in enumerate(self.lags, start=1):
+            arrays |= {f"lag{k}.{part}": array for part, array in lag._asdict().items()}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Return counts from `config_dict` and `arrays`. Raises ArtifactError where they are damaged."""
+        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        n_lags = config["n_lags"]
+        if not isinstance(n_lags, int) or n_lags < 1 or f"lag{n_lags}.indptr" not in arrays:
+            raise ArtifactError(f"its n_lags is {n_lags!r}, which its arrays do not bear out")
+        unigram = require(arrays, "unigram", shape=(len(vocabulary),), finite=True)
+        if unigram.dtype not in (np.int64, np.float64) or (unigram < 0).any():
+            raise ArtifactError(
+                "the array 'unigram' must hold counts: int64 or float64, none negative"
+            )
+        lags = [_checked_lag(arrays, k, unigram) for k in range(1, n_lags + 1)]
+        return cls(vocabulary, lags, unigram)
+
+
+def _counted(
+    corpus: CountableCorpus, n_lags: int, memory_budget: int, threads: int, scratch: Path | None
+) -> StreamCounts:
+    """Count the stream of a corpus, under a bar that shows how much of it has been read."""
+    length = block_length(memory_budget, n_lags, threads)
+    total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
+    progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
+    with progress:
+        return count_stream(
+            _watched(corpus.stream(length), progress),
+            len(corpus.vocabulary),
+            n_lags,
+            memory_budget=memory_budget,
+            threads=threads,
+            scratch=scratch,
+        )
+
+
+def _watched(pieces: Any, progress: Any) -> Any:
+    """Yield the pieces and move the bar on."""
+    for piece in pieces:
+        yield piece
+        progress.update(len(piece))
+
+
+def _checked_lag(arrays: dict[str, npt.NDArray[Any]], k: int, unigram: npt.NDArray[Any]) -> Counts:
+    """Return the counts of lag k of an artefact, in which every index may be trusted from here on."""
+    size, name = len(unigram), f"lag{k}"
+    dims = {"rows + 1": size + 1}
+    indptr = require(arrays, f"{name}.indptr", shape=("rows + 1",), dtype=np.int64, dims=dims)
+    indices = require(arrays, f"{name}.indices", shape=("entries",), dtype=np.int32, dims=dims)
+    dtype = np.int32 if unigram.dtype == np.int64 else np.float32
+    data = require(arrays, f"{name}.data", shape=("entries",), dtype=dtype, dims=dims, finite=True)
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise ArtifactError(f"the array '{name}.indptr' does not divide its entries into rows")
+    if len(indices) and (indices.min() < 0 or indices.max() >= size):
+        raise ArtifactError(f"the array '{name}.indices' holds a column outside the vocabulary")
+    ascending = np.diff(indices) > 0
+    starts = indptr[1:-1]
+    ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True
+    if not ascending.all():
+        raise ArtifactError(f"the columns of a row of '{name}.indices' do not ascend")
+    if (data < 0).any():
+        raise ArtifactError(f"the array '{name}.data' holds a negative count")
+    if not math.isclose(data.sum(dtype=np.float64), unigram.sum(), rel_tol=1e-4):
+        raise ArtifactError(f"the counts of '{name}.data' do not sum to those of 'unigram'")
+    return Counts(indptr, indices, data)

@@ -1,0 +1,108 @@
+"""Options of `LDS`, each declared, documented and bounded once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tacenda.cores import usable_cores
+from tacenda.settings import Settings, group, option
+
+__all__ = ["OUTPUTS", "Ends", "LDSAdvanced", "LDSSettings", "Output"]
+
+Output = Literal["own_context", "weighted_mean", "own_past_future", "mean", "own", "filtered"]
+Ends = Literal["exact", "zero"]
+
+OUTPUTS: tuple[str, ...] = get_args(Output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LDSAdvanced(Settings):
+    """Options of `LDS` that serve ablations and unusual texts."""
+
+    ends: Ends = option(
+        "exact",
+        """how a sequence ends: "exact" integrates over the unobserved words outside it, "zero" is the plain
+        steady-state filter, which takes them for average words; the paper has "zero" """,
+    )
+    row_norm_power: float = option(
+        1.0,
+        """the input row of each word is divided by its norm to this power before the recursions, because
+        frequent words have tiny rows otherwise; the paper has 0""",
+        at_least=0,
+    )
+    hankel_blocks: int = option(
+        4, "r, blocks a side of the Hankel matrix; needs lags up to 2 r - 1", at_least=2
+    )
+    horizon: int = option(
+        7, "lags that the approximate second-order statistics of EM use", at_least=2
+    )
+    subspace_factor: float = option(
+        4.0,
+        "EM first runs in a subspace of this many times n_states dimensions",
+        at_least=1,
+    )
+    maximum_radius: float = option(
+        0.995, "limit on the spectral radius of the initial A", above=0, below=1
+    )
+    noise: Literal["full", "diagonal", "spherical"] = option(
+        "full",
+        """covariance of the observation noise; "diagonal" and "spherical" are the comparison of the paper and
+        skip the subspace. Their likelihood gain also counts the direction in which whitened words never
+        vary, so compare it among these two only""",
+    )
+    start: Literal["subspace", "random"] = option(
+        "subspace", "parameters that EM starts from; the paper compares the two in Figure 2"
+    )
+    whiten: bool = option(
+        True, "whether the subspace is identified in whitened coordinates, as in the paper"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LDSSettings(Settings):
+    """Options of `LDS`."""
+
+    n_states: int = option(200, "h, dimensions of the latent state", at_least=1)
+    output: Output = option(
+        "own_past_future",
+        """what transform returns for a token: own_past_future (3h columns), own_context (2h),
+        weighted_mean (h), mean (h), own (h, static) or filtered (h, sees the past only); the paper has
+        mean""",
+    )
+    own_weight: float = option(
+        3.0,
+        """weight of the part that a token contributes itself, in weighted_mean and own_past_future; the
+        paper has 1""",
+        at_least=0,
+    )
+    kappa: float | None = option(
+        None,
+        """pseudo-counts added to every word type; None takes 0.3 tokens per type and average count. The
+        paper has 1000, for 10^9 tokens and 200k types""",
+        at_least=0,
+    )
+    subspace_iterations: int = option(
+        20, "EM iterations in the subspace; tagging accuracy peaks at 20 to 50", at_least=0
+    )
+    full_iterations: int = option(
+        2, "EM iterations over the whole vocabulary after that; the paper has 50", at_least=0
+    )
+    seed: int = option(0, "seed of the randomised SVD and of a random start", at_least=0)
+    threads: int | None = option(
+        None,
+        """threads that count and multiply sparse matrices while fitting; None takes every core that this
+        process may use. The result does not depend on it""",
+        at_least=1,
+    )
+    advanced: LDSAdvanced = group(LDSAdvanced)
+
+    @property
+    def n_lags(self) -> int:
+        """The number of lags that must be counted."""
+        return max(2 * self.advanced.hankel_blocks - 1, self.advanced.horizon)
+
+    @property
+    def n_threads(self) -> int:
+        """The number of threads to work with."""
+        return usable_cores() if self.threads is None else self.threads

@@ -1,0 +1,112 @@
+"""Vectors of the tokens of a text file, and of the words of a vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda import store
+from tacenda.corpus.lines import file_blocks, text_file
+from tacenda.errors import DataError
+from tacenda.tokenizers import Tokenizer, get_tokenizer
+
+__all__ = ["embed_file", "nearest_words", "save_npz"]
+
+Rows = npt.NDArray[np.float32]
+
+#: Tokens handed to the model at a time.
+BATCH_TOKENS = 20_000
+
+
+def embed_file(
+    model: Any,
+    path: Path,
+    tokenizer: str | Tokenizer,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Iterator[tuple[list[str], Rows]]:
+    """Yield the tokens of every line of a file and their vectors ``(n_tokens, width)``.
+
+    A line without tokens yields no tokens and an array without rows.
+
+    Raises
+    ------
+    CorpusError
+        The file cannot be read, or the tokenizer is unknown.
+    """
+    split = get_tokenizer(tokenizer)
+    batch: list[list[str]] = []
+    size = 0
+    for block in file_blocks([text_file(path)], encoding, errors):
+        for line in block:
+            words = list(split(line))
+            batch.append(words)
+            size += len(words)
+            if size >= BATCH_TOKENS:
+                yield from zip(batch, model.transform(batch), strict=True)
+                batch, size = [], 0
+    yield from zip(batch, model.transform(batch), strict=True)
+
+
+def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) -> tuple[int, int]:
+    """Save the vectors of lines; return the number of tokens and of lines.
+
+    Vectors go through a temporary file, so memory holds the tokens but not the vectors, and ``path``
+    appears only when it is whole.
+
+    Raises
+    ------
+    DataError
+        The file cannot be written.
+    """
+    offsets, tokens = [0], []
+    try:
+        with store.temporary(path.parent) as scratch:
+            raw = scratch / "vectors"
+            with raw.open("wb") as file:
+                for words, rows in lines:
+                    file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
+                    tokens += words
+                    offsets.append(len(tokens))
+            vectors: Rows = np.zeros((0, width), dtype=np.float32)
+            if tokens:
+                vectors = np.memmap(raw, dtype=np.float32, mode="r", shape=(len(tokens), width))
+            text = np.frombuffer("\n".join(tokens).encode("utf-8", "replace"), dtype=np.uint8)
+            whole = scratch / "whole.npz"
+            np.savez(whole, vectors=vectors, offsets=np.array(offsets, dtype=np.int64), tokens=text)
+            store.commit(whole, path)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+    return len(tokens), len(offsets) - 1
+
+
+def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
+    """Return the ``n`` words of the vocabulary nearest to ``word`` by cosine, nearest first.
+
+    Every word is embedded alone, as a sentence of one token.
+    """
+    known = [each for each in model.vocabulary.words if not _stands_for_others(each)]
+    parts = [known[i : i + BATCH_TOKENS] for i in range(0, len(known), BATCH_TOKENS)]
+    vectors = np.concatenate([_alone(model, part) for part in parts or [[]]])
+    query = _alone(model, [word])[0]
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+    cosines = vectors @ query / np.where(lengths == 0, 1, lengths)
+    found = ((known[i], float(cosines[i])) for i in np.argsort(-cosines, kind="stable"))
+    return [pair for pair, _ in zip((p for p in found if p[0] != word), range(n), strict=False)]
+
+
+def _alone(model: Any, words: Sequence[str]) -> Rows:
+    """Return the vectors of words (words, width), each a sentence of its own."""
+    rows: Rows = np.concatenate(
+        [np.zeros((0, model.width), dtype=np.float32), *model.transform([[w] for w in words])]
+    )
+    return rows
+
+
+def _stands_for_others(word: str) -> bool:
+    """Return whether a type is special: a boundary, an unknown word or a class of unknown words."""
+    return len(word) > 2 and word[0] == "<" and word[-1] == ">"

@@ -1,0 +1,196 @@
+"""The whole fit: morphemes, initial vectors, training on parallel streams of tokens."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.corpus import Corpus
+from tacenda.errors import PluginUnavailableError
+from tacenda.fitting import Cosine, FitSettings, History, fit
+from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.fitting.checkpoint import Resume
+from tacenda_embeddings.varembed.fitted import FittedWords
+from tacenda_embeddings.varembed.initial_vectors import Float32, fitted_morphemes, initial_words
+from tacenda_embeddings.varembed.morphemes import Inventory
+from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
+from tacenda_embeddings.varembed.streams import Ids, StreamBatches, joined
+
+__all__ = ["Fit", "fit_word_vectors"]
+
+_LEAST = 0.1  # of the learning rate, at the end
+_RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # where none is set
+_REFIT = 0.1  # of the ridge, after training
+_RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
+_CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
+
+
+class Fit(NamedTuple):
+    """What a fit found."""
+
+    state: FittedWords
+    history: History  # the course of training
+    figure: dict[str, Any]  # for the artefact
+
+
+def fit_word_vectors(
+    settings: WordVectorSettings,
+    text: Corpus,
+    valid: Corpus | None,
+    vectors: Float32 | None,
+    *,
+    checkpoints: str | os.PathLike[str] | None,
+    resume: Resume,
+) -> Fit:
+    """Fit a model; `MorphologicalEmbedder.fit` describes the arguments and what is raised."""
+    _require_torch()
+    advanced = settings.advanced
+    types = len(text.vocabulary)
+    stream = joined(text)
+    counts = np.bincount(stream, minlength=types).astype(np.int64)
+    inventory = Inventory.learn(
+        text.vocabulary,
+        settings.segmenter,
+        advanced.n_morphemes or max(1, round(_RATIO * types)),
+        advanced.max_pieces,
+        advanced.base,
+    )
+    words = initial_words(settings, text, vectors)
+    ridge = advanced.start_ridge
+    if ridge is None:
+        ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
+    # the square root gives the many rare words, which tell morphemes apart, a voice beside the few frequent
+    # ones, which are known best
+    morphemes = fitted_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
+    sums = inventory.summed(morphemes)
+    share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
+    words = share * words + (1 - share) * sums
+    variational = isinstance(advanced, VarEmbedAdvanced)
+    found = _trained(
+        settings,
+        inventory,
+        counts,
+        words if variational else words - sums,
+        morphemes,
+        ridge,
+        stream,
+        None if valid is None else joined(valid),
+        checkpoints,
+        resume,
+    )
+    words, morphemes = found.learned["table/words"], found.learned["table/morphemes"]
+    if not variational:
+        words = words + inventory.summed(morphemes)
+    state = FittedWords(inventory, words, morphemes, counts > 0)
+    return Fit(state, found.history, found.figure)
+
+
+class _Trained(NamedTuple):
+    """Parameters after training, its course, and its figure."""
+
+    learned: dict[str, npt.NDArray[Any]]
+    history: History
+    figure: dict[str, Any]
+
+
+def _trained(
+    settings: WordVectorSettings,
+    inventory: Inventory,
+    counts: npt.NDArray[np.int64],
+    words: Float32,
+    morphemes: Float32,
+    ridge: float,
+    stream: Ids,
+    held_out: Ids | None,
+    checkpoints: str | os.PathLike[str] | None,
+    resume: Resume,
+) -> _Trained:
+    """Train from initial vectors, under a seed of torch's own generators that is put back afterwards."""
+    import torch
+
+    from tacenda.fitting.torch_model import to_array
+    from tacenda_embeddings.varembed.training import Trainer
+
+    advanced = settings.advanced
+    loop = FitSettings(
+        epochs=settings.epochs,
+        learning_rate=Cosine(
+            settings.learning_rate,
+            epochs=max(settings.epochs, 1),
+            floor=_LEAST * settings.learning_rate,
+        ),
+        patience=None if held_out is None else settings.patience,
+        check_losses_every=_CHECK,
+        on_divergence="return",
+    )
+    made_from = {
+        "settings": _settings_of_training(settings),
+        "start": fingerprint_arrays((words, morphemes)),
+        "valid": None if held_out is None else fingerprint_arrays((held_out,)),
+    }
+    source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[] if settings.device == "cpu" else None):
+        torch.manual_seed(settings.seed)
+        try:
+            torch.set_num_threads(settings.threads or threads)
+            trainer = Trainer(settings, inventory, counts, words, morphemes, held_out)
+            history = fit(
+                trainer,
+                source,
+                loop,
+                configuration=made_from,
+                checkpoints=checkpoints,
+                resume=resume,
+                description="word vectors",
+            )
+            refitted = getattr(advanced, "refit_morphemes", False) and settings.epochs > 0
+            if refitted:
+                found = to_array(trainer.tables["words"].values)
+                alike = np.ones(len(counts))  # the bound counts every word once
+                again = fitted_morphemes(inventory, found, alike, _REFIT * ridge)
+                trainer.set_morphemes(again)
+            return _Trained(
+                dict(trainer.parameters()), history, _figure(trainer, history, refitted)
+            )
+        finally:
+            torch.set_num_threads(threads)
+
+
+def _settings_of_training(settings: WordVectorSettings) -> dict[str, Any]:
+    """Return the settings that a run must share with the checkpoint it continues from."""
+    values = settings.to_dict()
+    del values["threads"]
+    values["advanced"].pop("refit_morphemes", None)
+    return values
+
+
+def _figure(trainer: Any, history: History, refitted: bool) -> dict[str, Any]:
+    """Return the bound as it was measured: on held-out text where there is some, else as training saw it."""
+    held_out = trainer.valid is not None
+    loss = history.epoch_losses[-1] if history.epoch_losses else None
+    best = None if history.best is None else history.best.value
+    if held_out and refitted:
+        best = trainer.evaluate()
+    softmax = trainer.settings.advanced.softmax
+    return {
+        "measure": "negative lower bound, nats per token",
+        "value": best if held_out else loss,
+        "protocol": "held-out text, exact softmax"
+        if held_out
+        else f"training text, mean of the last epoch, {softmax} softmax",
+        "divergence per token": trainer.divergence() / trainer.n_tokens,
+    }
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise PluginUnavailableError(
+            "fitting VarEmbed or SumEmbed needs torch, applying them does not: install it with "
+            "pip install 'tacenda-embeddings[varembed]'"
+        ) from error

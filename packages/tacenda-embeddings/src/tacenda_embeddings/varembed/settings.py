@@ -1,0 +1,173 @@
+"""Options of `VarEmbed` and `SumEmbed`, each declared, documented and bounded once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tacenda.settings import Settings, group, option
+
+__all__ = [
+    "Output",
+    "SumEmbedAdvanced",
+    "SumEmbedSettings",
+    "VarEmbedAdvanced",
+    "VarEmbedSettings",
+    "WordVectorSettings",
+]
+
+Output = Literal["logits", "log_odds", "probabilities"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordVectorAdvanced(Settings):
+    """Options of both models that few need to change."""
+
+    hidden: int = option(128, "units of the LSTM", at_least=1)
+    n_morphemes: int | None = option(
+        None,
+        """pieces that the unigram segmenter keeps; None is 0.3 for every word type, the ratio of the
+        paper. Fewer suit a small text of a language rich in endings""",
+        at_least=1,
+    )
+    max_pieces: int = option(
+        16,
+        "morphemes of a word at most; the last one takes the rest. N-grams are not limited",
+        at_least=1,
+    )
+    base: bool = option(
+        True,
+        """whether every word has one more, common morpheme, which holds the base rate of every dimension;
+        the paper has none""",
+    )
+    start_window: int = option(
+        10,
+        """words to each side that are counted for the initial vectors; 2 or 3 tell more of syntax, 10 of
+        topics""",
+        at_least=1,
+    )
+    start_adjacent: float = option(
+        0.7,
+        """weight in the initial vectors of the words directly before and directly after, which are counted
+        apart from those of the window; they tell of syntax""",
+        at_least=0,
+    )
+    start_scale: float = option(1.0, "root mean square of the initial word vectors", at_least=0)
+    start_ridge: float | None = option(
+        None,
+        """ridge of the regression that gives morphemes their initial vectors; None is 10, and 100 for
+        n-grams, of which a word has many""",
+        at_least=0,
+    )
+    start_shrinkage: float = option(
+        20.0,
+        """a word that occurs n times begins n / (n + this) of the way from the sum of its morphemes to the
+        vector it was given; the paper has 0""",
+        at_least=0,
+    )
+    softmax: Literal["sampled", "exact"] = option(
+        "sampled",
+        "whether the loss sums over a sample of words or over all; the paper does not say",
+    )
+    negatives: int = option(1024, "words drawn for a batch by the sampled softmax", at_least=1)
+    lstm_learning_rate: float = option(2e-3, "learning rate of the LSTM, for Adam", at_least=0)
+    batch_streams: int = option(
+        64, "pieces of the text that are read in parallel; the paper has 25", at_least=1
+    )
+    unrolled_tokens: int = option(
+        32, "tokens of each piece that are differentiated through at a time", at_least=1
+    )
+    clip: float = option(1.0, "largest norm of the LSTM's gradient per token", above=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarEmbedAdvanced(WordVectorAdvanced):
+    """Options of `VarEmbed` that few need to change."""
+
+    kl: Literal["types", "tokens"] = option(
+        "types",
+        """what the divergence from the prior is counted for: "types", once for every word of the
+        vocabulary, as in eq 20; or "tokens", once for every occurrence and dimension, as in the authors'
+        code""",
+    )
+    kl_weight: float = option(1.0, "factor of the divergence; 1 gives the bound", at_least=0)
+    refit_morphemes: bool = option(
+        True,
+        """whether the morphemes are fitted once more after training, to the words as they are then, by the
+        regression of the start with a tenth of its ridge, every word counting once. The bound does not
+        keep a morpheme of few words from following them anywhere, nor does it say what belongs to the base
+        and what to the others; the ridge does. The paper does not refit""",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumEmbedAdvanced(WordVectorAdvanced):
+    """Options of `SumEmbed` that few need to change."""
+
+    base: bool = option(False, "whether every word has one more, common morpheme")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordVectorSettings(Settings):
+    """Options that both models share."""
+
+    width: int = option(128, "k, columns of a word vector", at_least=1)
+    segmenter: Literal["unigram", "morfessor", "ngrams"] = option(
+        "unigram",
+        """how words are cut into morphemes: "unigram" pieces learned in seconds, "morfessor" (which needs
+        the package morfessor, and minutes) or "ngrams" of characters; the paper has "morfessor" """,
+    )
+    start: Literal["counts", "word2vec", "random"] = option(
+        "counts",
+        """initial word vectors: "counts", a factorisation of co-occurrence counts; "word2vec", which needs
+        the package gensim; or "random"; the paper has "word2vec" """,
+    )
+    epochs: int = option(3, "passes over the text; the paper has 15", at_least=0)
+    learning_rate: float = option(
+        0.1,
+        """learning rate of word, morpheme and output vectors, for AdaGrad with one accumulator a row; the
+        paper has 0.01, for RMSProp""",
+        at_least=0,
+    )
+    dropout: float = option(
+        0.0,
+        "share of the inputs and outputs of the LSTM that are dropped; the paper does not say",
+        at_least=0,
+        below=1,
+    )
+    patience: int = option(
+        2,
+        "evaluations without progress after which a fit with held-out text stops",
+        at_least=1,
+    )
+    seed: int = option(0, "seed of everything that is drawn", at_least=0)
+    device: str = option("cpu", 'where training runs, "cpu" or "cuda"')
+    threads: int | None = option(
+        None, "threads of torch while training; None leaves them as they are", at_least=1
+    )
+
+    advanced: WordVectorAdvanced = group(WordVectorAdvanced)
+
+    def check(self) -> None:
+        """Refuse a device that torch would not know."""
+        if self.device.split(":")[0] not in ("cpu", "cuda"):
+            self.refuse("device", "cpu or cuda")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarEmbedSettings(WordVectorSettings):
+    """Options of `VarEmbed`."""
+
+    output: Output = option(
+        "log_odds",
+        """what transform returns for a word: "logits", the expected embedding through an inverse sigmoid,
+        as the paper evaluates it; "log_odds", the same less the base rate; or "probabilities" """,
+    )
+    advanced: VarEmbedAdvanced = group(VarEmbedAdvanced)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumEmbedSettings(WordVectorSettings):
+    """Options of `SumEmbed`."""
+
+    advanced: SumEmbedAdvanced = group(SumEmbedAdvanced)

@@ -1,0 +1,240 @@
+"""`HiddenMarkov`: what the hidden Markov models share: states, scores, posteriors, paths, the way to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import DataError
+from tacenda_lm.configured import ConfiguredLanguageModel
+from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
+from tacenda_lm.sequences import Float64, check_word, checked
+from tacenda_lm.state import State
+
+__all__ = ["HiddenMarkov", "Posterior"]
+
+S = TypeVar("S", bound=HMMSettings | VLHMMSettings)
+_START = -1  # instead of a class: nothing was read yet
+_ROWS = 64  # states of a class whose next words are computed side by side
+_LEAST = np.finfo(np.float32).tiny  # what float32 cannot hold is taken as the least it can
+
+
+class Posterior(NamedTuple):
+    """States given a whole sentence.
+
+    Attributes
+    ----------
+    classes
+        int32 (words,): the class each word belongs to; all its states do.
+    probabilities
+        p(state | sentence) float32 (words, k), over the states of that class.
+    """
+
+    classes: npt.NDArray[np.int32]
+    probabilities: npt.NDArray[np.float32]
+
+
+class HiddenMarkov(ConfiguredLanguageModel[S]):
+    """Base of `VLHMM` and `HMM`: everything but the fit, which sets the tables and the vocabulary.
+
+    A `State` holds the class of the last word and the probabilities, as bytes of float32 (k,), of the states of that
+    class given all words of the sentence so far. ``</s>`` begins a new sentence, as in the paper. A hidden state's
+    number is ``class * k + number within the class``.
+    """
+
+    keeps_checkpoints: ClassVar[bool] = True
+    _tables: Tables | None = None
+
+    @property
+    def tables(self) -> Tables:
+        """The probabilities. Raises NotFittedError."""
+        return self._learned(self._tables)
+
+    # -- one word after another --------------------------------------------------------------------
+
+    def start(self) -> State:
+        """Return the state after ``<s>``."""
+        self.vocabulary  # noqa: B018 - raises where there is none
+        return State((_START, b""))
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word (an id); after ``</s>`` a sentence begins."""
+        check_word(word, len(self.vocabulary))
+        if word == self.vocabulary.boundary_id:
+            state.check_begun()
+            return self.start()
+        joint = self._joint(state, word)
+        total = joint.sum(dtype=np.float64)
+        now = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
+        return State((int(self.tables.lexicon.classes[word]), now.astype(np.float32).tobytes()))
+
+    def _joint(self, state: State, word: int) -> npt.NDArray[np.float32]:
+        """Return p(z, word | state) for the states z of the word's class: (k,)."""
+        tables = self.tables
+        emitted = tables.emissions[tables.lexicon.places[word]]
+        return np.asarray(self._reach(state, word) * emitted, np.float32)
+
+    def _reach(self, state: State, word: int) -> npt.NDArray[np.float32]:
+        """Return p(z | state) for the states z of the word's class: (k,)."""
+        tables = self.tables
+        group, data = state.parts()
+        if group == _START:
+            return np.asarray(tables.starts[tables.lexicon.classes[word]])
+        return tables.reach(group, _array(data), int(tables.lexicon.classes[word]))
+
+    def log_prob(
+        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
+    ) -> Float64:
+        """Return natural log p(word | state) for pairs, float64 (states,)."""
+        ids, _ = checked(np.asarray(words), np.array([0, len(words)]), len(self.vocabulary))
+        found = np.empty(len(ids), np.float64)
+        for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
+            found[n] = self._joint(state, word).sum(dtype=np.float64)
+        return np.log(np.maximum(found, _LEAST))
+
+    def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
+        """Return natural log-probabilities of every next word, float32 (states, types).
+
+        All transitions out of the class of the last word are made for it, so states are taken class by class.
+        """
+        tables = self.tables
+        rows = np.empty((len(states), len(self.vocabulary)), np.float32)
+        groups = np.array([state.parts()[0] for state in states], np.int64)
+        for group in np.unique(groups).tolist():
+            own = np.flatnonzero(groups == group)
+            if group == _START:
+                rows[own] = tables.words(np.ascontiguousarray(tables.starts[:, :, None]))
+                continue
+            for i in range(0, len(own), _ROWS):
+                some = own[i : i + _ROWS]
+                vectors = np.stack([_array(states[n].parts()[1]) for n in some])
+                rows[some] = tables.words(tables.onward(group, vectors))
+        return np.log(np.maximum(rows, _LEAST))
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(
+        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
+    ) -> Float64:
+        """Return the natural log-probability of every id given those before it in its sentence, float64 (tokens,)."""
+        found = np.empty(len(np.asarray(ids)), np.float64)
+        for passed in self.tables.passes(*self._sentences(ids, offsets)):
+            found[passed.tokens] = passed.forward.log_probs
+        return found
+
+    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
+        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
+        words, cuts = self._sentences(ids, np.array([0, len(ids)]))
+        found = np.empty(len(words), np.float64)
+        if not len(words):
+            state.check_begun()
+            return found, State(state.value)
+        last = None
+        for passed in self.tables.passes(words, cuts, self._reach(state, int(words[0]))):
+            found[passed.tokens] = passed.forward.log_probs
+            last = passed.forward.states[-1]
+        if words[-1] == self.vocabulary.boundary_id or last is None:
+            return found, self.start()
+        return found, State((int(self.tables.lexicon.classes[words[-1]]), last.tobytes()))
+
+    def _sentences(
+        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Return the ids, checked, and where sentences begin among them: sequences cut after every ``</s>``."""
+        words, cuts = checked(ids, offsets, len(self.vocabulary))
+        ends = np.flatnonzero(words == self.vocabulary.boundary_id) + 1
+        return words, np.union1d(cuts, ends)
+
+    # -- the states behind the words ---------------------------------------------------------------
+
+    def class_of(self, word: str) -> int:
+        """Return the class of a word; for one that is not known, that of ``<unk>``."""
+        return int(self.tables.lexicon.classes[self.vocabulary.encode([word])[0]])
+
+    def words_of(self, group: int) -> list[str]:
+        """Return the words of a class, in the order of the vocabulary."""
+        words = self.vocabulary.words
+        members = np.flatnonzero(self.tables.lexicon.classes == group)
+        return [words[i] for i in members.tolist()]
+
+    def posterior(self, sentence: str | Sequence[str], *, eos: bool = True) -> Posterior:
+        """Return p(state | sentence) for every word.
+
+        Parameters
+        ----------
+        sentence
+            Words, or a string of words with spaces between.
+        eos
+            Whether the sentence ends there; ``</s>`` is then the last word.
+        """
+        ids = self._ids(sentence, eos)
+        probabilities = np.empty((len(ids), self.tables.k), np.float32)
+        for passed in self.tables.passes(*self._sentences(ids, np.array([0, len(ids)]))):
+            probabilities[passed.tokens] = self.tables.backward(passed).posteriors
+        return Posterior(self.tables.lexicon.classes[ids], probabilities)
+
+    def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
+        """Return the most probable path of states: int64 (words,), numbers from 0 to Z - 1.
+
+        Parameters
+        ----------
+        sentence
+            Words, or a string of words with spaces between.
+        eos
+            Whether the sentence ends there; ``</s>`` is then the last word.
+        """
+        ids = self._ids(sentence, eos)
+        return self.state_path(ids, np.array([0, len(ids)]))
+
+    def state_path(
+        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
+    ) -> npt.NDArray[np.int64]:
+        """Return the most probable path of every sentence of a text: int64 (tokens,)."""
+        words, cuts = self._sentences(ids, offsets)
+        path = np.empty(len(words), np.int64)
+        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            path[begin:end] = self._best_path(words[begin:end])
+        return path
+
+    def _best_path(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Find the largest p(z, x) over z, by dynamic programming, in logarithms (Viterbi 1967)."""
+        tables, k = self.tables, self.tables.k
+        classes = tables.lexicon.classes[ids].astype(np.int64)
+        emitted = np.log(np.maximum(tables.emissions[tables.lexicon.places[ids]], _LEAST))
+        came_from = np.empty((len(ids), k), np.int64)
+        best = np.zeros(k, np.float32)
+        for t in range(len(ids)):
+            if t == 0:
+                best = np.log(np.maximum(tables.starts[classes[0]], _LEAST)) + emitted[0]
+                continue
+            pool, slots = tables.store.get(classes[t - 1 : t], classes[t : t + 1])
+            scores = np.log(np.maximum(pool[slots[0]], _LEAST)) + best
+            came_from[t] = scores.argmax(axis=1)
+            best = scores[np.arange(k), came_from[t]] + emitted[t]
+        path = np.empty(len(ids), np.int64)
+        if len(ids):
+            path[-1] = best.argmax()
+        for t in range(len(ids) - 1, 0, -1):
+            path[t - 1] = came_from[t, path[t]]
+        return path + classes * k
+
+    def _ids(self, sentence: str | Sequence[str], eos: bool) -> npt.NDArray[np.int32]:
+        words = sentence.split() if isinstance(sentence, str) else list(sentence)
+        ids = np.asarray(self.vocabulary.encode(words), np.int32)
+        return np.append(ids, np.int32(self.vocabulary.boundary_id)) if eos else ids
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return tables and vocabulary. Raises NotFittedError."""
+        return {**self.tables.arrays(), **self.vocabulary.arrays()}
+
+
+def _array(data: bytes) -> npt.NDArray[np.float32]:
+    if not isinstance(data, bytes) or not data or len(data) % 4:
+        raise DataError("the state is not one of a hidden Markov model")
+    return np.frombuffer(data, np.float32)

@@ -1,0 +1,93 @@
+"""Training in epochs, the same for every model: the learning rate, early stopping, what identifies a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from tacenda.fitting import (
+    BatchSource,
+    Cosine,
+    FitSettings,
+    History,
+    Schedule,
+    Trainable,
+    WarmUp,
+    fingerprint_arrays,
+    fit,
+)
+from tacenda.fitting.trainable import State
+from tacenda_lm.contract import FitContext
+
+if TYPE_CHECKING:
+    from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
+    from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
+
+__all__ = ["falling_rate", "put", "train"]
+
+_ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
+
+Text = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # ids and offsets
+
+
+def falling_rate(
+    rate: float, epochs: int, source: BatchSource, *, least: float, warm: int
+) -> WarmUp:
+    """Return a rate that rises for up to ``warm`` steps or half an epoch, and falls to the share ``least``."""
+    falling = Cosine(rate, epochs=max(epochs, 1), floor=least * rate)
+    return WarmUp(falling, max(1, min(warm, (source.n_batches(0) or 0) // 2)))
+
+
+def train(
+    trainer: Trainable,
+    source: BatchSource,
+    settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings,
+    text: Text,
+    valid: Text | None,
+    context: FitContext,
+    rate: Schedule | float,
+    *,
+    evaluate_every: int = 1,
+    identity: Mapping[str, Any] | None = None,
+    description: str = "fitting",
+) -> History:
+    """Train in place; a divergence after the first epoch leaves the best model seen.
+
+    ``identity`` (JSON values) tells this fit from others, beside settings and texts; ``description`` stands before the
+    progress bar.
+    """
+    loop = FitSettings(
+        epochs=settings.epochs,
+        learning_rate=rate,
+        evaluate_every=evaluate_every,
+        patience=None if valid is None else settings.patience,
+        on_divergence="return",
+    )
+    return fit(
+        trainer,
+        source,
+        loop,
+        configuration={
+            "settings": {k: v for k, v in settings.to_dict().items() if k not in _ELSEWHERE},
+            "text": fingerprint_arrays(text),
+            "valid": None if valid is None else fingerprint_arrays(valid),
+            **(identity or {}),
+        },
+        checkpoints=context.checkpoints,
+        resume=context.resume,
+        description=description,
+    )
+
+
+def put(own: State, given: State) -> None:
+    """Copy arrays into those of the same names. Raises ValueError where names, shapes or dtypes differ."""
+    if set(own) != set(given):
+        raise ValueError(f"names differ: {', '.join(sorted(set(own) ^ set(given))[:5])}")
+    for name, array in own.items():
+        if array.shape != given[name].shape or array.dtype != given[name].dtype:
+            raise ValueError(
+                f"{name} is {array.dtype} {array.shape}, not {given[name].dtype} {given[name].shape}"
+            )
+        array[...] = given[name]

@@ -1,0 +1,261 @@
+"""The conformance kit passes a sound language model, and each way to be unsound fails the test made for it."""
+
+import numpy as np
+import pytest
+
+from tacenda.artifact import Saveable, require
+from tacenda.corpus.text import as_corpus
+from tacenda.errors import ArtifactError, DataError, NotFittedError
+from tacenda.vocabulary import Vocabulary
+from tacenda_lm.testing import LanguageModelTests, pack
+
+
+class Bigram(Saveable):
+    """Counts of word pairs, one added to each; a state is the id of the last word."""
+
+    kind, name, distribution = "language_models", "bigram", "<kit>"
+
+    def __init__(self):
+        self.table = None
+        self.fitted_on, self.figures = {}, []
+
+    def fit(self, text, valid=None):
+        corpus = as_corpus(text)
+        self.vocabulary_ = corpus.vocabulary
+        table = np.ones((len(corpus.vocabulary),) * 2)
+        stream = np.concatenate(list(corpus.stream()))
+        np.add.at(table, (stream, np.roll(stream, -1)), 1)
+        self.table = np.log(table / table.sum(axis=1, keepdims=True))
+        self.fitted_on, self.figures = {"n_tokens": corpus.n_tokens}, []
+        if valid is not None:
+            value = float(np.exp(-self.score_corpus(valid.ids, valid.offsets).mean()))
+            figure = {"measure": "perplexity", "value": value, "protocol": "without ends"}
+            self.figures.append(figure)
+        return self
+
+    @property
+    def vocabulary(self):
+        self.fitted()
+        return self.vocabulary_
+
+    def fitted(self):
+        if self.table is None:
+            raise NotFittedError("the bigram model is not fitted: call fit")
+
+    def check(self, words):
+        if any(not 0 <= word < len(self.table) for word in words):
+            raise DataError("an id is not in the vocabulary")
+
+    def start(self):
+        self.fitted()
+        return self.vocabulary_.boundary_id
+
+    null = start
+
+    def advance(self, state, word):
+        self.check([word])
+        return int(word)
+
+    def log_probs(self, states):
+        return self.table[np.array(states, np.int64)]
+
+    def log_prob(self, states, words):
+        self.check(words)
+        return self.log_probs(states)[np.arange(len(states)), words]
+
+    def before(self, ids, offsets):
+        self.fitted()
+        self.check(ids)
+        if (
+            not len(offsets)
+            or offsets[0]
+            or offsets[-1] != len(ids)
+            or (np.diff(offsets) < 0).any()
+        ):
+            raise DataError("the offsets do not cut the ids")
+        before = np.roll(ids, 1)
+        before[offsets[:-1][np.diff(offsets) > 0]] = self.start()
+        return before
+
+    def score_corpus(self, ids, offsets):
+        return self.table[self.before(ids, offsets), ids]
+
+    def score_from(self, state, ids):
+        self.check(ids)
+        before = np.array([state, *ids], np.int64)
+        return self.table[before[:-1], ids], int(before[-1])
+
+    def distributions(self, ids, offsets):
+        yield self.table[self.before(ids, offsets)]
+
+    def config_dict(self):
+        return {"vocabulary": self.vocabulary.config_dict()}
+
+    def arrays(self):
+        self.fitted()
+        return {"table": self.table, **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config, arrays):
+        model = cls()
+        model.vocabulary_ = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        shape = (len(model.vocabulary_),) * 2
+        model.table = require(arrays, "table", shape=shape, dtype=np.float64, finite=True)
+        return model
+
+
+class TestBigram(LanguageModelTests):
+    def make_model(self):
+        return Bigram()
+
+
+class Unnormalised(Bigram):
+    def log_probs(self, states):
+        return super().log_probs(states) + 1e-3
+
+
+class Sociable(Bigram):
+    """Carries the last word of a sequence into the next."""
+
+    def before(self, ids, offsets):
+        before = super().before(ids, offsets)
+        inner = offsets[1:-1][np.diff(offsets)[1:] > 0]
+        before[inner] = ids[inner - 1]
+        return before
+
+
+class Forgetful(Bigram):
+    def log_probs(self, states):
+        return self.table[np.zeros(len(states), np.int64)]
+
+
+class Untrained(Bigram):
+    def fit(self, text, valid=None):
+        super().fit(text, valid)
+        self.table[:] = -np.log(len(self.table))
+        return self
+
+
+class Hoarding(Bigram):
+    """Counts the texts it was ever fitted on."""
+
+    def fit(self, text, valid=None):
+        old = self.table
+        super().fit(text, valid)
+        if old is not None:
+            self.table = np.roll(self.table, 1, axis=0)
+        return self
+
+
+class Approximate(Bigram):
+    """Another number for one word than for all."""
+
+    def log_prob(self, states, words):
+        return super().log_prob(states, words) - 0.01
+
+
+class Single(Bigram):
+    def score_corpus(self, ids, offsets):
+        return super().score_corpus(ids, offsets).astype(np.float32)
+
+
+class Lists(Bigram):
+    """States that cannot be keys."""
+
+    def start(self):
+        return [super().start()]
+
+    def log_probs(self, states):
+        return super().log_probs([state[0] for state in states])
+
+    def advance(self, state, word):
+        return [super().advance(state[0], word)]
+
+
+class Negative(Bigram):
+    """Lets numpy count from the end."""
+
+    def check(self, words):
+        return None
+
+
+class Crowded(Bigram):
+    def score_corpus(self, ids, offsets):
+        if len(offsets) == 1:
+            raise IndexError
+        return super().score_corpus(ids, offsets)
+
+
+class Possessive(Bigram):
+    def log_probs(self, states):
+        key = tuple(states)
+        cache = self.__dict__.setdefault("cache", {})
+        return cache.setdefault(key, super().log_probs(states))
+
+
+class Lossy(Bigram):
+    def arrays(self):
+        arrays = super().arrays()
+        return {**arrays, "table": arrays["table"].astype(np.float32).astype(np.float64)}
+
+
+class Trusting(Bigram):
+    @classmethod
+    def from_arrays(cls, config, arrays):
+        model = cls()
+        model.vocabulary_ = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        model.table = arrays["table"]
+        return model
+
+
+class Restarting(Bigram):
+    """Begins anew with every part of a stream."""
+
+    def score_from(self, state, ids):
+        return super().score_from(self.start(), ids)
+
+
+class Silent(Bigram):
+    def fit(self, text, valid=None):
+        super().fit(text, None)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("unsound", "test", "arguments"),
+    [
+        (Unnormalised, "every_distribution_is_normalised", ()),
+        (Sociable, "a_sequence_does_not_depend_on_its_company", ()),
+        (Sociable, "a_text_is_scored_as_one_word_after_the_other", ()),
+        (Restarting, "a_stream_is_scored_in_parts_as_in_one", ()),
+        (Forgetful, "the_word_before_matters", ()),
+        (Untrained, "it_has_learnt_something", ()),
+        (Hoarding, "fitting_again_forgets_the_first_text", ()),
+        (Approximate, "one_word_is_scored_as_in_the_whole_distribution", ()),
+        (Single, "a_text_is_scored_as_one_word_after_the_other", ()),
+        (Lists, "states_are_values", ()),
+        (Negative, "an_id_that_is_no_word_is_refused", (-1,)),
+        (Crowded, "empty_sequences", (0,)),
+        (Possessive, "results_belong_to_the_caller", ()),
+        (Lossy, "comes_back_from_bytes_bit_for_bit", ()),
+        (Trusting, "a_damaged_artifact_is_refused", ()),
+        (Silent, "held_out_text_gives_a_figure", ()),
+    ],
+)
+def test_an_unsound_language_model_fails_the_test_made_for_it(unsound, test, arguments):
+    kit = type("Kit", (LanguageModelTests,), {"make_model": lambda self: unsound()})()
+    act = getattr(kit, f"test_{test}")
+    parameters = act.__code__.co_varnames[: act.__code__.co_argcount]
+    model = [unsound().fit(kit.corpus())] if "model" in parameters else []
+    with pytest.raises((AssertionError, TypeError, ValueError, IndexError, ArtifactError)):
+        act(*model, *arguments)
+
+
+def test_the_sequences_hold_what_they_promise():
+    kit = TestBigram()
+    model = kit.make_model().fit(kit.corpus())
+    ids, offsets = pack(kit.sequences(model))
+    assert model.vocabulary.unknown_id in ids
+    assert model.vocabulary.boundary_id in ids
+    assert 0 in np.diff(offsets)
+    assert model.vocabulary.counts[model.vocabulary.unknown_id] == 2, "<unk> is written in the text"

@@ -1,0 +1,140 @@
+"""Settings of the Boltzmann machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from tacenda.errors import ConfigurationError
+from tacenda.settings import Settings, group, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoltzmannAdvanced(Settings):
+    """Options of `BoltzmannSettings` that few need to change."""
+
+    batch_cases: int = option(32, "cases in a minibatch; the thesis has 1", at_least=1)
+    rate_decay: float = option(
+        0.95,
+        "factor on the learning rate after every epoch; the thesis has 1",
+        at_least=0,
+        at_most=1,
+    )
+    damping: float = option(
+        5.0,
+        """ratings at the overall mean that are added to those of every case and visible unit for the
+        slopes and the first visible biases""",
+        at_least=0,
+    )
+    gibbs_steps: int = option(
+        1, "T, the steps of contrastive divergence; the thesis has 1, later more", at_least=1
+    )
+    persistent: bool = option(
+        False,
+        """go on with the Gibbs chain of a case where its last update left it; conditional machines
+        fitted for 40 epochs or more gain 0.002 to 0.004 of RMSE, others do not, and the first ten to
+        twenty epochs are worse than no machine at all, so do not stop early""",
+    )
+    prediction: Literal["mean_field", "exact"] = option(
+        "mean_field",
+        "how ratings are predicted: eq 5.11, or eq 5.9, which is slower and hardly differs",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoltzmannSettings(Settings):
+    """Settings of `RBMModel`; what the thesis has is in section 5.4.2."""
+
+    n_hidden: int = option(100, "hidden units; the thesis has 25 to 200", at_least=1)
+    epochs: int = option(60, "passes over the cases; at most so many, with validation", at_least=0)
+    orientation: Literal["item", "user"] = option(
+        "item",
+        """what a case is: an item, whose visible units are the users who rated it, or a user, as in
+        the thesis; cases are inferred and visible units learned, so that ``item`` predicts better where
+        items have many ratings, and ``user`` folds in a user without any fitting""",
+    )
+    ordinal: bool = option(
+        True,
+        """tie the weights of the levels, W_mk = s_k a_m; without ties, as in the thesis, every level of
+        every visible unit has weights of its own, far too many for small data""",
+    )
+    offset: bool = option(
+        True,
+        "give every case a fixed slope, how much higher than usual its ratings are; the thesis does not",
+    )
+    learning_rate: float = option(
+        0.005, "learning rate of Adam, for minibatches of cases", at_least=0
+    )
+    penalty: float = option(
+        0.02,
+        "weight of the squared weights, for each case; the thesis has 0.001 to 0.01",
+        at_least=0,
+    )
+    validation: float = option(
+        0.0, "part of the ratings held out to stop early; 0: none", at_least=0, below=1
+    )
+    patience: int = option(
+        4, "epochs without improvement on the ratings held out before the fit stops", at_least=1
+    )
+    refit: bool = option(
+        True,
+        "fit anew to all ratings, for as many epochs as were best on the ratings held out",
+    )
+    seed: int = option(0, "seed of the start, the order and the sampling", at_least=0)
+    advanced: BoltzmannAdvanced = group(BoltzmannAdvanced)
+
+    @property
+    def items_are_cases(self) -> bool:
+        """Whether the visible units are users."""
+        return self.orientation == "item"
+
+    def idle(self) -> Mapping[str, str]:
+        """Options of early stopping where nothing is held out."""
+        return idle_options(self.validation)
+
+    def check(self) -> None:
+        """Refuse early stopping of persistent chains."""
+        if self.advanced.persistent and self.validation:
+            raise ConfigurationError(
+                "persistent chains predict badly at first and early stopping would take that for the end; "
+                "set validation to 0 or persistent to False"
+            )
+
+    @classmethod
+    def thesis(cls, **options: Any) -> Self:
+        """The machine of the thesis: users are cases, levels have weights of their own, no offset."""
+        values = {
+            "orientation": "user",
+            "ordinal": False,
+            "offset": False,
+            "penalty": 0.005,
+            "epochs": 30,
+        }
+        return cls(**{**values, **cls._side(0.005), **options})
+
+    @classmethod
+    def _side(cls, penalty: float) -> dict[str, float]:
+        """Options of the weights of identities, where the machine has such."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalBoltzmannSettings(BoltzmannSettings):
+    """Settings of `ConditionalRBMModel`."""
+
+    side_penalty: float = option(
+        0.002,
+        """weight of the squared weights of identities, for each case, which want much less than the
+        others; the thesis has 0.001 to 0.01""",
+        at_least=0,
+    )
+
+    @classmethod
+    def _side(cls, penalty: float) -> dict[str, float]:
+        return {"side_penalty": penalty}
+
+
+def idle_options(validation: float) -> dict[str, str]:
+    """The options that have no effect without ``validation``, and why."""
+    return {} if validation else dict.fromkeys(("patience", "refit"), "without validation")

@@ -1,0 +1,132 @@
+"""Surprise's words for the options of an algorithm, and the options of its model that they stand for.
+
+An algorithm declares its arguments as a `Settings` dataclass. A field made by `argument` takes default, meaning
+and bounds from the option of the model it stands for, so that each is written down once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacenda.errors import ConfigurationError
+from tacenda.settings import Option, Settings, option
+from tacenda_surprise.side_info import SideInfo
+
+_OF_THE_OPTION: Any = object()
+
+
+def argument(
+    model: type[Settings], *paths: str, default: Any = _OF_THE_OPTION, doc: str = ""
+) -> Any:
+    """Declare an argument that stands for the options ``paths`` of a model's settings.
+
+    An option of a group is named as ``advanced.init_std``. Default and meaning are those of the first option
+    if none are given; where the value is None, the options stay what they are.
+    """
+    one = _option_at(model, paths[0])
+    bounds = {name: getattr(one, name) for name in ("at_least", "at_most", "above", "below")}
+    chosen = one.default if default is _OF_THE_OPTION else default
+    text = " ".join((doc or one.doc).split())
+    return field(default=chosen, metadata={"doc": text, **bounds, "paths": paths})
+
+
+def _option_at(model: type[Settings], path: str) -> Option:
+    *groups, name = path.split(".")
+    for group in groups:
+        model = _option_at(model, group).kind
+    return next(one for one in model.options() if one.name == name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmSettings(Settings):
+    """Base of the arguments of algorithms."""
+
+    #: Settings of the model; None where the model is not known yet.
+    model_settings: ClassVar[type[Settings] | None] = None
+
+    verbose: bool = option(False, "print a line for every epoch")
+
+    def check(self) -> None:
+        """Refuse an argument that others leave nothing to say, and what the model's settings refuse."""
+        for one in self.options():
+            if len(one.paths) > 1 and getattr(self, one.name) is not None:
+                self._refuse_covered(one)
+        if self.model_settings is not None:
+            self.model_settings.from_dict(self.for_model())
+
+    def _refuse_covered(self, one: Option) -> None:
+        """Refuse ``lr_all`` beside both ``lr_pu`` and ``lr_bi``."""
+        given = [
+            other
+            for other in self.options()
+            if other.name != one.name
+            and set(other.paths) & set(one.paths)
+            and getattr(self, other.name) is not None
+        ]
+        if {path for other in given for path in other.paths} >= set(one.paths):
+            names = " and ".join(other.name for other in given)
+            raise ConfigurationError(
+                f"{self.model()}: {one.name} has no effect beside {names}; leave it out"
+            )
+
+    def for_model(self) -> dict[str, Any]:
+        """The options of the model, by name; later arguments overrule earlier ones."""
+        values: dict[str, Any] = {}
+        idle = self.idle()
+        for one in self.options():
+            value = getattr(self, one.name)
+            for path in one.paths:
+                if value is None or path in idle:
+                    continue
+                *groups, name = path.split(".")
+                place = values
+                for group in groups:
+                    place = place.setdefault(group, {})
+                place[name] = value
+        return values
+
+    @classmethod
+    def arguments_for(cls, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments that make a model have ``settings``, but for what ``given`` arguments say."""
+        cls.require_known(given)
+        said = {path for one in cls.options() if one.name in given for path in one.paths}
+        found: dict[str, Any] = {}
+        for one in cls.options():
+            if len(one.paths) == 1 and one.paths[0] not in said:
+                value: Any = settings
+                for name in one.paths[0].split("."):
+                    value = getattr(value, name)
+                if value != _option_at(type(settings), one.paths[0]).default:
+                    found[one.name] = value
+        return {**found, **given}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomSettings(AlgorithmSettings):
+    """Arguments of algorithms whose fits draw random numbers."""
+
+    random_state: int | np.random.RandomState | None = option(
+        None,
+        "seed, or a state of numpy's random numbers; None: numpy's global state",
+        at_least=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatedSettings(Settings):
+    """Arguments of algorithms that condition on the identities of rated items."""
+
+    rated: SideInfo | Iterable[Iterable[Any]] | None = option(
+        None,
+        """items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs""",
+    )
+
+    def __post_init__(self) -> None:
+        """Read the pairs once, as an iterator would be empty at the second fit."""
+        if isinstance(self.rated, Iterable) and not isinstance(self.rated, SideInfo):
+            object.__setattr__(self, "rated", SideInfo(self.rated))
+        super().__post_init__()

@@ -1,0 +1,85 @@
+"""Building blocks of the Triton kernels: products of tiles, and sums of groups of rows; imports torch and triton.
+
+Products are in the precision of their factors: float32 is not rounded to TF32 ("ieee"), so such a product runs on the
+floating-point units and not on tensor cores; float64 runs on tensor cores, which have it. Sums are made in an order
+that does not vary, which an index_add with atomics cannot promise.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from tacenda.kernels.machinery.tensors import to_device
+
+__all__ = ["group_rows", "product", "sum_rows", "tile"]
+
+_Ids = np.ndarray[Any, np.dtype[Any]]
+_ROWS, _COLUMNS = 16, 128  # of the tiles that `sum_rows` adds
+
+
+def tile(size: Any, most: int) -> int:
+    """The side of a tile that covers ``size`` numbers: a power of two from 16, the least tl.dot takes, to ``most``."""
+    return int(max(16, min(most, triton.next_power_of_2(max(int(size), 1)))))
+
+
+@triton.jit
+def product(left, right, width, inside_left, inside_right, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The product (m, n) of m rows at the addresses ``left`` and n rows at ``right``, each of ``width`` numbers.
+
+    Rows that are not inside count as zeros. The width is walked in steps of WIDTH, so that a program holds one strip
+    of each factor at a time.
+    """
+    d = tl.arange(0, WIDTH)
+    found = tl.zeros((left.shape[0], right.shape[0]), left.dtype.element_ty)
+    for at in range(0, width, WIDTH):
+        some = at + d < width
+        x = tl.load(left[:, None] + (at + d)[None, :], inside_left[:, None] & some[None, :], 0.0)
+        y = tl.load(right[None, :] + (at + d)[:, None], inside_right[None, :] & some[:, None], 0.0)
+        found += tl.dot(x, y, input_precision="ieee")
+    return found
+
+
+def group_rows(groups: _Ids, n: int) -> tuple[_Ids, _Ids]:
+    """The rows sorted by group, in their order within a group, and where each of ``n`` groups begins; int64."""
+    borders = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(groups, minlength=n), out=borders[1:])
+    return np.argsort(groups, kind="stable").astype(np.int64), borders
+
+
+@triton.jit
+def _sum(values, order, borders, out, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sum one group over one tile of columns: the group's rows in their order, ROWS at a time."""
+    group = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < width
+    end = tl.load(borders + group + 1)
+    total = tl.zeros((COLUMNS,), out.dtype.element_ty)
+    for at in range(tl.load(borders + group), end, ROWS):
+        place = at + tl.arange(0, ROWS)
+        row = tl.load(order + place, place < end, 0)
+        here = (place < end)[:, None] & inside[None, :]
+        total += tl.sum(tl.load(values + row[:, None] * width + column[None, :], here, 0.0), 0)
+    tl.store(out + group * width + column, total, inside)
+
+
+def sum_rows(values: torch.Tensor, order: _Ids, borders: _Ids) -> torch.Tensor:
+    """The sums (groups, width) of ``values[order[borders[g] : borders[g + 1]]]``, zeros for a group without rows.
+
+    Parameters
+    ----------
+    values
+        (rows, width), in C order.
+    order, borders
+        int64 (n,) and (groups + 1,), on the host, as `group_rows` returns them.
+    """
+    out = values.new_empty((len(borders) - 1, values.shape[1]))
+    if out.numel():
+        places = to_device((order, borders), values.device)
+        columns = min(_COLUMNS, triton.next_power_of_2(values.shape[1]))
+        grid = len(out), triton.cdiv(values.shape[1], columns)
+        with torch.cuda.device_of(values):
+            _sum[grid](values, *places, out, values.shape[1], ROWS=_ROWS, COLUMNS=columns)
+    return out

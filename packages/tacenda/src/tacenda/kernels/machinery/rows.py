@@ -1,0 +1,69 @@
+"""Sums over rows that lie anywhere in a large table: products with one vector, and weighted sums.
+
+Four rows are taken at a time, so that the vector, or the sum, is read once for four rows. That is what numba needs to
+turn these loops into ones as fast as loops in machine vectors written by hand (see docs/kernels.md). Tables are read at
+two indices instead of through views of their rows, because numba counts references to views, at the price of a locked
+instruction each. Import this module only from ``cpu.py`` files: it imports numba.
+"""
+
+import numpy as np
+
+from tacenda.kernels.machinery.compiled import njit
+
+__all__ = ["add_rows", "multiply_rows"]
+
+
+@njit(fastmath={"contract", "reassoc"})
+def multiply_rows(vectors, t, table, numbers, first, n, out, place):  # type: ignore[no-untyped-def]
+    """``out[place + j] = vectors[t] . table[numbers[first + j]]`` for j = 0 .. n - 1."""
+    zero = np.float32(0)
+    j = 0
+    while j + 4 <= n:
+        i0, i1, i2, i3 = (
+            numbers[first + j],
+            numbers[first + j + 1],
+            numbers[first + j + 2],
+            numbers[first + j + 3],
+        )
+        s0, s1, s2, s3 = zero, zero, zero, zero
+        for d in range(table.shape[1]):
+            x = vectors[t, d]
+            s0 += x * table[i0, d]
+            s1 += x * table[i1, d]
+            s2 += x * table[i2, d]
+            s3 += x * table[i3, d]
+        out[place + j], out[place + j + 1], out[place + j + 2], out[place + j + 3] = s0, s1, s2, s3
+        j += 4
+    for k in range(j, n):
+        i0, s0 = numbers[first + k], zero
+        for d in range(table.shape[1]):
+            s0 += vectors[t, d] * table[i0, d]
+        out[place + k] = s0
+
+
+@njit(fastmath={"contract"})
+def add_rows(table, numbers, first, weights, place, n, out, k):  # type: ignore[no-untyped-def]
+    """Add ``weights[place + j] table[numbers[first + j]]`` to ``out[k]``, j = 0 .. n - 1, in this order.
+
+    The weights are float32, or int32, which are rounded to float32.
+    """
+    j = 0
+    while j + 4 <= n:
+        i0, i1, i2, i3 = (
+            numbers[first + j],
+            numbers[first + j + 1],
+            numbers[first + j + 2],
+            numbers[first + j + 3],
+        )
+        w0, w1 = np.float32(weights[place + j]), np.float32(weights[place + j + 1])
+        w2, w3 = np.float32(weights[place + j + 2]), np.float32(weights[place + j + 3])
+        for d in range(table.shape[1]):
+            x = out[k, d] + w0 * table[i0, d]
+            x = x + w1 * table[i1, d]
+            x = x + w2 * table[i2, d]
+            out[k, d] = x + w3 * table[i3, d]
+        j += 4
+    for i in range(j, n):
+        i0, w0 = numbers[first + i], np.float32(weights[place + i])
+        for d in range(table.shape[1]):
+            out[k, d] += w0 * table[i0, d]

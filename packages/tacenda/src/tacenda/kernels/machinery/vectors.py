@@ -1,0 +1,270 @@
+"""Vectors of 16 float32, or of 16 int32 sums, for the few compiled loops that numba does not vectorise well enough.
+
+A vector is a value of a compiled function as a number is: it can be kept in a variable, passed and returned. LLVM
+turns it into what the processor has: one register with AVX-512, two with AVX2, four with NEON or SSE.
+
+    @njit
+    def dot(x, y):                                           # rows of any width, float32
+        total = spread(0)
+        for d in range(0, len(x), LANES):
+            n = len(x) - d                                   # columns that are left
+            total = multiply_add(load(x, d, n), load(y, d, n), total)
+        return add_up(total)
+
+Vectors are read from arrays and written to them at an offset counted in elements from the first one of the array, so
+that ``i * table.shape[1] + d`` is column d of row i. The arrays must be float32 in C order, which is checked when the
+loop is compiled; offsets, like all indices in compiled code, are not checked. ``n`` says how many elements there are
+from the offset on: lanes past it are neither read nor written.
+
+Nothing here permits LLVM to reorder or to assume that numbers are finite: NaN and infinity propagate as IEEE 754 says.
+Products and sums may be fused, so that results may differ in the last bit between machines, but not between runs.
+Import this module only from ``cpu.py`` files: it imports numba.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.extending import intrinsic, models, register_model
+
+__all__ = [
+    "LANES",
+    "PAIRS",
+    "add",
+    "add_pairs",
+    "add_up",
+    "add_up_whole",
+    "load",
+    "multiply",
+    "multiply_add",
+    "no_sums",
+    "spread",
+    "store",
+]
+
+LANES = 16
+PAIRS = 2 * LANES  # small whole numbers that `add_pairs` multiplies at a time
+
+_FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_LANES_OF_FLOAT = ir.VectorType(_FLOAT, LANES)
+_LANES_OF_INT32 = ir.VectorType(_INT32, LANES)
+_NAME = f"v{LANES}f32"  # as LLVM writes the type in the names of its own functions
+
+
+class Vector(types.Type):
+    """The numba type of a vector: what a variable of a compiled function holds."""
+
+    def __init__(self, element: str) -> None:
+        self.element = element
+        super().__init__(name=f"{element}x{LANES}")
+
+
+vector, whole_vector = Vector("float32"), Vector("int32")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    """In LLVM a vector is a single value, which lives in registers."""
+
+    def __init__(self, manager: Any, kind: Vector) -> None:
+        lanes = _LANES_OF_FLOAT if kind.element == "float32" else _LANES_OF_INT32
+        super().__init__(manager, kind, lanes)
+
+
+def _check_array(array: Any) -> None:
+    """Refuse, while a loop is being compiled, arrays whose elements do not lie one after another as float32."""
+    if not (
+        isinstance(array, types.Array) and array.dtype == types.float32 and array.layout == "C"
+    ):
+        raise TypingError(
+            f"vectors are read from and written to float32 arrays in C order, not {array}"
+        )
+
+
+def _spread(builder: Any, value: Any, kind: Any) -> Any:
+    """All lanes the same value: put it into lane 0 and pick that lane sixteen times."""
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(_INT32, 0))
+    lane_0 = ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES)
+    return builder.shuffle_vector(first, undefined, lane_0)
+
+
+def _place(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    """The address of the element at ``offset``, as a pointer to a vector."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [offset]), _LANES_OF_FLOAT.as_pointer())
+
+
+def _is_whole(builder: Any, n: Any) -> Any:
+    """Whether ``n`` elements fill a vector."""
+    return builder.icmp_signed(">=", n, ir.Constant(_INT64, LANES))
+
+
+def _present(builder: Any, n: Any) -> Any:
+    """Which lanes are below ``n``, a number less than `LANES`."""
+    numbers = ir.Constant(_LANES_OF_INT32, list(range(LANES)))
+    return builder.icmp_signed(
+        "<", numbers, _spread(builder, builder.trunc(n, _INT32), _LANES_OF_INT32)
+    )
+
+
+def _call(builder: Any, name: str, result: Any, arguments: list[Any], **flags: Any) -> Any:
+    """Call one of LLVM's own functions."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(
+        cgutils.get_or_insert_function(builder.module, kind, name), arguments, **flags
+    )
+
+
+@intrinsic
+def load(typing_context: Any, array: Any, offset: Any, n: Any) -> Any:
+    """``load(array, offset, n)``: the vector of ``array.ravel()[offset : offset + n]``, zero in lanes from n on."""
+    _check_array(array)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place, n = _place(context, builder, array, *arguments[:2]), arguments[2]
+        # LLVM makes one loop without masks of the vectors that are whole, and one pass with a mask of the last
+        with builder.if_else(_is_whole(builder, n)) as (whole, part):
+            with whole:
+                all_lanes = builder.load(place, align=4)
+                of_whole = builder.block
+            with part:
+                zeros, align = ir.Constant(_LANES_OF_FLOAT, None), ir.Constant(_INT32, 4)
+                masked = [place, align, _present(builder, n), zeros]
+                some_lanes = _call(builder, f"llvm.masked.load.{_NAME}.p0", _LANES_OF_FLOAT, masked)
+                of_part = builder.block
+        found = builder.phi(_LANES_OF_FLOAT)
+        found.add_incoming(all_lanes, of_whole)
+        found.add_incoming(some_lanes, of_part)
+        return found
+
+    return vector(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def store(typing_context: Any, value: Any, array: Any, offset: Any, n: Any) -> Any:
+    """``store(vector, array, offset, n)``: ``array.ravel()[offset : offset + n]`` = the first n lanes."""
+    _check_array(array)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value, _, _, n = arguments
+        place = _place(context, builder, array, *arguments[1:3])
+        with builder.if_else(_is_whole(builder, n)) as (whole, part):
+            with whole:
+                builder.store(value, place, align=4)
+            with part:
+                masked = [value, place, ir.Constant(_INT32, 4), _present(builder, n)]
+                _call(builder, f"llvm.masked.store.{_NAME}.p0", ir.VoidType(), masked)
+        return context.get_dummy_value()
+
+    return types.void(vector, array, types.int64, types.int64), generate
+
+
+@intrinsic
+def spread(typing_context: Any, value: Any) -> Any:
+    """``spread(x)``: a vector of sixteen times the number x."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _spread(builder, arguments[0], _LANES_OF_FLOAT)
+
+    return vector(types.float32), generate
+
+
+@intrinsic
+def add(typing_context: Any, x: Any, y: Any) -> Any:
+    """``add(x, y)``: x + y, lane by lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments)
+
+    return vector(vector, vector), generate
+
+
+@intrinsic
+def multiply(typing_context: Any, x: Any, y: Any) -> Any:
+    """``multiply(x, y)``: x y, lane by lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fmul(*arguments)
+
+    return vector(vector, vector), generate
+
+
+@intrinsic
+def multiply_add(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
+    """``multiply_add(x, y, z)``: x y + z, lane by lane, in one instruction where the processor has it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, f"llvm.fmuladd.{_NAME}", _LANES_OF_FLOAT, list(arguments))
+
+    return vector(vector, vector, vector), generate
+
+
+@intrinsic
+def add_up(typing_context: Any, x: Any) -> Any:
+    """``add_up(x)``: the sum of all lanes, a float32; halves are added, then quarters and so on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zero = ir.Constant(_FLOAT, 0.0)
+        # without leave to reorder LLVM would add one lane after the other
+        return _call(
+            builder,
+            f"llvm.vector.reduce.fadd.{_NAME}",
+            _FLOAT,
+            [zero, arguments[0]],
+            fastmath=("reassoc",),
+        )
+
+    return types.float32(vector), generate
+
+
+@intrinsic
+def no_sums(typing_context: Any) -> Any:
+    """``no_sums()``: sixteen int32 zeros, for `add_pairs` to begin with."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(_LANES_OF_INT32, [0] * LANES)
+
+    return whole_vector(), generate
+
+
+@intrinsic
+def add_pairs(typing_context: Any, sums: Any, x: Any, offset: Any, y: Any, place: Any) -> Any:
+    """``add_pairs(sums, x, offset, y, place)``: sums + the products of 32 numbers of x and of y, two to a lane.
+
+    ``x`` is an int16 array, ``y`` an int8 array, both in C order; their numbers from ``offset`` and ``place`` on are
+    multiplied. Nothing is rounded; the caller sees to it that no sum overflows.
+    """
+    for array, dtype in ((x, types.int16), (y, types.int8)):
+        if not (isinstance(array, types.Array) and array.dtype == dtype and array.layout == "C"):
+            raise TypingError(f"pairs are read from {dtype} arrays in C order, not {array}")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def widened(kind: Any, array: Any, first: Any, bits: int) -> Any:
+            data = context.make_array(kind)(context, builder, array).data
+            small = ir.VectorType(ir.IntType(bits), PAIRS)
+            place = builder.bitcast(builder.gep(data, [first]), small.as_pointer())
+            return builder.sext(builder.load(place, align=1), ir.VectorType(_INT32, PAIRS))
+
+        def every_second(first: int) -> Any:
+            lanes = ir.Constant(_LANES_OF_INT32, list(range(first, PAIRS, 2)))
+            return builder.shuffle_vector(products, products, lanes)
+
+        sums, x_array, x_first, y_array, y_first = arguments
+        products = builder.mul(widened(x, x_array, x_first, 16), widened(y, y_array, y_first, 8))
+        # LLVM finds the instruction that does all of this at once, vpdpwssd or vpmaddwd, where there is one
+        return builder.add(sums, builder.add(every_second(0), every_second(1)))
+
+    return whole_vector(whole_vector, x, types.int64, y, types.int64), generate
+
+
+@intrinsic
+def add_up_whole(typing_context: Any, sums: Any) -> Any:
+    """``add_up_whole(sums)``: the sum of all lanes, an int32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, f"llvm.vector.reduce.add.v{LANES}i32", _INT32, list(arguments))
+
+    return types.int32(whole_vector), generate

@@ -1,0 +1,149 @@
+"""Ratings from text files: user, item, rating and possibly more in each line.
+
+The formats of MovieLens (``u.data`` with tabs, ``ratings.dat`` with ``::``) and CSV with or without a header line are
+recognized; files may be compressed.
+"""
+
+import csv
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.datasets.textfile import numbered_lines
+from tacenda.errors import DataError
+from tacenda.ratings.index import IdIndex
+from tacenda.ratings.table import Duplicates, Ratings
+
+_SEPARATORS = ("::", "\t", ",", ";", "|")
+
+
+def read_ratings(
+    path: str | os.PathLike[str],
+    *,
+    separator: str | None = None,
+    header: bool | None = None,
+    columns: Sequence[int] = (0, 1, 2),
+    scale: tuple[float, float] | None = None,
+    duplicates: Duplicates = "error",
+    encoding: str = "utf-8",
+) -> Ratings:
+    """Read ratings from a file; empty lines are skipped.
+
+    Users and items are numbered in sorted order, integers by value.
+
+    Parameters
+    ----------
+    path
+        The file, plain or compressed.
+    separator
+        What stands between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
+        space).
+    header
+        Whether the first line is a header; None takes it for one if its rating is not a number.
+    columns
+        Where user, item and rating stand, counted from 0.
+    scale, duplicates
+        As in `Ratings`.
+    encoding
+        Of the file.
+
+    Raises
+    ------
+    DataError
+        Something cannot be read; the message names file and line.
+    """
+    path = Path(path)
+    users, items, values = _Numbering(), _Numbering(), array("f")
+    user_at, item_at, _ = columns
+    for fields, value in _parsed(path, separator, header, columns, encoding):
+        users.add(fields[user_at].strip())
+        items.add(fields[item_at].strip())
+        values.append(value)
+    if not values:
+        raise DataError(f"{path} has no ratings; give a file with user, item and rating a line")
+    try:
+        user_index, user_ids = users.finish("user")
+        item_index, item_ids = items.finish("item")
+        ratings = np.frombuffer(values, np.float32)
+        options: dict[str, Any] = {"scale": scale, "duplicates": duplicates}
+        return Ratings(user_ids, item_ids, ratings, user_index, item_index, **options)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _parsed(
+    path: Path,
+    separator: str | None,
+    header: bool | None,
+    columns: Sequence[int],
+    encoding: str,
+) -> Iterator[tuple[list[str], float]]:
+    """The fields of every line that holds a rating, and the rating."""
+    needed = max(columns) + 1
+    value_at = columns[2]
+    first = True
+    for line, fields in _rows(path, separator, encoding):
+        if len(fields) < needed:
+            raise DataError(
+                f"{path}, line {line}: {len(fields)} fields where {needed} are needed; "
+                "check separator and columns"
+            )
+        if first:
+            first = False
+            if header or (header is None and not _is_number(fields[value_at])):
+                continue
+        try:
+            yield fields, float(fields[value_at])
+        except ValueError:
+            raise DataError(
+                f"{path}, line {line}: the rating {fields[value_at]!r} is not a number; "
+                "check separator, header and columns"
+            ) from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class _Numbering:
+    """Numbers ids as they come (4 bytes a row), and in sorted order at the end."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.rows = array("i")
+
+    def add(self, raw: str) -> None:
+        self.rows.append(self.numbers.setdefault(raw, len(self.numbers)))
+
+    def finish(self, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
+        raw = list(self.numbers)
+        if "" in self.numbers:
+            raise DataError(f"an empty {what} id; every rating needs one")
+        whole = all(text.isascii() and text.isdigit() for text in raw)
+        order = sorted(range(len(raw)), key=lambda n: (int(raw[n]), raw[n]) if whole else raw[n])
+        rank = np.empty(len(raw), np.int32)
+        rank[order] = np.arange(len(raw), dtype=np.int32)
+        return IdIndex([raw[n] for n in order], what), rank[np.frombuffer(self.rows, np.int32)]
+
+
+def _rows(path: Path, separator: str | None, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in numbered_lines(path, encoding=encoding):
+        if not line.strip():
+            continue
+        if separator is None:
+            separator = next((s for s in _SEPARATORS if s in line), " ")
+        if separator == " ":
+            yield number, line.split()
+        elif len(separator) == 1 and '"' in line:
+            yield number, next(csv.reader([line], delimiter=separator))
+        else:
+            yield number, line.split(separator)

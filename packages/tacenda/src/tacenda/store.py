@@ -1,0 +1,208 @@
+"""Files and folders that change in one step: a kill at any moment leaves the old content or the new.
+
+Models, checkpoints, cached corpora and fetched datasets are all kept in the same way:
+
+1. New content is written in a `temporary` folder, next to the place it is meant for.
+2. `commit` brings it to the disk (fsync) and renames it (``os.replace``), the manifest last.
+3. `sweep` removes what the manifest no longer names and what killed writers left behind.
+
+A writer holds a lock on its temporary folder, which the system releases if the process dies, so `sweep` can
+tell a folder in use from an abandoned one. `locked` keeps other writers out where they would disturb each other.
+Permissions follow the umask, as those of any other file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = [
+    "commit",
+    "is_temporary",
+    "locked",
+    "new_folder",
+    "remove",
+    "replacing",
+    "sha256_of",
+    "sweep",
+    "sync",
+    "temporary",
+    "write_file",
+]
+
+_PREFIX = ".tacenda-"
+_TEMPORARY = re.compile(r"\.tacenda-[0-9a-f]{32}")
+#: Where the system has no locks, what is older than this is taken to be abandoned.
+_ABANDONED_SECONDS = 24 * 3600.0
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of an existing file or folder; yield False where the system has no such lock.
+
+    Raises BlockingIOError if someone else holds it and ``wait`` is False.
+    """
+    if fcntl is None:
+        yield False
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            has_lock = True
+        except BlockingIOError:
+            raise
+        except OSError:  # some network file systems
+            has_lock = False
+        yield has_lock
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def new_folder(folder: Path, prefix: str = _PREFIX) -> Iterator[Path]:
+    """Create and yield a folder inside ``folder`` that `sweep` leaves alone as long as the context lasts."""
+    while True:
+        path = folder / f"{prefix}{uuid.uuid4().hex}"
+        path.mkdir()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(path))
+            except FileNotFoundError:
+                continue  # another writer swept it away before it was locked
+            if path.exists():
+                yield path
+                return
+
+
+@contextmanager
+def temporary(folder: Path) -> Iterator[Path]:
+    """Create and yield a folder inside ``folder`` that is removed at the end, with what is still in it."""
+    with new_folder(folder) as path:
+        try:
+            yield path
+        finally:
+            remove(path)
+
+
+def commit(source: Path, target: Path) -> None:
+    """Bring a file or folder in a `temporary` folder to the disk and rename it to ``target`` in one step.
+
+    A file that is there is replaced; a folder must be empty or absent. Raises OSError; ``target`` is then
+    what it was.
+    """
+    if source.is_file():
+        with suppress(OSError):  # not every file system has permissions
+            # Some libraries write with mode 0600; the folder around the file was made as the umask says.
+            source.chmod(source.parent.stat().st_mode & 0o666)
+    sync(source)
+    source.replace(target)
+    _sync_one(target.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary name; the file that is written there takes the place of ``path`` at the end."""
+    with temporary(path.parent) as scratch:
+        yield scratch / path.name
+        commit(scratch / path.name, path)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file that appears, or is replaced, in one step."""
+    with replacing(path) as part:
+        part.write_bytes(data)
+
+
+def sweep(
+    folder: Path, keep: Container[str], is_ours: Callable[[str], object], *, alone: bool = True
+) -> None:
+    """Remove from a folder what earlier and killed writers left, and what cannot be removed leave.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    keep
+        Names to keep: those in the manifest.
+    is_ours
+        Whether a name is one that a writer gives; others are never touched. Names of `temporary` folders
+        always are.
+    alone
+        Whether no other writer can be about to name something that it has already put in place. If False,
+        only what is old is removed.
+    """
+    for path in list(folder.iterdir()):
+        if path.name in keep or not (is_ours(path.name) or is_temporary(path.name)):
+            continue
+        with suppress(OSError):  # another writer may remove it at the same time
+            if (alone and not _is_in_use(path)) or _is_old(path):
+                remove(path)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file in hexadecimal; the file is read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a name is one of those that `temporary` gives."""
+    return bool(_TEMPORARY.fullmatch(name))
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder if it can be removed."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _is_in_use(path: Path) -> bool:
+    """Tell whether a writer holds the lock of a folder; where there are no locks, whether it is young."""
+    if not path.is_dir() or path.is_symlink():
+        return False
+    try:
+        with locked(path, wait=False) as has_lock:
+            return not has_lock and not _is_old(path)
+    except BlockingIOError:
+        return True
+
+
+def _is_old(path: Path) -> bool:
+    return time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or a folder with all that is in it, to the disk."""
+    for part in sorted(path.rglob("*")) if path.is_dir() else ():
+        _sync_one(part)
+    _sync_one(path)
+
+
+def _sync_one(path: Path) -> None:
+    """Bring a file, or a folder's list of names, to the disk."""
+    if path.is_dir():
+        with suppress(OSError):  # not every system can do this for a folder
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        return
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())

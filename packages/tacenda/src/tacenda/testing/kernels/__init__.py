@@ -1,0 +1,190 @@
+"""Conformance of a kernel backend: subclass `KernelBackendTests` in a test file and say which backend.
+
+    from tacenda.testing.kernels import KernelBackendTests
+    from my_package import backend
+
+    class TestMyBackend(KernelBackendTests):
+        backend = backend
+
+Every operation that the backend shares with Tacenda is called through its public function, on the shapes that break
+kernels. The kit compares the results with the reference, calls the operation from several threads at once, and watches
+its inputs. A backend may decline a shape with `UnsupportedShape`, but not all of them.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacenda import kernels, plugins
+from tacenda.errors import PluginError
+from tacenda.kernels.backends import OPERATIONS
+from tacenda.kernels.dispatch import REFERENCE
+from tacenda.testing.kernels import dynamics, hidden_markov, log_bilinear, ratings, shared
+from tacenda.testing.kernels.shared import Case
+
+__all__ = ["CASES", "KernelBackendTests"]
+
+CASES: dict[str, Callable[[], Iterator[Case]]] = {
+    function.__name__: function
+    for wing in (dynamics, hidden_markov, log_bilinear, ratings, shared)
+    for function in wing.CASES
+}
+"""Operation -> its cases. Operations that are not here are a backend's own, and its own to test."""
+
+# Operation -> the positions of the arguments that it writes into.
+_OUTPUTS = {
+    "sparse_product": (4,),
+    "modal_scan": (7,),
+    "rating_sgd": (4,),
+    "boltzmann_divergence": (14,),
+    "row_steps": (0, 1),
+    "tree_softmax_step": (3, 4, 6, 7),
+}
+
+
+class KernelBackendTests:
+    """Tests that every backend must pass: inherit, and set ``backend``."""
+
+    backend: kernels.Backend
+    """The backend under test; it need not be installed."""
+    device: str = "cpu"
+    """Where its operations run. Unless this is "cpu", floating arrays are given as torch tensors there."""
+    rtol: float = 1e-4
+    """Relative tolerance of floating results; integers must be equal."""
+    atol: float = 1e-5
+    """Absolute tolerance of floating results, relative to the largest magnitude expected."""
+
+    @pytest.fixture(autouse=True)
+    def _registered(self) -> Iterator[None]:
+        """Put the backend where the dispatcher looks, unless it is there already."""
+        installed = (_installed(record) for record in plugins.available("kernels"))
+        if any(backend is self.backend for backend in installed):
+            yield
+            return
+        place = {"distribution": "<conformance>"}
+        plugins.register("kernels", self.backend.name, self.backend, **place)
+        try:
+            yield
+        finally:
+            plugins.unregister("kernels", self.backend.name, **place)
+
+    def test_describes_itself(self) -> None:
+        backend = self.backend
+        assert isinstance(backend, kernels.Backend)
+        assert backend.name
+        assert backend.api_version == kernels.API_VERSION
+        assert backend.devices
+        assert backend.operations
+        assert backend.name == REFERENCE or backend.priority > 0, "only the reference comes last"
+
+    def test_every_operation_can_be_imported(self) -> None:
+        with kernels.use(self.backend.name):
+            for operation in self.backend.operations:
+                assert callable(kernels.resolve(operation, self.device)), operation
+
+    def test_agrees_with_the_reference(self) -> None:
+        for operation in self._shared_operations():
+            served = 0
+            for label, arguments in CASES[operation]():
+                actual = self._run(operation, copy.deepcopy(arguments))
+                if actual is None:
+                    continue
+                served += 1
+                with kernels.use(REFERENCE):
+                    expected = _public(operation)(*copy.deepcopy(arguments))
+                self._assert_close(actual, expected, f"{operation}: {label}")
+            assert served, f"{operation} declines every case; leave it out of the backend"
+
+    def test_leaves_its_inputs_alone(self) -> None:
+        for operation in self._shared_operations():
+            outputs = _OUTPUTS.get(operation, ())
+            for label, arguments in CASES[operation]():
+                before = copy.deepcopy(arguments)
+                self._run(operation, arguments)
+                for i, (now, then) in enumerate(zip(arguments, before, strict=True)):
+                    if i not in outputs:
+                        _assert_same(now, then, f"{operation} changes argument {i}: {label}")
+
+    def test_is_reentrant_and_repeatable(self) -> None:
+        for operation in self._shared_operations():
+            once, again = list(CASES[operation]()), list(CASES[operation]())
+            alone = [self._run(operation, arguments) for _, arguments in once]
+            with ThreadPoolExecutor(4) as pool:
+                run = partial(self._run, operation)
+                together = list(pool.map(run, [arguments for _, arguments in again]))
+            for (label, _), first, second in zip(once, alone, together, strict=True):
+                _assert_same(first, second, f"{operation} differs between threads: {label}")
+
+    def _shared_operations(self) -> list[str]:
+        """The operations of this backend that Tacenda has a specification and cases for."""
+        return [name for name in CASES if name in self.backend.operations]
+
+    def _run(self, operation: str, arguments: tuple[Any, ...]) -> Any:
+        """What the public function returns with this backend alone, or None where the backend declines the shape."""
+        try:
+            with kernels.use(self.backend.name):
+                return _public(operation)(*map(self._to_device, arguments))
+        except kernels.UnsupportedShape:
+            return None
+
+    def _to_device(self, value: Any) -> Any:
+        """Floating arrays, also those in tuples, as the device has them."""
+        if self.device == "cpu":
+            return value
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            import torch
+
+            return torch.from_numpy(value).to(self.device)
+        if isinstance(value, tuple):
+            parts = map(self._to_device, value)
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        return value
+
+    def _assert_close(self, actual: Any, expected: Any, message: str) -> None:
+        """Shapes and kinds are equal, and so are numbers, up to the tolerances for floating ones."""
+        for a, b in zip(_arrays(actual), _arrays(expected), strict=True):
+            assert a.shape == b.shape, message
+            assert a.dtype.kind == b.dtype.kind, message
+            if b.dtype.kind != "f":
+                np.testing.assert_array_equal(a, b, message)
+                continue
+            scale = np.abs(b).max(initial=1.0)
+            np.testing.assert_allclose(a, b, self.rtol, self.atol * scale, err_msg=message)
+
+
+def _public(operation: str) -> Callable[..., Any]:
+    """The public function of one of Tacenda's operations."""
+    folder, function = OPERATIONS[operation].split(":")
+    public: Callable[..., Any] = getattr(import_module(f"tacenda.kernels.{folder}"), function)
+    return public
+
+
+def _installed(record: plugins.PluginRecord) -> Any:
+    """The backend of a record, or None if it does not load."""
+    try:
+        return plugins.get("kernels", record.name, distribution=record.distribution)
+    except PluginError:
+        return None
+
+
+def _assert_same(first: Any, second: Any, message: str) -> None:
+    """All arrays are equal, bit for bit."""
+    for a, b in zip(_arrays(first), _arrays(second), strict=True):
+        np.testing.assert_array_equal(a, b, message)
+
+
+def _arrays(result: Any) -> list[np.ndarray[Any, Any]]:
+    """All arrays of a result, in order, as numpy has them."""
+    if result is None:
+        return []
+    if isinstance(result, list | tuple):
+        return [array for part in result for array in _arrays(part)]
+    if hasattr(result, "detach"):
+        return [result.detach().cpu().numpy()]
+    return [np.asarray(result)]

@@ -1,0 +1,59 @@
+"""Drawn as a graph, the kernels have eight rooms, and no arrow between them points upwards."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tacenda.kernels
+
+HOUSE = Path(tacenda.kernels.__file__).parent
+WINGS = {"dynamics", "log_bilinear", "hidden_markov", "ratings", "shared"}
+ALLOWED = {
+    "machinery": set(),
+    "dispatch": set(),
+    "backends": {"dispatch"},
+    "shared": {"machinery", "dispatch"},
+    **{wing: {"machinery", "dispatch", "shared"} for wing in WINGS - {"shared"}},
+}
+
+
+def imported(path):
+    """The modules of this house that a file names in its imports, wherever in the file, without the house's name."""
+    inside = f"{tacenda.kernels.__name__}."
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: write imports in full"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from (name.removeprefix(inside) for name in names if name.startswith(inside))
+
+
+def test_these_are_the_rooms():
+    found = {
+        path.stem for path in HOUSE.iterdir() if path.name not in ("__init__.py", "__pycache__")
+    }
+    assert found == set(ALLOWED)
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_a_room_imports_from_below_only(room):
+    files = (
+        [HOUSE / f"{room}.py"] if (HOUSE / f"{room}.py").exists() else (HOUSE / room).rglob("*.py")
+    )
+    for path in files:
+        others = {name.partition(".")[0] for name in imported(path)} - {room}
+        assert others <= ALLOWED[room], (
+            f"{path.relative_to(HOUSE)} imports {others - ALLOWED[room]}"
+        )
+
+
+@pytest.mark.parametrize("wing", sorted(WINGS))
+def test_a_specification_needs_neither_compiled_code_nor_a_gpu(wing):
+    for path in (HOUSE / wing).rglob("naive.py"):
+        for name in imported(path):
+            assert name.split(".")[0] in WINGS | {"machinery"}, f"{path}: {name}"
+            assert not name.startswith(("machinery.compiled", "machinery.gpu")), f"{path}: {name}"
+            assert not {"cpu", "triton"} & set(name.split(".")), f"{path}: {name}"

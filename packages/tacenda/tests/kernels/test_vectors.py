@@ -1,0 +1,132 @@
+"""Vectors in compiled loops: every operation against numpy, all widths and tails, and what is refused."""
+
+import numpy as np
+import pytest
+from numba.core.errors import TypingError
+
+from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.machinery.prefetch import prefetch
+from tacenda.kernels.machinery.vectors import (
+    LANES,
+    PAIRS,
+    add,
+    add_pairs,
+    add_up,
+    add_up_whole,
+    load,
+    multiply,
+    multiply_add,
+    no_sums,
+    spread,
+    store,
+)
+
+WIDTHS = [*range(36), 47, 48, 49, 63, 64, 65, 100, 208]
+
+
+@njit
+def combined(table, i, x, factor, out):
+    """``out = factor table[i] + x``, and the sum of all of it."""
+    width, total = len(x), spread(0)
+    for d in range(0, width, LANES):
+        n = width - d
+        row, other = load(table, i * width + d, n), load(x, d, n)
+        both = multiply_add(spread(factor), row, other)
+        store(both, out, d, n)
+        total = add(total, both)
+    return add_up(total)
+
+
+@njit
+def squared(x, n):
+    """The first n of the sixteen numbers of ``x`` squared, by a vector that is read whole and written in part."""
+    out = np.full(LANES + 2, np.float32(-1))
+    lanes = load(x, 0, LANES)
+    store(multiply(lanes, lanes), out, 1, n)
+    return out
+
+
+@njit
+def part(x, offset, n):
+    """What `load` gives, all lanes of it."""
+    out = np.empty(LANES, np.float32)
+    store(load(x, offset, n), out, 0, LANES)
+    return out
+
+
+@njit
+def whole_product(x, y):
+    """The product of an int16 and an int8 array, in whole numbers."""
+    sums = no_sums()
+    for d in range(0, len(x), PAIRS):
+        sums = add_pairs(sums, x, d, y, d)
+    return add_up_whole(sums)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_loop_over_columns_serves_every_width_and_touches_nothing_else(width):
+    rng = np.random.default_rng(width)
+    table, x = rng.standard_normal((3, width), np.float32), rng.standard_normal(width, np.float32)
+    memory = np.full(width + 2 * LANES, np.float32(7))
+    out = memory[LANES : LANES + width]
+    total = combined(table, 1, x, np.float32(3), out)
+    np.testing.assert_allclose(out, 3 * table[1] + x, 1e-6, 1e-6)
+    assert total == pytest.approx(out.astype(np.float64).sum(), rel=1e-5, abs=1e-5)
+    assert (memory[:LANES] == 7).all()
+    assert (memory[LANES + width :] == 7).all()
+
+
+@pytest.mark.parametrize("n", range(-2, LANES + 3))
+def test_lanes_past_the_end_are_zero_when_read_and_left_alone_when_written(n):
+    x = np.arange(1, 41, dtype=np.float32)
+    lanes = min(max(n, 0), LANES)
+    expected = np.zeros(LANES, np.float32)
+    expected[:lanes] = x[5 : 5 + lanes]
+    np.testing.assert_array_equal(part(x, 5, n), expected)
+    found = squared(x, n)
+    np.testing.assert_array_equal(found[1 : 1 + lanes], x[:lanes] ** 2)
+    assert (found[1 + lanes :] == -1).all()
+    assert found[0] == -1
+
+
+def test_what_is_not_finite_stays_so():
+    x = np.ones((1, 20), np.float32)
+    for bad in (np.nan, np.inf, -np.inf):
+        x[0, 18] = bad
+        out = np.empty(20, np.float32)
+        total = combined(x, 0, np.ones(20, np.float32), np.float32(2), out)
+        np.testing.assert_array_equal(total, bad)
+        np.testing.assert_array_equal(out[18], bad)
+        assert np.isfinite(np.delete(out, 18)).all()
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2, 7])
+def test_products_of_whole_numbers_are_exact(chunks):
+    rng = np.random.default_rng(chunks)
+    x = rng.integers(-32767, 32768, chunks * PAIRS).astype(np.int16)
+    y = rng.integers(-127, 128, chunks * PAIRS).astype(np.int8)
+    assert whole_product(x, y) == x.astype(np.int64) @ y.astype(np.int64)
+
+
+def test_arrays_that_are_not_float32_in_c_order_are_refused_when_a_loop_is_compiled():
+    row, factor = np.ones(3, np.float32), np.float32(1)
+    for table in (
+        np.ones((2, 3)),
+        np.ones((3, 2), np.float32).T,
+        np.ones((2, 6), np.float32)[:, ::2],
+    ):
+        with pytest.raises(TypingError, match="float32 arrays in C order"):
+            combined(table, 0, row, factor, row.copy())
+    with pytest.raises(TypingError, match="C order"):
+        whole_product(np.ones(32, np.int16), np.ones(32, np.int16))
+
+
+def test_asking_for_memory_changes_nothing_and_faults_nowhere():
+    @njit
+    def ask(x):
+        prefetch(x, 3, 100)
+        prefetch(x, 1 << 40, 1)
+        prefetch(x, -(1 << 40), 5)
+        return x.sum()
+
+    assert ask(np.ones((2, 5))) == 10

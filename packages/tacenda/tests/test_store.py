@@ -1,0 +1,154 @@
+"""Files and folders that change in one step, with the permissions that the umask gives."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from tacenda import artifact, datasets, plugins, store
+from tacenda.corpus import Corpus
+from tacenda.fitting.checkpoint import Checkpoint, CheckpointFolder
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs a umask and file locks")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def save_artifact(folder):
+    inner = artifact.Artifact("embedders", "m", "d", "1", {}, {"x": np.arange(9)})
+    artifact.write(
+        folder / "model",
+        artifact.Artifact("embedders", "m", "d", "1", {}, inner.arrays, nested={"inner": inner}),
+    )
+
+
+def save_checkpoint(folder):
+    arrays = {"x": np.arange(9.0)}
+    CheckpointFolder(folder / "checkpoint").write(Checkpoint({}, {}, arrays, arrays), 1)
+
+
+def save_corpus(folder):
+    Corpus.from_sentences([["a", "b"], ["c"]], cache=folder / "corpus")
+
+
+def save_dataset(folder):
+    pooch = pytest.importorskip("pooch")
+    spec = datasets.DatasetSpec(
+        name="toy",
+        title="A toy",
+        licence="CC0",
+        licence_text="Do as you like.",
+        homepage="https://example.invalid",
+        files={"text": ("text.txt",)},
+        downloads=(datasets.Download(urls=("http://127.0.0.1/text.txt",), filename="text.txt"),),
+    )
+    plugins.register("datasets", "toy", [spec])
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                pooch.HTTPDownloader, "__call__", lambda self, url, output, owner: output.flush()
+            )
+            datasets.fetch("toy", folder)
+    finally:
+        plugins.unregister("datasets", "toy")
+
+
+@posix
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077, 0o002])
+@pytest.mark.parametrize("save", [save_artifact, save_checkpoint, save_corpus, save_dataset])
+def test_files_are_as_readable_as_any_others(tmp_path, save, umask):
+    before = os.umask(umask)
+    try:
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        save(folder)
+        plain = folder / "plain"
+        plain.write_text("as any other")
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
+    assert modes == {plain.stat().st_mode & 0o777} == {0o666 & ~umask}
+    assert {p.stat().st_mode & 0o777 for p in folder.rglob("*") if p.is_dir()} == {0o777 & ~umask}
+
+
+def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path):
+    path = tmp_path / "file"
+    store.write_file(path, b"one")
+    store.write_file(path, b"two")
+
+    def interrupted():
+        with store.replacing(path) as part:
+            part.write_bytes(b"thr")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"two"
+    assert names(tmp_path) == ["file"]
+
+
+def test_an_error_of_the_caller_is_not_swallowed(tmp_path):
+    """Least of all one that looks like a folder swept away."""
+
+    def missing():
+        with store.new_folder(tmp_path):
+            raise FileNotFoundError("the caller's")
+
+    with pytest.raises(FileNotFoundError, match="the caller's"):
+        missing()
+
+
+def test_sweeping_removes_what_is_ours_and_neither_kept_nor_in_use(tmp_path):
+    for name in ("part-1", "part-2", "notes.txt", f".tacenda-{'0' * 32}"):
+        (tmp_path / name).mkdir()
+    with store.new_folder(tmp_path, "part-") as running:
+        store.sweep(tmp_path, {"part-1"}, lambda name: name.startswith("part-"))
+        assert names(tmp_path) == sorted(["notes.txt", "part-1", running.name])
+    store.sweep(tmp_path, {"part-1"}, lambda name: name.startswith("part-"))
+    assert names(tmp_path) == ["notes.txt", "part-1"]
+
+
+def test_without_locks_only_what_is_old_is_swept(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "fcntl", None)
+    for name in ("part-old", "part-young"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / "part-old", (0, 0))
+    store.sweep(tmp_path, (), lambda name: name.startswith("part-"))
+    assert names(tmp_path) == ["part-young"]
+
+
+@posix
+def test_the_folder_of_a_killed_writer_is_swept_and_that_of_a_living_one_is_not(tmp_path):
+    script = """
+        import sys, time
+        from pathlib import Path
+        from tacenda import store
+        with store.temporary(Path(sys.argv[1])) as scratch:
+            (scratch / "half").write_text("written")
+            print(flush=True)
+            time.sleep(60)
+        """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        writer.stdout.readline()
+        store.sweep(tmp_path, (), store.is_temporary)
+        assert len(names(tmp_path)) == 1
+        writer.send_signal(signal.SIGKILL)
+    store.sweep(tmp_path, (), store.is_temporary)
+    assert names(tmp_path) == []
+
+
+@posix
+def test_a_lock_that_is_held_is_waited_for_or_refused(tmp_path):
+    with store.locked(tmp_path) as held:
+        assert held
+        with pytest.raises(BlockingIOError), store.locked(tmp_path, wait=False):
+            pass
+    with store.locked(tmp_path, wait=False) as held:
+        assert held
