@@ -134,25 +134,11 @@ def expectation(
     *,
     with_observation: bool = True,
 ) -> Statistics:
-    """Run the E-step at horizon ``r``.
+    """Run the E-step at horizon ``r``; the error of the approximation falls geometrically with it.
 
-    Parameters
-    ----------
-    parameters
-        The current model.
-    moments
-        Lag covariances with at least r lags.
-    r
-        Horizon; the error of the approximation falls geometrically with it.
-    Pi
-        (states, states), a starting value of E[xf xf^T] from the previous iteration.
-    with_observation
-        Whether to compute S_xw too, which is most of the work and which only an M-step needs.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        The parameters are not those of a stable system.
+    The moments need at least r lags. ``Pi`` (states, states) is a start for E[xf xf^T], from the previous iteration.
+    S_xw is most of the work and only an M-step needs it, so it is left out unless ``with_observation``. Raises
+    LinAlgError if the parameters are not those of a stable system.
     """
     A, C = parameters.A, parameters.C
     state = steady_state(parameters)

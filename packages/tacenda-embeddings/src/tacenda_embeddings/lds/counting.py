@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ class StreamCounts(NamedTuple):
 
 
 def block_length(memory_budget: int, n_lags: int, threads: int) -> int:
-    """How many ids to count at once: the blocks in work may take a quarter of the budget."""
+    """Return how many ids to count at once: the blocks in work may take a quarter of the budget."""
     bytes_per_id = 16 * (n_lags + 1)  # ids, positions, and two copies of an entry for every pair
     in_work = threads if threads == 1 else threads + 1
     block = memory_budget // 4 // in_work // bytes_per_id
@@ -98,7 +98,7 @@ def _count_block(job: _Job) -> _Result:
 
 
 def _in_threads(jobs: Iterable[_Job], threads: int) -> Iterator[_Result]:
-    """Results in the order of the jobs, at most ``threads`` of them in work."""
+    """Yield results in the order of the jobs, at most ``threads`` of them in work."""
     with ThreadPoolExecutor(threads, thread_name_prefix="tacenda-counts") as pool:
         running: deque[Future[_Result]] = deque()
         for job in jobs:
@@ -112,7 +112,7 @@ def _in_threads(jobs: Iterable[_Job], threads: int) -> Iterator[_Result]:
 
 
 def _rechunk(pieces: Iterable[Ids], length: int) -> Iterator[Ids]:
-    """The same stream in pieces of ``length``; only the last may be shorter."""
+    """Yield the same stream in pieces of ``length``; only the last may be shorter."""
     held: list[Ids] = []
     n_held = 0
     for piece in pieces:
@@ -129,7 +129,7 @@ def _rechunk(pieces: Iterable[Ids], length: int) -> Iterator[Ids]:
 
 
 def _overlapping(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, int]]:
-    """Each block behind the last ids of the one before, with their number; at the end the wrap.
+    """Yield each block behind the last ids of the one before, with their number; at the end the wrap.
 
     The first block has nothing before it until the stream has ended, so its first ids are history
     only, and come once more as a last, tiny block behind the end of the stream. A stream shorter
@@ -154,21 +154,6 @@ def _overlapping(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, int]
 # -- partial counts ----------------------------------------------------------------------------------
 
 
-class Source(Protocol):
-    """Where the counts of one lag are read from."""
-
-    @property
-    def indptr(self) -> npt.NDArray[np.int64]:
-        """(vocabulary + 1,), where each row begins."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the counts."""
-
-    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Columns and counts of the entries start .. stop - 1."""
-
-
 @dataclass(frozen=True)
 class InMemory:
     """Counts in arrays, which may be memory-mapped."""
@@ -177,7 +162,7 @@ class InMemory:
 
     @property
     def indptr(self) -> npt.NDArray[np.int64]:
-        """Where each row begins."""
+        """Where each row begins, (vocabulary + 1,)."""
         return self.counts.indptr
 
     @property
@@ -186,7 +171,7 @@ class InMemory:
         return self.counts.data.dtype
 
     def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Columns and counts, as views."""
+        """Return columns and counts of the entries start .. stop - 1, as views."""
         return self.counts.indices[start:stop], self.counts.data[start:stop]
 
 
@@ -203,7 +188,7 @@ class OnDisk:
         return np.fromfile(self.folder / "indptr", np.int64)
 
     def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Columns and counts, copied into memory."""
+        """Return columns and counts of the entries start .. stop - 1, copied into memory."""
         count, skip = stop - start, start * np.dtype(np.int32).itemsize
         return (
             np.fromfile(self.folder / "indices", np.int32, count, offset=skip),
@@ -211,7 +196,7 @@ class OnDisk:
         )
 
     def mapped(self) -> Counts:
-        """The same as read-only memory-mapped arrays."""
+        """Return the same as read-only memory-mapped arrays."""
         indptr = self.indptr
         if indptr[-1] == 0:  # an empty file cannot be mapped
             return Counts(indptr, np.empty(0, np.int32), np.empty(0, self.dtype))
@@ -220,6 +205,10 @@ class OnDisk:
             np.memmap(self.folder / "indices", np.int32, mode="r"),
             np.memmap(self.folder / "data", self.dtype, mode="r"),
         )
+
+
+#: Where the counts of one lag are read from.
+Source: TypeAlias = InMemory | OnDisk
 
 
 def merge_rows(sources: Sequence[Source], vocabulary: int, max_entries: int) -> Iterator[Counts]:
@@ -241,7 +230,7 @@ def merge_rows(sources: Sequence[Source], vocabulary: int, max_entries: int) -> 
 
 
 def merge_in_memory(sources: Sequence[Source], vocabulary: int, max_entries: int) -> Counts:
-    """The sum of the sources in arrays."""
+    """Return the sum of the sources in arrays."""
     pieces = list(merge_rows(sources, vocabulary, max_entries))
     lengths = [np.zeros(1, np.int64), *(np.diff(piece.indptr) for piece in pieces)]
     indices = np.concatenate([piece.indices for piece in pieces])
@@ -312,7 +301,7 @@ class RunStore:
                 shutil.rmtree(run_on_disk[0].folder.parent)
 
     def finish(self) -> tuple[list[Counts], tempfile.TemporaryDirectory[str] | None]:
-        """The sum of all runs for each lag, and the folder to keep while it is mapped, if it is."""
+        """Return the sum of all runs for each lag, and the folder to keep while it is mapped, if it is."""
         if not self._disk:
             return self._merge_resident(), None
         resident = [[InMemory(counts) for counts in run] for run in self._resident]
@@ -324,7 +313,7 @@ class RunStore:
         return [lag.mapped() for lag in merged], self._folder
 
     def _merge_resident(self) -> list[Counts]:
-        """The sum of the resident runs, of which each lag is let go as soon as it is summed."""
+        """Return the sum of the resident runs; each lag of a run is released as soon as it is summed."""
         runs, self._resident = self._resident, []
         if len(runs) <= 1:
             return runs[0] if runs else []

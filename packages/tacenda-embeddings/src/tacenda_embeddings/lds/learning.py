@@ -81,21 +81,8 @@ def partial_fit(
 ) -> Fit:
     """Run EM over the whole vocabulary from an earlier model, after counts of new text were added.
 
-    Parameters
-    ----------
-    settings
-        Those of the earlier model.
-    counts
-        Of the old and the new text, in the same vocabulary.
-    earlier
-        The earlier model.
-    iterations
-        EM iterations.
-
-    Raises
-    ------
-    CorpusError
-        There are too few lags or word types, or no stable system fits the counts.
+    ``settings`` are those of the earlier model; ``counts`` are of the old and the new text, in its vocabulary. Raises
+    CorpusError as `fit` does.
     """
     moments = _moments(settings, counts)
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:

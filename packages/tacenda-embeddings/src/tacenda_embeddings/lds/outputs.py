@@ -149,25 +149,10 @@ def compose(
 ) -> Iterator[Block]:
     """Yield the token vectors of packed sequences, in blocks of sequences that stay in the cache.
 
-    Parameters
-    ----------
-    output
-        A key of ``WIDTHS``.
-    smoother
-        Of the model, its rows already balanced.
-    ids
-        (tokens,) packed word ids.
-    offsets
-        (sequences + 1,) where each sequence begins, and the end.
-    own_weight
-        g.
-    exact_ends
-        Whether to integrate over the unobserved words outside every sequence.
-    T_inv
-        (states, states), from own + past to the filtered mean.
-    out
-        (tokens, width) float32 to write into; without it a block's rows last only until the
-        next block is asked for.
+    ``ids`` (tokens,) and ``offsets`` (sequences + 1,) are the sequences, ``smoother`` has rows that are balanced
+    already, ``own_weight`` is g, and ``T_inv`` (states, states) leads from own + past to the filtered mean. With
+    ``exact_ends`` the unobserved words outside every sequence are integrated out. The vectors are written into ``out``
+    (tokens, width) float32; without it, the rows of a block last only until the next block is asked for.
     """
     h = smoother.states
     exact_ends = exact_ends and output not in _WITHOUT_ENDS

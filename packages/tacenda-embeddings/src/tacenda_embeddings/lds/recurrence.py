@@ -7,7 +7,7 @@ magnified by the condition of the eigenvectors, so beyond `MAXIMUM_CONDITION` th
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +27,6 @@ _KEPT = 256  # powers that are found once; sequences are rarely longer
 MAXIMUM_CONDITION = 1e5
 
 
-class Powers(Protocol):
-    """Powers of the matrix of a recurrence, in its own basis."""
-
-    def times(self, rows: Rows, exponents: Integers) -> Rows:
-        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
-        ...
-
-
 class DensePowers:
     """Powers of any matrix M (states, states)."""
 
@@ -42,7 +34,7 @@ class DensePowers:
         self._M = M
 
     def times(self, rows: Rows, exponents: Integers) -> Rows:
-        """See `Powers`."""
+        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
         product = np.empty_like(rows)
         for n in np.unique(exponents).tolist():
             chosen = exponents == n
@@ -73,7 +65,7 @@ class ModalPowers:
         }
 
     def times(self, rows: Rows, exponents: Integers) -> Rows:
-        """See `Powers`."""
+        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
         factors, which = self._kept[rows.dtype], exponents
         if exponents.max(initial=0) >= _KEPT:
             distinct, which = np.unique(exponents, return_inverse=True)
@@ -127,7 +119,7 @@ class Recurrence:
         self._modes = modes
         if modes is None:
             self.basis = self.basis_inverse = np.eye(len(M))
-            self.powers: Powers = DensePowers(M)
+            self.powers: DensePowers | ModalPowers = DensePowers(M)
             self._inputs = table
             return
         self.basis, self.basis_inverse = modes.P, modes.P_inv

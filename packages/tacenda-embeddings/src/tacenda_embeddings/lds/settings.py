@@ -32,7 +32,9 @@ class LDSAdvanced(Settings):
         at_least=0,
     )
     hankel_blocks: int = option(
-        4, "r, blocks a side of the Hankel matrix; needs lags up to 2 r - 1", at_least=2
+        4,
+        "blocks a side of the Hankel matrix, r in the paper; needs lags up to 2 r - 1",
+        at_least=2,
     )
     horizon: int = option(
         7, "lags that the approximate second-order statistics of EM use", at_least=2
@@ -63,7 +65,7 @@ class LDSAdvanced(Settings):
 class LDSSettings(Settings):
     """Options of `LDS`."""
 
-    n_states: int = option(200, "h, dimensions of the latent state", at_least=1)
+    n_states: int = option(200, "dimensions of the latent state, h in the paper", at_least=1)
     output: Output = option(
         "own_past_future",
         """what transform returns for a token: own_past_future (3h columns), own_context (2h),

@@ -123,16 +123,8 @@ class Smoother:
     ) -> Float32:
         """Return past and future side by side in their own bases, (tokens, 2 states): for the products.
 
-        Parameters
-        ----------
-        ids
-            (tokens,) packed sequences.
-        offsets
-            (sequences + 1,) where each begins, and the end.
-        ends
-            What comes in from outside; nothing if None.
-        out
-            (tokens or more, 2 states) float32 to write into.
+        ``ids`` (tokens,) and ``offsets`` (sequences + 1,) are packed sequences, ``ends`` what comes in from
+        outside. The result is written into the first rows of ``out`` if given.
         """
         if out is None:
             out = np.empty((len(ids), 2 * self.states), np.float32)
@@ -163,15 +155,7 @@ class Smoother:
     # -- the ends of sequences ---------------------------------------------------------------------
 
     def ends(self, ids: Ids, offsets: Offsets) -> Ends:
-        """Return the messages from the unobserved words outside every sequence, exactly.
-
-        Parameters
-        ----------
-        ids
-            (tokens,) packed sequences.
-        offsets
-            (sequences + 1,) where each begins, and the end.
-        """
+        """Return the messages from the unobserved words outside every packed sequence, exactly."""
         past, future = np.zeros((2, len(offsets) - 1, self.states), np.float32)
         lengths = np.diff(offsets)
         filled = np.flatnonzero(lengths)

@@ -49,21 +49,8 @@ class SteadyState(NamedTuple):
 def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix, tolerance: float = 1e-13) -> Matrix:
     """Find Sigma_1 by the structure-preserving doubling algorithm, which takes about 10 steps.
 
-    Parameters
-    ----------
-    A
-        (states, states) transition.
-    Q
-        (states, states) state noise covariance.
-    R_D
-        ``C^T D^{-1} C`` (states, states).
-    tolerance
-        Relative change at which to stop.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        The iteration left the finite numbers.
+    ``R_D`` is C^T D^{-1} C (states, states); the iteration stops at a relative change of ``tolerance``. Raises
+    LinAlgError if it leaves the finite numbers.
     """
     I = np.eye(len(A))  # noqa: E741 - the identity
     A_k, G_k, H = A.T, R_D, Q

@@ -90,22 +90,10 @@ def hankel_svd(
     power_iterations: int = 1,
     notify: Notify = lambda _: None,
 ) -> HankelFactors:
-    """Find the randomised rank-``n_states`` SVD of the implicit block Hankel matrix.
+    """Find the randomised rank-``n_states`` SVD of the implicit block Hankel matrix of ``r`` blocks a side.
 
-    Parameters
-    ----------
-    moments
-        Lag covariances with at least 2r-1 lags.
-    n_states
-        Rank h.
-    r
-        Blocks a side.
-    rng
-        Source of the Gaussian test matrix.
-    power_iterations
-        Passes that sharpen the spectrum; one is enough for text.
-    notify
-        Called with the name of each stage.
+    The moments need at least 2r-1 lags; ``rng`` draws the Gaussian test matrix. Each power iteration sharpens the
+    spectrum, and one is enough for text. ``notify`` is called with the name of each stage.
     """
     V = len(moments.scale)
     width = min(n_states + _OVERSAMPLING, r * V)
@@ -135,16 +123,8 @@ def identify(
 
     The paper sets Q = I and shrinks it, so that its model starts below one without dynamics. Here
     P = A^{-1} Gs C (C^T C)^{-1} is symmetrised and clipped so that D stays positive semi-definite
-    (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T.
-
-    Parameters
-    ----------
-    factors
-        Of ``hankel_svd``.
-    moments
-        The whitened moments (they may differ from those of the SVD: the whitening ablation).
-    maximum_radius
-        Limit on the spectral radius of A.
+    (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T. ``moments`` are the whitened ones, even where the
+    factors are those of others (the whitening ablation); the spectral radius of A is at most ``maximum_radius``.
     """
     Gamma, Delta, _ = factors
     r = len(Gamma)
@@ -181,15 +161,7 @@ def _explained(C: Float32, P: Matrix) -> float:
 
 
 def admissible(parameters: Parameters, mean: npt.NDArray[np.float64]) -> Parameters:
-    """Return parameters in other whitened coordinates that leave a covariance for the noise there.
-
-    Parameters
-    ----------
-    parameters
-        With C in the new coordinates.
-    mean
-        m of the new coordinates (vocabulary,).
-    """
+    """Return parameters, whose C is in new coordinates with mean m, that leave a covariance for the noise there."""
     A, C, Q, noise = parameters
     if isinstance(noise, DiagonalNoise):
         return parameters._replace(noise=noise._replace(mean=mean))

@@ -29,20 +29,8 @@ def transition_pairs(
     """Return singular-vector pairs of the transition operator, both signs of each, largest first.
 
     States are measured in units of their prior spread (P^{-1/2} A P^{1/2}), so that the pairs do not depend
-    on the arbitrary coordinates of the latent space; words are ranked by their whitened expectation C x.
-
-    Parameters
-    ----------
-    parameters
-        The fitted model.
-    words
-        (vocabulary,) the types.
-    eligible
-        (vocabulary,) which of them may be shown.
-    n_pairs
-        How many pairs, counting both signs.
-    n_words
-        How many words a side.
+    on the arbitrary coordinates of the latent space; words are ranked by their whitened expectation C x. ``words``
+    are the types (vocabulary,), of which ``eligible`` (vocabulary,) may be shown.
     """
     P = stationary_covariance(parameters.A, parameters.Q)
     root, inverse_root = symmetric_power(P, 0.5), symmetric_power(P, -0.5)

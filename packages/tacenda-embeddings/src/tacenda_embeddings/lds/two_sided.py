@@ -47,17 +47,8 @@ def two_sided(
 ) -> TwoSided:
     """Return the inference matrices of a fitted model.
 
-    Parameters
-    ----------
-    parameters
-        In whitened coordinates.
-    scale
-        Diagonal of W (vocabulary,).
-    mean
-        m (vocabulary,).
-    second_moment
-        M = E[xs xs^T] (states, states); states are returned as M^{-1/2} x (paper section 5),
-        or as they are when None.
+    ``scale`` (vocabulary,) is the diagonal of W and ``mean`` (vocabulary,) is m. With the ``second_moment``
+    M = E[xs xs^T] (states, states), states are returned as M^{-1/2} x (paper section 5), otherwise as they are.
     """
     A = parameters.A
     state = steady_state(parameters)

@@ -33,19 +33,8 @@ _WORD2VEC_EPOCHS = 5
 def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 | None) -> Float32:
     """Return initial vectors of the vocabulary (types, width), of the root mean square that is set.
 
-    Parameters
-    ----------
-    settings
-        Options.
-    corpus
-        The training text.
-    given
-        (types, width) vectors to take instead; a row of zeros says nothing about its word.
-
-    Raises
-    ------
-    ConfigurationError
-        ``given`` has another shape, or gensim is not installed.
+    ``given`` (types, width) replaces what the options say; a row of zeros says nothing about its word. Raises
+    ConfigurationError if it has another shape, or if gensim is needed and not installed.
     """
     shape = (len(corpus.vocabulary), settings.width)
     if given is None and settings.start == "random":

@@ -111,7 +111,7 @@ class SumEmbedAdvanced(WordVectorAdvanced):
 class WordVectorSettings(Settings):
     """Options that both models share."""
 
-    width: int = option(128, "k, columns of a word vector", at_least=1)
+    width: int = option(128, "columns of a word vector, k in the paper", at_least=1)
     segmenter: Literal["unigram", "morfessor", "ngrams"] = option(
         "unigram",
         """how words are cut into morphemes: "unigram" pieces learned in seconds, "morfessor" (which needs

@@ -81,18 +81,9 @@ class RowTable:
 class Trainer:
     """A model under training, as `tacenda.fitting` takes it.
 
-    Parameters
-    ----------
-    settings
-        Options; `VarEmbedSettings` have the prior, any others sum the morphemes.
-    inventory
-        The morphemes of every word.
-    counts
-        Of every type in the training stream, int64 (types,).
-    words, morphemes
-        Initial vectors (types, width) and (morphemes, width).
-    valid
-        Held-out stream, or None.
+    `VarEmbedSettings` have the prior, any others sum the morphemes. ``counts`` int64 (types,) are those of the training
+    stream, ``words`` (types, width) and ``morphemes`` (morphemes, width) the initial vectors, ``valid`` the held-out
+    stream or None.
     """
 
     def __init__(

@@ -26,25 +26,9 @@ def save_word2vec(
 ) -> int:
     """Write the words of the vocabulary, and others if given, with their vectors; return how many.
 
-    The first line holds the number of words and of columns; every other line is a word and its numbers.
-    Words with whitespace in them, which cannot be written, and special types are left out. ``path``
-    appears only when it is whole.
-
-    Parameters
-    ----------
-    path
-        The file.
-    vocabulary
-        Of the model.
-    vectors
-        Of words, (words, width).
-    words
-        More words, which may never have been seen.
-
-    Raises
-    ------
-    DataError
-        The file cannot be written.
+    The first line holds the number of words and of columns; every other line is a word and its numbers. Words with
+    whitespace in them, which cannot be written, and special types are left out. ``vectors`` takes words and returns
+    (words, width). ``path`` appears only when it is whole; raises DataError if it cannot be written.
     """
     special = reserved(vocabulary.oov)
     chosen = [

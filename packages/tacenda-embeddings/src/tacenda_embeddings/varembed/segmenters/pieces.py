@@ -63,18 +63,10 @@ class PieceLexicon:
 def best_pieces(
     word: str, costs: Mapping[str, float], longest: int, letter: float
 ) -> tuple[tuple[str, ...], float]:
-    """Find the most probable pieces by Viterbi search; return them and their log-probability.
+    """Find the most probable pieces of a word by Viterbi search; return them and their log-probability.
 
-    Parameters
-    ----------
-    word
-        Any string.
-    costs
-        log-probability by piece.
-    longest
-        Letters of the longest piece.
-    letter
-        log-probability of a letter that is no piece.
+    ``costs`` has the log-probability of each piece, none longer than ``longest``; ``letter`` is that of a letter
+    which is no piece.
     """
     n = len(word)
     best = [0.0] + [-math.inf] * n
