@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mutants import mutants
-from specimens import Invalid, exercise, specimens
+from specimens import InvalidError, exercise, specimens
 
 import tacenda
 from tacenda import artifact
@@ -52,7 +52,7 @@ def outcome(folder: Path, algorithm: bool) -> str:
             return f"a message of {len(text)} characters"
         if any(not character.isprintable() for character in text):
             return f"a message with control characters: {text!r:.200}"
-    except Invalid as error:
+    except InvalidError as error:
         return f"it gave {error}"
     except MemoryError:
         return "it asked for too much memory"
@@ -81,13 +81,17 @@ def in_child(folder: Path, algorithm: bool) -> str:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return "it hung" if number == signal.SIGALRM else f"it crashed ({signal.Signals(number).name})"
+        return (
+            "it hung" if number == signal.SIGALRM else f"it crashed ({signal.Signals(number).name})"
+        )
     return said
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--mutants", type=int, default=10_000, help="in all, shared among the models")
+    parser.add_argument(
+        "--mutants", type=int, default=10_000, help="in all, shared among the models"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="the name of one model")
     parser.add_argument("--report", type=Path, help="a JSON file for the failures")
@@ -113,7 +117,9 @@ def main() -> int:
                 complaint = in_child(place / "mutant", algorithm)
                 if complaint:
                     found += 1
-                    failures.append({"model": model, "mutant": str(i), "altered": note, "result": complaint})
+                    failures.append(
+                        {"model": model, "mutant": str(i), "altered": note, "result": complaint}
+                    )
                     print(f"{model} {i}: {note}: {complaint}", flush=True)
             print(f"{model}: {each} mutants, {found} failures", flush=True)
     if arguments.report:

@@ -1,6 +1,6 @@
 """One small fitted model of each kind, and what a user does with it after loading.
 
-`exercise` raises `Invalid` where a model gives an answer that is not one: a number that is not finite, a
+`exercise` raises `InvalidError` where a model gives an answer that is not one: a number that is not finite, a
 distribution that does not sum to one, a vector of the wrong shape.
 """
 
@@ -16,11 +16,15 @@ from surprise import Dataset, Reader
 from tacenda import Corpus
 from tacenda.datasets import synthetic_ratings
 
-WORDS = [f"{stem}{end}" for stem in ("walk", "talk", "jump", "look", "play") for end in ("", "s", "ed", "ing")]
+WORDS = [
+    f"{stem}{end}"
+    for stem in ("walk", "talk", "jump", "look", "play")
+    for end in ("", "s", "ed", "ing")
+]
 NEW = [["walks", "unseen", "played"], [], ["look"]]
 
 
-class Invalid(Exception):
+class InvalidError(Exception):
     """A loaded model gave an answer that makes no sense."""
 
 
@@ -33,14 +37,13 @@ def corpus() -> Corpus:
 
 def specimens() -> dict[str, Callable[[], Any]]:
     """Names of the models, and what fits each."""
-    from tacenda_embeddings import LDS, SumEmbed, VarEmbed
-    from tacenda_embeddings.lds.unseen import MorphologicalLDS
+    from tacenda_embeddings import LDS, MorphologicalLDS, VarEmbed
     from tacenda_lm import HLBL, HMM, LBL, VLHMM, KneserNey, Mixture
     from tacenda_surprise import PMF, RBM, BayesianPMF, ConditionalPMF, ConditionalRBM
     from tacenda_surprise.models import BiasModel
 
     text = corpus()
-    ratings = synthetic_ratings.generate(30, 20, 250, rank=2, noise=0.6, seed=3).ratings
+    ratings = synthetic_ratings.generate(40, 30, 300, rank=2, noise=0.6, seed=3).ratings
     rows = [(f"u{i % 23}", f"i{i * 7 % 17}", float(i % 5 + 1), None) for i in range(150)]
     trainset = Dataset(Reader(rating_scale=(1, 5))).construct_trainset(rows)
 
@@ -50,14 +53,16 @@ def specimens() -> dict[str, Callable[[], Any]]:
 
     return {
         "lds": lambda: LDS(n_states=3).fit(text),
-        "morphological_lds": lambda: MorphologicalLDS(LDS(n_states=3).fit(text), sumembed(text)),
+        "morphological_lds": lambda: MorphologicalLDS(
+            lds={"n_states": 3}, words={"width": 4, "epochs": 1}
+        ).fit(text),
         "sumembed": lambda: sumembed(text),
         "varembed": lambda: VarEmbed(width=4, epochs=1).fit(text),
         "kneser_ney": lambda: KneserNey(order=3).fit(text),
         "lbl": lambda: LBL(width=4, context=2, epochs=1).fit(text),
         "hlbl": lambda: HLBL(width=4, context=2, epochs=1).fit(text),
         "hmm": lambda: HMM(n_states=3, epochs=1).fit(text),
-        "vlhmm": lambda: VLHMM(n_states=16, n_classes=4, epochs=1).fit(text),
+        "vlhmm": lambda: VLHMM(n_classes=4, states_per_class=4, epochs=1).fit(text),
         "mixture": mixture,
         "bias": lambda: BiasModel().fit(ratings),
         "pmf": lambda: PMF(n_factors=2, n_epochs=2).fit(trainset),
@@ -76,7 +81,7 @@ def sumembed(text: Corpus) -> Any:
 
 
 def exercise(model: Any) -> None:
-    """Use a loaded model as a user would; raises `Invalid` for answers that make no sense."""
+    """Use a loaded model as a user would; raises `InvalidError` for answers that make no sense."""
     from surprise import AlgoBase
 
     with warnings.catch_warnings():
@@ -84,7 +89,9 @@ def exercise(model: Any) -> None:
         if isinstance(model, AlgoBase):
             _recommend(model)
         else:
-            {"embedders": _embed, "language_models": _score, "recommenders": _rate}[model.kind](model)
+            {"embedders": _embed, "language_models": _score, "recommenders": _rate}[model.kind](
+                model
+            )
 
 
 def _embed(model: Any) -> None:
@@ -95,7 +102,9 @@ def _embed(model: Any) -> None:
 
 def _score(model: Any) -> None:
     found = model.surprisal(NEW[0])
-    _require(bool(np.isfinite(found).all() and (np.asarray(found) > -1e-6).all()), f"surprisals {found}")
+    _require(
+        bool(np.isfinite(found).all() and (np.asarray(found) > -1e-6).all()), f"surprisals {found}"
+    )
     _require(model.perplexity(NEW).value >= 1 - 1e-6, "a perplexity below one")
     rows = model.log_probs([model.start()])
     total = float(np.exp(np.asarray(rows, np.float64)).sum())
@@ -116,10 +125,10 @@ def _recommend(algorithm: Any) -> None:
     low, high = algorithm.trainset.rating_scale
     estimates = [prediction.est for prediction in found]
     _require(all(low <= one <= high for one in estimates), f"estimates {estimates}")
-    algorithm.top_n(["u1"], 3)
+    algorithm.top_n(3, ["u1"])
     _rate(algorithm.model)
 
 
 def _require(fits: bool, what: str) -> None:
     if not fits:
-        raise Invalid(what)
+        raise InvalidError(what)
