@@ -28,6 +28,6 @@ def test_control_characters_are_escaped():
 
 
 def test_errors_survive_pickling():
-    error = pickle.loads(pickle.dumps(ArtifactError("\x1b" + "x" * 5000)))
+    error = pickle.loads(pickle.dumps(ArtifactError("\x1b" + "x" * 5000)))  # noqa: S301
     assert type(error) is ArtifactError
     assert len(str(error)) < 900
