@@ -25,24 +25,24 @@ class Given(NamedTuple):
 
 
 class NewUser(NamedTuple):
-    """Predictions for a user the algorithm was not fitted to.
+    """Predictions for a user the algorithm was not fitted to."""
 
-    Attributes
-    ----------
-    model_user
-        The same user in the model's numbers.
-    items
-        Raw item id -> number.
-    scale
-        Lowest and highest rating.
-    given
-        What is known of the user.
-    """
+    model_user: FoldedUser  # the same user in the model's numbers
+    items: Mapping[Hashable, int]  # raw item id -> number
+    scale: tuple[float, float]  # lowest and highest rating
+    given: Given  # what is known of the user
 
-    model_user: FoldedUser
-    items: Mapping[Hashable, int]
-    scale: tuple[float, float]
-    given: Given
+    @classmethod
+    def of(
+        cls,
+        model: RatingModel,
+        items: Mapping[Hashable, int],
+        scale: tuple[float, float],
+        given: Given,
+    ) -> NewUser:
+        """Fold a user into a fitted model."""
+        identities = given.rated if model.folds_identities else None
+        return cls(model.fold_in(given.items, given.values, identities), items, scale, given)
 
     @property
     def seen(self) -> Numbers:
@@ -65,57 +65,35 @@ class NewUser(NamedTuple):
         return list(zip(raw[numbers], np.clip(scores, *self.scale).tolist(), strict=True))
 
 
-class NewUsers:
-    """The users that were folded in under a raw id, found by its text, as Surprise asks for them.
+class NewUsers(dict[str, NewUser]):
+    """The users that were folded in under a raw id, by its text, as Surprise asks for them."""
 
-    Parameters
-    ----------
-    model
-        The fitted model that new users are folded into.
-    items
-        Raw item id -> number.
-    scale
-        Lowest and highest rating.
-    """
-
-    def __init__(
-        self, model: RatingModel, items: Mapping[Hashable, int], scale: tuple[float, float]
-    ) -> None:
-        self._model, self._items, self._scale = model, items, scale
-        self._users: dict[str, NewUser] = {}
-
-    def add(self, given: Given) -> NewUser:
-        """Fold a user in, and keep them if they have a raw id.
+    def add(self, user: NewUser) -> NewUser:
+        """Keep a user who has a raw id, and return it.
 
         Raises ConfigurationError if another user has an id of the same text.
         """
-        before = None if given.uid is None else self.find(str(given.uid))
-        if before is not None and before.given.uid != given.uid:
+        uid = user.given.uid
+        before = None if uid is None else self.get(str(uid))
+        if before is not None and before.given.uid != uid:
             raise ConfigurationError(
-                f"user {before.given.uid!r} was folded in before, and predict cannot tell {given.uid!r} from "
+                f"user {before.given.uid!r} was folded in before, and predict cannot tell {uid!r} from "
                 "that: Surprise asks for unknown users by the text of their ids"
             )
-        identities = given.rated if self._model.folds_identities else None
-        user = self._model.fold_in(given.items, given.values, identities)
-        found = NewUser(user, self._items, self._scale, given)
-        if given.uid is not None:
-            self._users[str(given.uid)] = found
-        return found
-
-    def find(self, text: str) -> NewUser | None:
-        """Return the user whose raw id has this text, or None."""
-        return self._users.get(text)
+        if uid is not None:
+            self[str(uid)] = user
+        return user
 
     def given(self) -> list[Given]:
         """Return what the users were folded in from."""
-        return [user.given for user in self._users.values()]
+        return [user.given for user in self.values()]
 
     def rows(self, uids: Sequence[Any], users: Numbers) -> Iterator[tuple[FoldedUser, Numbers]]:
         """Find the new users among ``uids``, each with its rows; ``users`` (their numbers) are -1 there."""
         places: dict[str, list[int]] = {}
-        for row in np.flatnonzero(users < 0).tolist() if self._users else ():
+        for row in np.flatnonzero(users < 0).tolist() if self else ():
             text = str(uids[row])
-            if text in self._users:
+            if text in self:
                 places.setdefault(text, []).append(row)
         for text, found in places.items():
-            yield self._users[text].model_user, np.array(found)
+            yield self[text].model_user, np.array(found)

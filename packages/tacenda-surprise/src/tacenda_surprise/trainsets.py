@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,8 +15,17 @@ from surprise import Trainset
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.identities import Identities
 
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
+
+
+class FitData(NamedTuple):
+    """What a model is fitted to: ratings, further identities, and the number of every raw user id."""
+
+    ratings: Ratings
+    identities: Identities | None
+    users: dict[Hashable, int]
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
@@ -52,7 +61,7 @@ def _convert(trainset: Trainset) -> Ratings:
     if len(found) < n:
         warnings.warn(
             f"{n - len(found)} ratings repeat a user and an item; the last of each counts",
-            stacklevel=4,
+            stacklevel=5,
         )
     return found
 
