@@ -327,8 +327,9 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects."""
+        model = self._fitted()
         scores = self._per_pair(
-            uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
+            uids, iids, model.score_pairs, lambda user, items: user.score(items)
         )
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
@@ -438,17 +439,8 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
             )
-        pairs = dict(ratings)
-        low, high = self.trainset.rating_scale
-        for item, value in pairs.items():
-            if not low <= value <= high:
-                raise DataError(
-                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
-                )
-        known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
-        more = numbers([i for i in rated if i in self._items], self._items)
-        items = np.fromiter(known, np.int64, len(known))
-        return self._add(Given(uid, items, np.array(list(known.values()), np.float32), more))
+        scale = self.trainset.rating_scale
+        return self._add(Given.of(uid, dict(ratings), rated, self._items, scale))
 
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:

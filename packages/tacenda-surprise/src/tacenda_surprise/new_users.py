@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise.models.base import FoldedUser, RatingModel
 from tacenda_surprise.models.ranking import top
 
@@ -22,6 +22,31 @@ class Given(NamedTuple):
     items: Numbers  # (n,) items whose ratings are known
     values: npt.NDArray[np.float32]  # (n,) the ratings
     rated: Numbers  # further items known to be rated
+
+    @classmethod
+    def of(
+        cls,
+        uid: Hashable | None,
+        ratings: Mapping[Any, float],
+        rated: Iterable[Any],
+        items: Mapping[Any, int],
+        scale: tuple[float, float],
+    ) -> Given:
+        """Number raw item ids, without those that are unknown. Raises DataError for a rating off the scale."""
+        low, high = scale
+        for item, value in ratings.items():
+            if not low <= value <= high:
+                raise DataError(
+                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
+                )
+        known = {items[item]: value for item, value in ratings.items() if item in items}
+        more = [items[item] for item in rated if item in items]
+        return cls(
+            uid,
+            np.fromiter(known, np.int64, len(known)),
+            np.array(list(known.values()), np.float32),
+            np.array(more, np.int64),
+        )
 
 
 class NewUser(NamedTuple):

@@ -10,6 +10,7 @@ import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -74,7 +75,9 @@ def write(path: str | os.PathLike[str], model: RatingModel, saved: Saved) -> Non
         "folded.values": np.concatenate([np.empty(0, np.float32), *(g.values for g in given)]),
     }
     for name, parts in lists.items():
-        arrays[f"folded.{name}"] = np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
+        arrays[f"folded.{name}.item_ids"] = np.concatenate([np.empty(0, np.int64), *parts]).astype(
+            np.int64
+        )
         arrays[f"folded.{name}.offsets"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     config = {
         "class": saved.address,
@@ -124,7 +127,7 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
     if (len(users), len(items)) != sizes or not 0 < n_users <= len(users):
         raise ArtifactError(f"its {len(users)} users and {len(items)} items are not the model's")
     low, high = (float(end) for end in config["scale"])
-    rated = _identities(arrays, "", n_users, len(items))
+    rated = Identities(*_lists(arrays, "", n_users, len(items), np.int32))
     values = require(arrays, "values", shape=(len(rated.item_ids),), dtype=np.float32, finite=True)
     item_index = raw_index(items, "item")
     rows = rated.user_ids, rated.item_ids, values
@@ -135,8 +138,8 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
         dict(config["arguments"]),
         trainset_of(own, users[:n_users], items, float(config["mean"])),
         {user: number for number, user in enumerate(users)},
-        _identities(arrays, "seen.", len(users), len(items)),
-        list(_given(arrays, len(items))),
+        Identities(*_lists(arrays, "seen.", len(users), len(items), np.int32)),
+        _given(arrays, len(items)),
     )
     return model, saved, everybody
 
@@ -153,32 +156,27 @@ def _model(found: Artifact) -> RatingModel:
     return model
 
 
-def _identities(arrays: Any, prefix: str, n_users: int, n_items: int) -> Identities:
-    offsets = require(arrays, f"{prefix}offsets", shape=(n_users + 1,), dtype=np.int64)
-    ids = require(arrays, f"{prefix}item_ids", shape=("pairs",), dtype=np.int32)
+def _lists(arrays: Arrays, name: str, n_lists: int, n_items: int, dtype: Any) -> tuple[Any, Any]:
+    """Where each of some lists of items begins, (n_lists + 1,), and all their items."""
+    offsets = require(arrays, f"{name}offsets", shape=(n_lists + 1,), dtype=np.int64)
+    ids = require(arrays, f"{name}item_ids", shape=("pairs",), dtype=dtype)
     if offsets[0] or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
-        raise ArtifactError(f"the array '{prefix}offsets' does not fit '{prefix}item_ids'")
+        raise ArtifactError(f"the array '{name}offsets' does not fit '{name}item_ids'")
     if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
-        raise ArtifactError(f"the array '{prefix}item_ids' holds a number off 0 to {n_items - 1}")
-    return Identities(offsets, ids)
+        raise ArtifactError(f"the array '{name}item_ids' holds a number off 0 to {n_items - 1}")
+    return offsets, ids
 
 
-def _given(arrays: Any, n_items: int) -> Iterator[Given]:
+def _given(arrays: Arrays, n_items: int) -> list[Given]:
+    """What users were folded in from."""
     uids = unpack_ids(arrays, "folded")
-    parts: dict[str, Any] = {}
-    for name in ("rated", "known"):
-        ids = require(arrays, f"folded.{name}", shape=(name,), dtype=np.int64)
-        ends = require(arrays, f"folded.{name}.offsets", shape=(len(uids) + 1,), dtype=np.int64)
-        if ends[0] or ends[-1] != len(ids) or (np.diff(ends) < 0).any():
-            raise ArtifactError(f"the array 'folded.{name}.offsets' does not fit the items")
-        if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
-            raise ArtifactError(f"the array 'folded.{name}' holds a number off 0 to {n_items - 1}")
-        parts[name] = np.split(ids, ends[1:-1]) if uids else []
-        if name == "rated":
-            values = require(arrays, "folded.values", shape=(len(ids),), dtype=np.float32)
-            parts["values"] = np.split(values, ends[1:-1]) if uids else []
-    rows = zip(uids, parts["rated"], parts["values"], parts["known"], strict=True)
-    yield from (Given(*row) for row in rows)
+    ends, rated = _lists(arrays, "folded.rated.", len(uids), n_items, np.int64)
+    more_ends, more = _lists(arrays, "folded.known.", len(uids), n_items, np.int64)
+    values = require(arrays, "folded.values", shape=(len(rated),), dtype=np.float32)
+    return [
+        Given(uid, rated[i:j], values[i:j], more[k:m])
+        for uid, (i, j), (k, m) in zip(uids, pairwise(ends), pairwise(more_ends), strict=True)
+    ]
 
 
 def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:

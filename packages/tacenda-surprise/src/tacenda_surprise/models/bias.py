@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured, require
+from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
 from tacenda.fitting import FitSettings, StepResult, Sweeps
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
-from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.factorization.new_rows import FoldedFactors
 from tacenda_surprise.models.identities import Identities
 
@@ -166,10 +166,8 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         dims = {"users": len(catalogue.users), "items": len(catalogue.items)}
-        b, c = (
-            require(arrays, f"{side}_biases", shape=(f"{side}s",), dtype=np.float32, finite=True, dims=dims)
-            for side in ("user", "item")
-        )  # fmt: skip
+        shapes = {"user_biases": ("users",), "item_biases": ("items",)}
+        b, c = require_floats(arrays, shapes, dims).values()
         noise = float(config["noise"])
         if not 0 <= noise < np.inf:
             raise ArtifactError(f"the noise of the ratings is {noise}: the file is damaged")

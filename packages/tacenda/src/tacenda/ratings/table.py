@@ -69,6 +69,10 @@ class IdIndex:
             raise DataError(f"unknown {self.what} {str(raw)!r}; it has no ratings here")
         return found
 
+    def numbers(self, raw: Iterable[object]) -> NDArray[np.int64]:
+        """Return the numbers of raw ids, int64; -1 for those that are unknown."""
+        return np.array([self._numbers.get(str(one), -1) for one in raw], np.int64)
+
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {str(raw): number for number, raw in enumerate(self.raw.tolist())}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured, require
+from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
 from tacenda.fitting import History
 from tacenda.kernels.ratings import scores as rating_scores
@@ -20,7 +20,7 @@ from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
-from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.factorization.new_rows import (
     FoldedFactors,
     fold,
@@ -222,10 +222,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
             "side_factors": ("sides", "factors"),
             "user_prior": ("priors", "factors"),
         }
-        found = {
-            name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=dims)
-            for name, shape in shapes.items()
-        }
+        found = require_floats(arrays, shapes, dims)
         prior, noise = found.pop("user_prior"), float(config["noise"])
         if not 0 <= noise < np.inf:
             raise ArtifactError(f"the noise of the ratings is {noise}: the file is damaged")
