@@ -21,6 +21,7 @@ from tacenda import artifact
 from tacenda.artifact import Artifact, require
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
+from tacenda.offsets import checked_offsets
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import RatingModel
 from tacenda_surprise.models.catalogue import pack, unpack
@@ -160,8 +161,7 @@ def _lists(arrays: Arrays, name: str, n_lists: int, n_items: int, dtype: Any) ->
     """Where each of some lists of items begins, (n_lists + 1,), and all their items."""
     offsets = require(arrays, f"{name}offsets", shape=(n_lists + 1,), dtype=np.int64)
     ids = require(arrays, f"{name}item_ids", shape=("pairs",), dtype=dtype)
-    if offsets[0] or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
-        raise ArtifactError(f"the array '{name}offsets' does not fit '{name}item_ids'")
+    checked_offsets(offsets, len(ids), what=f"the array '{name}offsets'", error=ArtifactError)
     if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
         raise ArtifactError(f"the array '{name}item_ids' holds a number off 0 to {n_items - 1}")
     return offsets, ids

@@ -15,6 +15,7 @@ from tacenda.artifact import require
 from tacenda.errors import ArtifactError
 from tacenda.kernels.hidden_markov import block_softmax, streaming_logsumexp
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.offsets import rises
 
 __all__ = [
     "Features",
@@ -148,7 +149,7 @@ class Free(Transitions):
         """Return the matrix of an artefact, checked. Raises ArtifactError."""
         to_classes = required(arrays, "to_classes", n_classes, k, n_classes)
         keys = require(arrays, "keys", dtype=np.int64, shape=("pairs",))
-        if (np.diff(keys) <= 0).any():
+        if not rises(keys, strictly=True):
             raise ArtifactError("keys must rise; the artefact is damaged")
         kept = required(arrays, "kept", len(keys), k, k)
         return cls(kept, np.ascontiguousarray(keys), to_classes)
