@@ -133,7 +133,7 @@ def test_what_cannot_be_loaded(saved, tmp_path):
         {"users.offsets": WRAPPING},
         {"users.types": np.full(60, 7, np.uint8)},
         {"users.offsets": np.zeros(61, np.int64)},
-        {"folded.rated.item_ids": np.array([3])},
+        {"folded.rated": np.array([3])},
         {"seen.item_ids": np.full(920, -1, np.int32)},
         {"_config": {"n_users": 10**6}},
         {"_config": {"class": "os:system"}},

@@ -76,9 +76,7 @@ def write(path: str | os.PathLike[str], model: RatingModel, saved: Saved) -> Non
         "folded.values": np.concatenate([np.empty(0, np.float32), *(g.values for g in given)]),
     }
     for name, parts in lists.items():
-        arrays[f"folded.{name}.item_ids"] = np.concatenate([np.empty(0, np.int64), *parts]).astype(
-            np.int64
-        )
+        arrays[f"folded.{name}"] = np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
         arrays[f"folded.{name}.offsets"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     config = {
         "class": saved.address,
@@ -128,7 +126,7 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
     if (len(users), len(items)) != sizes or not 0 < n_users <= len(users):
         raise ArtifactError(f"its {len(users)} users and {len(items)} items are not the model's")
     low, high = (float(end) for end in config["scale"])
-    rated = Identities(*_lists(arrays, "", n_users, len(items), np.int32))
+    rated = Identities(*_lists(arrays, "offsets", "item_ids", n_users, len(items), np.int32))
     values = require(arrays, "values", shape=(len(rated.item_ids),), dtype=np.float32, finite=True)
     item_index = raw_index(items, "item")
     rows = rated.user_ids, rated.item_ids, values
@@ -139,7 +137,9 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
         dict(config["arguments"]),
         trainset_of(own, users[:n_users], items, float(config["mean"])),
         {user: number for number, user in enumerate(users)},
-        Identities(*_lists(arrays, "seen.", len(users), len(items), np.int32)),
+        Identities(
+            *_lists(arrays, "seen.offsets", "seen.item_ids", len(users), len(items), np.int32)
+        ),
         _given(arrays, len(items)),
     )
     return model, saved, everybody
@@ -157,21 +157,25 @@ def _model(found: Artifact) -> RatingModel:
     return model
 
 
-def _lists(arrays: Arrays, name: str, n_lists: int, n_items: int, dtype: Any) -> tuple[Any, Any]:
+def _lists(
+    arrays: Arrays, offsets: str, ids: str, n_lists: int, n_items: int, dtype: Any
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Where each of some lists of items begins, (n_lists + 1,), and all their items."""
-    offsets = require(arrays, f"{name}offsets", shape=(n_lists + 1,), dtype=np.int64)
-    ids = require(arrays, f"{name}item_ids", shape=("pairs",), dtype=dtype)
-    checked_offsets(offsets, len(ids), what=f"the array '{name}offsets'", error=ArtifactError)
-    if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
-        raise ArtifactError(f"the array '{name}item_ids' holds a number off 0 to {n_items - 1}")
-    return offsets, ids
+    ends = require(arrays, offsets, shape=(n_lists + 1,), dtype=np.int64)
+    items = require(arrays, ids, shape=("items",), dtype=dtype)
+    checked_offsets(ends, len(items), what=f"the array '{offsets}'", error=ArtifactError)
+    if len(items) and not 0 <= items.min() <= items.max() < n_items:
+        raise ArtifactError(f"the array '{ids}' holds a number off 0 to {n_items - 1}")
+    return ends, items
 
 
 def _given(arrays: Arrays, n_items: int) -> list[Given]:
     """What users were folded in from."""
     uids = unpack_ids(arrays, "folded")
-    ends, rated = _lists(arrays, "folded.rated.", len(uids), n_items, np.int64)
-    more_ends, more = _lists(arrays, "folded.known.", len(uids), n_items, np.int64)
+    (ends, rated), (more_ends, more) = (
+        _lists(arrays, f"{name}.offsets", name, len(uids), n_items, np.int64)
+        for name in ("folded.rated", "folded.known")
+    )
     values = require(arrays, "folded.values", shape=(len(rated),), dtype=np.float32)
     return [
         Given(uid, rated[i:j], values[i:j], more[k:m])
