@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from tacenda.errors import ConfigurationError
-from tacenda.ratings.index import IdIndex
-from tacenda.ratings.table import Ratings
+from tacenda.ratings.table import IdIndex, Ratings
 
 Floats = NDArray[np.float32]
 _LEVELS = np.arange(1.0, 6.0)
