@@ -136,14 +136,7 @@ class FittedLDS:
         vocabulary: Vocabulary,
         arrays: Mapping[str, npt.NDArray[Any]],
     ) -> Self:
-        """Return the state that an artefact holds.
-
-        Raises
-        ------
-        ArtifactError
-            An array is missing, of another shape or dtype, not finite, or the recursion it
-            describes is not stable.
-        """
+        """Return the state that an artefact holds, every array checked and its recursions stable, or ArtifactError."""
         dims = {"states": settings.n_states, "vocabulary": len(vocabulary)}
 
         def array(name: str, *shape: str, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:

@@ -37,11 +37,6 @@ Ids = npt.NDArray[np.integer[Any]]
 class LDS(Configured[LDSSettings]):
     """Token embeddings of a linear dynamical system fitted to raw text.
 
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown, of the wrong type or out of bounds.
-
     Examples
     --------
     >>> model = LDS(n_states=200).fit(corpus)

@@ -69,7 +69,7 @@ def fit_word_vectors(
     share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
     words = share * words + (1 - share) * sums
     variational = isinstance(advanced, VarEmbedAdvanced)
-    found = _trained(
+    learned, history, figure = _trained(
         settings,
         inventory,
         counts,
@@ -81,19 +81,11 @@ def fit_word_vectors(
         checkpoints,
         resume,
     )
-    words, morphemes = found.learned["table/words"], found.learned["table/morphemes"]
+    words, morphemes = learned["table/words"], learned["table/morphemes"]
     if not variational:
         words = words + inventory.summed(morphemes)
     state = FittedWords(inventory, words, morphemes, counts > 0)
-    return Fit(state, found.history, found.figure)
-
-
-class _Trained(NamedTuple):
-    """Parameters after training, its course, and its figure."""
-
-    learned: dict[str, npt.NDArray[Any]]
-    history: History
-    figure: dict[str, Any]
+    return Fit(state, history, figure)
 
 
 def _trained(
@@ -107,8 +99,11 @@ def _trained(
     held_out: Ids | None,
     checkpoints: str | os.PathLike[str] | None,
     resume: Resume,
-) -> _Trained:
-    """Train from initial vectors, under a seed of torch's own generators that is put back afterwards."""
+) -> tuple[dict[str, npt.NDArray[Any]], History, dict[str, Any]]:
+    """Train from initial vectors; return the parameters, the course of training and its figure.
+
+    Torch's own generators are seeded, and put back afterwards.
+    """
     advanced = settings.advanced
     loop = FitSettings(
         epochs=settings.epochs,
@@ -148,9 +143,7 @@ def _trained(
                 alike = np.ones(len(counts))  # the bound counts every word once
                 again = fitted_morphemes(inventory, found, alike, _REFIT * ridge)
                 trainer.set_morphemes(again)
-            return _Trained(
-                dict(trainer.parameters()), history, _figure(trainer, history, refitted)
-            )
+            return dict(trainer.parameters()), history, _figure(trainer, history, refitted)
         finally:
             torch.set_num_threads(threads)
 

@@ -206,11 +206,6 @@ class MorphologicalEmbedder(Configured[S]):
 class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     """Word vectors with a morphological prior, for words seen and unseen.
 
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown, of the wrong type or out of bounds.
-
     Examples
     --------
     >>> model = VarEmbed(width=128).fit(corpus)
@@ -266,11 +261,6 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
 
     After Botha and Blunsom (2014), with the network of `VarEmbed`. A word never seen has the sum of its
     morphemes.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown, of the wrong type or out of bounds.
     """
 
     name: ClassVar[str] = "sumembed"

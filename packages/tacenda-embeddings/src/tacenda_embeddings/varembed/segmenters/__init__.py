@@ -76,13 +76,7 @@ def _class(name: str) -> type[Segmenter]:
 
 
 def learn_segmenter(name: str, words: Sequence[str], n_morphemes: int) -> Segmenter:
-    """Learn a segmenter of that name from these words.
-
-    Raises
-    ------
-    ConfigurationError
-        The name is unknown, or a package that the segmenter needs is not installed.
-    """
+    """Learn a segmenter; raises ConfigurationError for an unknown name, or a package that is not installed."""
     if name not in _SEGMENTERS:
         listed = ", ".join(_SEGMENTERS)
         raise ConfigurationError(f"there is no segmenter {name!r}; there are {listed}")
