@@ -172,14 +172,10 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         self._new_users = NewUsers()
         tables = model.tables
         if tables is not None:  # what users of Surprise read
-            self.bu, self.bi = (
-                tables.user_biases[:n].astype(float),
-                tables.item_biases.astype(float),
-            )
-            self.pu, self.qi = (
-                tables.user_factors[:n].astype(float),
-                tables.item_factors.astype(float),
-            )
+            self.bu = tables.user_biases[:n].astype(float)
+            self.bi = tables.item_biases.astype(float)
+            self.pu = tables.user_factors[:n].astype(float)
+            self.qi = tables.item_factors.astype(float)
 
     def partial_fit(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
@@ -146,7 +146,12 @@ class Blend(AlgoBase):  # type: ignore[misc]
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimate the ratings (pairs,) of raw ids."""
-        return np.array([p.est for p in self.test([(u, i, None) for u, i in _pairs(uids, iids)])])
+        if len(uids) != len(iids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+            )
+        pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
+        return np.array([prediction.est for prediction in self.test(pairs)])
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
         """Estimate the ratings (users, items) of all items, in the order of their inner ids.
@@ -202,14 +207,6 @@ class Blend(AlgoBase):  # type: ignore[misc]
             for prediction in predictions:
                 print(prediction)
         return predictions
-
-
-def _pairs(uids: Sequence[Any], iids: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    if len(uids) != len(iids):
-        raise ConfigurationError(
-            f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-        )
-    return zip(uids, iids, strict=True)
 
 
 def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:
