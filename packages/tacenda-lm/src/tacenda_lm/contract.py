@@ -68,10 +68,10 @@ class LanguageModelContract(Saveable):
     #: Whether ``fit`` can save its progress; a model that cannot refuses ``checkpoints``.
     keeps_checkpoints: ClassVar[bool] = False
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit the model to a corpus, whose vocabulary becomes the model's.
 
-        ``valid`` is held-out text, which may end the training; ``context`` says where to save checkpoints.
+        ``valid`` is held-out text, which may end the training; ``fitting`` says where to save checkpoints.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 

@@ -103,7 +103,7 @@ class Mixture(LanguageModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit every component, and the weights where there is held-out text."""
         self._maps = None
         for model in self._models.values():

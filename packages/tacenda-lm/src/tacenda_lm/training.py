@@ -46,7 +46,7 @@ def train(
     settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings,
     text: Text,
     valid: Text | None,
-    context: FitContext,
+    fitting: FitContext,
     rate: Schedule | float,
     *,
     evaluate_every: int = 1,
@@ -75,8 +75,8 @@ def train(
             "valid": None if valid is None else fingerprint_arrays(valid),
             **(identity or {}),
         },
-        checkpoints=context.checkpoints,
-        resume=context.resume,
+        checkpoints=fitting.checkpoints,
+        resume=fitting.resume,
         description=description,
     )
 

@@ -47,12 +47,12 @@ class HMM(HiddenMarkov[HMMSettings]):
     def __init__(self, settings: HMMSettings) -> None:
         super().__init__(settings)
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         text = text_of(corpus)
         held_out = None if valid is None else text_of(valid)
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
         source = Sweeps(fingerprint_arrays(text))
-        history = train(trainer, source, self.settings, text, held_out, context, 1.0)
+        history = train(trainer, source, self.settings, text, held_out, fitting, 1.0)
         transitions, emissions, starts = trainer.tables.values()
         self._set(corpus.vocabulary, np.ascontiguousarray(transitions.T), emissions, starts)
         self.fitted_on = {"training": history.as_dict()}

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
-from tacenda_lm.configured import ConfiguredLanguageModel
 from tacenda_lm.hidden_markov.inference import Tables
 from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
+from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.sequences import Float64, check_word, checked
 from tacenda_lm.state import State
 

@@ -47,10 +47,10 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
         super().__init__(settings)
         check_device(settings)
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm  # imports torch
 
-        self._tables, history = fit_vlhmm(self.settings, corpus, valid, context)
+        self._tables, history = fit_vlhmm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 

@@ -43,7 +43,7 @@ _EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at 
 
 
 def fit_vlhmm(
-    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, context: FitContext
+    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
     check_device(settings)
@@ -60,7 +60,7 @@ def fit_vlhmm(
     epochs, every = settings.epochs, settings.advanced.evaluate_every
     rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
     text = ids, offsets
-    history = train(trainer, source, settings, text, held_out, context, rate, evaluate_every=every)
+    history = train(trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every)
     trainer.load_parameters(trainer.parameters())
     return tables_of(network.cpu(), lexicon), history
 

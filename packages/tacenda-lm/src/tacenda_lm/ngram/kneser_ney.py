@@ -20,8 +20,8 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.configured import ConfiguredLanguageModel
 from tacenda_lm.contract import FitContext
+from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.ngram.counts import count_grams
 from tacenda_lm.ngram.settings import KneserNeySettings
 from tacenda_lm.ngram.smoothing import estimate
@@ -61,7 +61,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         vocabulary, order = corpus.vocabulary, self.settings.order
         boundary = vocabulary.boundary_id
         grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, order)
