@@ -19,13 +19,11 @@ from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import Settings
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.blocks import blocks, encoded_text
-from tacenda_lm.contract import FitContext, ranks_and_entropies
+from tacenda_lm.contract import FitContext, State, ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
-from tacenda_lm.sequences import Float64, encoded, with_ends
-from tacenda_lm.state import State
+from tacenda_lm.sequences import Float64, blocks, encoded, encoded_text, with_ends
 
 __all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 

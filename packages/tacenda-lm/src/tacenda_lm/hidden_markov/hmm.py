@@ -18,10 +18,9 @@ from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon, sentences_at, text_of
-from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.inference import Tables, Whole, required
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import HMMSettings
-from tacenda_lm.hidden_markov.transitions import Whole, required
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import put, train
 
@@ -32,13 +31,7 @@ _SPREAD = 0.5  # of the logarithms of the first values; states that begin alike 
 
 
 class HMM(HiddenMarkov[HMMSettings]):
-    """A hidden Markov language model: every state may emit every word and follow every other.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown or out of range.
-    """
+    """A hidden Markov language model: every state may emit every word and follow every other."""
 
     name: ClassVar[str] = "hmm"
     settings_class = HMMSettings

@@ -14,11 +14,9 @@ from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon
-from tacenda_lm.hidden_markov.hardware import check_device
-from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.inference import Tables, required, transitions_of
 from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.transitions import required, transitions_of
+from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device
 
 __all__ = ["VLHMM"]
 

@@ -49,11 +49,6 @@ class HLBL(LogBilinear[HLBLSettings]):
     context=5, dropout=0.0, across_sentences=False, advanced={"tail_rates": (), "frequency_power": 0.0}``; its best
     tree has ``copies=4`` and an ``overlap`` of 0.4.
 
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown or out of range.
-
     Examples
     --------
     >>> lm = HLBL(copies=2).fit(Path("train.txt"), valid=Path("valid.txt"))

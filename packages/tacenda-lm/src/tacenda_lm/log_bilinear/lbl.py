@@ -13,7 +13,7 @@ from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, StepResult
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext, rows_of_block
+from tacenda_lm.contract import FitContext, State, rows_of_block
 from tacenda_lm.log_bilinear.lbl_objective import (
     Batch,
     LBLParameters,
@@ -32,7 +32,6 @@ from tacenda_lm.log_bilinear.model import (
 from tacenda_lm.log_bilinear.settings import LBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.sequences import Float64, Ids
-from tacenda_lm.state import State
 
 __all__ = ["LBL", "LBLPredictor", "LBLTrainer"]
 
@@ -46,11 +45,6 @@ class LBL(LogBilinear[LBLSettings]):
         r = sum_i C_i r_{w_i},    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j)
 
     (Mnih 2010, equations 3.16 and 3.17.) The models of the thesis have ``width=100``, full matrices and no dropout.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown or out of range.
     """
 
     name: ClassVar[str] = "lbl"

@@ -25,19 +25,7 @@ def score_documents(
     """Return the figures of scored documents, taken as one text; unscored documents are left out.
 
     Words outside the vocabulary count with the probability of ``<unk>``, and so does ``</s>`` wherever the
-    component predicts it.
-
-    Parameters
-    ----------
-    examples
-        The examples, whose predicted documents are read.
-    prefix
-        The prefix of the component; the names below begin with it.
-    kwargs
-        Not used.
-
-    Returns
-    -------
+    component predicts it. The names of the figures begin with ``prefix``, that of the component:
     ``lm_perplexity``; ``lm_perplexity_without_oov``; ``lm_logprob_per_token``, a natural logarithm, for which
     higher is better: give it a weight to choose pipelines by it; ``lm_bpc``, bits per character;
     ``lm_oov_rate``, the share of words outside the vocabulary; ``lm_tokens``, how many tokens were predicted,

@@ -13,11 +13,10 @@ from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.documents import WordCache, sentence_cuts
-from tacenda_lm.contract import distributions_of, ranks_and_entropies, states_before
+from tacenda_lm.contract import State, distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.doc_scores import DocScores, text_length
-from tacenda_lm.spacy.normalizing import Normalizing
-from tacenda_lm.state import State
+from tacenda_lm.spacy.raw_text import Normalizing
 
 __all__ = ["DocScorer"]
 
@@ -50,24 +49,11 @@ class _Scores(NamedTuple):
 
 
 class DocScorer:
-    """Applies one fitted model to documents.
+    """Applies one fitted model to documents; the options are those of `LanguageModelScorer`.
 
     Where sentence boundaries are known, ``</s>`` is predicted after each sentence in every context, and the
     model sees what follows as a new sentence; with ``context="sentence"`` it also forgets what came before.
-
-    Parameters
-    ----------
-    model
-        A fitted language model.
-    normalizing
-        How tokens are spelled for the model.
-    context, eos, rank, entropy, state
-        As for `LanguageModelScorer`.
-
-    Raises
-    ------
-    ConfigurationError
-        States are asked for in a stream, or of a model that has none.
+    Raises ConfigurationError where states are asked for in a stream, or of a model that has none.
     """
 
     def __init__(
