@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +19,12 @@ import numpy.typing as npt
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
 from tacenda.errors import DataError
-from tacenda.fitting.checkpoint import Resume
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
+from tacenda_lm.training import FitContext
 
 __all__ = [
-    "FitContext",
     "LanguageModelContract",
     "State",
     "distributions_of",
@@ -37,21 +35,6 @@ __all__ = [
 
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
-
-
-class FitContext(NamedTuple):
-    """Where a fit saves its progress (nowhere if None), and whether it continues from what is there."""
-
-    checkpoints: Path | None = None
-    resume: Resume = "auto"
-
-    def stage(self, name: str) -> FitContext:
-        """Return the context of one of several stages, which is saved in a folder of its own."""
-        return self._replace(checkpoints=self.checkpoints and self.checkpoints / name)
-
-    def after_first(self) -> FitContext:
-        """Return the context of the stages after the first, which a killed fit need not have reached."""
-        return self._replace(resume="auto") if self.resume is True else self
 
 
 class State:

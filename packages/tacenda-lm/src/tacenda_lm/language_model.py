@@ -19,11 +19,12 @@ from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import Settings
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext, State, ranks_and_entropies
+from tacenda_lm.contract import State, ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import Float64, blocks, encoded, encoded_text, with_ends
+from tacenda_lm.training import FitContext
 
 __all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 
@@ -187,10 +188,7 @@ class LanguageModel(KenlmInterface, Generation):
         """
         vocabulary = self.vocabulary
         checked_context(context)
-        state = self.start()
-        log_prob = log_prob_eos = log_prob_oov = 0.0
-        n_sentences = n_words = n_oov = 0
-        n_characters: int | None = 0
+        state, parts = self.start(), []
         for block in blocks(text, vocabulary, tokenizer):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
@@ -199,26 +197,18 @@ class LanguageModel(KenlmInterface, Generation):
                 scores = self.score_corpus(ids, offsets)
             ends = np.zeros(len(ids), bool)
             ends[offsets[1:] - 1] = True
-            log_prob += float(scores.sum())
-            log_prob_eos += float(scores[ends].sum())
-            log_prob_oov += float(scores[~ends][block.oov].sum())
-            n_sentences += len(offsets) - 1
-            n_words += len(block.ids)
-            n_oov += int(block.oov.sum())
-            if n_characters is not None and block.n_characters is not None:
-                n_characters += block.n_characters + len(block.ids)
-            else:
-                n_characters = None
-        return Perplexity(
-            log_prob=log_prob,
-            log_prob_eos=log_prob_eos,
-            log_prob_oov=log_prob_oov,
-            n_sentences=n_sentences,
-            n_words=n_words,
-            n_oov=n_oov,
-            n_characters=n_characters,
-            context=context,
-        )
+            n_words, n_characters = len(block.ids), block.n_characters
+            found = Perplexity(
+                log_prob=float(scores.sum()),
+                log_prob_eos=float(scores[ends].sum()),
+                log_prob_oov=float(scores[~ends][block.oov].sum()),
+                n_sentences=len(offsets) - 1,
+                n_words=n_words,
+                n_oov=int(block.oov.sum()),
+                n_characters=None if n_characters is None else n_characters + n_words,
+            )
+            parts.append(found)
+        return Perplexity.pooled(parts, context)
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.

@@ -16,13 +16,12 @@ from tacenda.kernels.hidden_markov.features import Classed, Model
 from tacenda.progress import track
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon, sentences_at, text_of
 from tacenda_lm.hidden_markov.inference import Tables, Whole, required
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import HMMSettings
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import put, train
+from tacenda_lm.training import FitContext, put, train
 
 __all__ = ["HMM", "BaumWelch"]
 

@@ -75,12 +75,6 @@ class TwoLevel(Transitions):
         vectors = Vectors(self.left, self.reached, self.bias)
         return block_softmax.forward(vectors, sources, targets, weights)
 
-    @classmethod
-    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
-        """Return the matrix of an artefact, checked. Raises ArtifactError."""
-        left, reached, bias = _vectors(arrays, n_classes, k, width)
-        return cls(left, reached, bias, required(arrays, "to_classes", n_classes, k, n_classes))
-
 
 @dataclass(frozen=True)
 class Flat(Transitions):
@@ -108,11 +102,6 @@ class Flat(Transitions):
         """Return all fields but the normalisers, by name."""
         return {"left": self.left, "reached": self.reached, "bias": self.bias}
 
-    @classmethod
-    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
-        """Return the matrix of an artefact, checked. Raises ArtifactError."""
-        return cls.of(*_vectors(arrays, n_classes, k, width))
-
 
 @dataclass(frozen=True)
 class Features(Transitions):
@@ -128,11 +117,6 @@ class Features(Transitions):
     def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
         """Return p(z') (classes, k, n), without a block."""
         return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
-
-    @classmethod
-    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
-        """Return the matrix of an artefact, checked. Raises ArtifactError."""
-        return cls(*(required(arrays, name, n_classes, k, width) for name in ("left", "reached")))
 
 
 @dataclass(frozen=True)
@@ -153,16 +137,6 @@ class Free(Transitions):
             known = self.keys[at] == wanted
             found[known] = self.kept[at[known]]
         return found * self.to_classes[sources, :, targets][:, None]
-
-    @classmethod
-    def from_arrays(cls, arrays: _Arrays, n_classes: int, k: int, width: int) -> Self:
-        """Return the matrix of an artefact, checked. Raises ArtifactError."""
-        to_classes = required(arrays, "to_classes", n_classes, k, n_classes)
-        keys = require(arrays, "keys", dtype=np.int64, shape=("pairs",))
-        if (np.diff(keys) <= 0).any():
-            raise ArtifactError("keys must rise; the artefact is damaged")
-        kept = required(arrays, "kept", len(keys), k, k)
-        return cls(kept, np.ascontiguousarray(keys), to_classes)
 
 
 @dataclass(frozen=True)
@@ -186,19 +160,22 @@ def required(arrays: _Arrays, name: str, *shape: int) -> _Floats:
     return np.ascontiguousarray(array)
 
 
-def _vectors(
-    arrays: _Arrays, n_classes: int, k: int, width: int
-) -> tuple[_Floats, _Floats, _Floats]:
-    left, reached = (required(arrays, name, n_classes, k, width) for name in ("left", "reached"))
-    return left, reached, required(arrays, "bias", n_classes, k)
-
-
 def transitions_of(kind: str, arrays: _Arrays, n_classes: int, k: int, width: int) -> Transitions:
-    """Return the matrix of an artefact whose settings say ``kind``. Raises ArtifactError."""
-    found: type[TwoLevel | Flat | Features | Free] = {
-        "two_level": TwoLevel, "flat": Flat, "features": Features, "free": Free
-    }[kind]  # fmt: skip
-    return found.from_arrays(arrays, n_classes, k, width)
+    """Return the matrix of an artefact whose settings say ``kind``, checked. Raises ArtifactError."""
+    if kind == "free":
+        keys = require(arrays, "keys", dtype=np.int64, shape=("pairs",))
+        if (np.diff(keys) <= 0).any():
+            raise ArtifactError("keys must rise; the artefact is damaged")
+        kept = required(arrays, "kept", len(keys), k, k)
+        to_classes = required(arrays, "to_classes", n_classes, k, n_classes)
+        return Free(kept, np.ascontiguousarray(keys), to_classes)
+    left, reached = (required(arrays, name, n_classes, k, width) for name in ("left", "reached"))
+    if kind == "features":
+        return Features(left, reached)
+    bias = required(arrays, "bias", n_classes, k)
+    if kind == "flat":
+        return Flat.of(left, reached, bias)
+    return TwoLevel(left, reached, bias, required(arrays, "to_classes", n_classes, k, n_classes))
 
 
 class BlockStore:

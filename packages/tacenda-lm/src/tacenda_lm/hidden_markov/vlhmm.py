@@ -12,11 +12,11 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon
 from tacenda_lm.hidden_markov.inference import Tables, required, transitions_of
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device
+from tacenda_lm.training import FitContext
 
 __all__ = ["VLHMM"]
 

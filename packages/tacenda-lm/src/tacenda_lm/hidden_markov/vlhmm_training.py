@@ -21,14 +21,13 @@ from tacenda.fitting.torch_model import (
 )
 from tacenda.fitting.trainable import State
 from tacenda.kernels.hidden_markov import class_softmax
-from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, sentences_at, text_of
 from tacenda_lm.hidden_markov.inference import Features, Flat, Free, Tables, Transitions, TwoLevel
 from tacenda_lm.hidden_markov.parameters import Network, Tabular
 from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device, check_memory
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import falling_rate, train
+from tacenda_lm.training import FitContext, falling_rate, train
 
 __all__ = ["Trainer", "classes_of", "drawn", "fit_vlhmm"]
 

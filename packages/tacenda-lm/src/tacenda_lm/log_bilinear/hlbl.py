@@ -14,7 +14,6 @@ from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_array
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.model import (
     LogBilinear,
@@ -26,6 +25,7 @@ from tacenda_lm.log_bilinear.model import (
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.log_bilinear.trees import Tree
+from tacenda_lm.training import FitContext
 
 __all__ = ["HLBL", "HLBLTrainer", "average_predicted", "train_hlbl"]
 

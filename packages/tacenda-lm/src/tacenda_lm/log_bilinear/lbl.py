@@ -13,7 +13,7 @@ from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, StepResult
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext, State, rows_of_block
+from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.log_bilinear.lbl_objective import (
     Batch,
     LBLParameters,
@@ -32,6 +32,7 @@ from tacenda_lm.log_bilinear.model import (
 from tacenda_lm.log_bilinear.settings import LBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.training import FitContext
 
 __all__ = ["LBL", "LBLPredictor", "LBLTrainer"]
 

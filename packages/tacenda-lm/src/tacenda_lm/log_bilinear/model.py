@@ -13,14 +13,14 @@ from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, History, StepResult
 from tacenda.fitting.trainable import State as Arrays
 from tacenda.kernels.shared.row_steps import adagrad
-from tacenda_lm.contract import FitContext, State
+from tacenda_lm.contract import State
 from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor
 from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Integers, check_word, checked, checked_ids
-from tacenda_lm.training import falling_rate, put, train
+from tacenda_lm.training import FitContext, falling_rate, put, train
 
 if TYPE_CHECKING:
     from tacenda_lm.log_bilinear.lbl import LBLPredictor

@@ -20,12 +20,13 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext, State
+from tacenda_lm.contract import State
 from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.ngram.counts import count_grams
 from tacenda_lm.ngram.smoothing import KneserNeySettings, estimate
 from tacenda_lm.ngram.table import Table
 from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
+from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
 

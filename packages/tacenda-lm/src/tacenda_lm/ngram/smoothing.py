@@ -146,7 +146,7 @@ def adjusted_counts(grams: list[Grams]) -> list[Int64]:
 
 
 def kneser_ney_discounts(counts: Int64) -> tuple[Float64, bool]:
-    """Return discounts D(0) ... D(3+) of modified Kneser-Ney, and whether the text gave them (Chen and Goodman, eq. 26).
+    """Return discounts D(0) ... D(3+) of modified Kneser-Ney, and whether the text gave them (eq. 26 of the paper).
 
         Y = t_1 / (t_1 + 2 t_2),   D(k) = k - (k + 1) Y t_{k+1} / t_k
 
@@ -169,8 +169,8 @@ def good_turing_ratios(counts: Int64, cutoff: int) -> tuple[Float64, bool]:
         r* = (r + 1) n_{r+1} / n_r,   mu = (k + 1) n_{k+1} / n_1,   d_r = (r* / r - mu) / (1 - mu)
 
     ``counts`` (n-grams,) are those of one order; zeros are left out. Counts above ``cutoff``, the k of the equations,
-    are not discounted. Where the text does not give all shares, k is lowered until it does; if no k is left, an absolute
-    discount of 0.5 is used.
+    are not discounted. Where the text does not give all shares, k is lowered until it does; if no k is left, an
+    absolute discount of 0.5 is used.
     """
     n = np.bincount(np.minimum(counts, cutoff + 2), minlength=cutoff + 3).astype(np.float64)
     ratios = np.ones(cutoff + 1)

@@ -23,7 +23,7 @@ All are None where nothing was scored: before the component has run, and for whi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -35,7 +35,7 @@ from tacenda.errors import ConfigurationError
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import Float64
 
-__all__ = ["DocScores", "pooled", "register", "text_length"]
+__all__ = ["DocScores", "register", "text_length"]
 
 
 class DocScores(NamedTuple):
@@ -108,24 +108,6 @@ def text_length(doc: Doc) -> int:
         return 0
     last = doc[-1]
     return int(last.idx) + len(last)
-
-
-def pooled(parts: Iterable[Perplexity]) -> Perplexity:
-    """Return the perplexity of many texts as of one."""
-    found = list(parts)
-
-    def total(name: str) -> Any:
-        return sum(getattr(part, name) or 0 for part in found)
-
-    return Perplexity(
-        log_prob=float(total("log_prob")),
-        log_prob_eos=float(total("log_prob_eos")),
-        log_prob_oov=float(total("log_prob_oov")),
-        n_sentences=total("n_sentences"),
-        n_words=total("n_words"),
-        n_oov=total("n_oov"),
-        n_characters=total("n_characters"),
-    )
 
 
 def register(prefix: str, *, rank: bool, entropy: bool, state: bool = False) -> None:

@@ -25,8 +25,8 @@ _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
 class Normalizing:
     """Changes to a token before it is looked up; by default none. Raises ConfigurationError for an impossible word.
 
-    ``number_word`` replaces a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such as ``"N"`` for a model
-    of the Penn Treebank; None leaves numbers as they are.
+    ``number_word`` replaces a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such as ``"N"`` for a
+    model of the Penn Treebank; None leaves numbers as they are.
     """
 
     lowercase: bool = False
@@ -57,8 +57,8 @@ class RawText(NamedTuple):
     def fit(self, model: Any, text: Any, valid: Any, vocabulary: dict[str, Any]) -> Any:
         """Fit a model to a text, and note in ``fitted_on`` how the text became tokens.
 
-        ``text`` and ``valid`` (or None) are files, lines, or a corpus; ``vocabulary`` holds arguments of ``Corpus.from_text``.
-        Raises ConfigurationError for a split that is unknown or needs another tokenizer, and
+        ``text`` and ``valid`` (or None) are files, lines, or a corpus; ``vocabulary`` holds arguments of
+        ``Corpus.from_text``. Raises ConfigurationError for a split that is unknown or needs another tokenizer, and
         CorpusError for a text that cannot be read.
         """
         corpus, names = self._corpus(text, vocabulary)

@@ -31,10 +31,11 @@ def score_documents(
     ``lm_oov_rate``, the share of words outside the vocabulary; ``lm_tokens``, how many tokens were predicted,
     ``</s>`` included. A figure is None if nothing was scored.
     """
-    from tacenda_lm.spacy.doc_scores import DocScores, pooled
+    from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.spacy.doc_scores import DocScores
 
     found = (DocScores.of(example.predicted, prefix) for example in examples)
-    text = pooled(scores.measure() for scores in found if scores is not None)
+    text = Perplexity.pooled(scores.measure() for scores in found if scores is not None)
     figures = {
         "lm_perplexity": text.value,
         "lm_perplexity_without_oov": text.without_oov,

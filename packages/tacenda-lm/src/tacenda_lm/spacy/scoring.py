@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda_lm.contract import State, distributions_of, ranks_and_entropies, states_before
-from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
+from tacenda_lm.sequences import Ids, Offsets, with_ends
 from tacenda_lm.spacy.doc_scores import DocScores, text_length
 from tacenda_lm.spacy.raw_text import Normalizing
 
@@ -37,15 +37,6 @@ class _Words(NamedTuple):
     oov: npt.NDArray[np.bool_]  # (words,): which words are outside the vocabulary
     start: npt.NDArray[np.int32]  # (words,): where each begins, in characters of its document
     length: npt.NDArray[np.int32]  # (words,): its characters
-
-
-class _Scores(NamedTuple):
-    """What is found of each id; None if it was not asked for. All arrays are (predicted,)."""
-
-    log_prob: Float64
-    rank: npt.NDArray[np.int64] | None
-    entropy: Float64 | None
-    state: npt.NDArray[np.int64] | None
 
 
 class DocScorer:
@@ -104,17 +95,13 @@ class DocScorer:
         else:
             log_prob = self._model.score_corpus(words.ids, cuts)
             rows = self._model.distributions(words.ids, cuts)
-        ranks = entropies = path = None
+        found: dict[str, npt.NDArray[Any]] = {"log_prob": log_prob}
         if self._with_rank or self._with_entropy:
             ranks, entropies = ranks_and_entropies(rows, words.ids)
+            found |= {"rank": ranks} if self._with_rank else {}
+            found |= {"entropy": entropies} if self._with_entropy else {}
         if self._with_states:
-            path = self._model.state_path(words.ids, cuts)
-        found = _Scores(
-            log_prob,
-            ranks if self._with_rank else None,
-            entropies if self._with_entropy else None,
-            path,
-        )
+            found["state"] = self._model.state_path(words.ids, cuts)
         return list(_by_document(docs, words, found))
 
     def restart(self) -> None:
@@ -155,14 +142,12 @@ class DocScorer:
         return 2 * number + (number in self._unknown and word not in self._vocabulary)
 
 
-def _by_document(docs: Sequence[Doc], words: _Words, scores: _Scores) -> Iterator[DocScores]:
-    """The scores of a batch, cut into those of its documents."""
-    eos = scores.log_prob[~words.is_word]
-    of_words = {
-        name: values[words.is_word]
-        for name, values in scores._asdict().items()
-        if values is not None
-    }
+def _by_document(
+    docs: Sequence[Doc], words: _Words, found: dict[str, npt.NDArray[Any]]
+) -> Iterator[DocScores]:
+    """What was found of each id of a batch (predicted,), cut into the scores of its documents."""
+    eos = found["log_prob"][~words.is_word]
+    of_words = {name: values[words.is_word] for name, values in found.items()}
     for doc, (first, last) in zip(docs, pairwise(words.doc_segments.tolist()), strict=True):
         cuts = words.segments[first : last + 1]
         own = slice(int(cuts[0]), int(cuts[-1]))
