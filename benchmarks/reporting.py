@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tacenda.cores import usable_cores
+from tacenda.kernels.machinery.threads import usable_cores
 
 RESULTS = Path(__file__).parent / "results"
 LIBRARIES = (

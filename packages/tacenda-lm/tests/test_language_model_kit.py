@@ -6,6 +6,7 @@ import pytest
 from tacenda.artifact import Saveable, require
 from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, DataError, NotFittedError
+from tacenda.offsets import checked_offsets
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.testing import LanguageModelTests, pack
 
@@ -66,13 +67,7 @@ class Bigram(Saveable):
     def before(self, ids, offsets):
         self.fitted()
         self.check(ids)
-        if (
-            not len(offsets)
-            or offsets[0]
-            or offsets[-1] != len(ids)
-            or (np.diff(offsets) < 0).any()
-        ):
-            raise DataError("the offsets do not cut the ids")
+        checked_offsets(offsets, len(ids))
         before = np.roll(ids, 1)
         before[offsets[:-1][np.diff(offsets) > 0]] = self.start()
         return before

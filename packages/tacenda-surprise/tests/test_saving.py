@@ -16,6 +16,8 @@ from tacenda_surprise.pmf import PMFSettings
 from tacenda_surprise.storage import pack_ids, unpack_ids
 
 SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
+#: Offsets whose differences wrap around in int64, so that they all look positive.
+WRAPPING = np.array([0, 2**63 - 1, -2, *[920] * 58])
 MIXED = [(7, "x", 1.0), ("7", "x", 5.0), (7, 8, 2.0), ("7", 8, 5.0), ("é\n", 2.5, 3.0)]
 
 
@@ -126,6 +128,9 @@ def test_what_cannot_be_loaded(saved, tmp_path):
         {"values": np.full(920, np.nan, np.float32)},
         {"item_ids": np.full(920, 10**6, np.int32)},
         {"offsets": np.zeros(61, np.int64)},
+        {"offsets": WRAPPING},
+        {"seen.offsets": WRAPPING},
+        {"users.offsets": WRAPPING},
         {"users.types": np.full(60, 7, np.uint8)},
         {"users.offsets": np.zeros(61, np.int64)},
         {"folded.rated": np.array([3])},

@@ -190,7 +190,7 @@ def test_a_keyboard_interrupt_during_loading_is_not_taken_for_a_broken_plugin(in
 
 
 def test_a_plugin_can_say_that_it_is_unavailable_here(install):
-    error = plugins.PluginUnavailable("no CUDA device")
+    error = PluginUnavailableError("no CUDA device")
     install(FakeDistribution("a", [FakePoint("tacenda.kernels", "gpu", "m:x", raising(error))]))
     with pytest.raises(PluginUnavailableError, match="cannot be used here: no CUDA device"):
         plugins.get("kernels", "gpu")

@@ -289,7 +289,9 @@ def test_from_csr_and_by_item_are_what_the_triples_say(n_users, n_items, seed):
     assert found.by_item.user_offsets.dtype == np.int64
 
 
-@pytest.mark.parametrize("offsets", [[0, 1], [0, 2, 1, 2], [1, 1, 1, 2], [0, 1, 1, 1]])
+@pytest.mark.parametrize(
+    "offsets", [[0, 1], [0, 2, 1, 2], [1, 1, 1, 2], [0, 1, 1, 1], [0, 2**63 - 1, -2, 2]]
+)
 def test_offsets_that_do_not_fit_are_refused(offsets):
     who, what = IdIndex("abc", "user"), IdIndex("xy", "item")
     with pytest.raises(DataError, match="user offsets must ascend from 0 to 2 in 3 steps"):

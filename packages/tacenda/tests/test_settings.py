@@ -1,5 +1,6 @@
 """Settings: types and bounds are checked where an option is declared, and messages name it."""
 
+import inspect
 import json
 import math
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacenda.cli.options import settings_of
 from tacenda.errors import ConfigurationError
-from tacenda.settings import Settings, group, option
+from tacenda.settings import HasSettings, Settings, configured_by, group, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +139,18 @@ def test_the_description_lists_the_options_of_a_group_with_their_defaults():
     found = TreeSettings.described()
     for one in TreeAdvanced.options():
         assert f"    * {one.name} = {one.default!r}: " in found
+
+
+class Tree(HasSettings[TreeSettings]):
+    settings_class = TreeSettings
+    is_fitted = False
+
+    @configured_by(TreeSettings)
+    def __init__(self, settings: TreeSettings) -> None:
+        super().__init__(settings)
+
+
+def test_a_group_is_short_in_signature_and_repr():
+    assert repr(inspect.signature(Tree).parameters["advanced"].default) == "TreeAdvanced()"
+    assert "advanced" not in repr(Tree())
+    assert "advanced={'far': True}" in repr(Tree(advanced=TreeAdvanced(far=True)))

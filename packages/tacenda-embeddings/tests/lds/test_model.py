@@ -248,7 +248,7 @@ class TestRefused:
 
     def test_packed_sequences_that_do_not_fit(self, model):
         ids = np.zeros(4, int)
-        for offsets in ([0, 3], [1, 4], [0, 5, 4], [], [[0, 4]]):
+        for offsets in ([0, 3], [1, 4], [0, 5, 4], [0, 2**63 - 1, -2, 4], [], [[0, 4]]):
             with pytest.raises(DataError, match="offsets"):
                 model.transform_packed(ids, np.array(offsets, int))
         with pytest.raises(DataError, match="no word id"):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.corpus.text import Text, sentences_of
 from tacenda.errors import DataError
+from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -45,32 +46,20 @@ def checked(ids: Integers, offsets: Integers, n_types: int) -> tuple[Ids, Offset
     Raises DataError for an id that is not in 0 .. n_types - 1, or offsets that do not cut the ids.
     """
     ids = checked_ids(ids, n_types)
-    cuts = _integers("offsets", offsets).astype(np.int64)
-    if not len(cuts) or cuts[0] or cuts[-1] != len(ids) or (np.diff(cuts) < 0).any():
-        raise DataError(
-            f"the offsets must rise from 0 to the number of ids, which is {len(ids)}; "
-            "sequence i is ids[offsets[i] : offsets[i + 1]]"
-        )
-    return ids, cuts
+    return ids, checked_offsets(offsets, len(ids), what="the offsets of the sequences")
 
 
 def checked_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     """Return the ids as int32 (tokens,). Raises DataError for one that is not in 0 .. n_types - 1."""
-    found = _integers("ids", ids)
+    found = np.asarray(ids)
+    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
+        raise DataError(
+            f"ids must be integers in one dimension, not {found.dtype} of shape {found.shape}"
+        )
     if len(found) and (found.min() < 0 or found.max() >= n_types):
         wrong = np.flatnonzero((found < 0) | (found >= n_types))
         check_word(int(found[wrong[0]]), n_types, f" (at place {wrong[0]})")
     return np.ascontiguousarray(found, dtype=np.int32)
-
-
-def _integers(name: str, values: Integers | Sequence[int]) -> Integers:
-    """The values as an array. Raises DataError unless they are integers in one dimension."""
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise DataError(
-            f"{name} must be integers in one dimension, not {array.dtype} of shape {array.shape}"
-        )
-    return array
 
 
 def check_word(word: int, n_types: int, place: str = "") -> None:

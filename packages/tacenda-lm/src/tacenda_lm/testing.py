@@ -305,7 +305,9 @@ class LanguageModelTests(ModelTests):
         for name, act in acts.items():
             assert_refuses(act, DataError, f"{name} with the id {word}")
 
-    @pytest.mark.parametrize("offsets", [[], [0], [1, 2], [0, 1], [0, 2, 1, 2], [0, 3]])
+    @pytest.mark.parametrize(
+        "offsets", [[], [0], [1, 2], [0, 1], [0, 2, 1, 2], [0, 3], [0, 2**63 - 1, -2, 2]]
+    )
     def test_offsets_that_do_not_cut_the_ids_are_refused(
         self, model: Any, offsets: list[int]
     ) -> None:

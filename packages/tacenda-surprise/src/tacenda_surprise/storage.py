@@ -20,6 +20,7 @@ from tacenda import artifact
 from tacenda.artifact import Artifact, require
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
+from tacenda.offsets import checked_offsets
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import RatingModel
 from tacenda_surprise.models.catalogue import pack, unpack
@@ -156,8 +157,7 @@ def _model(found: Artifact) -> RatingModel:
 def _identities(arrays: Any, prefix: str, n_users: int, n_items: int) -> Identities:
     offsets = require(arrays, f"{prefix}offsets", shape=(n_users + 1,), dtype=np.int64)
     ids = require(arrays, f"{prefix}item_ids", shape=("pairs",), dtype=np.int32)
-    if offsets[0] or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
-        raise ArtifactError(f"the array '{prefix}offsets' does not fit '{prefix}item_ids'")
+    checked_offsets(offsets, len(ids), what=f"the array '{prefix}offsets'", error=ArtifactError)
     if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
         raise ArtifactError(f"the array '{prefix}item_ids' holds a number off 0 to {n_items - 1}")
     return Identities(offsets, ids)
@@ -169,8 +169,8 @@ def _given(arrays: Any, n_items: int) -> Iterator[Given]:
     for name in ("rated", "known"):
         ids = require(arrays, f"folded.{name}", shape=(name,), dtype=np.int64)
         ends = require(arrays, f"folded.{name}.offsets", shape=(len(uids) + 1,), dtype=np.int64)
-        if ends[0] or ends[-1] != len(ids) or (np.diff(ends) < 0).any():
-            raise ArtifactError(f"the array 'folded.{name}.offsets' does not fit the items")
+        what = f"the array 'folded.{name}.offsets'"
+        checked_offsets(ends, len(ids), what=what, error=ArtifactError)
         if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
             raise ArtifactError(f"the array 'folded.{name}' holds a number off 0 to {n_items - 1}")
         parts[name] = np.split(ids, ends[1:-1]) if uids else []

@@ -1,9 +1,9 @@
-"""The registry: what is installed under the entry-point groups ``tacenda.<kind>``.
+"""The registry of plugins, which are installed under the entry-point groups ``tacenda.<kind>``.
 
-Discovery is ``importlib.metadata``, in the manner of xarray's backend plugins. Listing imports
-nothing; a plugin that fails to load is *broken* (its cause kept) or *unavailable* (sound, but not
-usable here) and disturbs no other; a name that two distributions claim is an error only when it is
-asked for.
+Plugins are found through ``importlib.metadata``, as xarray finds its backends. Listing them imports nothing. A plugin
+that fails to load is *broken*, and the registry keeps the cause; one that is sound but cannot work on this machine is
+*unavailable*. Neither disturbs any other plugin. A name that two distributions claim is an error only when somebody
+asks for it.
 """
 
 from __future__ import annotations
@@ -31,21 +31,19 @@ logger = logging.getLogger(__name__)
 #: What a plugin can be; its entry-point group is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
 
-#: The version of the contract between the core and its plugins. An object says which one it was
-#: written for in an integer attribute ``api_version``; one that says nothing speaks version 1.
+#: The version of the contract between the core and its plugins. The integer attribute ``api_version`` of an object
+#: says for which version it was written; without the attribute, that is version 1.
 API_VERSION = 1
 
-#: The distribution of what `register` adds, unless it is told another.
+#: The distribution of an object that `register` adds without naming one.
 RUNTIME = "<runtime>"
-
-#: What a plugin raises on import where it is sound but cannot work, for want of a device, say.
-PluginUnavailable = PluginUnavailableError
 
 
 @dataclass(frozen=True)
 class PluginRecord:
-    """One plugin: ``status`` is "not loaded", "loaded", "broken" or "unavailable", for ``cause``.
+    """What is known about one plugin.
 
+    ``status`` is "not loaded", "loaded", "broken" or "unavailable"; ``cause`` is the exception behind the last two.
     ``target`` is the ``module:attribute`` of its entry point.
     """
 
@@ -71,7 +69,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Kind, name and distribution, however the last is spelled."""
+        """Return kind, name and distribution, which stay the same however the last is spelled."""
         return self.kind, self.name, canonical(self.distribution)
 
 
@@ -90,12 +88,12 @@ _outcomes: dict[Entry, _Outcome] = {}
 
 
 def generation() -> int:
-    """A number that changes whenever what `get` returns may: the key of a cache of plugins."""
+    """Return a number that changes whenever `get` may return another object: a key for caches."""
     return _generation
 
 
 def available(kind: str | None = None) -> list[PluginRecord]:
-    """List the plugins of one kind, or of all; nothing is imported."""
+    """List the plugins of one kind, or of all kinds, without importing any."""
     kinds = KINDS if kind is None else (_checked_kind(kind),)
     entries = [entry for entry in _entries() if entry.kind in kinds]
     entries.sort(key=lambda e: (KINDS.index(e.kind), e.name, e.distribution, e.target))
@@ -110,10 +108,15 @@ def available(kind: str | None = None) -> list[PluginRecord]:
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     """Load one plugin and return the object its entry point names.
 
-    Raises `PluginError` if kind or name are unknown or the name is claimed more than once,
-    `PluginLoadError` if the plugin cannot be imported or was written for another `API_VERSION`
-    (``__cause__`` says why, and it stays broken until `refresh`), and its subclass
-    `PluginUnavailableError` if the plugin says that it cannot work here.
+    Raises
+    ------
+    PluginError
+        The kind or the name is unknown, or the name is claimed more than once.
+    PluginLoadError
+        The plugin cannot be imported, or was written for another `API_VERSION`. ``__cause__`` says why; the plugin
+        stays broken until `refresh`.
+    PluginUnavailableError
+        The plugin says that it cannot work on this machine.
     """
     _checked_kind(kind)
     claims = [entry for entry in _entries() if (entry.kind, entry.name) == (kind, name)]
@@ -135,8 +138,12 @@ def make(
 ) -> Any:
     """Make an unfitted model of a registered class with these options.
 
-    Raises what `get` raises, and `ConfigurationError` for an option that the class does not have or
-    that is out of bounds.
+    Raises
+    ------
+    PluginError
+        As in `get`.
+    ConfigurationError
+        The class does not have such an option, or its value is out of bounds.
     """
     model_class = get(kind, name, distribution=distribution)
     chosen = dict(options or {})
@@ -152,8 +159,12 @@ def make(
 def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:
     """Add an object to the registry of this process, for a test or a notebook.
 
-    Registering the same again replaces the object. Raises `PluginError` for an unknown kind, an
-    empty name, or one that the distribution installs itself.
+    Registering the same name again replaces the object.
+
+    Raises
+    ------
+    PluginError
+        The kind is unknown, the name is empty, or the distribution installs that name itself.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
     entry = Entry(_checked_kind(kind), name, distribution, "", target, lambda: obj)
@@ -172,7 +183,7 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
 
 
 def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
-    """Take back a `register`; raises `PluginError` if there was none."""
+    """Remove an object that `register` added. Raises PluginError if there is none."""
     global _generation
     with _lock:
         _generation += 1
@@ -183,7 +194,7 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
 
 
 def refresh() -> None:
-    """Forget what was found and loaded, so that a plugin installed or mended meanwhile is seen."""
+    """Forget all plugins found and loaded, so that one installed or repaired in the meantime is seen."""
     global _installed, _outcomes, _generation
     importlib.invalidate_caches()
     with _lock:
@@ -199,7 +210,7 @@ def _entries() -> list[Entry]:
 
 
 def _scan() -> tuple[Entry, ...]:
-    """The installed entry points, read once; one distribution's bad metadata hide no other's."""
+    """Return the installed entry points, which are read only once."""
     global _installed
     with _lock:
         if _installed is not None:
@@ -211,7 +222,7 @@ def _scan() -> tuple[Entry, ...]:
 
 
 def installed_entries(kinds: Collection[str]) -> tuple[Entry, ...]:
-    """The entry points of these kinds; one distribution's bad metadata hide no other's."""
+    """Return the entry points of these kinds; a distribution whose metadata are unreadable is skipped."""
     found: dict[Entry, None] = {}
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
@@ -231,7 +242,7 @@ def installed_entries(kinds: Collection[str]) -> tuple[Entry, ...]:
 
 
 def canonical(distribution: str) -> str:
-    """The distribution's name as the packaging standards compare it."""
+    """Return the name of a distribution in the form in which the packaging standards compare names."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
@@ -240,8 +251,8 @@ def _load(entry: Entry) -> Any:
         outcomes = _outcomes
         outcome = outcomes.get(entry)
     if outcome is None:
-        # Not under the lock: an import that itself asks the registry would deadlock with another
-        # thread's. Loading twice is harmless; what the first to finish has found is kept.
+        # The lock is not held here: an import that itself asks the registry would deadlock with that of another
+        # thread. Loading twice is harmless; the result of whichever finishes first is kept.
         fresh = _attempt(entry)
         with _lock:
             outcome = outcomes.setdefault(entry, fresh)

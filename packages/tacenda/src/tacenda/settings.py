@@ -267,12 +267,27 @@ def configured_by(
             initialise(self, settings(*args, **options))
 
         own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        given = inspect.signature(settings).parameters.values()
+        given = [
+            each.replace(default=_MadeAnew(getattr(each.annotation, "__name__", each.annotation)))
+            if repr(each.default) == "<factory>"
+            else each
+            for each in inspect.signature(settings).parameters.values()
+        ]
         shown = inspect.Signature([own, *given], return_annotation=None)
         constructor.__signature__ = shown  # type: ignore[attr-defined]
         return constructor  # type: ignore[return-value]
 
     return decorate
+
+
+class _MadeAnew:
+    """How a signature shows a group of options at their defaults: ``HMMAdvanced()``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"{self._name}()"
 
 
 class HasSettings(Generic[C]):
@@ -320,10 +335,17 @@ class HasSettings(Generic[C]):
         raise NotImplementedError(f"{type(self).__name__} does not say whether it is fitted")
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{one.name}={getattr(self.settings, one.name)!r}" for one in fields(self.settings)
-        )
-        return f"<{type(self).__name__}({shown}), {'fitted' if self.is_fitted else 'not fitted'}>"
+        shown = []
+        for one in self.settings.options():
+            value = getattr(self.settings, one.name)
+            if isinstance(value, Settings):  # a group shows what was changed in it, if anything
+                given, plain = value.to_dict(), one.default.to_dict()
+                value = {name: given[name] for name in given if given[name] != plain[name]}
+                if not value:
+                    continue
+            shown.append(f"{one.name}={value!r}")
+        state = "fitted" if self.is_fitted else "not fitted"
+        return f"<{type(self).__name__}({', '.join(shown)}), {state}>"
 
 
 @functools.cache

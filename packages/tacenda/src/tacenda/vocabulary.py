@@ -28,6 +28,7 @@ from tacenda.lookup import (
     class_of,
     reserved,
 )
+from tacenda.offsets import checked_offsets
 from tacenda.word_classes import coarser_class
 
 __all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary", "pack_words"]
@@ -341,12 +342,14 @@ def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[str], NDArray[np
     text = _array(arrays, "vocabulary.text", np.uint8)
     offsets = _array(arrays, "vocabulary.offsets", np.int64)
     counts = _array(arrays, "vocabulary.counts", np.int64)
-    fits = len(offsets) == len(counts) + 1 and offsets[0] == 0 and offsets[-1] == len(text)
-    if not fits or (np.diff(offsets) < 0).any():
-        raise ArtifactError(
-            "vocabulary.offsets do not cut vocabulary.text into one word a count; "
-            "the model is damaged"
-        )
+    checked_offsets(
+        offsets,
+        len(text),
+        what="vocabulary.offsets",
+        pieces=len(counts),
+        error=ArtifactError,
+        advice="; the model is damaged",
+    )
     data = text.tobytes()
     try:
         words = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]

@@ -248,10 +248,11 @@ def test_damaged_arrays_are_refused_and_rebuilt(text, folder, name, harm):
     [
         ("ids", 2, -1, "ids in .* are damaged"),
         ("ids", 9, 1000, "ids in .* are damaged"),
-        ("offsets", 0, 1, "sentence offsets in .* are damaged"),
-        ("offsets", 1, 9, "sentence offsets in .* are damaged"),
-        ("offsets", 1, 8, "sentence offsets in .* are damaged"),
-        ("vocabulary.offsets", 2, 10**9, "do not cut"),
+        ("offsets", 0, 1, "sentence offsets in .* must ascend .* build it again"),
+        ("offsets", 1, 9, "sentence offsets in .* must ascend .* build it again"),
+        ("offsets", 1, 8, "sentence offsets in .* must ascend .* build it again"),
+        ("offsets", slice(1, 3), (2**63 - 1, -2), "sentence offsets in .* must ascend"),
+        ("vocabulary.offsets", 2, 10**9, "vocabulary.offsets must ascend"),
         ("vocabulary.counts", 0, -1, "negative count"),
     ],
 )
@@ -265,6 +266,7 @@ def test_impossible_values_are_refused(
     array[position] = value
     np.save(path, array)
     monkeypatch.setattr("tacenda.corpus.cache.PASS_ITEMS", pass_items)
+    monkeypatch.setattr("tacenda.offsets._BLOCK", pass_items)
     with pytest.raises(CorpusError, match=message):
         Corpus.open(folder)
 

@@ -29,7 +29,6 @@ def problem(lengths, states, dtype=np.float64, seed=0):
         "F": (0.95 * F / np.abs(np.linalg.eigvals(F)).max()).astype(dtype),
         "u": rng.standard_normal((offsets[-1], states)).astype(dtype),
         "offsets": offsets,
-        "initial": rng.standard_normal((len(lengths), states)).astype(dtype),
     }
 
 
@@ -46,14 +45,11 @@ def assert_close(fast, slow):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("given", [False, True], ids=["from zero", "initial given"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("states", [1, 3, 40])
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
-def test_agrees_with_the_plain_loop(lengths, states, dtype, given, reverse):
+def test_agrees_with_the_plain_loop(lengths, states, dtype, reverse):
     args = problem(lengths, states, dtype)
-    if not given:
-        del args["initial"]
     a = forward(**args, reverse=reverse)
     assert_close(a, reference(forward, **args, reverse=reverse))
 
@@ -62,7 +58,7 @@ def test_the_plain_loop_is_the_equation():
     args = problem([3], 2)
     a = reference(forward, **args)
     F, u = args["F"], args["u"]
-    expected = [F @ args["initial"][0] + u[0]]
+    expected = [u[0]]
     for t in (1, 2):
         expected.append(F @ expected[-1] + u[t])
     np.testing.assert_allclose(a, expected, rtol=1e-12)
@@ -80,7 +76,6 @@ def test_reads_any_memory_layout(name):
     strided = args | {
         "F": np.asfortranarray(args["F"]),
         "u": np.asfortranarray(args["u"]),
-        "initial": np.repeat(args["initial"], 2, axis=0)[::2],
     }
     np.testing.assert_array_equal(forward(**strided), forward(**args))
 
@@ -106,7 +101,6 @@ def test_a_silent_long_sequence_under_an_explosive_matrix_stays_silent():
         ({"u": np.ones((3, 2), np.int32)}, "float32 or float64"),
         ({"offsets": np.array([0, 2])}, "ascend from 0 to 3"),
         ({"offsets": np.array([0.0, 3.0])}, "integers"),
-        ({"initial": np.ones((2, 2))}, "initial must be"),
     ],
 )
 def test_shapes_that_disagree_are_named(change, message):

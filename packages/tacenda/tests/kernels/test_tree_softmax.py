@@ -222,6 +222,8 @@ GOOD = {
         {"word_codes": [0, 0, 2]},
         {"word_codes": [1, 1, 2]},
         {"word_codes": [0, 1, 3]},
+        {"word_codes": [0, 2**63 - 1, -2, 2]},
+        {"code_steps": [0, 2**63 - 1, -2, 2], "word_codes": [0, 1, 3]},
         {"code_steps": [0, 2, 1]},
         {"code_steps": [0, 1, 3]},
         {"nodes": [0, -1]},

@@ -20,6 +20,7 @@ import scipy.sparse
 from tacenda.artifact import Saveable, require
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 from tacenda.kernels.dynamics.lagged_counts import Counts
+from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds.counting import RunStore, StreamCounts, block_length, count_stream
@@ -251,8 +252,7 @@ def _checked_lag(arrays: dict[str, npt.NDArray[Any]], k: int, unigram: npt.NDArr
     indices = require(arrays, f"{name}.indices", shape=("entries",), dtype=np.int32, dims=dims)
     dtype = np.int32 if unigram.dtype == np.int64 else np.float32
     data = require(arrays, f"{name}.data", shape=("entries",), dtype=dtype, dims=dims, finite=True)
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise ArtifactError(f"the array '{name}.indptr' does not divide its entries into rows")
+    checked_offsets(indptr, len(indices), what=f"the array '{name}.indptr'", error=ArtifactError)
     if len(indices) and (indices.min() < 0 or indices.max() >= size):
         raise ArtifactError(f"the array '{name}.indices' holds a column outside the vocabulary")
     ascending = np.diff(indices) > 0

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError
+from tacenda.offsets import checked_offsets
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds import learning, outputs
@@ -345,7 +346,7 @@ class LDS(Configured[LDSSettings]):
         self, ids: Ids, offsets: Ids, output: str, out: Float32 | None = None
     ) -> Iterator[outputs.Block]:
         words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
-        _check(words, cuts, len(self.vocabulary))
+        _check(words, offsets, len(self.vocabulary))
         return self._composed(self._smoother_of(output), words, cuts, output, out)
 
     def _composed(
@@ -450,16 +451,9 @@ def _packed(sentences: Sequence[Ids]) -> tuple[npt.NDArray[np.int64], npt.NDArra
 
 def _check(ids: Ids, offsets: Ids, n_types: int) -> None:
     """Raise DataError unless the offsets cut the ids and these are in a vocabulary of ``n_types``."""
-    if ids.ndim != 1 or offsets.ndim != 1 or not len(offsets):
-        raise DataError(
-            f"ids and offsets have shapes {ids.shape} and {offsets.shape}; give (tokens,) and "
-            "(sequences + 1,)"
-        )
-    if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any():
-        raise DataError(
-            f"offsets must ascend from 0 to the {len(ids)} ids, and run from {offsets[0]} to "
-            f"{offsets[-1]}"
-        )
+    if ids.ndim != 1:
+        raise DataError(f"ids must be (tokens,), not {ids.shape}")
+    checked_offsets(offsets, len(ids))
     if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
         strange = ids.min() if ids.min() < 0 else ids.max()
         raise DataError(

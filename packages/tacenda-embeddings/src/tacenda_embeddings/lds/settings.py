@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tacenda.cores import usable_cores
+from tacenda.kernels.machinery.threads import usable_cores
 from tacenda.settings import Settings, group, option
 
 __all__ = ["OUTPUTS", "Ends", "LDSAdvanced", "LDSSettings", "Output"]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError
 from tacenda.lookup import reserved
+from tacenda.offsets import checked_offsets
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed.segmenters import Segmenter, learn_segmenter, segmenter_from_arrays
 from tacenda_embeddings.varembed.segmenters.base import pack_names, unpack_names
@@ -155,8 +156,8 @@ class Inventory:
         words = len(vocabulary)
         offsets = require(arrays, "morphemes.word_offsets", shape=(words + 1,), dtype=np.int64)
         ids = require(arrays, "morphemes.word_ids", shape=("pieces",), dtype=np.int64)
-        sound = offsets[0] == 0 and offsets[-1] == len(ids) and bool((np.diff(offsets) >= 0).all())
-        if not sound or (len(ids) and not (ids.min() >= 0 and ids.max() < len(names))):
+        checked_offsets(offsets, len(ids), what="morphemes.word_offsets", error=ArtifactError)
+        if len(ids) and not (ids.min() >= 0 and ids.max() < len(names)):
             raise ArtifactError("the morphemes of the words do not fit: the file is damaged")
         if not names or names[0] != BASE or len(set(names)) != len(names):
             raise ArtifactError("a morpheme is there twice, or the first is not the base")

@@ -20,6 +20,7 @@ from tacenda.kernels.hidden_markov import block as hmm_block
 from tacenda.kernels.hidden_markov import block_softmax, streaming_logsumexp
 from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.offsets import rises
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
 from tacenda_lm.sequences import Ids, Offsets
 
@@ -164,7 +165,7 @@ def transitions_of(kind: str, arrays: _Arrays, n_classes: int, k: int, width: in
     """Return the matrix of an artefact whose settings say ``kind``, checked. Raises ArtifactError."""
     if kind == "free":
         keys = require(arrays, "keys", dtype=np.int64, shape=("pairs",))
-        if (np.diff(keys) <= 0).any():
+        if not rises(keys, strictly=True):
             raise ArtifactError("keys must rise; the artefact is damaged")
         kept = required(arrays, "kept", len(keys), k, k)
         to_classes = required(arrays, "to_classes", n_classes, k, n_classes)

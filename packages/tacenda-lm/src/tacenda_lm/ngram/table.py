@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, DataError
+from tacenda.offsets import checked_offsets, rises
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.sequences import Float64
 
@@ -127,24 +128,25 @@ class Table:
     def _check(self, n_types: int) -> None:
         """Raise ArtifactError unless every place and word that a look-up follows is inside the table."""
         starts, first, word = self.starts, self.first, self.word
-        if not 2 <= len(starts) <= MAX_ORDER + 1 or starts[0] or (np.diff(starts) < 0).any():
-            raise ArtifactError("the array 'starts' does not rise from 0: the model is damaged")
-        if starts[1] != n_types or starts[-1] != len(word):
+        checked_offsets(starts, len(word), what="the array 'starts'", error=ArtifactError)
+        if not 2 <= len(starts) <= MAX_ORDER + 1 or starts[1] != n_types:
             raise ArtifactError(
-                f"the array 'starts' tells of {starts[1]} types and {starts[-1]} n-grams, where there "
-                f"are {n_types} and {len(word)}"
+                f"the array 'starts' tells of {len(starts) - 1} orders and {starts[1:2]} types, where "
+                f"there are at most {MAX_ORDER} orders, and {n_types} types"
             )
         inner = int(starts[-2])
         if len(self.backoff) != inner or len(first) != inner + 1:
             raise ArtifactError(f"'first' and 'backoff' must tell of {inner} contexts")
         # the continuations of an order's first n-gram begin where the order above begins
-        if (first[starts[:-1]] != starts[1:]).any() or (np.diff(first) < 0).any():
+        if (first[starts[:-1]] != starts[1:]).any() or not rises(first):
             raise ArtifactError("the array 'first' does not cut 'word': the model is damaged")
         if word.min() < 0 or word.max() >= n_types or (word[:n_types] != np.arange(n_types)).any():
             raise ArtifactError(f"the array 'word' holds an id off 0 to {n_types - 1}")
-        rises = np.diff(word.astype(np.int64)) > 0
-        rises[first[first < len(word)] - 1] = True  # where another context begins, words start anew
-        if not rises.all():
+        ascending = word[1:] > word[:-1]
+        ascending[first[first < len(word)] - 1] = (
+            True  # where another context begins, words start anew
+        )
+        if not ascending.all():
             raise ArtifactError("the array 'word' is not sorted: the model is damaged")
         if (self.log_prob > 1e-6).any():
             raise ArtifactError("the array 'log_prob' holds a probability above one")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
+from tacenda.offsets import checked_offsets
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.identities import Identities
 
@@ -182,8 +183,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[bytes]:
     """Return what `pack` was given. Raises ArtifactError for arrays that do not fit each other."""
     text = require(arrays, f"{name}.text", shape=("bytes",), dtype=np.uint8).tobytes()
     offsets = require(arrays, f"{name}.offsets", shape=("strings + 1",), dtype=np.int64)
-    if not len(offsets) or offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
-        raise ArtifactError(f"the array '{name}.offsets' does not fit '{name}.text'")
+    checked_offsets(offsets, len(text), what=f"the array '{name}.offsets'", error=ArtifactError)
     return [text[i:j] for i, j in pairwise(offsets.tolist())]
 
 

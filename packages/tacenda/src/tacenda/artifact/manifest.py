@@ -1,4 +1,4 @@
-r"""`Artifact`, its manifest ``model.json``, and the rules it is checked by.
+r"""`Artifact`, its manifest ``model.json``, and the rules that a manifest must follow.
 
 The manifest is JSON of a bounded size, without NaN and without repeated keys. File names in it must have exactly the
 form the writer gives them, so that a path in a hostile manifest leads nowhere.
@@ -42,9 +42,9 @@ _KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", 
 
 @dataclass(frozen=True)
 class Member:
-    """A file, or a nested model's manifest, by size in bytes and sha256.
+    """The size in bytes and the sha256 of a file, or of the manifest of a nested model.
 
-    ``folder`` is where a nested model lies on the disk.
+    ``folder`` is the folder in which a nested model lies on disk.
     """
 
     size: int
@@ -53,11 +53,11 @@ class Member:
 
     @classmethod
     def of(cls, data: bytes, folder: str = "") -> Member:
-        """Describe some bytes."""
+        """Describe the content of a file."""
         return cls(len(data), hashlib.sha256(data).hexdigest(), folder)
 
     def plain(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """Return the JSON object that the manifest holds."""
         entry: dict[str, Any] = {"size": self.size, "sha256": self.sha256}
         return {"folder": self.folder, **entry} if self.folder else entry
 
@@ -69,7 +69,7 @@ class Artifact:
     Attributes
     ----------
     kind, name, distribution, version
-        The plugin that loads it, by its entry point, and the distribution's version that saved it.
+        The entry point of the plugin that loads it, and the version of the distribution that saved it.
     config
         The model's settings; JSON values only.
     arrays
@@ -80,8 +80,7 @@ class Artifact:
     fitted_on
         What the model was fitted on, in JSON values.
     nested
-        Models this one is made of, by name; each is a complete artefact.
-
+        The models of which this one is made, by name; each is a complete artefact.
     """
 
     kind: str
@@ -95,7 +94,7 @@ class Artifact:
     nested: dict[str, Artifact] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """The artefact in one piece; raises `ArtifactError` for what cannot be saved."""
+        """Return the artefact in one piece. Raises ArtifactError for content that cannot be saved."""
         return _encode(self, depth=0)
 
     @classmethod
@@ -172,7 +171,7 @@ def decode(data: bytes) -> Manifest:
 
 
 def checked_name(name: str) -> str:
-    """A nested model's name, if it can stand in a folder's; raises `ArtifactError` otherwise."""
+    """Return the name of a nested model, if a folder can be named after it; raises `ArtifactError` otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ArtifactError(
             f"{name!r} cannot name a nested model: use letters, digits, '_', '.', '-'"
@@ -181,22 +180,22 @@ def checked_name(name: str) -> str:
 
 
 def tensor_file(member: Member) -> str:
-    """The name of a file of tensors: its content's."""
+    """Return the name of a file of tensors, which its content determines."""
     return f"tensors-{member.sha256[:32]}.safetensors"
 
 
 def in_folder(name: str, head: Member) -> Member:
-    """A nested model whose manifest is ``head``, with the name of its folder."""
+    """Return the entry of a nested model whose manifest is ``head``, with the name of its folder."""
     return replace(head, folder=f"nested-{checked_name(name)}-{head.sha256[:32]}")
 
 
 def is_member_name(name: str) -> bool:
-    """Whether a file or folder is named as the writer names them."""
+    """Tell whether a file or folder has a name that the writer could have given it."""
     return bool(_TENSOR_FILE.fullmatch(name) or _NESTED_FOLDER.fullmatch(name))
 
 
 def check_names(manifest: Manifest) -> None:
-    """Raise `ArtifactError` unless every part is named by its content: no name leads elsewhere."""
+    """Raise `ArtifactError` unless every part is named after its content, so that no name leads elsewhere."""
     for name, member in manifest.files.items():
         if name != tensor_file(member):
             raise ArtifactError(
@@ -212,8 +211,8 @@ def check_names(manifest: Manifest) -> None:
 def plain(value: Any, where: str) -> Any:
     """Copy a value as JSON gives it back: tuples become lists, numpy scalars Python's.
 
-    Raises `ArtifactError` for anything that would not come back as it was: NaN and infinities, keys
-    that are not text, and objects.
+    Raises `ArtifactError` for anything that would not come back unchanged: NaN and infinities, keys that are not
+    text, and objects.
     """
     if isinstance(value, Mapping):
         for key in value:
@@ -281,7 +280,7 @@ def _member(name: str, entry: Any) -> Member:
 
 
 def merge(arrays: dict[str, npt.NDArray[Any]], more: dict[str, npt.NDArray[Any]]) -> None:
-    """Add the arrays of one more file; raises `ArtifactError` for a name that is there already."""
+    """Add the arrays of another file. Raises ArtifactError if two arrays have the same name."""
     twice = arrays.keys() & more.keys()
     if twice:
         raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
@@ -289,7 +288,7 @@ def merge(arrays: dict[str, npt.NDArray[Any]], more: dict[str, npt.NDArray[Any]]
 
 
 def check_depth(depth: int) -> None:
-    """Raise `ArtifactError` where models are nested too deep, as in a hostile or cyclic one."""
+    """Raise `ArtifactError` if models are nested too deeply, as in a hostile or cyclic artefact."""
     if depth > MAX_DEPTH:
         raise ArtifactError(f"models are nested more than {MAX_DEPTH} deep")
 

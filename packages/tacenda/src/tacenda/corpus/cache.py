@@ -20,6 +20,7 @@ from tacenda import store
 from tacenda.corpus.storage import PASS_ITEMS, load_array, writing
 from tacenda.corpus.word_ids import Selection
 from tacenda.errors import ArtifactError, CorpusError
+from tacenda.offsets import checked_offsets
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
 
@@ -190,18 +191,16 @@ def open_folder(folder: Path) -> Stored:
     except ArtifactError as error:
         raise CorpusError(f"the corpus in {folder} is damaged ({error}); build it again") from error
     ids, offsets = arrays["ids"], arrays["offsets"]
-    _check_offsets(offsets, len(ids), folder)
+    checked_offsets(
+        offsets,
+        len(ids),
+        what=f"the sentence offsets in {folder}",
+        strictly=True,
+        error=CorpusError,
+        advice="; the corpus is damaged, build it again",
+    )
     _check_ids(ids, len(vocabulary), folder)
     return Stored(ids, offsets, vocabulary, manifest)
-
-
-def _check_offsets(offsets: NDArray[np.int64], n_tokens: int, folder: Path) -> None:
-    """Raise CorpusError unless the offsets rise from 0 to the number of tokens; a part at a time."""
-    sound = offsets[0] == 0 and offsets[-1] == n_tokens
-    for start in range(0, len(offsets) - 1, PASS_ITEMS):
-        sound = sound and bool((np.diff(offsets[start : start + PASS_ITEMS + 1]) > 0).all())
-    if not sound:
-        raise CorpusError(f"the sentence offsets in {folder} are damaged; build the corpus again")
 
 
 def _check_ids(ids: NDArray[np.int32], n_types: int, folder: Path) -> None:

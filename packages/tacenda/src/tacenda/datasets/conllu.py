@@ -1,8 +1,8 @@
 """Reader of CoNLL-U, the format of Universal Dependencies (universaldependencies.org/format.html).
 
-Ten tab-separated columns a word: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC. A row ``3-4``
-is a multiword token (the surface form of words 3 and 4) and a row ``8.1`` an empty node; neither is
-a word. ``.xz`` and ``.gz`` files are read as they are.
+Each word has a row of ten columns, separated by tabs: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC. A row with
+the ID ``3-4`` is a multiword token, the surface form of words 3 and 4, and a row with the ID ``8.1`` is an empty node;
+neither is a word. Files compressed as ``.xz`` or ``.gz`` are read directly.
 """
 
 import re
@@ -19,7 +19,7 @@ _EMPTY_NODE = re.compile(r"[0-9]+\.[1-9][0-9]*\Z")
 
 
 class Sentence(NamedTuple):
-    """A sentence of ``n`` syntactic words; every tuple has length ``n``."""
+    """A sentence of ``n`` syntactic words; every tuple in it has length ``n``."""
 
     words: tuple[str, ...]
     upos: tuple[str, ...]
@@ -27,17 +27,17 @@ class Sentence(NamedTuple):
     xpos: tuple[str, ...]
     """The treebank's own tags; ``_`` where it has none."""
     heads: tuple[int, ...]
-    """The head's position counted from 1, 0 for the root, -1 where the treebank has none."""
+    """The position of each head, counted from 1; 0 for the root, and -1 where the treebank has none."""
     relations: tuple[str, ...]
     text: str
-    """The ``# text`` comment, or else the surface tokens put together by their spacing."""
+    """The ``# text`` comment or, without one, the surface tokens joined according to their spacing."""
     space_after: tuple[bool, ...]
     """Whether a space follows in the text; in a multiword token only its last word can have one."""
     sent_id: str | None
 
 
 class _Builder:
-    """Rows of the sentence being read, with the checks that need more than one row."""
+    """Collects the rows of a sentence, and checks what takes more than one row to see."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,7 +116,7 @@ def read(path: str | Path) -> Iterator[Sentence]:
     Raises
     ------
     DataError
-        The file cannot be read, or a line is not CoNLL-U; file and line are named.
+        The file cannot be read, or a line is not CoNLL-U; the message names file and line.
     """
     path = Path(path)
     builder = _Builder(path)

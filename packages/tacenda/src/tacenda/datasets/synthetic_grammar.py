@@ -1,9 +1,9 @@
-"""The syntax of the synthetic language: a Markov chain over states that carry tag and agreement.
+"""The grammar of the synthetic language: a Markov chain over states that carry a tag and agreement.
 
-State 0 is the boundary: a sentence starts and ends there. Noun phrases exist in four places
-(subject, object, after an adposition, fronted), each with its case; determiner, adjective and noun
-agree in number, and the verb with its subject. What looks like grammar is therefore an ordinary
-hidden Markov model, of which everything can be computed exactly.
+State 0 is the boundary, at which a sentence begins and ends. A noun phrase can stand in four places (subject, object,
+after an adposition, and at the front of a clause), and each place has its case. Determiner, adjective and noun agree
+in number, and so do the verb and its subject. What looks like a grammar is therefore an ordinary hidden Markov model,
+of which everything can be computed exactly.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,13 +22,13 @@ class State(NamedTuple):
     tag: str
     """Part of speech, as in Universal Dependencies."""
     lexemes: str
-    """The word list it draws a lexeme from."""
+    """The word list from which it draws a lexeme."""
     form: str
-    """Which inflected form of it."""
+    """The inflected form of the lexeme."""
     entity: str = ""
-    """PER, LOC or ORG for the words of a name."""
+    """PER, LOC or ORG if its words belong to a name."""
     continues: str = ""
-    """Name of the state after which this one goes on with the same entity."""
+    """The name of the state after which this one continues the same name."""
 
 
 BOUNDARY = State("boundary", "", "", "")
@@ -64,7 +64,7 @@ class _Builder:
         self.arcs[state.name] = arcs
 
     def noun_phrase(self, place: str, after: Callable[[str], Arcs]) -> Arcs:
-        """States of a noun phrase followed by ``after(number)``; returns the ways into it."""
+        """Add the states of a noun phrase that ``after(number)`` follows, and return the arcs into it."""
         case = _CASES[place]
 
         def name(part: str) -> str:
@@ -123,7 +123,7 @@ def _verb_group(builder: _Builder, after_verb: Arcs) -> None:
 
 
 def grammar() -> tuple[tuple[State, ...], NDArray[np.float64]]:
-    """All states, and the transition matrix (states, states), rows summing to 1."""
+    """Return all states, and the transition matrix (states, states), whose rows sum to 1."""
     builder = _Builder()
     verbs = {
         n: {f"VERB.past.{n}": 0.35, f"VERB.pres.{n}": 0.3, f"AUX.{n}": 0.25, f"ADV.pre.{n}": 0.1}

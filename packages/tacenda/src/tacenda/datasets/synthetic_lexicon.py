@@ -1,9 +1,9 @@
 """The words of the synthetic language: stems, inflectional suffixes with vowel harmony, homonyms.
 
-A content word is a stem and a suffix chosen by part of speech, case, number or tense; ``A`` and
-``U`` in a suffix become a/u after a back vowel and e/i after a front one. Nouns, verbs and
-adjectives share stems, and some of their suffixes are the same, so that a form alone does not tell
-the tag. Lexemes have Zipfian frequencies, raised where the topic is theirs.
+A content word is a stem with a suffix that depends on part of speech, case, number or tense. ``A`` and ``U`` in a
+suffix become "a" and "u" after a back vowel, "e" and "i" after a front one. Nouns, verbs and adjectives share stems
+and some of their suffixes, so that a form alone does not tell the tag. The frequencies of lexemes are Zipfian, and
+higher in the topic to which a lexeme belongs.
 """
 
 import random
@@ -28,7 +28,7 @@ _OPEN = {"NOUN", "VERB", "ADJ", "LAST", "LOC", "ORG1"}
 
 @dataclass
 class WordList:
-    """The lexemes of one list: their forms by form name, their probabilities by topic."""
+    """The lexemes of one list: the forms of each under the name of the form, and their probabilities in each topic."""
 
     forms: dict[str, list[str]] = field(default_factory=dict)
     probabilities: list[list[float]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class _Phonology:
         self.used: set[str] = set()
 
     def word(self, shortest: int, longest: int) -> str:
-        """A new word of so many syllables."""
+        """Invent a word of ``shortest`` to ``longest`` syllables that no other lexeme has."""
         while True:
             vowels = self.rng.choice(("aou", "eiy"))  # harmony within the stem
             syllables = [
@@ -58,7 +58,7 @@ class _Phonology:
 
 
 def inflect(stem: str, suffix: str) -> str:
-    """Stem and suffix, joined under vowel harmony."""
+    """Join stem and suffix; the vowels of the suffix follow those of the stem."""
     back = next((letter in "aou" for letter in reversed(stem) if letter in "aoueiy"), True)
     if suffix and suffix[0] not in "AUi" and stem[-1] not in "aoueiy":
         suffix = "A" + suffix
@@ -74,7 +74,7 @@ def _stems(sound: _Phonology) -> dict[str, list[str]]:
             stems[name] = [sound.word(*syllables) for _ in range(size)]
 
     def share(source: str, target: str, part: float) -> None:
-        """A part of the lexemes of ``target`` take a stem of ``source`` of similar frequency."""
+        """Give a part of the lexemes of ``target`` the stem of a lexeme of ``source`` of similar frequency."""
         ratio = len(stems[source]) / len(stems[target])
         for i in range(len(stems[target])):
             if rng.random() < part:
@@ -131,7 +131,7 @@ def _probabilities(name: str, size: int, rng: random.Random) -> list[list[float]
 
 
 def lexicon(seed: int) -> dict[str, WordList]:
-    """All word lists of the language with this seed. Figures ("47") are not in NUM's list."""
+    """Return all word lists of the language with this seed; NUM has no figures ("47")."""
     rng = random.Random(f"synthetic lexicon {seed}")
     stems = _stems(_Phonology(rng))
     lists = {

@@ -1,18 +1,18 @@
-"""A seeded generator of tagged text in an invented language whose truth is known.
+"""A seeded generator of tagged text in an invented language, whose grammar and lexicon are known.
 
-Rich morphology, Zipfian words, topics, names, numbers, and word forms whose tag only the context
-tells: contextual vectors have something to win over static ones. The default where no data is at
-hand, and the source of exact answers for tests.
+The language has rich morphology, Zipfian word frequencies, topics, names, numbers, and word forms whose tag only the
+context tells, so that contextual vectors can do better than static ones. Examples, tests and benchmarks use it where
+no data are at hand.
 
     text = synthetic_text.generate(1000, seed=1)       # a list of TaggedSentence
-    truth = synthetic_text.language()                  # transition matrix, lexicon, exact posterior
+    truth = synthetic_text.language()                  # its states, transition matrix and lexicon
 
-The language is fixed by its own seed; different text seeds give independent texts of one language.
+The language has a seed of its own; different seeds of the text give independent texts in one language.
 """
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import accumulate, islice
 from typing import NamedTuple
@@ -29,7 +29,7 @@ _SENTENCES_PER_TOPIC = 8
 
 
 class Entity(NamedTuple):
-    """A name: tokens ``start`` to ``end`` (exclusive), label PER, LOC or ORG."""
+    """A name: tokens ``start`` to ``end`` (exclusive), with the label PER, LOC or ORG."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class Entity(NamedTuple):
 
 
 class TaggedSentence(NamedTuple):
-    """A sentence with its part-of-speech tags, one a word, and its names."""
+    """A sentence, the part-of-speech tag of each word, and the names in it."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -47,8 +47,8 @@ class TaggedSentence(NamedTuple):
 class Language:
     """An invented language: a hidden Markov model with known parameters.
 
-    ``states`` (n_states) and ``transition`` (n_states, n_states), rows summing to 1; state 0 is the
-    sentence boundary. ``tags``: all part-of-speech tags. ``lexicon``: word lists by name.
+    The rows of ``transition`` (states, states) sum to 1; state 0 is the sentence boundary. ``tags`` are all
+    part-of-speech tags, and ``lexicon`` maps names to word lists.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -68,7 +68,7 @@ class Language:
         ]
 
     def sentences(self, seed: int = 0) -> Iterator[TaggedSentence]:
-        """An endless stream of sentences."""
+        """Yield sentences without end."""
         rng = random.Random(f"synthetic text {seed}")
         while True:
             topic = rng.randrange(N_TOPICS)
@@ -107,70 +107,6 @@ class Language:
             return _figures(rng)
         return self._forms[number][_draw(self._choices[lexemes][topic], rng)]
 
-    def emissions(self, *, initial: bool = False) -> dict[str, dict[int, float]]:
-        """P(word | state), topics averaged over, as {word: {state: probability}}.
-
-        ``initial``: with the first letter raised, as at the start of a sentence. Figures are not
-        listed; they are NUM's alone.
-        """
-        table: dict[str, dict[int, float]] = {}
-        for number, state in enumerate(self.states[1:], start=1):
-            share = 1.0 - _FIGURES if state.lexemes == "NUM" else 1.0
-            mean = np.mean(self.lexicon[state.lexemes].probabilities, axis=0) * share
-            for form, probability in zip(self._forms[number], mean.tolist(), strict=True):
-                word = form[:1].upper() + form[1:] if initial else form
-                cell = table.setdefault(word, {})
-                cell[number] = cell.get(number, 0.0) + probability
-        return table
-
-    def tag_bigrams(self) -> NDArray[np.float64]:
-        """Expected share of each pair of adjacent tags, (tags, tags), summing to 1."""
-        n = len(self.states)
-        inner = np.eye(n - 1) - self.transition[1:, 1:].T
-        visits = np.linalg.solve(inner, self.transition[0, 1:])  # expected, in one sentence
-        pairs = visits[:, None] * self.transition[1:, 1:]
-        member = np.array([[s.tag == tag for tag in self.tags] for s in self.states[1:]], float)
-        shares = member.T @ pairs @ member
-        return np.asarray(shares / shares.sum(), np.float64)
-
-
-class Oracle:
-    """The best tagger there can be, short of knowing the topic: exact posterior decoding."""
-
-    def __init__(self, language: Language) -> None:
-        self.language = language
-        self._inner, self._initial = language.emissions(), language.emissions(initial=True)
-        self._tag_of = np.array([language.tags.index(s.tag) for s in language.states[1:]])
-        self._figures = np.array([s.lexemes == "NUM" for s in language.states[1:]], float)
-
-    def tags(self, words: Sequence[str]) -> tuple[str, ...]:
-        """The most probable tag of every word of a sentence, given all of it."""
-        if not words:
-            return ()
-        A = self.language.transition
-        B = np.stack([self._likelihood(word, i == 0) for i, word in enumerate(words)])
-        forward, backward = np.empty_like(B), np.empty_like(B)
-        forward[0] = A[0, 1:] * B[0]
-        for t in range(1, len(words)):
-            forward[t] = (forward[t - 1] @ A[1:, 1:]) * B[t]
-            forward[t] /= forward[t].sum() or 1.0
-        backward[-1] = A[1:, 0]
-        for t in range(len(words) - 2, -1, -1):
-            backward[t] = A[1:, 1:] @ (B[t + 1] * backward[t + 1])
-            backward[t] /= backward[t].sum() or 1.0
-        posterior = forward * backward
-        scores = np.zeros((len(words), len(self.language.tags)))
-        np.add.at(scores.T, self._tag_of, posterior.T)
-        return tuple(self.language.tags[i] for i in scores.argmax(axis=1))
-
-    def _likelihood(self, word: str, initial: bool) -> NDArray[np.float64]:
-        if word[0].isdigit():
-            return self._figures
-        row = np.zeros(len(self._tag_of))
-        for state, probability in (self._initial if initial else self._inner)[word].items():
-            row[state - 1] = probability
-        return row
-
 
 def _draw(cumulative: list[float], rng: random.Random) -> int:
     return min(bisect_right(cumulative, rng.random()), len(cumulative) - 1)
@@ -187,17 +123,17 @@ def _figures(rng: random.Random) -> str:
 
 @lru_cache(maxsize=4)
 def language(seed: int = 0) -> Language:
-    """The language with this seed."""
+    """Return the language with this seed."""
     return Language(seed)
 
 
 def sentences(seed: int = 0, language_seed: int = 0) -> Iterator[TaggedSentence]:
-    """An endless stream of sentences, the same for the same seeds."""
+    """Yield sentences without end; the same seeds give the same sentences."""
     return language(language_seed).sentences(seed)
 
 
 def generate(n_sentences: int, seed: int = 0, language_seed: int = 0) -> list[TaggedSentence]:
-    """The first ``n_sentences`` of ``sentences(seed)``."""
+    """Return the first ``n_sentences`` of ``sentences(seed)``."""
     if n_sentences < 0:
         raise ConfigurationError(f"n_sentences is {n_sentences}; give a number >= 0")
     return list(islice(sentences(seed, language_seed), n_sentences))

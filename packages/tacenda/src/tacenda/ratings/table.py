@@ -15,6 +15,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from tacenda.errors import DataError
+from tacenda.offsets import checked_offsets
 from tacenda.ratings.index import IdIndex, number_ids
 
 __all__ = ["Duplicates", "Ratings"]
@@ -121,11 +122,9 @@ class Ratings:
         The ratings of user ``u`` stand at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
         that do not fit, and where the constructor does.
         """
-        offsets = np.asarray(user_offsets, np.int64)
-        n = np.size(item_ids)
-        fit = offsets.shape == (len(users) + 1,) and bool((offsets[1:] >= offsets[:-1]).all())
-        if not fit or offsets[0] != 0 or offsets[-1] != n:
-            raise DataError(f"user offsets must ascend from 0 to {n} in {len(users)} steps")
+        offsets = checked_offsets(
+            user_offsets, np.size(item_ids), what="user offsets", pieces=len(users)
+        )
         numbers = np.repeat(np.arange(len(users), dtype=np.int32), np.diff(offsets))
         return cls(numbers, item_ids, values, users, items, scale=scale)
 

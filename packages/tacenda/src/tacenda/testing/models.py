@@ -164,10 +164,19 @@ class ModelTests:
                 bad = array.copy()
                 bad.flat[0] = np.nan
                 damaged["holding NaN"] = {name: bad}
+            is_offsets = array.dtype == np.int64 and array.ndim == 1 and name.endswith(_OFFSETS)
+            if is_offsets and len(array) >= 4:
+                bad = array.copy()
+                bad[1:3] = 2**63 - 1, -2  # their difference wraps around to a small positive one
+                damaged["falling"] = {name: bad}
             for damage, change in damaged.items():
                 spoilt = dataclasses.replace(artifact, arrays={**others, **change})
                 action = f"loading with the array {name!r} {damage}"
                 assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
+
+
+#: The names of arrays that cut another array into pieces end in one of these.
+_OFFSETS = ("offsets", "indptr", "word_codes", "code_steps", "starts", "first")
 
 
 def in_forked_process(act: Callable[[], Any], seconds: float) -> Any:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.offsets import checked_offsets
 from tacenda.vocabulary import pack_words
 
 __all__ = [
@@ -111,9 +112,7 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
     """Return the strings that `pack_names` packed. Raises ArtifactError."""
     text = require(arrays, f"{prefix}.text", shape=("bytes",), dtype=np.uint8)
     offsets = require(arrays, f"{prefix}.offsets", shape=("cuts",), dtype=np.int64)
-    sound = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(text)
-    if not sound or (np.diff(offsets) < 0).any():
-        raise ArtifactError(f"{prefix}.offsets do not cut {prefix}.text: the file is damaged")
+    checked_offsets(offsets, len(text), what=f"{prefix}.offsets", error=ArtifactError)
     data = text.tobytes()
     try:
         return [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
+from tacenda.offsets import checked_offsets
 
 __all__ = [
     "as_offsets",
@@ -70,23 +71,11 @@ def check_array(array: Any, shape: tuple[int, ...], like: Any, name: str) -> Non
         )
 
 
-def as_offsets(offsets: Any, total: int, name: str = "offsets") -> NDArray[np.int64]:
-    """``offsets`` (pieces + 1,) as int64, if they ascend from 0 to ``total``.
-
-    Raises
-    ------
-    KernelError
-        They are not integers in one dimension, or do not ascend from 0 to ``total``.
-    """
-    found = on_host(offsets)
-    if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
-        raise KernelError(f"{name} must be (pieces + 1,) integers, not {found.dtype} {found.shape}")
-    found = found.astype(np.int64, copy=False)
-    if found[0] != 0 or found[-1] != total or (np.diff(found) < 0).any():
-        raise KernelError(
-            f"{name} must ascend from 0 to {total}, and run from {found[0]} to {found[-1]}"
-        )
-    return found
+def as_offsets(
+    offsets: Any, total: int, name: str = "offsets", pieces: int | None = None
+) -> NDArray[np.int64]:
+    """Return ``offsets`` as `checked_offsets` does, wherever they lie. Raises KernelError."""
+    return checked_offsets(on_host(offsets), total, what=name, pieces=pieces, error=KernelError)
 
 
 def check_range(ids: NDArray[Any], n: int, name: str, lowest: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Threads over compiled functions that release the GIL: a pool that is kept, and never shared with a fork."""
+"""Threads over compiled functions that release the GIL: how many there may be, and a pool that no fork shares."""
 
 import os
 from collections.abc import Callable
@@ -7,15 +7,22 @@ from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["in_parts"]
+__all__ = ["in_parts", "usable_cores"]
 
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
-def in_parts(work: Callable[[int, int], None], n: int, threads: int) -> None:
-    """Calls ``work(first, last)`` for ranges that make up 0 .. n, one a thread; raises what a call raises.
+def usable_cores() -> int:
+    """Count the cores this process may run on: fewer than the machine's under taskset or in a container."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
-    Small work is not shared: a thread takes tens of microseconds to start on it.
+
+def in_parts(work: Callable[[int, int], None], n: int, threads: int) -> None:
+    """Call ``work(first, last)`` for ranges that make up 0 .. n, one in each thread; raise what a call raises.
+
+    Do not share small work: a thread takes tens of microseconds to start on it.
     """
     if threads <= 1 or n < 2:
         work(0, n)

@@ -37,17 +37,16 @@ def merge_counts() -> Iterator[Case]:
 
 
 def linear_recurrence() -> Iterator[Case]:
-    """No tokens, empty sequences, one state, a state from before or none, both directions."""
+    """No tokens, empty sequences, one state, both directions."""
     for states in (1, 3, 63):
         rng = np.random.default_rng(states)
         F = (rng.standard_normal((states, states)) * 0.5 / np.sqrt(states)).astype(np.float32)
         for ids, offsets, reverse in _sequences():
             u = rng.standard_normal((len(ids), states), np.float32)
-            initial = rng.standard_normal((len(offsets) - 1, states), np.float32)
             label = (
                 f"{states} states, {len(offsets) - 1} sequences, {len(u)} tokens, reverse={reverse}"
             )
-            yield label, (F, u, offsets, initial if states > 1 else None, reverse)
+            yield label, (F, u, offsets, reverse)
 
 
 def modal_scan() -> Iterator[Case]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_floats
+from tacenda.kernels.machinery.arrays import as_offsets, check_floats
 
 __all__ = ["forward"]
 
@@ -22,13 +22,9 @@ _Array = NDArray[Any]
 
 
 def forward(
-    F: _Array,
-    u: _Array,
-    offsets: NDArray[np.integer[Any]],
-    initial: _Array | None = None,
-    reverse: bool = False,
+    F: _Array, u: _Array, offsets: NDArray[np.integer[Any]], reverse: bool = False
 ) -> _Array:
-    """Run the recurrence over packed sequences.
+    """Run the recurrence over packed sequences, each from a state of zeros.
 
     Parameters
     ----------
@@ -40,8 +36,6 @@ def forward(
     offsets
         (sequences + 1,) from 0 to tokens; sequence s is ``u[offsets[s]:offsets[s + 1]]`` and may be empty. The order
         of the sequences does not matter for speed; having hundreds of them at once does.
-    initial
-        (sequences, states), the state before the first token, or after the last with ``reverse``; zeros if None.
     reverse
         Run from the last token to the first.
 
@@ -67,11 +61,6 @@ def forward(
     states = u.shape[1]
     if F.shape != (states, states):
         raise KernelError(f"F must be ({states}, {states}) as u has {states} states, not {F.shape}")
-    if initial is None:
-        initial = np.zeros((len(offsets) - 1, states), u.dtype)
-    initial = np.ascontiguousarray(initial, u.dtype)
-    check_array(initial, (len(offsets) - 1, states), u, "initial")
-    result: _Array = resolve("linear_recurrence")(
-        F.astype(u.dtype, copy=False), u, offsets, initial, reverse
-    )
+    F = F.astype(u.dtype, copy=False)
+    result: _Array = resolve("linear_recurrence")(F, u, offsets, reverse)
     return result

@@ -44,10 +44,11 @@ class _Runs(NamedTuple):
         return _Runs(self.first[which], self.lengths[which], self.step, self.initial[which])
 
 
-def forward(F: _Array, u: _Array, offsets: _Int, initial: _Array, reverse: bool) -> _Array:
+def forward(F: _Array, u: _Array, offsets: _Int, reverse: bool) -> _Array:
     """See `tacenda.kernels.dynamics.linear_recurrence.forward`."""
     out = np.empty_like(u)
     first = offsets[1:] - 1 if reverse else offsets[:-1]
+    initial = np.zeros((len(first), len(F)), u.dtype)
     runs = _Runs(first, np.diff(offsets), -1 if reverse else 1, initial)
     is_long = _few_and_long(runs.lengths)
     _run(np.ascontiguousarray(F.T), runs.take(np.flatnonzero(~is_long)), u, out)
@@ -117,15 +118,13 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
     owner = np.repeat(np.arange(len(counts)), counts)
     heads = np.r_[0, np.cumsum(counts)[:-1]]  # the first chunk of every run
     position = (np.arange(len(owner)) - heads[owner]) * size
-    initial = np.zeros((len(owner), len(F)), F.dtype)
-    initial[heads] = runs.initial
     chunks = _Runs(
         runs.first[owner] + runs.step * position,
         np.minimum(size, runs.lengths[owner] - position),
         runs.step,
-        initial,
+        np.zeros((len(owner), len(F)), F.dtype),
     )
-    # First all chunks side by side, as if each but a run's first one began with a state of zero.
+    # First all chunks side by side, as if each began with a state of zeros.
     _run(F_T, chunks, u, out)
     # Then what each chunk inherits from the one before: that chunk's last state, as it should have been. The power
     # is taken in float64, where |F|^128 does not overflow before the states themselves do in float32.

@@ -27,6 +27,7 @@ from tacenda.kernels.machinery.arrays import (
     common_device,
     on_host,
 )
+from tacenda.offsets import rises
 
 __all__ = ["Gradients", "Vectors", "backward", "forward"]
 
@@ -149,7 +150,7 @@ def _checked(
     sources, targets = on_host(sources), on_host(targets)
     check_range(sources, classes, "sources")
     check_range(targets, classes, "targets")
-    if len(sources) != len(targets) or (np.diff(sources) < 0).any():
+    if len(sources) != len(targets) or not rises(sources):
         raise KernelError(
             f"{len(sources)} sources and {len(targets)} targets must make pairs, sorted by their sources"
         )

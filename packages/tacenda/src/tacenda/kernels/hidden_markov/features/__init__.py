@@ -61,8 +61,6 @@ class Backward(NamedTuple):
     reached: _Floats
     emissions: _Floats
     starts: _Floats
-    posteriors: _Floats
-    """p(z_t | x) (tokens, k)."""
 
 
 def forward(model: Model, observed: Classed) -> Forward:

@@ -68,7 +68,7 @@ def backward(model: Model, observed: Classed, found: Forward) -> Backward:
     _add_rows(emitted, words, posteriors)
     begins = offsets[:-1][np.diff(offsets) > 0]
     _add_rows(started, classes[begins], posteriors[begins])
-    return Backward(dx, dy, emitted, started, posteriors)
+    return Backward(dx, dy, emitted, started)
 
 
 def _moments(offsets: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:

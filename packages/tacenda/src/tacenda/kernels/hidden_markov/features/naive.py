@@ -31,19 +31,17 @@ def backward(model: Model, observed: Classed, found: Forward) -> Backward:
     x, y, o, s = (array.astype(np.float64) for array in model)
     c, a = np.exp(found.log_probs), found.states.astype(np.float64)
     dx, dy, E, S = (np.zeros_like(array) for array in (x, y, o, s))
-    posteriors = np.zeros_like(a)
     for begin, end in pairwise(offsets.tolist()):
         b = np.ones(o.shape[1])
         for t in range(end - 1, begin - 1, -1):
-            posteriors[t] = a[t] * b
-            E[words[t]] += posteriors[t]
+            posterior = a[t] * b
+            E[words[t]] += posterior
             if t == begin:
-                S[classes[t]] += posteriors[t]
+                S[classes[t]] += posterior
                 continue
             v = o[words[t]] * b / c[t] if c[t] != 0 else 0 * b
             w = y[classes[t]].T @ v
             dx[classes[t - 1]] += np.outer(a[t - 1], w)
             dy[classes[t]] += np.outer(v, x[classes[t - 1]].T @ a[t - 1])
             b = x[classes[t - 1]] @ w
-    grads = (dx, dy, E, S, posteriors)
-    return Backward(*(array.astype(model.left.dtype) for array in grads))
+    return Backward(*(array.astype(model.left.dtype) for array in (dx, dy, E, S)))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacenda.errors import KernelError
+from tacenda.offsets import checked_offsets
 
 __all__ = ["Codes"]
 
@@ -61,8 +62,14 @@ class Codes(_Fields):
             arrays.append(np.ascontiguousarray(array, kind).view())
             arrays[-1].flags.writeable = False
         self = super().__new__(cls, *arrays)
-        _check_offsets("word_codes", self.word_codes, len(self.code_steps) - 1, least=1)
-        _check_offsets("code_steps", self.code_steps, len(self.nodes), least=0)
+        checked_offsets(
+            self.word_codes,
+            len(self.code_steps) - 1,
+            what="word_codes",
+            strictly=True,
+            error=KernelError,
+        )
+        checked_offsets(self.code_steps, len(self.nodes), what="code_steps", error=KernelError)
         if self.signs.shape != self.nodes.shape:
             raise KernelError(
                 f"there are {len(self.nodes)} nodes in the codes and {len(self.signs)} signs"
@@ -137,11 +144,3 @@ class Codes(_Fields):
     def root(self) -> int:
         """The node where codes begin."""
         return int(self.nodes[0]) if len(self.nodes) else 0
-
-
-def _check_offsets(name: str, offsets: NDArray[np.int64], end: int, least: int) -> None:
-    if not len(offsets) or offsets[0] != 0 or offsets[-1] != end:
-        raise KernelError(f"{name} must run from 0 to {max(end, 0)}, the number of what it cuts")
-    if (np.diff(offsets) < least).any():
-        what = "a word without a code" if least else "a code of negative length"
-        raise KernelError(f"{name} must ascend: there is {what}")

@@ -128,10 +128,8 @@ def divergence(
     if side_offsets is None or side_ids is None or not len(U):
         side_offsets, side_ids = np.zeros(n_cases + 1, np.int64), np.empty(0, np.int32)
     side_ids = np.asarray(side_ids)
-    side_offsets = as_offsets(side_offsets, len(side_ids), "side_offsets")
+    side_offsets = as_offsets(side_offsets, len(side_ids), "side_offsets", n_cases)
     check_range(side_ids, visible, "side_ids")
-    if len(side_offsets) != n_cases + 1:
-        raise KernelError(f"side_offsets must be ({n_cases + 1},), not {side_offsets.shape}")
     numbers = (np.ascontiguousarray(array, np.int32) for array in (ids, levels))
     result: Divergence = resolve("boltzmann_divergence")(
         offsets, *numbers, cases.astype(np.int64, copy=False), weights, b, d, U, s, o, int(steps),

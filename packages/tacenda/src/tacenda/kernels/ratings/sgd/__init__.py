@@ -145,11 +145,7 @@ def _check_packed(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Offsets int64 and ids int32 for every user, those of the users visited in range. Raises KernelError."""
     ids = np.asarray(ids)
-    offsets = as_offsets(offsets, len(ids), f"{what} offsets")
-    if len(offsets) != n_users + 1:
-        raise KernelError(
-            f"{what} offsets must ascend in {n_users} steps, not in {len(offsets) - 1}"
-        )
+    offsets = as_offsets(offsets, len(ids), f"{what} offsets", n_users)
     lengths = np.diff(offsets)[users]
     looked_at = ids
     if lengths.sum() * _FEW < len(

@@ -1,0 +1,77 @@
+"""Offsets: the places at which one long array is cut into pieces, checked in the same way everywhere."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacenda.errors import DataError, TacendaError
+
+__all__ = ["checked_offsets", "rises"]
+
+_BLOCK = 1 << 20  # values compared at a time, so that offsets in a mapped file need little memory
+
+
+def checked_offsets(
+    offsets: ArrayLike,
+    total: int,
+    *,
+    what: str = "offsets",
+    pieces: int | None = None,
+    strictly: bool = False,
+    error: type[TacendaError] = DataError,
+    advice: str = "",
+) -> NDArray[np.int64]:
+    """Return ``offsets`` as a C-ordered int64 array, if they cut ``total`` items into pieces.
+
+    Piece ``i`` is ``items[offsets[i] : offsets[i + 1]]``.
+
+    Parameters
+    ----------
+    offsets
+        Integers (pieces + 1,) that begin with 0, end with ``total`` and never fall. They are not copied if they are
+        int64 already.
+    total
+        The number of items.
+    what
+        What the error message calls the offsets.
+    pieces
+        The number of pieces, where it is known.
+    strictly
+        Refuse empty pieces.
+    error
+        The class of the error to raise.
+    advice
+        What the message adds about the cause, or about what to do.
+
+    Raises
+    ------
+    TacendaError
+        Of class ``error``: the offsets are not such an array.
+    """
+    found = np.asarray(offsets)
+    if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
+        fault = f" as (pieces + 1,) integers, not {found.dtype} of shape {found.shape}"
+    elif pieces is not None and len(found) != pieces + 1:
+        fault = f", not in {len(found) - 1}"
+    elif found[0] != 0 or found[-1] != total:
+        fault = f", and run from {found[0]} to {found[-1]}"
+    elif not rises(found, strictly=strictly):
+        fault = ", and one is not above the one before it" if strictly else ", and one falls"
+    else:
+        return np.ascontiguousarray(found, np.int64)
+    steps = "" if pieces is None else f" in {pieces} steps"
+    raise error(f"{what} must ascend from 0 to {total}{steps}{fault}{advice}")
+
+
+def rises(values: NDArray[Any], *, strictly: bool = False) -> bool:
+    """Tell whether no value (n,) is below the one before it, or each is above it.
+
+    Neighbors are compared, not subtracted: a difference of two int64 may wrap around.
+    """
+    compare = np.greater if strictly else np.greater_equal
+    for start in range(0, len(values) - 1, _BLOCK):
+        block = values[start : start + _BLOCK + 1]
+        if not compare(block[1:], block[:-1]).all():
+            return False
+    return True
