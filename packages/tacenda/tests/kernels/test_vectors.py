@@ -5,7 +5,6 @@ import pytest
 from numba.core.errors import TypingError
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.prefetch import prefetch
 from tacenda.kernels.machinery.vectors import (
     LANES,
     PAIRS,
@@ -17,6 +16,7 @@ from tacenda.kernels.machinery.vectors import (
     multiply,
     multiply_add,
     no_sums,
+    prefetch,
     spread,
     store,
 )

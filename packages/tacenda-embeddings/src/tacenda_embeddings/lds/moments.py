@@ -26,8 +26,7 @@ import scipy.sparse
 
 from tacenda.kernels.shared import sparse_product
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.linear_algebra import Matrix
-from tacenda_embeddings.lds.noise import Loading
+from tacenda_embeddings.lds.steady_state import Loading, Matrix
 
 FloatArray = npt.NDArray[np.floating]
 

@@ -183,7 +183,7 @@ class HLBLPredictor:
 
     def _log_prob(self, vectors: _Floats, words: Ids) -> Float64:
         nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
-        return tree_softmax.forward(vectors, words, self.tree.codes, nodes, biases).log_probs
+        return tree_softmax.forward(vectors, words, self.tree.codes, nodes, biases)
 
     def _distribution(self, vectors: _Floats) -> _Floats:
         nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]

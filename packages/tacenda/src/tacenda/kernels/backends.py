@@ -20,7 +20,6 @@ OPERATIONS = {
     "context_sum_backward": "log_bilinear.context_sum:backward",
     "stream_scores": "log_bilinear.stream_scores:scores",
     "tree_softmax": "log_bilinear.tree_softmax:forward",
-    "tree_softmax_backward": "log_bilinear.tree_softmax:backward",
     "tree_softmax_step": "log_bilinear.tree_softmax:step",
     "tree_softmax_distribution": "log_bilinear.tree_softmax:distribution",
     "hmm_block": "hidden_markov.block:forward",

@@ -79,7 +79,6 @@ def njit(
     *,
     fastmath: bool | set[str] = False,
     inline: bool = False,
-    boundscheck: bool = False,
 ) -> Any:
     """Compile ``function`` without Python objects, releasing the GIL while it runs.
 
@@ -95,8 +94,6 @@ def njit(
         or infinity occurs, which hides them.
     inline
         Inline at every call site, before type inference.
-    boundscheck
-        Check every index (slow): for debugging.
     """
 
     def decorate(target: _Function) -> Any:
@@ -104,7 +101,6 @@ def njit(
             "nogil": True,
             "parallel": False,
             "fastmath": fastmath,
-            "boundscheck": boundscheck,
             "error_model": "numpy",
         }
         if inline:

@@ -1,13 +1,13 @@
 """Threads over compiled functions that release the GIL: how many there may be, and a pool that no fork shares."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["in_parts", "usable_cores"]
+__all__ = ["in_parts", "over_ranges", "usable_cores"]
 
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
@@ -27,15 +27,29 @@ def in_parts(work: Callable[[int, int], None], n: int, threads: int) -> None:
     if threads <= 1 or n < 2:
         work(0, n)
         return
-    key = os.getpid(), threads  # the threads of a pool do not survive a fork
-    pool = _pools.get(key)
-    if pool is None:
-        pool = _pools[key] = ThreadPoolExecutor(threads - 1, thread_name_prefix="tacenda")
     borders = np.linspace(0, n, threads + 1).astype(int).tolist()
-    spans = list(pairwise(borders))
-    others = [pool.submit(work, first, last) for first, last in spans[1:]]
+    over_ranges(work, pairwise(borders), threads)
+
+
+def over_ranges(
+    work: Callable[[int, int], None], ranges: Iterable[tuple[int, int]], threads: int
+) -> None:
+    """Call ``work(first, last)`` for each of the ranges, which idle threads take in their order."""
+    left = iter(list(ranges))
+
+    def take() -> None:
+        for first, last in left:
+            work(first, last)
+
+    others = []
+    if threads > 1:
+        key = os.getpid(), threads  # the threads of a pool do not survive a fork
+        pool = _pools.get(key)
+        if pool is None:
+            pool = _pools[key] = ThreadPoolExecutor(threads - 1, thread_name_prefix="tacenda")
+        others = [pool.submit(take) for _ in range(threads - 1)]
     try:
-        work(*spans[0])
+        take()
     finally:
         for other in others:
             other.result()

@@ -1,5 +1,6 @@
-"""Vectors of 16 float32, or of 16 int32 sums, for the few compiled loops that numba does not vectorise well enough.
+"""What numba has no word for: vectors in compiled loops, and asking for memory before it is needed.
 
+Vectors of 16 float32, or of 16 int32 sums, are for the few loops that numba does not vectorise well enough.
 A vector is a value of a compiled function as a number is: it can be kept in a variable, passed and returned. LLVM
 turns it into what the processor has: one register with AVX-512, two with AVX2, four with NEON or SSE.
 
@@ -18,6 +19,9 @@ from the offset on: lanes past it are neither read nor written.
 
 Nothing here permits LLVM to reorder or to assume that numbers are finite: NaN and infinity propagate as IEEE 754 says.
 Products and sums may be fused, so that results may differ in the last bit between machines, but not between runs.
+
+`prefetch` is for loops that gather rows of a large table. A row that is not in the cache costs some hundred
+nanoseconds, more than the work on it; asked for while the row before it is worked on, it costs next to nothing.
 Import this module only from ``cpu.py`` files: it imports numba.
 """
 
@@ -28,6 +32,8 @@ from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
+
+from tacenda.kernels.machinery.memory import LINE
 
 __all__ = [
     "LANES",
@@ -40,6 +46,7 @@ __all__ = [
     "multiply",
     "multiply_add",
     "no_sums",
+    "prefetch",
     "spread",
     "store",
 ]
@@ -268,3 +275,28 @@ def add_up_whole(typing_context: Any, sums: Any) -> Any:
         return _call(builder, f"llvm.vector.reduce.add.v{LANES}i32", _INT32, list(arguments))
 
     return types.int32(whole_vector), generate
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, offset: Any, n: Any) -> Any:
+    """``prefetch(array, offset, n)``: ask for ``array.ravel()[offset : offset + n]`` of an array in C order.
+
+    This is a hint: it changes no result and faults on no address.
+    """
+    if not (isinstance(array, types.Array) and array.layout == "C"):
+        raise TypingError(f"only arrays in C order can be asked for by offset, not {array}")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        byte, line = ir.IntType(8).as_pointer(), ir.Constant(_INT64, LINE)
+        first = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        size = builder.mul(arguments[2], ir.Constant(_INT64, array.dtype.bitwidth // 8))
+        read, every_cache, data_not_code = (ir.Constant(_INT32, n) for n in (0, 3, 1))
+        lines = builder.sdiv(builder.add(size, ir.Constant(_INT64, LINE - 1)), line)
+        with cgutils.for_range(builder, lines) as loop:
+            place = builder.gep(first, [builder.mul(loop.index, line)])
+            hint = [place, read, every_cache, data_not_code]
+            _call(builder, "llvm.prefetch.p0", ir.VoidType(), hint)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate

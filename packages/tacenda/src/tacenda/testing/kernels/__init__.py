@@ -39,7 +39,6 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
 
 # Operation -> the positions of the arguments that it writes into.
 _OUTPUTS = {
-    "sparse_product": (4,),
     "modal_scan": (7,),
     "rating_sgd": (4,),
     "boltzmann_divergence": (14,),

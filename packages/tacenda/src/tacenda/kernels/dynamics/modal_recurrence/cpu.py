@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.dynamics.modal_recurrence import Scan
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.prefetch import prefetch
+from tacenda.kernels.machinery.vectors import prefetch
 
 __all__ = ["scan"]
 

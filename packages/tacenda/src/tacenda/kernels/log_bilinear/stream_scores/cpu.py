@@ -16,8 +16,7 @@ from tacenda.kernels.log_bilinear.stream_scores.packed import GROUP, HEAD, Packe
 from tacenda.kernels.log_bilinear.tree_softmax.cpu import decay
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.memory import LINE, aligned_zeros
-from tacenda.kernels.machinery.prefetch import prefetch
-from tacenda.kernels.machinery.vectors import PAIRS, add_pairs, add_up_whole, no_sums
+from tacenda.kernels.machinery.vectors import PAIRS, add_pairs, add_up_whole, no_sums, prefetch
 
 _Array = NDArray[Any]
 _BLOCK = 16  # tokens

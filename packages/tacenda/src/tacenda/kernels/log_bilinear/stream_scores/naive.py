@@ -30,5 +30,5 @@ def scores(
     span = np.array([first]), np.array([len(ids)])
     before = None if tails is None else tails[None]
     found = context_sum.forward(table, ids, offsets, *span, context, before, far)
-    scored = tree_softmax.forward(found.vectors, ids[first:], packed.codes, *packed.nodes())
-    return Scores(scored.log_probs, found.after[0])
+    log_probs = tree_softmax.forward(found.vectors, ids[first:], packed.codes, *packed.nodes())
+    return Scores(log_probs, found.after[0])

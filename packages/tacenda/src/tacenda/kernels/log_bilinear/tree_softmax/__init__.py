@@ -15,65 +15,25 @@ from numpy.typing import NDArray
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.log_bilinear.tree_softmax.codes import Codes
-from tacenda.kernels.machinery.arrays import check_floats, check_range
+from tacenda.kernels.machinery.arrays import check_array, check_floats, check_range
 
-__all__ = [
-    "Codes",
-    "Forward",
-    "Gradients",
-    "Step",
-    "backward",
-    "check_tree",
-    "distribution",
-    "forward",
-    "starts_of",
-    "step",
-]
+__all__ = ["Codes", "Step", "check_tree", "distribution", "forward", "step"]
 
 _Floats = NDArray[np.floating[Any]]
 _Ints = NDArray[np.integer[Any]]
 
 
-class Forward(NamedTuple):
-    """Natural log-probabilities, float64 (tokens,), and what `backward` needs of them.
-
-    ``starts`` int64 (tokens + 1,) says where in ``activations`` the r . q_i + b_i of a token's codes lie, in
-    the order of `Codes`.
-    """
-
-    log_probs: NDArray[np.float64]
-    starts: NDArray[np.int64]
-    activations: _Floats
-
-
-class Gradients(NamedTuple):
-    """In the dtype of the vectors: of the predicted vectors (tokens, width), and of the nodes that were visited:
-    their numbers int32 (visited,), each once, in the order of first visit, and the gradients of their vectors
-    (visited, width) and biases (visited,). Those of all other nodes are zero.
-    """
-
-    vectors: _Floats
-    nodes: NDArray[np.int32]
-    node_vectors: _Floats
-    node_biases: _Floats
-
-
 class Step(NamedTuple):
-    """Natural log-probabilities, float64 (tokens,), and the gradient by the predicted vectors (tokens, width)."""
+    """Natural log-probabilities, float64 (tokens,), and the gradient with respect to the vectors (tokens, width)."""
 
     log_probs: NDArray[np.float64]
     vectors: _Floats
 
 
 def forward(
-    vectors: _Floats,
-    words: _Ints,
-    codes: Codes,
-    node_vectors: _Floats,
-    node_biases: _Floats,
-    threads: int = 1,
-) -> Forward:
-    """Log P(word | vector), natural, for pairs.
+    vectors: _Floats, words: _Ints, codes: Codes, node_vectors: _Floats, node_biases: _Floats
+) -> NDArray[np.float64]:
+    """Find log P(word | vector), natural, for pairs of both: (tokens,).
 
     Parameters
     ----------
@@ -85,42 +45,19 @@ def forward(
         See `Codes`.
     node_vectors, node_biases
         q (nodes, width) and b (nodes,), in the dtype of the vectors.
-    threads
-        Threads to share the tokens; no result depends on it.
 
     Returns
     -------
-    See `Forward`. A code's factors are multiplied and logarithms taken in float64. NaN and infinity in the
-    vectors propagate. Re-entrant; releases the GIL.
+    A code's factors are multiplied and logarithms taken in float64. NaN and infinity in the vectors propagate.
+    Re-entrant; releases the GIL.
 
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit or a word has no codes.
+        Shapes or dtypes do not fit, or a word has no codes.
     """
     pairs = _check_pairs(vectors, words, codes, node_vectors, node_biases)
-    result: Forward = resolve("tree_softmax")(*pairs, threads)
-    return result
-
-
-def backward(
-    vectors: _Floats,
-    words: _Ints,
-    codes: Codes,
-    node_vectors: _Floats,
-    node_biases: _Floats,
-    found: Forward,
-    grad: _Floats,
-    threads: int = 1,
-) -> Gradients:
-    """Gradients of a loss, of which ``grad`` (tokens,) is the gradient by the log-probabilities.
-
-    The other arguments as in `forward`, which returned ``found``. Every node's gradient is a sum over its
-    tokens in their order, whatever the number of threads.
-    """
-    pairs = _check_pairs(vectors, words, codes, node_vectors, node_biases)
-    grad = _check_grad(grad, pairs[0])
-    result: Gradients = resolve("tree_softmax_backward")(*pairs, found, grad, threads)
+    result: NDArray[np.float64] = resolve("tree_softmax")(*pairs)
     return result
 
 
@@ -134,34 +71,42 @@ def step(
     sums: _Floats,
     bias_sums: _Floats,
     rate: float,
-    epsilon: float = 1e-8,
     threads: int = 1,
 ) -> Step:
-    """`forward`, `backward` and a step of `tacenda.kernels.shared.row_steps` on all nodes that were visited, in one.
+    """Find log-probabilities and their gradients, and take a step on all nodes that were visited, in one.
+
+    The step is that of `tacenda.kernels.shared.row_steps`. A node's gradient is a sum over its tokens in their order.
 
     Parameters
     ----------
-    vectors, words, codes, grad
-        As in `backward`.
+    vectors, words, codes
+        As in `forward`.
     node_vectors, node_biases, sums, bias_sums
         q (nodes, width) and b (nodes,) and their accumulators (nodes,) each, in the dtype of the vectors and in C
         order; changed in place.
-    rate, epsilon
-        Positive numbers.
+    grad
+        (tokens,), the gradient of the loss with respect to the log-probabilities.
+    rate
+        A positive number.
     threads
         Threads to share the tokens, then the nodes; no result depends on it.
 
     Raises
     ------
     KernelError
-        Where shapes or dtypes do not fit or a word has no codes.
+        As in `forward`.
     """
     pairs = _check_pairs(vectors, words, codes, node_vectors, node_biases)
-    _check_in_place(node_vectors, node_biases, sums, bias_sums)
-    grad = _check_grad(grad, pairs[0])
-    # not what the check returns: these are changed in place
+    nodes = node_vectors.shape[:1]
+    check_array(node_vectors, node_vectors.shape, pairs[0], "node_vectors, changed in place,")
+    check_array(node_biases, nodes, pairs[0], "node_biases, changed in place,")
+    check_array(sums, nodes, pairs[0], "sums, changed in place,")
+    check_array(bias_sums, nodes, pairs[0], "bias_sums, changed in place,")
+    grad = np.ascontiguousarray(grad, pairs[0].dtype)
+    check_array(grad, pairs[1].shape, pairs[0], "grad")
+    # not the nodes that the check returns: these are changed in place
     tables = node_vectors, node_biases, grad, sums, bias_sums
-    result: Step = resolve("tree_softmax_step")(*pairs[:3], *tables, rate, epsilon, threads)
+    result: Step = resolve("tree_softmax_step")(*pairs[:3], *tables, rate, threads)
     return result
 
 
@@ -178,13 +123,6 @@ def distribution(
     _ = codes.children  # refuses what is no tree
     result: _Floats = resolve("tree_softmax_distribution")(vectors, codes, q, b)
     return result
-
-
-def starts_of(words: NDArray[np.int32], codes: Codes) -> NDArray[np.int64]:
-    """Where each token's steps begin among those of all tokens, (tokens + 1,)."""
-    bounds = codes.code_steps[codes.word_codes]
-    lengths = bounds[words.astype(np.int64) + 1] - bounds[words]
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def check_tree(
@@ -214,32 +152,3 @@ def _check_pairs(
     if len(vectors) != len(words):
         raise KernelError(f"there are {len(vectors)} vectors and {len(words)} words")
     return vectors, np.ascontiguousarray(words, np.int32), codes, q, b
-
-
-def _check_grad(grad: _Floats, vectors: _Floats) -> _Floats:
-    """``grad`` (tokens,) in the dtype of the vectors. Raises KernelError."""
-    grad = np.ascontiguousarray(grad, vectors.dtype)
-    if grad.shape != (len(vectors),):
-        raise KernelError(f"grad must be ({len(vectors)},), not {grad.shape}")
-    return grad
-
-
-def _check_in_place(
-    node_vectors: _Floats, node_biases: _Floats, sums: _Floats, bias_sums: _Floats
-) -> None:
-    """What `step` changes: (nodes, width) and three times (nodes,), of one dtype, in C order. Raises KernelError."""
-    named = {
-        "node_vectors": node_vectors,
-        "node_biases": node_biases,
-        "sums": sums,
-        "bias_sums": bias_sums,
-    }
-    for name, array in named.items():
-        shape = node_vectors.shape if name == "node_vectors" else node_vectors.shape[:1]
-        if not isinstance(array, np.ndarray) or not (
-            array.shape == shape and array.dtype == node_vectors.dtype and array.flags.c_contiguous
-        ):
-            raise KernelError(
-                f"{name} is changed in place and must be {node_vectors.dtype} {shape} in C order, "
-                f"not {getattr(array, 'dtype', type(array))} {np.shape(array)}"
-            )

@@ -1,4 +1,4 @@
-"""The tree softmax on the CPU: word after word, and backward then node after node.
+"""The tree softmax on the CPU: token after token, and in a step then node after node.
 
     -log prod_i sigma(x_i) = sum_i max(-x_i, 0) + log prod_i (1 + exp(-|x_i|))
 
@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.dispatch import UnsupportedShape
-from tacenda.kernels.log_bilinear.tree_softmax import Codes, Forward, Gradients, Step, starts_of
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, Step
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.prefetch import prefetch
 from tacenda.kernels.machinery.rows import add_rows, multiply_rows
 from tacenda.kernels.machinery.threads import in_parts
+from tacenda.kernels.machinery.vectors import prefetch
+from tacenda.kernels.shared.row_steps import EPSILON
 
 _Array = NDArray[Any]
 _NEAR = 1 << 17  # elements of rows, from the root down, that are taken to be in the cache
@@ -38,11 +39,13 @@ def _ask_for_nodes(word, heads, steps, nodes, q):  # type: ignore[no-untyped-def
 
 
 @njit
-def activations(vectors, t, q, b, nodes, first, last, out, place):  # type: ignore[no-untyped-def]
-    """out[place + j] = r_t . q_i + b_i for the nodes i of the steps first .. last."""
-    multiply_rows(vectors, t, q, nodes, first, last - first, out, place)
-    for j in range(first, last):
-        out[place + j - first] += b[nodes[j]]
+def _activate(vectors, t, q, b, nodes, first, last, x, powers, e):  # type: ignore[no-untyped-def]
+    """Fill x[j] = r_t . q_i + b_i for the nodes i of the steps first .. last, and e with their `decay`."""
+    n = last - first
+    multiply_rows(vectors, t, q, nodes, first, n, x, 0)
+    for j in range(n):
+        x[j] += b[nodes[first + j]]
+    decay(x[:n], powers[:n], e[:n])
 
 
 @njit(fastmath={"contract"})
@@ -56,9 +59,8 @@ def decay(x, powers, out):  # type: ignore[no-untyped-def]
     scale = powers.view(np.float32)
     for j in range(len(x)):
         t = np.float32(-1.44269504) * abs(x[j])  # to the base 2
-        t = (
-            t if t > np.float32(-126) else np.float32(-126)
-        )  # the least exponent of a normal float32
+        # the least exponent of a normal float32
+        t = t if t > np.float32(-126) else np.float32(-126)
         scale[j] = t + np.float32(12582912)
         f = t - (scale[j] - np.float32(12582912))
         p = np.float32(1.535336188319500e-4)  # the expansion of 2^f
@@ -75,22 +77,23 @@ def decay(x, powers, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products):  # type: ignore[no-untyped-def]
+def _log_prob_of(c0, c1, steps, signs, x, e, negatives, products):  # type: ignore[no-untyped-def]
     """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm.
 
-    ``x[place:]`` are the activations of the codes' nodes and ``e`` what `decay` makes of them.
+    ``x`` are the activations of the codes' nodes and ``e`` what `decay` makes of them.
     """
     first, least = steps[c0], np.inf
     for c in range(c0, c1):
         s, p = np.float32(0), 1.0
         for j in range(steps[c], steps[c + 1]):
-            v = np.float32(signs[j]) * x[place + j - first]
+            v = np.float32(signs[j]) * x[j - first]
             s += abs(v) - v  # twice max(-v, 0)
             p *= np.float64(np.float32(1) + e[j - first])
         negatives[c - c0], products[c - c0] = 0.5 * s, p
         least = min(least, negatives[c - c0])
     if c1 - c0 == 1:
         return -least - math.log(products[0])
+    # The likeliest code's part is taken out of the sum, so that no exponential overflows.
     total = 0.0
     for c in range(c1 - c0):
         total += math.exp(least - negatives[c]) / products[c]
@@ -98,10 +101,10 @@ def log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products):  # type
 
 
 @njit
-def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x, place):  # type: ignore[no-untyped-def]
-    """X, the activations, become the gradients of ``grad`` log P with respect to them.
+def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x):  # type: ignore[no-untyped-def]
+    """Turn the activations x into the gradients of ``grad`` log P with respect to them.
 
-    The other arguments are as `log_prob_of` left them.
+    The other arguments are as `_log_prob_of` left them.
     """
     j = 0
     for c in range(c1 - c0):
@@ -110,25 +113,25 @@ def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x, 
             share *= np.float32(math.exp(-negatives[c] - log_prob) / products[c])
         for i in range(steps[c0 + c], steps[c0 + c + 1]):
             s = np.float32(signs[i])
-            above = np.float32(1) if s * x[place + j] < 0 else e[j]
-            x[place + j] = share * s * above / (np.float32(1) + e[j])
+            above = np.float32(1) if s * x[j] < 0 else e[j]
+            x[j] = share * s * above / (np.float32(1) + e[j])
             j += 1
 
 
 @njit
-def turns(signs, first, n, x, place, e, right, wrong):  # type: ignore[no-untyped-def]
-    """The probabilities of the turns of a word, and those of the other way with the sign of the turn."""
+def _turns(signs, first, n, x, e, right, wrong):  # type: ignore[no-untyped-def]
+    """Fill the probabilities of the turns of a word, and those of the other way with the sign of the turn."""
     for j in range(n):
         s = np.float32(signs[first + j])
         likely = np.float32(1) / (np.float32(1) + e[j])
         unlikely = e[j] * likely
-        right[j] = likely if s * x[place + j] > 0 else unlikely
-        wrong[j] = s * (unlikely if s * x[place + j] > 0 else likely)
+        right[j] = likely if s * x[j] > 0 else unlikely
+        wrong[j] = s * (unlikely if s * x[j] > 0 else likely)
 
 
 @njit
-def multiply_turns(c0, c1, steps, right, products):  # type: ignore[no-untyped-def]
-    """The probability of each of the codes c0 .. c1, and their sum."""
+def _multiply_turns(c0, c1, steps, right, products):  # type: ignore[no-untyped-def]
+    """Fill the probability of each of the codes c0 .. c1; return their sum."""
     total = 0.0
     for c in range(c0, c1):
         product = 1.0
@@ -140,46 +143,17 @@ def multiply_turns(c0, c1, steps, right, products):  # type: ignore[no-untyped-d
 
 
 @njit
-def _forward(  # type: ignore[no-untyped-def]
-    vectors, words, heads, steps, nodes, signs, q, b, starts, x, log_probs, most, longest, first, last
-):  # fmt: skip
-    """The log-probabilities and activations of the tokens first .. last."""
-    e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
+def _forward(vectors, words, heads, steps, nodes, signs, q, b, most, longest, log_probs):  # type: ignore[no-untyped-def]
+    """Fill the log-probabilities, one token after another."""
+    x, e = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    powers = np.empty(longest, np.int32)
     negatives, products = np.empty(most), np.empty(most)
-    for t in range(first, last):
-        if t + 1 < last:
+    for t in range(len(words)):
+        if t + 1 < len(words):
             _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
-        c0, c1, place, n = (
-            heads[words[t]],
-            heads[words[t] + 1],
-            starts[t],
-            starts[t + 1] - starts[t],
-        )
-        activations(vectors, t, q, b, nodes, steps[c0], steps[c1], x, place)
-        decay(x[place : place + n], powers[:n], e[:n])
-        log_probs[t] = log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products)
-
-
-@njit
-def _backward(  # type: ignore[no-untyped-def]
-    words, heads, steps, nodes, signs, q, starts, x, grad, most, longest, d_x, d_r, first, last
-):  # fmt: skip
-    """The gradients with respect to the activations and to the vectors of the tokens first .. last."""
-    e, powers = np.empty(longest, np.float32), np.empty(longest, np.int32)
-    negatives, products = np.empty(most), np.empty(most)
-    for t in range(first, last):
-        c0, c1, place, n = (
-            heads[words[t]],
-            heads[words[t] + 1],
-            starts[t],
-            starts[t + 1] - starts[t],
-        )
-        d_x[place : place + n] = x[place : place + n]
-        decay(x[place : place + n], powers[:n], e[:n])
-        log_prob = log_prob_of(c0, c1, steps, signs, x, place, e, negatives, products)
-        _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad[t], d_x, place)
-        d_r[t] = 0
-        add_rows(q, nodes, steps[c0], d_x, place, n, d_r, t)
+        c0, c1 = heads[words[t]], heads[words[t] + 1]
+        _activate(vectors, t, q, b, nodes, steps[c0], steps[c1], x, powers, e)
+        log_probs[t] = _log_prob_of(c0, c1, steps, signs, x, e, negatives, products)
 
 
 @njit
@@ -210,70 +184,53 @@ def _visits_of(words, heads, steps, nodes, n_nodes, n_visits):  # type: ignore[n
 
 
 @njit
-def _sum_of_node(k, d_x, vectors, begins, tokens, places, weights, out, row):  # type: ignore[no-untyped-def]
-    """The gradient of the k-th visited node's vector, into ``out[row]``, and of its bias, which is returned."""
-    total, n = np.float32(0), begins[k + 1] - begins[k]
-    for i in range(n):
-        weights[i] = d_x[places[begins[k] + i]]
-        total += weights[i]
-    out[row] = 0
-    add_rows(vectors, tokens, begins[k], weights, 0, n, out, row)
-    return total
-
-
-@njit
-def _gather(d_x, vectors, begins, tokens, places, d_q, d_b, longest, first, last):  # type: ignore[no-untyped-def]
-    """d_q, d_b of the visited nodes first .. last."""
-    weights = np.empty(longest, np.float32)
-    for k in range(first, last):
-        d_b[k] = _sum_of_node(k, d_x, vectors, begins, tokens, places, weights, d_q, k)
-
-
-@njit
 def _token_steps(  # type: ignore[no-untyped-def]
     vectors, words, heads, steps, nodes, signs, q, b, starts, grad, most, longest, slopes, log_probs, d_r, first, last
 ):  # fmt: skip
     """Forward and backward of the tokens first .. last in one: ``slopes`` are the gradients of the activations."""
-    x, e, powers = (
-        np.zeros(longest, np.float32),
-        np.empty(longest, np.float32),
-        np.empty(longest, np.int32),
-    )
+    x, e = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    powers = np.empty(longest, np.int32)
     right, wrong = np.empty_like(e), np.empty_like(e)
     negatives, products = np.empty(most), np.empty(most)
     for t in range(first, last):
         if t + 1 < last:
             _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
-        c0, c1, place, n = (
-            heads[words[t]],
-            heads[words[t] + 1],
-            starts[t],
-            starts[t + 1] - starts[t],
-        )
-        begin = steps[c0]
-        activations(vectors, t, q, b, nodes, begin, begin + n, x, 0)
-        decay(x[:n], powers[:n], e[:n])
-        turns(signs, begin, n, x, 0, e, right, wrong)
-        total = multiply_turns(c0, c1, steps, right, products)
+        c0, c1, place = heads[words[t]], heads[words[t] + 1], starts[t]
+        begin, n = steps[c0], starts[t + 1] - place
+        _activate(vectors, t, q, b, nodes, begin, begin + n, x, powers, e)
+        # P(word) is a sum of products of probabilities, unless these are so small that float32 has lost them.
+        _turns(signs, begin, n, x, e, right, wrong)
+        total = _multiply_turns(c0, c1, steps, right, products)
         if total < _FAINT:
-            log_probs[t] = log_prob_of(c0, c1, steps, signs, x, 0, e, negatives, products)
+            log_probs[t] = _log_prob_of(c0, c1, steps, signs, x, e, negatives, products)
+            _slopes_of(c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], x)
             slopes[place : place + n] = x[:n]
-            _slopes_of(
-                c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], slopes, place
-            )
         else:
             log_probs[t] = math.log(total)
             for c in range(c0, c1):
                 share = grad[t] * np.float32(products[c - c0] / total)
                 for j in range(steps[c] - begin, steps[c + 1] - begin):
                     slopes[place + j] = share * wrong[j]
+        # The gradient of the vector, while its nodes are still in the cache.
         d_r[t] = 0
         add_rows(q, nodes, begin, slopes, place, n, d_r, t)
 
 
+@njit
+def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):  # type: ignore[no-untyped-def]
+    """Fill the gradient of the k-th visited node's vector; return that of its bias."""
+    total, n = np.float32(0), begins[k + 1] - begins[k]
+    for i in range(n):
+        weights[i] = slopes[places[begins[k] + i]]
+        total += weights[i]
+    gradient[:] = 0
+    add_rows(vectors, tokens, begins[k], weights, 0, n, gradient, 0)
+    return total
+
+
 @njit(fastmath={"contract", "reassoc"})
 def _node_steps(  # type: ignore[no-untyped-def]
-    d_x, vectors, visited, begins, tokens, places, longest, q, b, sums, bias_sums, rate, epsilon, first, last
+    slopes, vectors, visited, begins, tokens, places, longest, q, b, sums, bias_sums, rate, epsilon, first, last
 ):  # fmt: skip
     """AdaGrad on the visited nodes first .. last, each as soon as its gradient is known."""
     width = q.shape[1]
@@ -282,7 +239,7 @@ def _node_steps(  # type: ignore[no-untyped-def]
         if k + _AHEAD < last:
             prefetch(q, np.int64(visited[k + _AHEAD]) * width, width)
         node = visited[k]
-        total = _sum_of_node(k, d_x, vectors, begins, tokens, places, weights, gradient, 0)
+        total = _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient)
         square = np.float32(0)
         for d in range(width):
             square += gradient[0, d] * gradient[0, d]
@@ -332,56 +289,13 @@ def _require_single(vectors: _Array) -> None:
 
 
 def forward(
-    vectors: _Array,
-    words: _Array,
-    codes: Codes,
-    node_vectors: _Array,
-    node_biases: _Array,
-    threads: int = 1,
-) -> Forward:
+    vectors: _Array, words: _Array, codes: Codes, node_vectors: _Array, node_biases: _Array
+) -> NDArray[np.float64]:
     """See `tacenda.kernels.log_bilinear.tree_softmax.forward`."""
     _require_single(vectors)
-    starts = starts_of(words, codes)
-    x, log_probs = np.empty(starts[-1], np.float32), np.empty(len(words))
-
-    def work(first: int, last: int) -> None:
-        _forward(
-            vectors, words, *codes, node_vectors, node_biases, starts, x, log_probs, *codes.most, first, last
-        )  # fmt: skip
-
-    in_parts(work, len(words), threads)
-    return Forward(log_probs, starts, x)
-
-
-def backward(
-    vectors: _Array,
-    words: _Array,
-    codes: Codes,
-    node_vectors: _Array,
-    node_biases: _Array,
-    found: Forward,
-    grad: _Array,
-    threads: int = 1,
-) -> Gradients:
-    """See `tacenda.kernels.log_bilinear.tree_softmax.backward`."""
-    _require_single(vectors)
-    x, q = found.activations, node_vectors
-    d_x, d_r = np.empty_like(x), np.empty_like(vectors)
-
-    def by_token(first: int, last: int) -> None:
-        _backward(words, *codes, q, found.starts, x, grad, *codes.most, d_x, d_r, first, last)
-
-    in_parts(by_token, len(words), threads)
-    visited, *visits = _visits_of(words, *codes[:3], len(q), len(d_x))
-    d_q = np.empty((len(visited), vectors.shape[1]), np.float32)
-    d_b = np.empty(len(visited), np.float32)
-    longest = int(np.diff(visits[0]).max(initial=0))
-
-    def by_node(first: int, last: int) -> None:
-        _gather(d_x, vectors, *visits, d_q, d_b, longest, first, last)
-
-    in_parts(by_node, len(visited), threads)
-    return Gradients(d_r, visited, d_q, d_b)
+    log_probs = np.empty(len(words))
+    _forward(vectors, words, *codes, node_vectors, node_biases, *codes.most, log_probs)
+    return log_probs
 
 
 def step(
@@ -394,7 +308,6 @@ def step(
     sums: _Array,
     bias_sums: _Array,
     rate: float,
-    epsilon: float = 1e-8,
     threads: int = 1,
 ) -> Step:
     """See `tacenda.kernels.log_bilinear.tree_softmax.step`.
@@ -403,26 +316,26 @@ def step(
     up beside its vector and taken off at once.
     """
     _require_single(vectors)
-    q, b, starts = node_vectors, node_biases, starts_of(words, codes)
-    x, log_probs, d_r = (
-        np.empty(starts[-1], np.float32),
-        np.empty(len(words)),
-        np.empty_like(vectors),
-    )
+    q, b = node_vectors, node_biases
+    # where the steps of each token begin among those of all tokens
+    bounds = codes.code_steps[codes.word_codes]
+    starts = np.concatenate([[0], np.cumsum(np.diff(bounds)[words])]).astype(np.int64)
+    slopes, log_probs = np.empty(starts[-1], np.float32), np.empty(len(words))
+    d_r = np.empty_like(vectors)
 
     def by_token(first: int, last: int) -> None:
         _token_steps(
-            vectors, words, *codes, q, b, starts, grad, *codes.most, x, log_probs, d_r, first, last
+            vectors, words, *codes, q, b, starts, grad, *codes.most, slopes, log_probs, d_r, first, last
         )  # fmt: skip
 
     in_parts(by_token, len(words), threads)
-    visited, *visits = _visits_of(words, *codes[:3], len(q), len(x))
+    visited, *visits = _visits_of(words, *codes[:3], len(q), len(slopes))
     work = visits[0] + _OWN * np.arange(len(visits[0]))
     longest = int(np.diff(visits[0]).max(initial=0))
 
     def by_node(first: int, last: int) -> None:
         _node_steps(
-            x, vectors, visited, *visits, longest, q, b, sums, bias_sums, np.float32(rate), np.float32(epsilon),
+            slopes, vectors, visited, *visits, longest, q, b, sums, bias_sums, np.float32(rate), np.float32(EPSILON),
             *np.searchsorted(work, (first, last)),
         )  # fmt: skip
 

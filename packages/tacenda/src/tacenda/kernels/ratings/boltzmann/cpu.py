@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.prefetch import prefetch
+from tacenda.kernels.machinery.vectors import prefetch
 from tacenda.kernels.ratings import xorshift
 from tacenda.kernels.ratings.boltzmann import Divergence, Expected
 

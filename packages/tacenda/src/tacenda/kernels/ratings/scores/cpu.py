@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.prefetch import prefetch
+from tacenda.kernels.machinery.vectors import prefetch
 
 __all__ = ["scores"]
 

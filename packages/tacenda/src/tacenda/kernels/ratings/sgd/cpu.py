@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.prefetch import prefetch
 from tacenda.kernels.machinery.vectors import (
     LANES,
     add_up,
     load,
     multiply,
     multiply_add,
+    prefetch,
     spread,
     store,
 )

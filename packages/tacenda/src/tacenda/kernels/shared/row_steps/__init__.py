@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.machinery.arrays import check_array, check_floats, check_range
 
-__all__ = ["adagrad"]
+__all__ = ["EPSILON", "adagrad"]
 
 _Floats = NDArray[np.floating[Any]]
+
+EPSILON = 1e-8
+"""Keeps the rate of a row without gradients so far finite."""
 
 
 def adagrad(
@@ -25,7 +28,6 @@ def adagrad(
     rows: NDArray[np.integer[Any]],
     gradient: _Floats,
     rate: float,
-    epsilon: float = 1e-8,
     threads: int = 1,
 ) -> tuple[_Floats, _Floats]:
     """One step; ``table`` and ``sums`` are changed in place.
@@ -38,8 +40,8 @@ def adagrad(
         j (some,), each at most once.
     gradient
         g (some, width), in the dtype of the table.
-    rate, epsilon
-        Positive numbers.
+    rate
+        A positive number.
     threads
         Threads to share the rows; no result depends on it.
 
@@ -52,21 +54,13 @@ def adagrad(
     KernelError
         Where shapes or dtypes do not fit, or a row does not exist.
     """
-    rows, gradient = _check(table, sums, rows, gradient)
-    result: tuple[_Floats, _Floats] = resolve("row_steps")(
-        table, sums, rows, gradient, rate, epsilon, threads
-    )
-    return result
-
-
-def _check(
-    table: _Floats, sums: _Floats, rows: NDArray[np.integer[Any]], gradient: _Floats
-) -> tuple[NDArray[np.int32], _Floats]:
-    """``rows`` and ``gradient`` as the loops need them. Raises KernelError."""
     check_floats(table, 2, "table")
     check_array(table, table.shape, table, "table")
     check_array(sums, table.shape[:1], table, "sums")
     rows, gradient = np.asarray(rows), np.ascontiguousarray(gradient)
     check_array(gradient, (len(rows), table.shape[1]), table, "gradient")
     check_range(rows, len(table), "rows")
-    return rows.astype(np.int32, copy=False), gradient
+    result: tuple[_Floats, _Floats] = resolve("row_steps")(
+        table, sums, rows.astype(np.int32, copy=False), gradient, rate, threads
+    )
+    return result

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.threads import in_parts
+from tacenda.kernels.shared.row_steps import EPSILON
 
 _Array = NDArray[Any]
 _SHARED = 1 << 20  # elements that are worth another thread
@@ -30,13 +31,12 @@ def adagrad(
     rows: _Array,
     gradient: _Array,
     rate: float,
-    epsilon: float = 1e-8,
     threads: int = 1,
 ) -> tuple[_Array, _Array]:
     """See `tacenda.kernels.shared.row_steps.adagrad`."""
     if table.shape[1]:
         real = table.dtype.type
-        numbers = real(rate), real(epsilon)
+        numbers = real(rate), real(EPSILON)
 
         def work(first: int, last: int) -> None:
             _steps(table, sums, rows, gradient, *numbers, first, last)

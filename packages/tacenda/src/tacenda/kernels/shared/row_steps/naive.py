@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.kernels.shared.row_steps import EPSILON
+
 _Array = NDArray[Any]
 
 
@@ -14,12 +16,11 @@ def adagrad(
     rows: _Array,
     gradient: _Array,
     rate: float,
-    epsilon: float = 1e-8,
     threads: int = 1,
 ) -> tuple[_Array, _Array]:
     """See `tacenda.kernels.shared.row_steps.adagrad`."""
     for j, g in zip(rows.tolist(), gradient.astype(np.float64), strict=True):
         s = float(sums[j]) + (g**2).mean()
-        table[j] = table[j] - rate * g / (np.sqrt(s) + epsilon)
+        table[j] = table[j] - rate * g / (np.sqrt(s) + EPSILON)
         sums[j] = s
     return table, sums

@@ -7,10 +7,7 @@ half of the nonzeros). Finer tiles, software prefetch and dense blocks for the f
 slower or no faster.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +17,13 @@ from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.memory import WIDE, aligned, aligned_zeros
 from tacenda.kernels.machinery.rows import add_rows
+from tacenda.kernels.machinery.threads import in_parts, over_ranges
 
 _Float = NDArray[np.float32]
 _Int = NDArray[np.int64]
 
 _HOT_BYTES = 1 << 20
 """Bytes of the dense operand in the first tile, near the size of a second-level cache."""
-
-
-class _Product(NamedTuple):
-    """The arguments with the dtypes and the memory order that the loops are compiled for."""
-
-    indptr: _Int
-    indices: NDArray[np.int32]
-    data: NDArray[np.number]
-    dense: _Float
-    out: _Float
-    row_scale: _Float | None
-    column_scale: _Float | None
 
 
 @njit
@@ -97,140 +83,68 @@ def _gather_rows(splits, indices, data, table, scale, first, last, out):  # type
                 out[i, j] = factor * row[0, j]
 
 
-@njit(fastmath={"contract"})
-def _scatter_columns(splits, indices, data, rows, tiles, table):  # type: ignore[no-untyped-def]
-    """table[indices[p]] += data[p] rows[i] for the nonzeros of the given column tiles."""
-    for t in tiles:
-        for i in range(splits.shape[1]):
-            for p in range(splits[t, i], splits[t + 1, i]):
-                k, value = indices[p], np.float32(data[p])
-                for j in range(table.shape[1]):
-                    table[k, j] += value * rows[i, j]
-
-
 def multiply(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
     data: NDArray[np.number],
     dense: NDArray[np.float32],
-    out: _Float,
-    transpose: bool,
     row_scale: _Float | None,
     column_scale: _Float | None,
-    columns: int,
     threads: int,
 ) -> _Float:
     """See `tacenda.kernels.shared.sparse_product.multiply`."""
     if dense.dtype != np.float32:
         raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
-    product = _Product(
-        np.ascontiguousarray(indptr, np.int64),
-        np.ascontiguousarray(indices, np.int32),
-        np.ascontiguousarray(data, None if data.dtype == np.int32 else np.float32),
-        np.ascontiguousarray(dense),
-        out if out.flags.c_contiguous else np.empty(out.shape, np.float32),
-        None if row_scale is None else np.ascontiguousarray(row_scale, np.float32),
-        None if column_scale is None else np.ascontiguousarray(column_scale, np.float32),
-    )
+    rows, (columns, width) = len(indptr) - 1, dense.shape
     if dense.size == 0 or len(indices) == 0:
-        product.out[...] = 0.0
-    elif out.size > 0:
-        run = _multiply_transposed if transpose else _multiply
-        if threads == 1:
-            run(product, lambda work, parts: [work(part) for part in parts], 1)
+        return np.zeros((rows, width), np.float32)
+    starts = np.ascontiguousarray(indptr, np.int64)
+    indices = np.ascontiguousarray(indices, np.int32)
+    data = np.ascontiguousarray(data, None if data.dtype == np.int32 else np.float32)
+    scale = (
+        np.ones(rows, np.float32)
+        if row_scale is None
+        else np.ascontiguousarray(row_scale, np.float32)
+    )
+    table = _padded(dense, column_scale, threads)
+    # Two tiles of columns: those of which the cache holds the dense rows, and the others.
+    hot = min(max(1, _HOT_BYTES // table[0].nbytes), columns)
+    bounds = np.array([0, hot, columns] if hot < columns else [0, columns])
+    splits, out = np.empty((len(bounds), rows), np.int64), np.empty((rows, width), np.float32)
+    wrong: list[int] = []
+
+    def work(first: int, last: int) -> None:
+        bad = _split_rows(starts, indices, bounds, first, last, splits)
+        if bad >= 0:
+            wrong.append(int(bad))
         else:
-            with ThreadPoolExecutor(threads) as pool:
-                run(product, lambda work, parts: list(pool.map(work, parts)), threads)
-    if product.out is not out:
-        out[...] = product.out
+            _gather_rows(splits, indices, data, table, scale, first, last, out)
+
+    # Rows of frequent words meet columns that lie in the cache: more shares than threads even that out.
+    over_ranges(work, _shares(starts, 8 * threads if threads > 1 else 1), threads)
+    if wrong:
+        raise KernelError(
+            f"row {min(wrong)} of the sparse operand has column indices that do not ascend or lie "
+            f"outside 0 .. {columns - 1}: sort the indices of every row and check the shape"
+        )
     return out
 
 
-_Map = Callable[[Callable[..., int | None], Sequence[tuple[int, int]]], list[int | None]]
-
-
-def _multiply(product: _Product, each: _Map, threads: int) -> None:
-    rows, columns = len(product.indptr) - 1, len(product.dense)
-    table = _padded(product.dense, product.column_scale, each, threads)
-    hot = min(max(1, _HOT_BYTES // table[0].nbytes), columns)
-    bounds = np.array([0, hot, columns] if hot < columns else [0, columns])
-    splits = np.empty((len(bounds), rows), np.int64)
-    scale = _or_ones(product.row_scale, rows)
-
-    def work(part: tuple[int, int]) -> int:
-        bad = _split_rows(product.indptr, product.indices, bounds, *part, splits)
-        if bad < 0:
-            _gather_rows(splits, product.indices, product.data, table, scale, *part, product.out)
-        return int(bad)
-
-    # Rows of frequent words meet columns that lie in the cache: more shares than threads even that out.
-    _raise_for(each(work, _shares(product.indptr, 8 * threads if threads > 1 else 1)), columns)
-
-
-def _multiply_transposed(product: _Product, each: _Map, threads: int) -> None:
-    rows, columns = len(product.indptr) - 1, len(product.out)
-    dense = _padded(product.dense, product.row_scale, each, threads)
-    table = aligned_zeros(columns, dense.shape[1])
-    bounds = _column_tiles(product.indices, columns, dense[0].nbytes, threads)
-    splits = np.empty((len(bounds), rows), np.int64)
-    shares = _shares(product.indptr, threads)
-    _raise_for(
-        each(
-            lambda part: _split_rows(product.indptr, product.indices, bounds, *part, splits),
-            shares,
-        ),
-        columns,
-    )
-
-    def work(part: tuple[int, int]) -> None:
-        tiles = np.arange(*part)
-        _scatter_columns(splits, product.indices, product.data, dense, tiles, table)
-
-    tiles = np.linspace(0, len(bounds) - 1, threads + 1).astype(int)
-    each(work, [(int(a), int(b)) for a, b in pairwise(tiles) if a < b])
-    width = product.out.shape[1]
-    scale = _or_ones(product.column_scale, columns)
-    np.multiply(table[:, :width], scale[:, None], out=product.out)
-
-
-def _column_tiles(indices: NDArray[np.int32], columns: int, row_bytes: int, threads: int) -> _Int:
-    """Bounds of column tiles that hold about equally many nonzeros, the hot one first."""
-    hot = min(max(1, _HOT_BYTES // row_bytes), columns)
-    sample = np.sort(indices[:: max(1, len(indices) // 65536)])
-    share = np.linspace(0, len(sample) - 1, 2 * threads + 1).astype(int)[1:-1]
-    inner = np.clip(sample[share], 1, columns)
-    return np.unique(np.r_[0, hot, inner, columns])
-
-
-def _shares(indptr: _Int, threads: int) -> list[tuple[int, int]]:
-    """Row ranges of about equal work: a nonzero counts one, and so does a row."""
+def _shares(indptr: _Int, n: int) -> list[tuple[int, int]]:
+    """Ranges of rows of about equal work: a nonzero counts one, and so does a row."""
     rows = len(indptr) - 1
     work = indptr + np.arange(rows + 1)
-    cuts = np.searchsorted(work, np.linspace(0, work[-1], threads + 1)[1:-1])
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], n + 1)[1:-1])
     ends = np.r_[0, np.clip(cuts, 0, rows), rows]
     return [(int(a), int(b)) for a, b in pairwise(ends) if a < b]
 
 
-def _padded(dense: _Float, scale: _Float | None, each: _Map, threads: int) -> _Float:
+def _padded(dense: _Float, scale: _Float | None, threads: int) -> _Float:
     """``dense`` scaled by rows, its rows padded to whole lines of the cache."""
     if scale is None:
         return aligned(dense, WIDE)
     rows, width = dense.shape
     table = aligned_zeros(rows, -(-width // WIDE) * WIDE)
-    scale = _or_ones(scale, rows)
-    ends = np.linspace(0, rows, threads + 1).astype(int)
-    each(lambda part: _pack(dense, scale, table, *part), list(pairwise(ends)))
+    dense, scale = np.ascontiguousarray(dense), np.ascontiguousarray(scale, np.float32)
+    in_parts(lambda first, last: _pack(dense, scale, table, first, last), rows, threads)
     return table
-
-
-def _or_ones(scale: _Float | None, length: int) -> _Float:
-    return np.ones(length, np.float32) if scale is None else scale
-
-
-def _raise_for(bad: list[int | None], columns: int) -> None:
-    rows = [row for row in bad if row is not None and row >= 0]
-    if rows:
-        raise KernelError(
-            f"row {min(rows)} of the sparse operand has column indices that do not ascend or lie "
-            f"outside 0 .. {columns - 1}: sort the indices of every row and check the shape"
-        )
