@@ -21,8 +21,8 @@ from benchmarks.embeddings import common, labelled, models, text
 PROTOCOL = {
     "measure": "tokens per second, and floating-point operations per second at 4 h^2 per token",
     "threads": 1,
-    "rows": "through transform_ids, arrays of their own for every sentence; packed: transform_packed "
-    "into one array; words: transform",
+    "rows": "through transform_ids, arrays of their own for every sentence; packed: transform_into "
+    "views of one array; words: transform",
     "input": "ids of EWT training sentences, in memory; of Wikipedia paragraphs for the long ones",
     "peer": "numpy float32 matrix product, single thread, same run, alternating",
 }
@@ -72,12 +72,12 @@ def main() -> None:
             runs[f"LDS {output}, {name}"] = run, tokens * flops
     packed = np.concatenate(short), np.cumsum([0, *map(len, short)])
     width = model.with_output("own_context").width
-    out = np.empty((len(packed[0]), width), np.float32)
+    views = np.split(np.empty((len(packed[0]), width), np.float32), packed[1][1:-1])
     for ends in ("exact", "zero"):
         other = model.with_output("own_context", ends=ends)
 
         def run(other: Any = other) -> None:
-            other.transform_packed(*packed, out=out)
+            other.transform_into(*packed, views)
 
         tokens = float(len(packed[0]))
         runs[f"LDS own_context, EWT packed, {ends} ends"] = run, tokens * flops

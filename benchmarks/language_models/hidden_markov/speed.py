@@ -21,9 +21,9 @@ from tacenda import Corpus, datasets
 from tacenda.errors import TacendaError
 from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, text_of
-from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.settings import Method, VLHMMSettings
 from tacenda_lm.hidden_markov.vlhmm_training import Trainer, drawn
-from tacenda_lm.hidden_markov.word_classes import Method, word_classes
+from tacenda_lm.hidden_markov.word_classes import word_classes
 
 __all__ = ["class_seconds", "scoring_rates", "step_seconds"]
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tacenda_lm.log_bilinear.settings import HLBLAdvanced, HLBLSettings, LBLSettings
-from tacenda_lm.log_bilinear.tree_building import Rule
+from tacenda_lm.log_bilinear.trees import Rule
 
 WIDTH, CONTEXT = 100, 5
 

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from thinc.api import NumpyOps, use_ops
 
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda_embeddings.spacy.encoding import DocEncoder
+from tacenda_embeddings.spacy.component import DocEncoder
 
 TEXT = "the cat saw a dog . the bird ate"
 

@@ -12,7 +12,7 @@ import tacenda
 from tacenda import artifact
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.testing.samples import sample_sentences
-from tacenda_lm import KneserNey, Mixture
+from tacenda_lm import LBL, KneserNey, Mixture
 from tacenda_lm.mixture_weights import fit_weights
 from tacenda_lm.sequences import encoded
 
@@ -115,6 +115,20 @@ def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, m
         blocks = list(mixed.distributions(ids, offsets))
         assert {len(block) for block in blocks[:-1]} <= {size}
         np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-9)
+
+
+def test_components_save_their_progress_each_in_its_folder(tmp_path):
+    def made():
+        return Mixture({"kn": KneserNey(order=2), "a": LBL(width=4), "b": LBL(width=6, epochs=2)})
+
+    sentences = [["a", "b"], ["b", "c", "a"]] * 20
+    whole = made().fit(sentences)
+    made().fit(sentences, checkpoints=tmp_path)
+    assert {folder.name for folder in tmp_path.iterdir()} == {"a", "b"}
+    again = made().fit(sentences, checkpoints=tmp_path, resume=True)
+    assert again.score("a b c") == whole.score("a b c")
+    with pytest.raises(ConfigurationError, match="cannot save the progress"):
+        Mixture([KneserNey(order=2)]).fit(sentences, checkpoints=tmp_path)
 
 
 def test_other_words_are_refused(models):

@@ -36,7 +36,7 @@ class Tiny(LanguageModel):
 
     vocabulary = property(lambda self: self._vocabulary)
 
-    def _fit(self, corpus, valid, context):
+    def _fit(self, corpus, valid, fitting):
         self.held_out = valid
 
     def start(self):

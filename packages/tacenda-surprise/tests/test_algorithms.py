@@ -271,3 +271,9 @@ def _paths(settings):
     for one in settings.options():
         inner = getattr(one.kind, "options", None)
         yield from (f"{one.name}.{two.name}" for two in inner()) if inner else [one.name]
+
+
+def test_what_all_algorithms_have_is_shown_last():
+    shown = list(inspect.signature(ConditionalPMF).parameters)
+    assert shown[0] == "n_factors"
+    assert shown[-3:] == ["rated", "verbose", "random_state"]

@@ -154,3 +154,25 @@ def test_a_group_is_short_in_signature_and_repr():
     assert repr(inspect.signature(Tree).parameters["advanced"].default) == "TreeAdvanced()"
     assert "advanced" not in repr(Tree())
     assert "advanced={'far': True}" in repr(Tree(advanced=TreeAdvanced(far=True)))
+
+
+def test_an_option_may_be_shown_after_those_of_subclasses():
+    @dataclass(frozen=True, kw_only=True)
+    class BaseSettings(Settings):
+        verbose: bool = option(False, "print", last=True)
+        width: int = option(3, "width")
+
+    @dataclass(frozen=True, kw_only=True)
+    class WideSettings(BaseSettings):
+        height: int = option(4, "height")
+
+    class Wide(HasSettings[WideSettings]):
+        settings_class = WideSettings
+        is_fitted = False
+
+        @configured_by(WideSettings)
+        def __init__(self, settings: WideSettings) -> None:
+            super().__init__(settings)
+
+    assert list(inspect.signature(Wide).parameters) == ["width", "height", "verbose"]
+    assert repr(Wide(height=5)) == "<Wide(width=3, height=5, verbose=False), not fitted>"

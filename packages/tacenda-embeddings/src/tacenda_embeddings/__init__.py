@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from tacenda_embeddings.lds.lagged_counts import LaggedCounts
     from tacenda_embeddings.lds.model import LDS
     from tacenda_embeddings.lds.settings import LDSSettings
-    from tacenda_embeddings.lds.unseen import MorphologicalLDS
+    from tacenda_embeddings.morphological_lds import MorphologicalLDS
     from tacenda_embeddings.varembed.model import SumEmbed, VarEmbed
     from tacenda_embeddings.varembed.settings import SumEmbedSettings, VarEmbedSettings
 
@@ -27,7 +27,7 @@ _HOMES = {
     "LDS": "tacenda_embeddings.lds.model",
     "LDSSettings": "tacenda_embeddings.lds.settings",
     "LaggedCounts": "tacenda_embeddings.lds.lagged_counts",
-    "MorphologicalLDS": "tacenda_embeddings.lds.unseen",
+    "MorphologicalLDS": "tacenda_embeddings.morphological_lds",
     "SumEmbed": "tacenda_embeddings.varembed.model",
     "SumEmbedSettings": "tacenda_embeddings.varembed.settings",
     "VarEmbed": "tacenda_embeddings.varembed.model",

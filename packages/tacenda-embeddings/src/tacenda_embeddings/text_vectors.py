@@ -31,12 +31,8 @@ def embed_file(
 ) -> Iterator[tuple[list[str], Rows]]:
     """Yield the tokens of every line of a file and their vectors ``(n_tokens, width)``.
 
-    A line without tokens yields no tokens and an array without rows.
-
-    Raises
-    ------
-    CorpusError
-        The file cannot be read, or the tokenizer is unknown.
+    A line without tokens yields no tokens and an array without rows. Raises CorpusError if the file cannot be read
+    or the tokenizer is unknown.
     """
     split = get_tokenizer(tokenizer)
     batch: list[list[str]] = []
@@ -56,12 +52,7 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
     """Save the vectors of lines; return the number of tokens and of lines.
 
     Vectors go through a temporary file, so memory holds the tokens but not the vectors, and ``path``
-    appears only when it is whole.
-
-    Raises
-    ------
-    DataError
-        The file cannot be written.
+    appears only when it is whole. Raises DataError if it cannot be written.
     """
     offsets, tokens = [0], []
     try:

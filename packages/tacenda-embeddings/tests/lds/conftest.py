@@ -2,13 +2,14 @@
 
 import importlib.util
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.noise import DiagonalNoise, FullNoise
-from tacenda_embeddings.lds.steady_state import Parameters
+from tacenda_embeddings.lds.steady_state import DiagonalNoise, FullNoise, Parameters
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +52,30 @@ def with_diagonal_noise(oracles):
         return system._replace(D=np.diag(d))
 
     return make
+
+
+class Messages(NamedTuple):
+    """The parts of the smoothed mean xs = own + past + future, each (tokens, states) float32."""
+
+    own: np.ndarray
+    past: np.ndarray
+    future: np.ndarray
+
+
+@pytest.fixture(scope="session")
+def messages_of():
+    """The exact parts of the smoothed mean of every token, one `Messages` a sentence."""
+
+    def parts(smoother, sentences, exact_ends=True):
+        offsets = np.cumsum([0, *map(len, sentences)])
+        ids = np.concatenate([*sentences, np.empty(0, int)]).astype(np.int64)
+        ends = smoother.ends(ids, offsets) if exact_ends else None
+        contexts = smoother.contexts(ids, offsets, ends)
+        found = (
+            smoother.table.take(ids, axis=0),
+            smoother.past(contexts),
+            smoother.future(contexts),
+        )
+        return [Messages(*(part[i:j] for part in found)) for i, j in pairwise(offsets)]
+
+    return parts

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.asos import expectation, maximization
+from tacenda_embeddings.lds.learning import expectation, maximization
 from tacenda_embeddings.lds.steady_state import steady_state
 
 KINDS = ["full", "diagonal", "spherical"]

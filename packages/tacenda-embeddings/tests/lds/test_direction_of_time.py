@@ -64,11 +64,11 @@ def test_the_next_word_is_predicted_and_not_the_last_one(model):
     assert after_b["c"] > 3 * abs(after_b["a"])
 
 
-def test_the_future_message_is_made_of_later_words(model):
+def test_the_future_message_is_made_of_later_words(model, messages_of):
     """Words that announce each other from the right: what stands before b must be a."""
     parameters = model._state.parameters
-    [of_b] = model.messages([["x", "x", "b"]])
-    [of_c] = model.messages([["x", "x", "c"]])
+    ends_in_b, ends_in_c = map(model.vocabulary.encode, (["x", "x", "b"], ["x", "x", "c"]))
+    of_b, of_c = messages_of(model._posterior, [ends_in_b, ends_in_c], exact_ends=False)
     # back to the coordinates of C, and to words
     values, vectors = np.linalg.eigh(model._state.Xi)
     words = parameters.C @ ((vectors * np.sqrt(values)) @ vectors.T)

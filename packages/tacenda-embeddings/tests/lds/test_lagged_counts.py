@@ -217,8 +217,8 @@ def test_save_and_load_and_go_on_counting(tmp_path, budget):
 
 
 DAMAGE = {
-    "indptr falls": ("lag2.indptr", lambda a: a[::-1].copy(), "rows"),
-    "indptr ends early": ("lag2.indptr", lambda a: np.minimum(a, a[-1] - 1), "rows"),
+    "indptr falls": ("lag2.indptr", lambda a: a[::-1].copy(), "must ascend"),
+    "indptr ends early": ("lag2.indptr", lambda a: np.minimum(a, a[-1] - 1), "must ascend"),
     "indptr short": ("lag1.indptr", lambda a: a[:-1], "indptr"),
     "column too large": ("lag1.indices", lambda a: a + 100, "outside the vocabulary"),
     "column negative": ("lag1.indices", lambda a: a - 1, "outside the vocabulary"),

@@ -6,14 +6,13 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda_embeddings.lds.linear_algebra import (
+from tacenda_embeddings.lds.steady_state import (
     SteinSolver,
-    clipped_eigenvalues,
     spectral_radius,
     symmetric_power,
     symmetrized,
-    with_spectral_radius_at_most,
 )
+from tacenda_embeddings.lds.subspace import clipped_eigenvalues, with_spectral_radius_at_most
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 6)

@@ -8,7 +8,7 @@ from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, CorpusError, DataError, NotFittedError
 from tacenda_embeddings import LDS, LaggedCounts
 from tacenda_embeddings.lds import outputs
-from tacenda_embeddings.lds.asos import expectation
+from tacenda_embeddings.lds.learning import expectation
 from tacenda_embeddings.lds.moments import SparseMoments
 from tacenda_embeddings.lds.settings import OUTPUTS
 
@@ -209,15 +209,14 @@ def test_ids_and_words_give_the_same(model, sentences):
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_packed_sequences_give_the_same_without_copies(model, sentences, output):
+def test_packed_sequences_give_the_same_in_views_of_one_array(model, sentences, output):
     ids = [model.vocabulary.encode(sentence) for sentence in [*sentences[:200], []]]
     offsets = np.cumsum([0, *map(len, ids)])
     expected = np.concatenate(model.transform_ids(ids, output=output))
     out = np.empty_like(expected)
-    packed = np.concatenate(ids)
-    assert model.transform_packed(packed, offsets, output=output, out=out) is out
+    views = np.split(out, offsets[1:-1])
+    model.transform_into(np.concatenate(ids), offsets, views, output=output)
     np.testing.assert_array_equal(out, expected)
-    np.testing.assert_array_equal(model.transform_packed(packed, offsets, output=output), expected)
 
 
 def test_groups_and_blocks_do_not_show(model, sentences, monkeypatch):
@@ -250,11 +249,11 @@ class TestRefused:
         ids = np.zeros(4, int)
         for offsets in ([0, 3], [1, 4], [0, 5, 4], [0, 2**63 - 1, -2, 4], [], [[0, 4]]):
             with pytest.raises(DataError, match="offsets"):
-                model.transform_packed(ids, np.array(offsets, int))
+                model.transform_into(ids, np.array(offsets, int), [])
         with pytest.raises(DataError, match="no word id"):
-            model.transform_packed(ids - 1, np.array([0, 4]))
-        with pytest.raises(DataError, match="out must be float32"):
-            model.transform_packed(ids, np.array([0, 4]), out=np.empty((4, 1)))
+            model.transform_into(
+                ids - 1, np.array([0, 4]), [np.empty((4, model.width), np.float32)]
+            )
 
     def test_another_vocabulary(self, counts, model):
         other = Corpus.from_sentences([["other", "words", "here"]] * 20)

@@ -24,9 +24,10 @@ def model(sentences):
 
 
 @pytest.fixture(scope="module")
-def parts(model, sentences):
+def parts(model, sentences, messages_of):
     """own, past, future (tokens, 6) of the first ten sentences."""
-    found = model.messages(sentences[:10])
+    ids = [model.vocabulary.encode(sentence) for sentence in sentences[:10]]
+    found = messages_of(model._posterior, ids)
     return [np.concatenate(part) for part in zip(*found, strict=True)]
 
 
@@ -110,13 +111,14 @@ def test_another_output_shares_the_parameters(model, sentences):
     assert model.settings.output == "own_past_future"
 
 
-def test_balanced_rows_change_the_vectors_and_not_the_model(model, sentences):
+def test_balanced_rows_change_the_vectors_and_not_the_model(model, sentences, messages_of):
     heavy = model.with_output("weighted_mean", row_norm_power=1.0)
     plain = model.with_output("weighted_mean")
+    ids = [model.vocabulary.encode(sentence) for sentence in sentences[:3]]
     assert (
         np.abs(heavy.transform(sentences[:3])[0] - plain.transform(sentences[:3])[0]).max() > 1e-2
     )
     for one, other in zip(
-        heavy.messages(sentences[:3]), plain.messages(sentences[:3]), strict=True
+        messages_of(heavy._posterior, ids), messages_of(plain._posterior, ids), strict=True
     ):
         np.testing.assert_array_equal(one.past, other.past)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.asos import expectation, maximization
-from tacenda_embeddings.lds.two_sided import two_sided
+from tacenda_embeddings.lds.fitted import two_sided
+from tacenda_embeddings.lds.learning import expectation, maximization
 
 pykalman = pytest.importorskip("pykalman", reason="pykalman is not installed")
 

@@ -1,13 +1,11 @@
 """Batched float32 inference against the exact smoother, in both forms of its recurrence."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds import recurrence, smoother
+from tacenda_embeddings.lds import smoother
+from tacenda_embeddings.lds.fitted import two_sided
 from tacenda_embeddings.lds.smoother import Smoother
-from tacenda_embeddings.lds.two_sided import two_sided
 
 LENGTHS = (1, 0, 2, 5, 1, 63, 0, 3, 300, 7)
 
@@ -15,14 +13,14 @@ LENGTHS = (1, 0, 2, 5, 1, 63, 0, 3, 300, 7)
 @pytest.fixture(params=["modal", "dense"])
 def form(request, monkeypatch):
     if request.param == "dense":
-        monkeypatch.setattr(recurrence, "MAXIMUM_CONDITION", 0.0)
+        monkeypatch.setattr(smoother, "MAXIMUM_CONDITION", 0.0)
     return request.param
 
 
 class Case:
     """A system with 12 word types and 4 states, its smoother, and packed sentences."""
 
-    def __init__(self, oracles, parameters_of, radius=0.9, lengths=LENGTHS):
+    def __init__(self, oracles, parameters_of, messages_of, radius=0.9, lengths=LENGTHS):
         rng = np.random.default_rng(3)
         self.system = oracles.random_system(rng, V=12, h=4, radius=radius, strength=0.9)
         self.scale = rng.uniform(1, 3, 12)
@@ -30,23 +28,19 @@ class Case:
         self.table = matrices.table.astype(np.float32)
         self.smoother = Smoother(self.table, *matrices[1:5])
         self.sentences = [rng.integers(0, 12, n) for n in lengths]
-        self.oracles = oracles
+        self.oracles, self.messages_of = oracles, messages_of
 
     def exact(self, ids):
         w = np.diag(self.scale)[ids] - self.system.m
         return self.oracles.rts_smoother(self.system, w).mean
 
     def messages(self, sentences, exact_ends=True):
-        """One `Messages` a sentence."""
-        offsets = np.cumsum([0, *map(len, sentences)])
-        ids = np.concatenate([*sentences, np.empty(0, int)]).astype(np.int64)
-        found = self.smoother.messages(ids, offsets, exact_ends=exact_ends)
-        return [type(found)(*(part[i:j] for part in found)) for i, j in pairwise(offsets)]
+        return self.messages_of(self.smoother, sentences, exact_ends)
 
 
 @pytest.fixture
-def case(form, oracles, parameters_of):
-    return Case(oracles, parameters_of)
+def case(form, oracles, parameters_of, messages_of):
+    return Case(oracles, parameters_of, messages_of)
 
 
 def assert_close(found, expected, tolerance):
@@ -61,8 +55,10 @@ def test_own_past_and_future_sum_to_the_exact_smoothed_mean(case):
 
 
 @pytest.mark.parametrize("radius", [0.5, 0.99, 0.999])
-def test_ends_are_exact_however_slowly_the_state_fades(form, radius, oracles, parameters_of):
-    case = Case(oracles, parameters_of, radius, lengths=(1, 1, 2, 3, 4, 10, 40, 120))
+def test_ends_are_exact_however_slowly_the_state_fades(
+    form, radius, oracles, parameters_of, messages_of
+):
+    case = Case(oracles, parameters_of, messages_of, radius, lengths=(1, 1, 2, 3, 4, 10, 40, 120))
     for ids, parts in zip(case.sentences, case.messages(case.sentences), strict=True):
         assert_close(sum(parts), case.exact(ids), 3e-6)
 
@@ -117,10 +113,10 @@ def test_past_sees_only_earlier_and_future_only_later_words(case):
     assert np.abs(after.future[149] - before.future[149]).max() > 1e-2
 
 
-def test_modal_and_dense_recurrence_agree(oracles, parameters_of, monkeypatch):
-    modal = Case(oracles, parameters_of)
-    monkeypatch.setattr(recurrence, "MAXIMUM_CONDITION", 0.0)
-    dense = Case(oracles, parameters_of)
+def test_modal_and_dense_recurrence_agree(oracles, parameters_of, messages_of, monkeypatch):
+    modal = Case(oracles, parameters_of, messages_of)
+    monkeypatch.setattr(smoother, "MAXIMUM_CONDITION", 0.0)
+    dense = Case(oracles, parameters_of, messages_of)
     assert not np.array_equal(modal.smoother._forward.basis, np.eye(4))
     np.testing.assert_array_equal(dense.smoother._forward.basis, np.eye(4))
     for part, other in zip(
@@ -129,13 +125,13 @@ def test_modal_and_dense_recurrence_agree(oracles, parameters_of, monkeypatch):
         assert_close(sum(part), sum(other), 3e-6)
 
 
-def test_a_recurrence_without_eigenvectors_runs_densely(rng):
+def test_a_recurrence_without_eigenvectors_runs_densely(rng, messages_of):
     F = np.array([[0.5, 1.0], [0.0, 0.5]])
     table = rng.standard_normal((5, 2)).astype(np.float32)
     ids = rng.integers(0, 5, 9)
     zero = np.zeros((2, 2))
     one = Smoother(table, F, F, zero, zero)
-    _, past, future = one.messages(ids, np.array([0, 9]), exact_ends=True)
+    [(_, past, future)] = messages_of(one, [ids])
     y = z = np.zeros(2)
     for t in range(9):
         np.testing.assert_allclose(past[t], y, atol=1e-5)

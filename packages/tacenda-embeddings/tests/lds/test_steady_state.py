@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda_embeddings.lds.noise import DiagonalNoise, FullNoise
 from tacenda_embeddings.lds.steady_state import (
+    DiagonalNoise,
+    FullNoise,
     predictive_covariance,
     stationary_covariance,
     steady_state,

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.asos import expectation
-from tacenda_embeddings.lds.linear_algebra import spectral_radius
-from tacenda_embeddings.lds.noise import DiagonalNoise
-from tacenda_embeddings.lds.steady_state import stationary_covariance
+from tacenda_embeddings.lds.learning import expectation
+from tacenda_embeddings.lds.steady_state import (
+    DiagonalNoise,
+    spectral_radius,
+    stationary_covariance,
+)
 from tacenda_embeddings.lds.subspace import (
     basis,
     hankel_product,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from tacenda_embeddings.varembed.bernoulli import divergence, entropy, sigmoid
+from tacenda_embeddings.varembed.model import divergence, entropy, sigmoid
 
 LOGITS = st.floats(-60, 60)
 

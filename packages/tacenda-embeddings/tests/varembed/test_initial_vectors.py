@@ -8,7 +8,7 @@ from tacenda import Corpus
 from tacenda.kernels.shared import row_steps
 from tacenda_embeddings.varembed.initial_vectors import factorized_counts, fitted_morphemes
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.streams import StreamBatches, joined
+from tacenda_embeddings.varembed.training import StreamBatches, joined
 
 
 def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:

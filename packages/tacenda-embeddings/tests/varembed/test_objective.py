@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from tacenda_embeddings.varembed.bernoulli import divergence
+from tacenda_embeddings.varembed.model import divergence
 
 torch = pytest.importorskip("torch", reason="training needs torch (tacenda-embeddings[varembed])")
-from tacenda_embeddings.varembed.objective import (  # noqa: E402 - it imports torch
+from tacenda_embeddings.varembed.training import (  # noqa: E402 - it imports torch
     bernoulli_kl,
     exact_loss,
     sampled_loss,

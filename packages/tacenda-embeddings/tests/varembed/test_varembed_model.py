@@ -10,8 +10,8 @@ from tacenda.errors import (
     FittingError,
 )
 from tacenda_embeddings import VarEmbed
-from tacenda_embeddings.varembed.bernoulli import sigmoid
 from tacenda_embeddings.varembed.initial_vectors import fitted_morphemes
+from tacenda_embeddings.varembed.model import sigmoid
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
@@ -163,8 +163,7 @@ def test_a_heavier_divergence_keeps_words_nearer_to_their_priors(corpus):
 def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
     """Occurrences times weight, summed over the stream, is one for every word of the text."""
     from tacenda_embeddings.varembed.morphemes import Inventory
-    from tacenda_embeddings.varembed.streams import joined
-    from tacenda_embeddings.varembed.training import Trainer
+    from tacenda_embeddings.varembed.training import Trainer, joined
 
     ids = joined(corpus)
     counts = np.bincount(ids, minlength=len(corpus.vocabulary))
@@ -181,8 +180,7 @@ def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
 def test_gradients_of_a_step_are_those_of_the_whole_bound(corpus):
     """One step over the whole text with plain tables and autograd, against the rows a batch touches."""
     from tacenda_embeddings.varembed.morphemes import Inventory
-    from tacenda_embeddings.varembed.objective import bernoulli_kl
-    from tacenda_embeddings.varembed.training import Trainer
+    from tacenda_embeddings.varembed.training import Trainer, bernoulli_kl
 
     inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, 16, True)
     counts = np.maximum(corpus.vocabulary.counts, 1)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacenda_lm.contract import State
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
     from tacenda_lm.hidden_markov.hmm import HMM
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tacenda_lm.mixture import Mixture
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
-    from tacenda_lm.state import State
 
 __version__ = "0.1.0"
 
@@ -66,7 +66,7 @@ _HOMES = {
     "Mixture": "tacenda_lm.mixture",
     "Perplexity": "tacenda_lm.perplexity",
     "Rescored": "tacenda_lm.language_model",
-    "State": "tacenda_lm.state",
+    "State": "tacenda_lm.contract",
 }
 
 

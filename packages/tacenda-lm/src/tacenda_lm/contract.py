@@ -1,4 +1,4 @@
-"""`LanguageModelContract`: what a language model implements.
+"""`LanguageModelContract`: what a language model implements, and `State`, what it remembers of the words so far.
 
     log p(w_1 ... w_n </s>) = sum_t log p(w_t | state_t),   state_1 = start(),  state_{t+1} = advance(state_t, w_t)
 
@@ -9,25 +9,24 @@ never predicted. Logarithms are natural here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
-from tacenda.fitting.checkpoint import Resume
+from tacenda.errors import DataError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
-from tacenda_lm.state import State
+from tacenda_lm.training import FitContext
 
 __all__ = [
-    "FitContext",
     "LanguageModelContract",
+    "State",
     "distributions_of",
     "ranks_and_entropies",
     "rows_of_block",
@@ -38,19 +37,55 @@ _SEQUENCES = 64  # scored side by side, so that a model computes many rows at on
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
 
 
-class FitContext(NamedTuple):
-    """Where a fit saves its progress (nowhere if None), and whether it continues from what is there."""
+class State:
+    """The memory of a language model between two words; it can be copied, compared and used as a key.
 
-    checkpoints: Path | None = None
-    resume: Resume = "auto"
+    A model never changes a state that it is given: ``advance`` returns a new one. Equal states of one model
+    predict the same. A state can be written into only because the functions named as in the kenlm module
+    (``BeginSentenceWrite``, ``BaseScore``) do so; do not use them on a state that is a key of a dictionary.
 
-    def stage(self, name: str) -> FitContext:
-        """Return the context of one of several stages, which is saved in a folder of its own."""
-        return self._replace(checkpoints=self.checkpoints and self.checkpoints / name)
+    Attributes
+    ----------
+    value
+        Immutable and hashable; only its model knows what it means: the word ids of a context, the bytes of a
+        vector, a tuple of such. None means that nothing was written into the state yet.
+    """
 
-    def after_first(self) -> FitContext:
-        """Return the context of the stages after the first, which a killed fit need not have reached."""
-        return self._replace(resume="auto") if self.resume is True else self
+    __slots__ = ("value",)
+
+    def __init__(self, value: Hashable = None) -> None:
+        self.value = value
+
+    def parts(self) -> tuple[Any, ...]:
+        """Return the value, for a model whose values are tuples. Raises DataError as `check_begun` does."""
+        self.check_begun()
+        assert isinstance(self.value, tuple)
+        return self.value
+
+    def check_begun(self) -> None:
+        """Raise DataError if nothing was written into the state yet."""
+        if self.value is None:
+            raise DataError(
+                "the state is empty: begin with model.start(), or model.BeginSentenceWrite(state)"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __copy__(self) -> State:
+        return State(self.value)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> State:
+        return State(self.value)  # the value is immutable: no need to copy it
+
+    def __reduce__(self) -> tuple[type[State], tuple[Hashable]]:
+        return State, (self.value,)
+
+    def __repr__(self) -> str:
+        return f"State({self.value!r})"
 
 
 class LanguageModelContract(Saveable):
@@ -66,12 +101,12 @@ class LanguageModelContract(Saveable):
     api_version: ClassVar[int] = 1
 
     #: Whether ``fit`` can save its progress; a model that cannot refuses ``checkpoints``.
-    keeps_checkpoints: ClassVar[bool] = False
+    keeps_checkpoints: bool = False
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit the model to a corpus, whose vocabulary becomes the model's.
 
-        ``valid`` is held-out text, which may end the training; ``context`` says where to save checkpoints.
+        ``valid`` is held-out text, which may end the training; ``fitting`` says where to save checkpoints.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
@@ -245,21 +280,11 @@ def rows_of_block(n_types: int) -> int:
 def ranks_and_entropies(
     blocks: Iterable[npt.NDArray[np.floating[Any]]], ids: Ids
 ) -> tuple[npt.NDArray[np.int64], Float64]:
-    """Reduce the distributions of a text to one rank and one entropy per token.
+    """Return the rank of every token, int64 (tokens,), and the entropy of its distribution in bits, float64 (tokens,).
 
         rank(w_t) = #{v : p(v | h_t) > p(w_t | h_t)},    H_t = -sum_v p(v | h_t) log2 p(v | h_t)
 
-    Parameters
-    ----------
-    blocks
-        Log-probabilities (tokens of the block, types), as `LanguageModelContract.distributions` yields them.
-    ids
-        int32 (tokens,).
-
-    Returns
-    -------
-    How many words are more probable than each token, int64 (tokens,); and the entropies of the distributions
-    in bits, float64 (tokens,).
+    ``blocks`` are log-probabilities (tokens of the block, types), as `LanguageModelContract.distributions` yields them.
     """
     ranks, entropies = [np.empty(0, np.int64)], [np.empty(0)]
     done = 0

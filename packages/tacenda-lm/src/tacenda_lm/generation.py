@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from tacenda.corpus.text import Sentence, tokens_of
 from tacenda.errors import ConfigurationError
-from tacenda_lm.contract import LanguageModelContract
+from tacenda_lm.contract import LanguageModelContract, State
 from tacenda_lm.sequences import Float64
-from tacenda_lm.state import State
 
 __all__ = ["Continuation", "Generation"]
 

@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.vocabulary import BOUNDARY
-from tacenda_lm.blocks import encoded_text
-from tacenda_lm.contract import LanguageModelContract
-from tacenda_lm.sequences import Float64, Ids
-from tacenda_lm.state import State
+from tacenda_lm.contract import LanguageModelContract, State
+from tacenda_lm.sequences import Float64, Ids, encoded_text
 
 __all__ = ["FullScore", "KenlmInterface"]
 

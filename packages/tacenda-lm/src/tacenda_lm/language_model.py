@@ -6,26 +6,29 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.artifact import Configured
 from tacenda.corpus import Corpus
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.fitting.checkpoint import Resume
+from tacenda.settings import Settings
 from tacenda.tokenizers import Tokenizer
-from tacenda_lm.blocks import blocks, encoded_text
-from tacenda_lm.contract import FitContext, ranks_and_entropies
+from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import State, ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
-from tacenda_lm.sequences import Float64, encoded, with_ends
-from tacenda_lm.state import State
+from tacenda_lm.sequences import Float64, blocks, encoded, encoded_text, with_ends
+from tacenda_lm.training import FitContext
 
-__all__ = ["LanguageModel", "Rescored"]
+__all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 
+S = TypeVar("S", bound=Settings)
 _LN2 = math.log(2)
 _STATES = 64  # whose distributions are checked at once
 
@@ -97,34 +100,26 @@ class LanguageModel(KenlmInterface, Generation):
         FittingError
             A checkpoint cannot be read or written, or belongs to another fit.
         """
-        context = self._fit_context(checkpoints, resume)
+        if checkpoints is None and resume is True:
+            raise ConfigurationError(
+                "resume=True needs checkpoints=...: give the folder in which the fit was saved"
+            )
+        if checkpoints is not None and not self.keeps_checkpoints:
+            raise ConfigurationError(
+                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
+            )
         corpus = as_corpus(text)
         if isinstance(valid, Iterator):  # read twice: to fit with, and to count its unknown words
             valid = cast("Text", list(valid))
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         self.fitted_on = {}
         self.figures = []
-        self._fit(corpus, held_out, context)
+        folder = None if checkpoints is None else Path(checkpoints)
+        self._fit(corpus, held_out, FitContext(folder, resume))
         self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context)
         return self
-
-    def _fit_context(
-        self, checkpoints: str | os.PathLike[str] | None, resume: Resume
-    ) -> FitContext:
-        """The arguments of `fit`, checked."""
-        if checkpoints is None and resume is True:
-            raise ConfigurationError(
-                "resume=True needs checkpoints=...: give the folder in which the fit was saved"
-            )
-        if checkpoints is None:
-            return FitContext()
-        if not self.keeps_checkpoints:
-            raise ConfigurationError(
-                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
-            )
-        return FitContext(Path(checkpoints), resume)
 
     def record(self, text: Text, name: str, context: Context = "sentence") -> None:
         """Measure the perplexity of a text and add it to ``figures``, which are saved with the model.
@@ -193,10 +188,7 @@ class LanguageModel(KenlmInterface, Generation):
         """
         vocabulary = self.vocabulary
         checked_context(context)
-        state = self.start()
-        log_prob = log_prob_eos = log_prob_oov = 0.0
-        n_sentences = n_words = n_oov = 0
-        n_characters: int | None = 0
+        state, parts = self.start(), []
         for block in blocks(text, vocabulary, tokenizer):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
@@ -205,26 +197,18 @@ class LanguageModel(KenlmInterface, Generation):
                 scores = self.score_corpus(ids, offsets)
             ends = np.zeros(len(ids), bool)
             ends[offsets[1:] - 1] = True
-            log_prob += float(scores.sum())
-            log_prob_eos += float(scores[ends].sum())
-            log_prob_oov += float(scores[~ends][block.oov].sum())
-            n_sentences += len(offsets) - 1
-            n_words += len(block.ids)
-            n_oov += int(block.oov.sum())
-            if n_characters is not None and block.n_characters is not None:
-                n_characters += block.n_characters + len(block.ids)
-            else:
-                n_characters = None
-        return Perplexity(
-            log_prob=log_prob,
-            log_prob_eos=log_prob_eos,
-            log_prob_oov=log_prob_oov,
-            n_sentences=n_sentences,
-            n_words=n_words,
-            n_oov=n_oov,
-            n_characters=n_characters,
-            context=context,
-        )
+            n_words, n_characters = len(block.ids), block.n_characters
+            found = Perplexity(
+                log_prob=float(scores.sum()),
+                log_prob_eos=float(scores[ends].sum()),
+                log_prob_oov=float(scores[~ends][block.oov].sum()),
+                n_sentences=len(offsets) - 1,
+                n_words=n_words,
+                n_oov=int(block.oov.sum()),
+                n_characters=None if n_characters is None else n_characters + n_words,
+            )
+            parts.append(found)
+        return Perplexity.pooled(parts, context)
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
@@ -361,6 +345,23 @@ class LanguageModel(KenlmInterface, Generation):
                 shown.append(f"{shown[-1]} {vocabulary.words[word]}")
             for i in range(0, len(states), _STATES):
                 yield states[i : i + _STATES], shown[i : i + _STATES]
+
+
+class ConfiguredLanguageModel(LanguageModel, Configured[S]):
+    """Base of the models of this package but `Mixture`; ``_fit`` and ``from_arrays`` set ``_vocabulary``."""
+
+    distribution: ClassVar[str] = "tacenda-lm"
+    _fitted_to: ClassVar[str] = "text"
+    _vocabulary: Vocabulary | None = None
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the ids mean. Raises NotFittedError."""
+        return self._learned(self._vocabulary)
+
+    def config_dict(self) -> dict[str, Any]:
+        """Return the settings and the vocabulary's as JSON values."""
+        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
 
 
 def _text_facts(corpus: Corpus) -> dict[str, Any]:

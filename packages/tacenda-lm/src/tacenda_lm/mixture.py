@@ -23,13 +23,22 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.blocks import blocks, encoded_text
-from tacenda_lm.contract import FitContext, rows_of_block
+from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
-from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids, with_ends
-from tacenda_lm.state import State
+from tacenda_lm.sequences import (
+    Float64,
+    Ids,
+    Integers,
+    blocks,
+    check_word,
+    checked,
+    checked_ids,
+    encoded_text,
+    with_ends,
+)
+from tacenda_lm.training import FitContext
 
 __all__ = ["Mixture"]
 
@@ -78,6 +87,7 @@ class Mixture(LanguageModel):
         self._models = dict(models)
         self._maps: list[_Map] | None = None
         self._weights = checked_weights(weights, list(models))
+        self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
 
@@ -103,11 +113,16 @@ class Mixture(LanguageModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
-        """Fit every component, and the weights where there is held-out text."""
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+        """Fit every component, which saves its progress in a folder of its own, and the weights to held-out text."""
         self._maps = None
-        for model in self._models.values():
-            model.fit(corpus, valid)
+        for name, model in self._models.items():
+            if model.keeps_checkpoints:
+                stage = fitting.stage(name)
+                model.fit(corpus, valid, checkpoints=stage.checkpoints, resume=stage.resume)
+                fitting = fitting.after_first()
+            else:
+                model.fit(corpus, valid)
         if valid is not None:
             self.fit_weights(valid)
 

@@ -19,14 +19,8 @@ def fit_weights(
 ) -> Float64:
     """Find the weights that give a text the highest probability, by EM: float64 (components,).
 
-    Parameters
-    ----------
-    scores
-        Natural log-probabilities (components, tokens) of the text's tokens.
-    start
-        Weights to begin with; equal unless given. A weight of zero stays zero.
-    tolerance
-        Stop when no weight changes by more than this.
+    ``scores`` (components, tokens) are natural log-probabilities. EM begins with ``start``, or equal weights (a
+    weight of zero stays zero), and ends when no weight changes by more than ``tolerance``.
     """
     n, n_tokens = scores.shape
     weights = np.full(n, 1 / n) if start is None else np.array(start, np.float64)
@@ -47,10 +41,7 @@ def checked_weights(
 ) -> Float64:
     """Return the given weights, divided by their sum: float64 (components,); equal ones for None.
 
-    Raises
-    ------
-    ConfigurationError
-        The weights do not fit the names, are negative, or are all zero.
+    Raises ConfigurationError for weights that do not fit the names, are negative, or are all zero.
     """
     if weights is None:
         return np.full(len(names), 1 / len(names))

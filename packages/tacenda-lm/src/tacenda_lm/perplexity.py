@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from tacenda.errors import ConfigurationError
@@ -17,6 +18,20 @@ _PROTOCOL = (
     "</s> is predicted after every sentence, <s> is context only; empty lines are no sentences; "
     "a word outside the vocabulary is scored as the <unk> of the model and counted; a written <unk> is a word"
 )
+_FIGURES = [
+    "value",
+    "without_oov",
+    "without_eos",
+    "without_oov_and_eos",
+    "ppl1",
+    "bits_per_character",
+    "log_prob",
+    "n_tokens",
+    "n_sentences",
+    "n_words",
+    "n_oov",
+    "n_characters",
+]  # of `Perplexity.to_dict`
 _CONTEXTS: dict[str, str] = {
     "sentence": "every sentence is scored by itself",
     "stream": "the text is scored as one stream, every sentence after all before it",
@@ -75,6 +90,17 @@ class Perplexity(float):
         self.n_characters, self.context = n_characters, context
         return self
 
+    @classmethod
+    def pooled(cls, parts: Iterable[Perplexity], context: Context = "sentence") -> Self:
+        """Return the perplexity of many texts as of one."""
+        found = list(parts)
+        names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
+        sums: dict[str, Any] = {name: sum(getattr(part, name) for part in found) for name in names}
+        characters = [part.n_characters for part in found]
+        known = [n for n in characters if n is not None]
+        sums["n_characters"] = sum(known) if len(known) == len(characters) else None
+        return cls(**sums, context=context)
+
     @property
     def value(self) -> float:
         """The number, as a plain float."""
@@ -130,20 +156,7 @@ class Perplexity(float):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parts as JSON values, for a model card; NaN becomes None."""
-        numbers = {
-            "value": self.value,
-            "without_oov": self.without_oov,
-            "without_eos": self.without_eos,
-            "without_oov_and_eos": self.without_oov_and_eos,
-            "ppl1": self.ppl1,
-            "bits_per_character": self.bits_per_character,
-            "log_prob": self.log_prob,
-            "n_tokens": self.n_tokens,
-            "n_sentences": self.n_sentences,
-            "n_words": self.n_words,
-            "n_oov": self.n_oov,
-            "n_characters": self.n_characters,
-        }
+        numbers = {name: getattr(self, name) for name in _FIGURES}
         plain = {k: None if v is None or not math.isfinite(v) else v for k, v in numbers.items()}
         return {**plain, "context": self.context, "protocol": self.protocol}
 

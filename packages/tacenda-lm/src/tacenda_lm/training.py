@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -18,18 +19,33 @@ from tacenda.fitting import (
     fingerprint_arrays,
     fit,
 )
+from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.trainable import State
-from tacenda_lm.contract import FitContext
 
 if TYPE_CHECKING:
     from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
     from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
 
-__all__ = ["falling_rate", "put", "train"]
+__all__ = ["FitContext", "falling_rate", "put", "train"]
 
 _ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
 
 Text = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # ids and offsets
+
+
+class FitContext(NamedTuple):
+    """Where a fit saves its progress (nowhere if None), and whether it continues from what is there."""
+
+    checkpoints: Path | None = None
+    resume: Resume = "auto"
+
+    def stage(self, name: str) -> FitContext:
+        """Return the context of one of several stages, which is saved in a folder of its own."""
+        return self._replace(checkpoints=self.checkpoints and self.checkpoints / name)
+
+    def after_first(self) -> FitContext:
+        """Return the context of the stages after the first, which a killed fit need not have reached."""
+        return self._replace(resume="auto") if self.resume is True else self
 
 
 def falling_rate(
@@ -46,7 +62,7 @@ def train(
     settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings,
     text: Text,
     valid: Text | None,
-    context: FitContext,
+    fitting: FitContext,
     rate: Schedule | float,
     *,
     evaluate_every: int = 1,
@@ -75,8 +91,8 @@ def train(
             "valid": None if valid is None else fingerprint_arrays(valid),
             **(identity or {}),
         },
-        checkpoints=context.checkpoints,
-        resume=context.resume,
+        checkpoints=fitting.checkpoints,
+        resume=fitting.resume,
         description=description,
     )
 

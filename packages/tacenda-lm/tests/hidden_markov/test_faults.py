@@ -11,8 +11,7 @@ import pytest
 from tacenda import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
 from tacenda_lm import HMM, VLHMM
-from tacenda_lm.hidden_markov.hardware import bytes_needed
-from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.settings import VLHMMSettings, bytes_needed
 
 SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 2}
 KINDS = [

@@ -11,7 +11,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda.fitting import Callback
 from tacenda.kernels.log_bilinear.stream_scores import rounded
 from tacenda_lm import HLBL, KneserNey, Mixture, training
-from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
+from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 
 ADVANCED = {"bootstrap_width": 8, "piece_words": 16}

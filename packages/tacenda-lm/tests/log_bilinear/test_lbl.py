@@ -6,6 +6,7 @@ import torch
 
 from tacenda.errors import ConfigurationError
 from tacenda_lm import LBL, KneserNey
+from tacenda_lm.log_bilinear.lbl import LBLTrainer
 from tacenda_lm.log_bilinear.lbl_objective import (
     Batch,
     LBLParameters,
@@ -14,7 +15,6 @@ from tacenda_lm.log_bilinear.lbl_objective import (
     scores,
     softmax,
 )
-from tacenda_lm.log_bilinear.lbl_training import LBLTrainer
 
 SMALL = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 

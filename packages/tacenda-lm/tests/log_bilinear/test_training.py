@@ -5,11 +5,11 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_lm import build_tree
+from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.hlbl_predictor import Parameters
-from tacenda_lm.log_bilinear.hlbl_training import HLBLTrainer
+from tacenda_lm.log_bilinear.model import dropout_mask
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
-from tacenda_lm.log_bilinear.training import dropout_mask
 
 RATES = (0.5, 0.9, 0.99)
 

@@ -1,9 +1,14 @@
 """Probabilistic matrix factorization and RBMs for ratings, as Surprise algorithms."""
 
-from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.blend import Blend
 from tacenda_surprise.cross_validation import cross_validate_conditional
-from tacenda_surprise.pmf import PMF, BayesianPMF, ConditionalBayesianPMF, ConditionalPMF
+from tacenda_surprise.pmf import (
+    PMF,
+    BayesianPMF,
+    BiasOnly,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+)
 from tacenda_surprise.rbm import RBM, ConditionalRBM
 from tacenda_surprise.recommender import Recommender
 from tacenda_surprise.side_info import SideInfo

@@ -24,8 +24,8 @@ from tacenda_surprise.models.ranking import best_items
 from tacenda_surprise.new_users import Given, NewUser, NewUsers
 from tacenda_surprise.output import EpochPrinter, no_collection, prediction_objects, why_impossible
 from tacenda_surprise.settings import AlgorithmSettings
-from tacenda_surprise.side_info import FitData, SideInfo, fit_data
-from tacenda_surprise.trainsets import merged, numbers
+from tacenda_surprise.side_info import SideInfo
+from tacenda_surprise.trainsets import FitData, merged, numbers, ratings_of
 
 __all__ = ["TacendaAlgorithm"]
 
@@ -130,7 +130,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         DataError
             A rating is not finite or off the scale.
         """
-        data = fit_data(trainset, self.rated)
+        data = self._data(trainset)
         model = self._new_model().fit(
             data.ratings,
             identities=data.identities,
@@ -151,6 +151,12 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         made: RatingModel = model(**options)
         return made
 
+    def _data(self, trainset: Trainset) -> FitData:
+        """Prepare what the model is given."""
+        if self.rated is None:
+            return FitData(ratings_of(trainset), None, trainset._raw2inner_id_users)
+        return self.rated.joined(trainset)
+
     def _seed(self) -> int:
         state = getattr(self.settings, "random_state", None)
         return int(get_rng(state).randint(2**31 - 1))
@@ -163,18 +169,13 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         n = trainset.n_users
         self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
         self._seen = Identities.of(data.ratings, data.identities)
-        low, high = (float(end) for end in trainset.rating_scale)
-        self._new_users = NewUsers(model, self._items, (low, high))
+        self._new_users = NewUsers()
         tables = model.tables
         if tables is not None:  # what users of Surprise read
-            self.bu, self.bi = (
-                tables.user_biases[:n].astype(float),
-                tables.item_biases.astype(float),
-            )
-            self.pu, self.qi = (
-                tables.user_factors[:n].astype(float),
-                tables.item_factors.astype(float),
-            )
+            self.bu = tables.user_biases[:n].astype(float)
+            self.bi = tables.item_biases.astype(float)
+            self.pu = tables.user_factors[:n].astype(float)
+            self.qi = tables.item_factors.astype(float)
 
     def partial_fit(
         self,
@@ -204,7 +205,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         """
         model = copy(self._fitted())
         everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
-        data = fit_data(everything, self.rated)
+        data = self._data(everything)
         model.partial_fit(
             data.ratings,
             identities=data.identities,
@@ -216,8 +217,13 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         self._adopt(everything, model, data)
         for one in given:
             if one.uid not in self._users:
-                self._new_users.add(one)
+                self._add(one)
         return self
+
+    def _add(self, given: Given) -> NewUser:
+        """Fold a user in, and keep them if they have a raw id."""
+        low, high = (float(end) for end in self.trainset.rating_scale)
+        return self._new_users.add(NewUser.of(self._fitted(), self._items, (low, high), given))
 
     def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
         return (EpochPrinter(), *callbacks) if self.settings.verbose else callbacks
@@ -270,7 +276,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
                 algo.rated = saved.more_rated()
             algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
             for given in saved.given:
-                algo._new_users.add(given)
+                algo._add(given)
         return algo
 
     # -- what Surprise calls -----------------------------------------------------------------------
@@ -282,7 +288,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         user = -1
         if not isinstance(u, str):
             user = u
-        elif (new := self._new_users.find(raw := u.removeprefix(_UNKNOWN))) is not None:
+        elif (new := self._new_users.get(raw := u.removeprefix(_UNKNOWN))) is not None:
             return float(new.model_user.score(np.array([item]))[0])
         else:
             user = self._quiet.get(raw, -1)
@@ -317,8 +323,9 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects."""
+        model = self._fitted()
         scores = self._per_pair(
-            uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
+            uids, iids, model.score_pairs, lambda user, items: user.score(items)
         )
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
@@ -388,7 +395,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         }
         for uid in wanted:
             if uid not in found:
-                user = self._new_users.find(str(uid))
+                user = self._new_users.get(str(uid))
                 assert user is not None  # or it would not be known
                 found[uid] = user.top_n(n, exclude_seen=exclude_seen)
         return {uid: found[uid] for uid in wanted}
@@ -428,23 +435,12 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
             )
-        pairs = dict(ratings)
-        low, high = self.trainset.rating_scale
-        for item, value in pairs.items():
-            if not low <= value <= high:
-                raise DataError(
-                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
-                )
-        known = {self._items[i]: r for i, r in pairs.items() if i in self._items}
-        more = numbers([i for i in rated if i in self._items], self._items)
-        items = np.fromiter(known, np.int64, len(known))
-        return self._new_users.add(
-            Given(uid, items, np.array(list(known.values()), np.float32), more)
-        )
+        scale = self.trainset.rating_scale
+        return self._add(Given.of(uid, dict(ratings), rated, self._items, scale))
 
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:
-            if uid not in self._users and self._new_users.find(str(uid)) is None:
+            if uid not in self._users and self._new_users.get(str(uid)) is None:
                 raise DataError(
                     f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
                 )

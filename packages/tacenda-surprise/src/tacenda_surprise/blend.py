@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
-from surprise import AlgoBase, Dataset, Prediction, PredictionImpossible, Reader, Trainset
+from surprise import AlgoBase, Dataset, Prediction, Reader, Trainset
 from surprise.utils import get_rng
 
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
@@ -36,22 +36,12 @@ class Weights(NamedTuple):
 
 
 def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weights:
-    """Find the non-negative weights with the least squared error.
+    """Find the non-negative weights with the least squared error of ``predictions`` (ratings, models).
 
-    Parameters
-    ----------
-    predictions
-        (ratings, models).
-    truth
-        (ratings,).
-    ridge
-        Pulls towards the plain average, as a share of the ratings' spread: models that predict nearly
-        the same have weights that are hardly determined.
+    ``truth`` (ratings,) are the ratings. ``ridge``, a share of the spread of the predictions, pulls towards the
+    plain average: models that predict nearly the same have weights that are hardly determined.
 
-    Raises
-    ------
-    DataError
-        There is nothing to fit to.
+    Raises DataError if there is nothing to fit to.
     """
     n, k = predictions.shape
     if not n or not k:
@@ -147,32 +137,21 @@ class Blend(AlgoBase):  # type: ignore[misc]
 
     def estimate(self, u: int | str, i: int | str) -> float:
         """Return the weighted average; an algorithm that cannot predict counts with its default."""
-        found = []
-        for algo in self.fitted:
-            try:
-                estimate = algo.estimate(*self._inner_ids(algo.trainset, u, i))
-            except PredictionImpossible:
-                estimate = algo.default_prediction()
-            found.append(estimate[0] if isinstance(estimate, tuple) else estimate)
-        low, high = self.trainset.rating_scale
-        clipped = np.clip(np.array([found], float), low, high)
-        return float(self._fitted().combine(clipped)[0])
-
-    def _inner_ids(
-        self, trainset: Trainset, u: int | str, i: int | str
-    ) -> tuple[int | str, int | str]:
-        """Inner ids of the blend as those of ``trainset``, which without refitting is a part of the ratings."""
-        if trainset is self.trainset:
-            return u, i
-        if not isinstance(u, str):
-            u = _inner_id(trainset.to_inner_uid, self.trainset.to_raw_uid(u))
-        if not isinstance(i, str):
-            i = _inner_id(trainset.to_inner_iid, self.trainset.to_raw_iid(i))
-        return u, i
+        weights = self._fitted()
+        # By raw ids, as without refitting the inner ids are others. A mark of an unknown id is none.
+        uid = u if isinstance(u, str) else self.trainset.to_raw_uid(u)
+        iid = i if isinstance(i, str) else self.trainset.to_raw_iid(i)
+        estimates = [algo.predict(uid, iid).est for algo in self.fitted]
+        return float(weights.combine(np.array([estimates], float))[0])
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimate the ratings (pairs,) of raw ids."""
-        return np.array([p.est for p in self.test([(u, i, None) for u, i in _pairs(uids, iids)])])
+        if len(uids) != len(iids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+            )
+        pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
+        return np.array([prediction.est for prediction in self.test(pairs)])
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
         """Estimate the ratings (users, items) of all items, in the order of their inner ids.
@@ -228,21 +207,6 @@ class Blend(AlgoBase):  # type: ignore[misc]
             for prediction in predictions:
                 print(prediction)
         return predictions
-
-
-def _inner_id(find: Callable[[Any], int], raw: Any) -> int | str:
-    try:
-        return find(raw)
-    except ValueError:
-        return f"UKN__{raw}"
-
-
-def _pairs(uids: Sequence[Any], iids: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    if len(uids) != len(iids):
-        raise ConfigurationError(
-            f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-        )
-    return zip(uids, iids, strict=True)
 
 
 def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:

@@ -17,7 +17,7 @@ from tacenda import plugins
 from tacenda.cli.options import check_output, settings_of
 from tacenda.errors import DataError
 from tacenda.progress import track
-from tacenda.ratings import IdIndex, Ratings, folds, read_ratings
+from tacenda.ratings import Ratings, folds, read_ratings
 from tacenda_surprise.models.base import FoldedUser, RatingModel, new_model
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
@@ -247,16 +247,7 @@ def _new_user(model: RatingModel, rated: list[str]) -> tuple[FoldedUser, Numbers
 
 def _identities(catalogue: Catalogue, ratings: Ratings) -> Identities:
     """Who has rated what, in the numbers of the model; what it does not know is left out."""
-    users, items = (
-        _numbers(catalogue.users, ratings.users),
-        _numbers(catalogue.items, ratings.items),
-    )
-    u, i = users[ratings.user_ids], items[ratings.item_ids]
+    u = catalogue.users.numbers(ratings.users.raw)[ratings.user_ids]
+    i = catalogue.items.numbers(ratings.items.raw)[ratings.item_ids]
     known = (u >= 0) & (i >= 0)
     return Identities.from_pairs(u[known], i[known], len(catalogue.users), len(catalogue.items))
-
-
-def _numbers(index: IdIndex, other: IdIndex) -> Numbers:
-    """The number in ``index`` of every id of ``other``, -1 for those it does not have."""
-    found = map(index.find, other.raw)
-    return np.array([-1 if number is None else number for number in found], np.int64)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise.models.base import FoldedUser, RatingModel
 from tacenda_surprise.models.ranking import top
 
@@ -23,26 +23,51 @@ class Given(NamedTuple):
     values: npt.NDArray[np.float32]  # (n,) the ratings
     rated: Numbers  # further items known to be rated
 
+    @classmethod
+    def of(
+        cls,
+        uid: Hashable | None,
+        ratings: Mapping[Any, float],
+        rated: Iterable[Any],
+        items: Mapping[Any, int],
+        scale: tuple[float, float],
+    ) -> Given:
+        """Number raw item ids, without those that are unknown. Raises DataError for a rating off the scale."""
+        low, high = scale
+        for item, value in ratings.items():
+            if not low <= value <= high:
+                raise DataError(
+                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
+                )
+        known = {items[item]: value for item, value in ratings.items() if item in items}
+        more = [items[item] for item in rated if item in items]
+        return cls(
+            uid,
+            np.fromiter(known, np.int64, len(known)),
+            np.array(list(known.values()), np.float32),
+            np.array(more, np.int64),
+        )
+
 
 class NewUser(NamedTuple):
-    """Predictions for a user the algorithm was not fitted to.
+    """Predictions for a user the algorithm was not fitted to."""
 
-    Attributes
-    ----------
-    model_user
-        The same user in the model's numbers.
-    items
-        Raw item id -> number.
-    scale
-        Lowest and highest rating.
-    given
-        What is known of the user.
-    """
+    model_user: FoldedUser  # the same user in the model's numbers
+    items: Mapping[Hashable, int]  # raw item id -> number
+    scale: tuple[float, float]  # lowest and highest rating
+    given: Given  # what is known of the user
 
-    model_user: FoldedUser
-    items: Mapping[Hashable, int]
-    scale: tuple[float, float]
-    given: Given
+    @classmethod
+    def of(
+        cls,
+        model: RatingModel,
+        items: Mapping[Hashable, int],
+        scale: tuple[float, float],
+        given: Given,
+    ) -> NewUser:
+        """Fold a user into a fitted model."""
+        identities = given.rated if model.folds_identities else None
+        return cls(model.fold_in(given.items, given.values, identities), items, scale, given)
 
     @property
     def seen(self) -> Numbers:
@@ -65,57 +90,35 @@ class NewUser(NamedTuple):
         return list(zip(raw[numbers], np.clip(scores, *self.scale).tolist(), strict=True))
 
 
-class NewUsers:
-    """The users that were folded in under a raw id, found by its text, as Surprise asks for them.
+class NewUsers(dict[str, NewUser]):
+    """The users that were folded in under a raw id, by its text, as Surprise asks for them."""
 
-    Parameters
-    ----------
-    model
-        The fitted model that new users are folded into.
-    items
-        Raw item id -> number.
-    scale
-        Lowest and highest rating.
-    """
-
-    def __init__(
-        self, model: RatingModel, items: Mapping[Hashable, int], scale: tuple[float, float]
-    ) -> None:
-        self._model, self._items, self._scale = model, items, scale
-        self._users: dict[str, NewUser] = {}
-
-    def add(self, given: Given) -> NewUser:
-        """Fold a user in, and keep them if they have a raw id.
+    def add(self, user: NewUser) -> NewUser:
+        """Keep a user who has a raw id, and return it.
 
         Raises ConfigurationError if another user has an id of the same text.
         """
-        before = None if given.uid is None else self.find(str(given.uid))
-        if before is not None and before.given.uid != given.uid:
+        uid = user.given.uid
+        before = None if uid is None else self.get(str(uid))
+        if before is not None and before.given.uid != uid:
             raise ConfigurationError(
-                f"user {before.given.uid!r} was folded in before, and predict cannot tell {given.uid!r} from "
+                f"user {before.given.uid!r} was folded in before, and predict cannot tell {uid!r} from "
                 "that: Surprise asks for unknown users by the text of their ids"
             )
-        identities = given.rated if self._model.folds_identities else None
-        user = self._model.fold_in(given.items, given.values, identities)
-        found = NewUser(user, self._items, self._scale, given)
-        if given.uid is not None:
-            self._users[str(given.uid)] = found
-        return found
-
-    def find(self, text: str) -> NewUser | None:
-        """Return the user whose raw id has this text, or None."""
-        return self._users.get(text)
+        if uid is not None:
+            self[str(uid)] = user
+        return user
 
     def given(self) -> list[Given]:
         """Return what the users were folded in from."""
-        return [user.given for user in self._users.values()]
+        return [user.given for user in self.values()]
 
     def rows(self, uids: Sequence[Any], users: Numbers) -> Iterator[tuple[FoldedUser, Numbers]]:
         """Find the new users among ``uids``, each with its rows; ``users`` (their numbers) are -1 there."""
         places: dict[str, list[int]] = {}
-        for row in np.flatnonzero(users < 0).tolist() if self._users else ():
+        for row in np.flatnonzero(users < 0).tolist() if self else ():
             text = str(uids[row])
-            if text in self._users:
+            if text in self:
                 places.setdefault(text, []).append(row)
         for text, found in places.items():
-            yield self._users[text].model_user, np.array(found)
+            yield self[text].model_user, np.array(found)

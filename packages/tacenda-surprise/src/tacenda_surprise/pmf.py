@@ -1,4 +1,4 @@
-"""Probabilistic matrix factorization as Surprise algorithms."""
+"""Matrix factorizations, and biases alone, as Surprise algorithms."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Literal, Self, TypeVar
 
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import TacendaAlgorithm
+from tacenda_surprise.models.bias import BiasModel, BiasSettings
+from tacenda_surprise.models.bias import idle_options as idle_beside_biases
 from tacenda_surprise.models.factorization.bayesian import (
     BayesianPMFModel,
     ConditionalBayesianPMFModel,
@@ -19,9 +21,9 @@ from tacenda_surprise.models.factorization.settings import (
     FactorizationSettings,
     idle_options,
 )
-from tacenda_surprise.settings import RandomSettings, RatedSettings, argument
+from tacenda_surprise.settings import AlgorithmSettings, RandomSettings, RatedSettings, argument
 
-__all__ = ["PMF", "BayesianPMF", "ConditionalBayesianPMF", "ConditionalPMF"]
+__all__ = ["PMF", "BayesianPMF", "BiasOnly", "ConditionalBayesianPMF", "ConditionalPMF"]
 
 _RATES = "learning_rate", "advanced.bias_learning_rate"
 _PENALTIES = "penalty", "advanced.bias_penalty"
@@ -201,4 +203,31 @@ class ConditionalBayesianPMF(TacendaAlgorithm[ConditionalBayesianPMFSettings]):
 
     @configured_by(ConditionalBayesianPMFSettings)
     def __init__(self, settings: ConditionalBayesianPMFSettings) -> None:
+        super().__init__(settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasOnlySettings(AlgorithmSettings):
+    """Arguments of `BiasOnly`; nothing is random."""
+
+    model_settings = BiasSettings
+
+    biases: Literal["both", "items", "users", "none"] = argument(BiasSettings, "biases")
+    n_epochs: int = argument(BiasSettings, "epochs")
+    reg_u: float = argument(BiasSettings, "penalty_users")
+    reg_i: float = argument(BiasSettings, "penalty_items")
+
+    def idle(self) -> Mapping[str, str]:
+        """Penalties of biases that are not learned."""
+        return idle_beside_biases(self.biases)
+
+
+class BiasOnly(TacendaAlgorithm[BiasOnlySettings]):
+    """The mean rating and the biases of user and item: what everything else should be better than."""
+
+    settings_class = BiasOnlySettings
+    model_class = BiasModel
+
+    @configured_by(BiasOnlySettings)
+    def __init__(self, settings: BiasOnlySettings) -> None:
         super().__init__(settings)

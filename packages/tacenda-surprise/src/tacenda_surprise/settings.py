@@ -48,7 +48,7 @@ class AlgorithmSettings(Settings):
     #: Settings of the model; None where the model is not known yet.
     model_settings: ClassVar[type[Settings] | None] = None
 
-    verbose: bool = option(False, "print a line for every epoch")
+    verbose: bool = option(False, "print a line for every epoch", last=True)
 
     def check(self) -> None:
         """Refuse an argument that others leave nothing to say, and what the model's settings refuse."""
@@ -113,6 +113,7 @@ class RandomSettings(AlgorithmSettings):
         None,
         "seed, or a state of numpy's random numbers; None: numpy's global state",
         at_least=0,
+        last=True,
     )
 
 
@@ -123,6 +124,7 @@ class RatedSettings(Settings):
     rated: SideInfo | Iterable[Iterable[Any]] | None = option(
         None,
         """items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs""",
+        last=True,
     )
 
     def __post_init__(self) -> None:

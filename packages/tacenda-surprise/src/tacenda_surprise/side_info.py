@@ -12,7 +12,7 @@ from surprise import Trainset
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.trainsets import more_ids, numbers, ratings_of
+from tacenda_surprise.trainsets import FitData, more_ids, numbers, ratings_of
 
 _DENSE = 0.9  # a larger part of all pairs says nothing about anybody
 _FEW = 100  # pairs: of so few anything may be true
@@ -78,48 +78,37 @@ class SideInfo:
         identities = Identities.from_pairs(user_ids[known], item_ids[known], n_users, len(items))
         return Numbered(identities, list(new), dropped)
 
+    def joined(self, trainset: Trainset) -> FitData:
+        """Add the pairs to a trainset; users that only they know are numbered after the others.
 
-class FitData(NamedTuple):
-    """What a model is fitted to: ratings, further identities, and the number of every raw user id."""
-
-    ratings: Ratings
-    identities: Identities | None
-    users: dict[Hashable, int]
-
-
-def fit_data(trainset: Trainset, side: SideInfo | None) -> FitData:
-    """Prepare what a model is given; users that only the identities know are numbered after the others.
-
-    Raises DataError for unusable ratings or identities; warns of identities that are left out.
-    """
-    ratings = ratings_of(trainset)
-    users: dict[Hashable, int] = trainset._raw2inner_id_users
-    if side is None:
-        return FitData(ratings, None, users)
-    found = side.numbered(users, trainset._raw2inner_id_items)
-    _refuse_everything(Identities.of(ratings, found.identities), ratings.n_items)
-    if found.dropped:
-        warnings.warn(
-            f"{found.dropped} identities are of items that nobody has rated in the trainset; left out",
-            stacklevel=3,
-        )
-    if found.new_users:
-        first = len(users)
-        if len({str(user) for user in found.new_users}) < len(found.new_users):
-            raise DataError(
-                "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
-                "users apart unless they have ratings: make the ids of one type"
+        Raises DataError for unusable ratings or pairs; warns of pairs that are left out.
+        """
+        ratings = ratings_of(trainset)
+        users: dict[Hashable, int] = trainset._raw2inner_id_users
+        found = self.numbered(users, trainset._raw2inner_id_items)
+        _refuse_everything(Identities.of(ratings, found.identities), ratings.n_items)
+        if found.dropped:
+            warnings.warn(
+                f"{found.dropped} identities are of items that nobody has rated in the trainset; left out",
+                stacklevel=4,
             )
-        users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
-        ratings = Ratings(
-            ratings.user_ids,
-            ratings.item_ids,
-            ratings.values,
-            more_ids(ratings.users, found.new_users),
-            ratings.items,
-            scale=ratings.scale,
-        )
-    return FitData(ratings, found.identities, users)
+        if found.new_users:
+            first = len(users)
+            if len({str(user) for user in found.new_users}) < len(found.new_users):
+                raise DataError(
+                    "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
+                    "users apart unless they have ratings: make the ids of one type"
+                )
+            users = {**users, **{user: first + k for k, user in enumerate(found.new_users)}}
+            ratings = Ratings(
+                ratings.user_ids,
+                ratings.item_ids,
+                ratings.values,
+                more_ids(ratings.users, found.new_users),
+                ratings.items,
+                scale=ratings.scale,
+            )
+        return FitData(ratings, found.identities, users)
 
 
 def _refuse_everything(seen: Identities, n_items: int) -> None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -125,7 +126,7 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
     if (len(users), len(items)) != sizes or not 0 < n_users <= len(users):
         raise ArtifactError(f"its {len(users)} users and {len(items)} items are not the model's")
     low, high = (float(end) for end in config["scale"])
-    rated = _identities(arrays, "", n_users, len(items))
+    rated = Identities(*_lists(arrays, "offsets", "item_ids", n_users, len(items), np.int32))
     values = require(arrays, "values", shape=(len(rated.item_ids),), dtype=np.float32, finite=True)
     item_index = raw_index(items, "item")
     rows = rated.user_ids, rated.item_ids, values
@@ -136,8 +137,10 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
         dict(config["arguments"]),
         trainset_of(own, users[:n_users], items, float(config["mean"])),
         {user: number for number, user in enumerate(users)},
-        _identities(arrays, "seen.", len(users), len(items)),
-        list(_given(arrays, len(items))),
+        Identities(
+            *_lists(arrays, "seen.offsets", "seen.item_ids", len(users), len(items), np.int32)
+        ),
+        _given(arrays, len(items)),
     )
     return model, saved, everybody
 
@@ -154,31 +157,30 @@ def _model(found: Artifact) -> RatingModel:
     return model
 
 
-def _identities(arrays: Any, prefix: str, n_users: int, n_items: int) -> Identities:
-    offsets = require(arrays, f"{prefix}offsets", shape=(n_users + 1,), dtype=np.int64)
-    ids = require(arrays, f"{prefix}item_ids", shape=("pairs",), dtype=np.int32)
-    checked_offsets(offsets, len(ids), what=f"the array '{prefix}offsets'", error=ArtifactError)
-    if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
-        raise ArtifactError(f"the array '{prefix}item_ids' holds a number off 0 to {n_items - 1}")
-    return Identities(offsets, ids)
+def _lists(
+    arrays: Arrays, offsets: str, ids: str, n_lists: int, n_items: int, dtype: Any
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Where each of some lists of items begins, (n_lists + 1,), and all their items."""
+    ends = require(arrays, offsets, shape=(n_lists + 1,), dtype=np.int64)
+    items = require(arrays, ids, shape=("items",), dtype=dtype)
+    checked_offsets(ends, len(items), what=f"the array '{offsets}'", error=ArtifactError)
+    if len(items) and not 0 <= items.min() <= items.max() < n_items:
+        raise ArtifactError(f"the array '{ids}' holds a number off 0 to {n_items - 1}")
+    return ends, items
 
 
-def _given(arrays: Any, n_items: int) -> Iterator[Given]:
+def _given(arrays: Arrays, n_items: int) -> list[Given]:
+    """What users were folded in from."""
     uids = unpack_ids(arrays, "folded")
-    parts: dict[str, Any] = {}
-    for name in ("rated", "known"):
-        ids = require(arrays, f"folded.{name}", shape=(name,), dtype=np.int64)
-        ends = require(arrays, f"folded.{name}.offsets", shape=(len(uids) + 1,), dtype=np.int64)
-        what = f"the array 'folded.{name}.offsets'"
-        checked_offsets(ends, len(ids), what=what, error=ArtifactError)
-        if len(ids) and not 0 <= ids.min() <= ids.max() < n_items:
-            raise ArtifactError(f"the array 'folded.{name}' holds a number off 0 to {n_items - 1}")
-        parts[name] = np.split(ids, ends[1:-1]) if uids else []
-        if name == "rated":
-            values = require(arrays, "folded.values", shape=(len(ids),), dtype=np.float32)
-            parts["values"] = np.split(values, ends[1:-1]) if uids else []
-    rows = zip(uids, parts["rated"], parts["values"], parts["known"], strict=True)
-    yield from (Given(*row) for row in rows)
+    (ends, rated), (more_ends, more) = (
+        _lists(arrays, f"{name}.offsets", name, len(uids), n_items, np.int64)
+        for name in ("folded.rated", "folded.known")
+    )
+    values = require(arrays, "folded.values", shape=(len(rated),), dtype=np.float32)
+    return [
+        Given(uid, rated[i:j], values[i:j], more[k:m])
+        for uid, (i, j), (k, m) in zip(uids, pairwise(ends), pairwise(more_ends), strict=True)
+    ]
 
 
 def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:

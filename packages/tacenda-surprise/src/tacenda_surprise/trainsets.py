@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,8 +15,17 @@ from surprise import Trainset
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.identities import Identities
 
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
+
+
+class FitData(NamedTuple):
+    """What a model is fitted to: ratings, further identities, and the number of every raw user id."""
+
+    ratings: Ratings
+    identities: Identities | None
+    users: dict[Hashable, int]
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
@@ -52,7 +61,7 @@ def _convert(trainset: Trainset) -> Ratings:
     if len(found) < n:
         warnings.warn(
             f"{n - len(found)} ratings repeat a user and an item; the last of each counts",
-            stacklevel=4,
+            stacklevel=5,
         )
     return found
 
@@ -62,14 +71,8 @@ def trainset_of(
 ) -> Trainset:
     """Make a Trainset of ``ratings``, whose numbers are the inner ids; its lists are in their order.
 
-    Parameters
-    ----------
-    ratings
-        At least one of every user and every item.
-    users, items
-        Raw ids.
-    mean
-        Mean of all ratings.
+    There is at least one rating of every user and every item; ``users`` and ``items`` are their raw ids, and
+    ``mean`` is that of all ratings.
     """
     rows = [_lists(part) for part in (ratings, ratings.by_item)]
     numbered = [{raw: number for number, raw in enumerate(ids)} for ids in (users, items)]
@@ -92,26 +95,14 @@ def merged(
     items: Mapping[Hashable, int],
     catalogue: Catalogue,
 ) -> Trainset:
-    """Join the ratings of two trainsets; of a pair in both the rating of ``more`` counts.
+    """Join what a model was fitted to and ``more``; of a pair in both the rating of ``more`` counts.
 
-    Parameters
-    ----------
-    trainset
-        What a model was fitted to.
-    more
-        What is new.
-    users, items
-        Raw id -> number in the model, users without ratings included. They keep their numbers, which
-        become inner ids; users and items that only ``more`` has are numbered after them.
-    catalogue
-        That of the model.
+    ``users`` and ``items`` map raw ids to numbers in the model, whose ``catalogue`` this is, users without
+    ratings included. They keep their numbers, which become inner ids; users and items that only ``more`` has are
+    numbered after them.
 
-    Raises
-    ------
-    ConfigurationError
-        The rating scales differ.
-    DataError
-        A rating of ``more`` is not finite or off the scale.
+    Raises ConfigurationError if the rating scales differ, DataError if a rating of ``more`` is not finite or off
+    the scale.
     """
     if tuple(more.rating_scale) != tuple(trainset.rating_scale):
         raise ConfigurationError(

@@ -1,8 +1,21 @@
 """The errors Tacenda raises on purpose: one sentence each: what is wrong, where, what to do."""
 
+_LONGEST = 800  # characters of a message; what it quotes may be a whole hostile file
+
 
 class TacendaError(Exception):
-    """Base of every error that is a user's to mend; the command line shows it in one line."""
+    """Base of every error that is a user's to mend; the command line shows it in one line.
+
+    What a message quotes from a file or an argument cannot harm a terminal: characters that are not
+    printable are escaped, and the middle of a very long message is left out.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(message))
+        if len(text) > _LONGEST:
+            half = _LONGEST // 2
+            text = f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"
+        super().__init__(text)
 
 
 class PluginError(TacendaError):

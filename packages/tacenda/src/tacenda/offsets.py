@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacenda.errors import DataError, TacendaError
+from tacenda.errors import ArtifactError, DataError, TacendaError
 
 __all__ = ["checked_offsets", "rises"]
 
@@ -42,7 +42,8 @@ def checked_offsets(
     error
         The class of the error to raise.
     advice
-        What the message adds about the cause, or about what to do.
+        What the message adds about the cause, or about what to do. By default an ArtifactError adds that the file is
+        damaged.
 
     Raises
     ------
@@ -61,6 +62,8 @@ def checked_offsets(
     else:
         return np.ascontiguousarray(found, np.int64)
     steps = "" if pieces is None else f" in {pieces} steps"
+    if error is ArtifactError and not advice:
+        advice = "; the file is damaged"
     raise error(f"{what} must ascend from 0 to {total}{steps}{fault}{advice}")
 
 

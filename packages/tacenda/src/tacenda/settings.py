@@ -74,6 +74,8 @@ class Option:
     paths
         The options of a model that it stands for, as ``advanced.rate_decay``; empty but in the
         settings of a host, which has words of its own.
+    last
+        Whether it is shown after the options of subclasses too.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Option:
     above: float | None = None
     below: float | None = None
     paths: tuple[str, ...] = ()
+    last: bool = False
 
     def wanted(self) -> str:
         """What the option may be, as an error message says it."""
@@ -121,10 +124,11 @@ def option(
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    last: bool = False,
 ) -> Any:
     """Declare an option: its default, its meaning, its bounds; the annotation is its type."""
     bounds = {"at_least": at_least, "at_most": at_most, "above": above, "below": below}
-    return field(default=default, metadata={"doc": " ".join(doc.split()), **bounds})
+    return field(default=default, metadata={"doc": " ".join(doc.split()), "last": last, **bounds})
 
 
 def group(settings: Callable[[], Any], doc: str = "options that few need to change") -> Any:
@@ -273,6 +277,9 @@ def configured_by(
             else each
             for each in inspect.signature(settings).parameters.values()
         ]
+        if isinstance(settings, type) and issubclass(settings, Settings):
+            places = [one.name for one in settings.options()]
+            given.sort(key=lambda parameter: places.index(parameter.name))
         shown = inspect.Signature([own, *given], return_annotation=None)
         constructor.__signature__ = shown  # type: ignore[attr-defined]
         return constructor  # type: ignore[return-value]
@@ -355,7 +362,7 @@ def _options_of(cls: type[Settings]) -> tuple[Option, ...]:
     for one in fields(cls):
         default = one.default if one.default_factory is MISSING else one.default_factory()
         found.append(Option(one.name, hints[one.name], default, **one.metadata))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: one.last))
 
 
 def _is_group(kind: Any) -> bool:

@@ -52,6 +52,17 @@ def test_whitespace_splits_at_whitespace_only():
     assert get_tokenizer("whitespace")(" a.b\tc\u00a0d\x00e \r") == ["a.b", "c", "d\x00e"]
 
 
+def test_a_corpus_records_a_callable_by_its_name():
+    class Named:
+        name = "spacy:en"
+
+        def __call__(self, line):
+            return line.split()
+
+    assert Corpus.from_text(["a b"], tokenizer=Named()).origin["tokenizer"] == "spacy:en"
+    assert Corpus.from_text(["a b"], tokenizer=str.split).origin["tokenizer"] == "callable"
+
+
 def test_a_callable_passes_through_and_has_no_version():
     assert get_tokenizer(list) is list
     assert tokenizer_version(list) is None

@@ -237,11 +237,6 @@ def test_trees_give_words_and_tags_without_empty_elements(written):
     assert second == (("end",), ("NN",))
 
 
-def test_trees_keep_their_escapes_when_asked(written):
-    words = next(treebank.read(written(TREES, "wsj.mrg"), raw=True)).words
-    assert words[3:7] == (r"1\/2", "-LRB-", r"a\*b", "-RRB-")
-
-
 def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tmp_path):
     names = {"tb/combined/wsj_2.mrg": "b", "tb/combined/wsj_1.mrg": "a", "tb/other/x.mrg": "x"}
     with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:

@@ -60,19 +60,10 @@ def count_stream(
 ) -> StreamCounts:
     """Count all pairs of a circular stream that comes in pieces of any length.
 
-    Parameters
-    ----------
-    pieces
-        int32 ids; laid end to end they are the stream, whose end meets its start.
-    vocabulary, n_lags
-        Ids are in 0 .. vocabulary - 1; lags run from 1 to n_lags.
-    memory_budget
-        Bytes: a quarter for the blocks in work, a third for their counts, as much again while those
-        are summed. A few arrays of ``vocabulary`` numbers come on top.
-    threads
-        Threads that count blocks at the same time; the result is the same for any number.
-    scratch
-        The folder for what does not fit; the system's temporary folder if None.
+    The pieces are int32 ids below ``vocabulary``; laid end to end they are the stream, whose end meets its start.
+    Of ``memory_budget`` bytes, a quarter is for the blocks in work, a third for their counts, and as much again
+    for the sum of these; a few arrays of ``vocabulary`` numbers come on top. What does not fit goes to a folder in
+    ``scratch``, or in the system's temporary folder.
     """
     unigram = np.zeros(vocabulary, np.int64)
     store = RunStore(vocabulary, memory_budget // 3, scratch)
@@ -260,16 +251,10 @@ def write(folder: Path, pieces: Iterable[Counts]) -> OnDisk:
 
 
 class RunStore:
-    """Collects runs within a limit of memory and sums them at the end.
+    """Collects runs of (vocabulary, vocabulary) counts within a limit of memory and sums them at the end.
 
-    Parameters
-    ----------
-    vocabulary
-        The number of rows and of columns.
-    limit
-        Bytes of runs held in memory; while they are summed, up to twice as much is in use.
-    scratch
-        The folder for what does not fit; the system's temporary folder if None.
+    ``limit`` is in bytes; while runs are summed, up to twice as much is in use. What does not fit goes to a folder
+    in ``scratch``, or in the system's temporary folder.
     """
 
     def __init__(self, vocabulary: int, limit: int, scratch: Path | None = None) -> None:

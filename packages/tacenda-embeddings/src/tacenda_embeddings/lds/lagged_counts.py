@@ -23,7 +23,7 @@ from tacenda.kernels.dynamics.lagged_counts import Counts
 from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds.counting import RunStore, StreamCounts, block_length, count_stream
+from tacenda_embeddings.lds.counting import RunStore, block_length, count_stream
 
 __all__ = ["LaggedCounts"]
 
@@ -48,12 +48,9 @@ class LaggedCounts(Saveable):
 
     Attributes
     ----------
-    vocabulary
-        The vocabulary of the ids.
     lags
-        For k = 1 .. n_lags at index k - 1: `Counts` (indptr int64, indices int32, data), each
-        (vocabulary, vocabulary); int32 data, or float32 after `scaled`. Memory-mapped and read-only
-        where they did not fit the memory budget; such files live as long as this object.
+        `Counts` of lag k at index k - 1, each (vocabulary, vocabulary); int32 data, or float32 after `scaled`.
+        Memory-mapped and read-only where they did not fit the memory budget.
     unigram
         int64 (vocabulary,), occurrences of each word in the stream; float64 after `scaled`.
     n_tokens
@@ -124,7 +121,17 @@ class LaggedCounts(Saveable):
                 "each must be at least 1"
             )
         folder = Path(scratch) if scratch is not None else None
-        found = _counted(corpus, n_lags, memory_budget, threads, folder)
+        total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
+        progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
+        with progress:
+            found = count_stream(
+                _watched(corpus.stream(block_length(memory_budget, n_lags, threads)), progress),
+                len(corpus.vocabulary),
+                n_lags,
+                memory_budget=memory_budget,
+                threads=threads,
+                scratch=folder,
+            )
         if not found.lags:
             raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
         counts = cls(
@@ -219,25 +226,7 @@ class LaggedCounts(Saveable):
         return cls(vocabulary, lags, unigram)
 
 
-def _counted(
-    corpus: CountableCorpus, n_lags: int, memory_budget: int, threads: int, scratch: Path | None
-) -> StreamCounts:
-    """Count the stream of a corpus, under a bar that shows how much of it has been read."""
-    length = block_length(memory_budget, n_lags, threads)
-    total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
-    progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
-    with progress:
-        return count_stream(
-            _watched(corpus.stream(length), progress),
-            len(corpus.vocabulary),
-            n_lags,
-            memory_budget=memory_budget,
-            threads=threads,
-            scratch=scratch,
-        )
-
-
-def _watched(pieces: Any, progress: Any) -> Any:
+def _watched(pieces: Any, progress: Progress[Any]) -> Any:
     """Yield the pieces and move the bar on."""
     for piece in pieces:
         yield piece

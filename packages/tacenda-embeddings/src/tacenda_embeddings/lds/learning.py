@@ -1,4 +1,22 @@
-"""Fitting: subspace identification, then EM in a fixed subspace, then EM over the whole vocabulary."""
+"""Fitting: subspace identification, then EM in a fixed subspace, then EM over the whole vocabulary.
+
+An EM iteration needs lag covariances alone: ASOS (LDS paper section 3.3, after Martens 2010).
+Instead of smoothing the data, the recursions of filter and smoother are applied to time-averaged second
+moments. With xf the filtered and xs the smoothed state,
+
+    M_k = E[xf_{t+k} w_t^T],  Pi = E[xf xf^T],  B_k = E[xs_{t+k} w_t^T],  L_k = E[xs_{t+k} xf_t^T],  Xi = E[xs xs^T]
+
+    M_k = F M_{k-1} + K Psi_k                        k = -r+1 .. r            (eq 10)
+    M_{-r} = Pi (A^T)^r C^T                          horizon: E[w_{t+r} | past] = C A^r xf_t
+    Pi = F Pi F^T + F M_{-1} K^T + K M_{-1}^T F^T + K Psi_0 K^T
+    B_r = M_r                                        horizon
+    B_k = J B_{k+1} + G M_k                          k = r-1 .. 0
+    L_r = A L_r F^T + B_r K^T,   L_k = L_{k+1} F^T + B_k K^T
+    Xi = J Xi J^T + J L_1 G^T + G L_1^T J^T + G Pi G^T
+
+and the M-step needs S_xx = Xi + Sigma_s, S_10 = Xi J^T + L_1 G^T + Sigma_s J^T and S_xw = B_0. Since
+K = K_c C_hat^T, all of it closes on (states, states) matrices but for B_0, which is one sum of sparse products.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +26,26 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacenda.errors import CorpusError
 from tacenda.progress import Progress, track
-from tacenda_embeddings.lds.asos import Statistics, expectation, maximization
 from tacenda_embeddings.lds.fitted import FittedLDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.linear_algebra import Matrix, spectral_radius
-from tacenda_embeddings.lds.moments import Moments, SparseMoments, project
-from tacenda_embeddings.lds.noise import DiagonalNoise
+from tacenda_embeddings.lds.moments import FloatArray, Moments, SparseMoments, project
 from tacenda_embeddings.lds.settings import LDSSettings
-from tacenda_embeddings.lds.steady_state import Parameters
+from tacenda_embeddings.lds.steady_state import (
+    DiagonalNoise,
+    Gain,
+    Loading,
+    Matrix,
+    Parameters,
+    SteadyState,
+    SteinSolver,
+    spectral_radius,
+    steady_state,
+    symmetrized,
+)
 from tacenda_embeddings.lds.subspace import (
     HankelFactors,
     admissible,
@@ -28,9 +55,10 @@ from tacenda_embeddings.lds.subspace import (
     random_parameters,
 )
 
-__all__ = ["Fit", "Step", "fit", "partial_fit"]
+__all__ = ["Fit", "Step", "expectation", "fit", "maximization", "partial_fit"]
 
 _STAGES = 6  # steps of the progress bar before the first EM iteration
+_MAXIMUM_OUTER = 400
 
 
 class Step(NamedTuple):
@@ -49,13 +77,7 @@ class Fit(NamedTuple):
 
 
 def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
-    """Fit an LDS to lagged counts from nothing.
-
-    Raises
-    ------
-    CorpusError
-        There are too few lags or word types, or no stable system fits the counts.
-    """
+    """Fit an LDS to lagged counts; `LDS.fit` says what is raised."""
     moments = _moments(settings, counts)
     iterations = settings.full_iterations
     n_steps = _STAGES + settings.subspace_iterations + iterations + 1
@@ -69,8 +91,7 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
             parameters = _in_subspace(settings, parameters, factors, moments, em)
         else:
             d = np.full(len(moments.mean), 0.9)
-            spherical = settings.advanced.noise == "spherical"
-            noise = DiagonalNoise(d, moments.mean, spherical=spherical)
+            noise = DiagonalNoise(d, moments.mean, settings.advanced.noise == "spherical")
             parameters = parameters._replace(noise=noise)
             iterations += settings.subspace_iterations
         return em.finish(parameters, moments, counts, iterations)
@@ -81,8 +102,7 @@ def partial_fit(
 ) -> Fit:
     """Run EM over the whole vocabulary from an earlier model, after counts of new text were added.
 
-    ``settings`` are those of the earlier model; ``counts`` are of the old and the new text, in its vocabulary. Raises
-    CorpusError as `fit` does.
+    ``settings`` are those of the earlier model; ``counts`` are of the old and the new text, in its vocabulary.
     """
     moments = _moments(settings, counts)
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
@@ -175,6 +195,7 @@ class _EM:
         self._begin = time.perf_counter()
 
     def notify(self, stage: str) -> None:
+        """Move the bar on."""
         self._bar.set_postfix_str(stage)
         self._bar.update()
 
@@ -199,13 +220,8 @@ class _EM:
         if spectral_radius(parameters.A) >= 1.0:
             raise np.linalg.LinAlgError("the state grows without bound")
         C = np.ascontiguousarray(parameters.C, np.float32)
-        state = FittedLDS(
-            counts.vocabulary,
-            parameters._replace(C=C),
-            statistics.Xi,
-            moments.scale,
-            moments.mean,
-        )
+        found = parameters._replace(C=C)
+        state = FittedLDS(counts.vocabulary, found, statistics.Xi, moments.scale, moments.mean)
         return Fit(state, self.history)
 
     def _expect(
@@ -219,3 +235,163 @@ class _EM:
         self.history.append(Step(stage, statistics.likelihood_gain, seconds))
         self.notify(f"gain {statistics.likelihood_gain:.3f} nats/token")
         return statistics
+
+
+# -- an EM iteration -----------------------------------------------------------------------------------
+
+
+class Statistics(NamedTuple):
+    """Expected second moments of the smoothed states."""
+
+    S_xx: Matrix  # E[x_t x_t^T | all] (states, states)
+    S_10: Matrix  # E[x_{t+1} x_t^T | all] (states, states)
+    S_xw: FloatArray | None  # E[x_t w_t^T | all] (states, observations); None if not asked for
+    Xi: Matrix  # E[xs xs^T] (states, states), the second moment of the posterior means
+    Pi: Matrix  # E[xf xf^T] (states, states)
+    likelihood_gain: float  # log-likelihood in nats per token, less that of no dynamics
+
+
+def _powers(X: Matrix, n: int) -> list[Matrix]:
+    """Return X^0 to X^n."""
+    powers = [np.eye(len(X))]
+    for _ in range(n):
+        powers.append(X @ powers[-1])
+    return powers
+
+
+def _filtered_moment(
+    state: SteadyState, A_r: Matrix, lagged: dict[int, Matrix], r: int, start: Matrix | None
+) -> tuple[Matrix, Matrix]:
+    """Return Pi and m_{-1} = M_{-1} C_hat: a linear equation, solved by a loop around Lyapunov's."""
+    F, gain = state.F, state.gain
+    solver = SteinSolver(F, F.T)
+    F_powers = _powers(F, r)
+    known = np.zeros_like(F)
+    for j in range(r - 1):
+        known += F_powers[j] @ gain.K_c @ lagged[-1 - j]
+    innovation = gain.K_c @ gain.square @ gain.K_c.T
+    horizon = A_r.T @ gain.cross.T  # (A^T)^r C^T C_hat
+
+    def refresh(Pi: Matrix) -> tuple[Matrix, Matrix]:
+        m_1 = known + F_powers[r - 1] @ Pi @ horizon
+        half = F @ m_1 @ gain.K_c.T
+        return symmetrized(solver.solve(half + half.T + innovation)), m_1
+
+    Pi = innovation if start is None else start
+    for _ in range(_MAXIMUM_OUTER):
+        Pi_next, m_1 = refresh(Pi)
+        change = np.linalg.norm(Pi_next - Pi)
+        Pi = Pi_next
+        if change <= 1e-13 * np.linalg.norm(Pi):
+            break
+    return Pi, m_1
+
+
+def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
+    """Return the gain per token over the model without dynamics (paper eqs 39-44, mended)."""
+    predicted = A @ Pi @ A.T
+    half = gain.cross @ A @ m_1
+    projected_error = gain.square - half - half.T + gain.cross @ predicted @ gain.cross.T
+    trace = (
+        gain.base_trace
+        - 2.0 * np.trace(A @ m_1)
+        + np.trace(predicted @ gain.cross)
+        - np.trace(gain.inner @ projected_error)
+    )
+    return float(-0.5 * (gain.log_det + trace))
+
+
+def _expected_observation(
+    moments: Moments,
+    state: SteadyState,
+    A_r: Matrix,
+    C: Loading,
+    Pi: Matrix,
+    products: dict[int, FloatArray],
+) -> FloatArray:
+    """Return B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_{-r} Pi (A^T)^r C^T.
+
+    T_r = J^r, T_k = T_{k+1} F + J^k G down to 0, and T_k = T_{k+1} F below. ``products`` holds
+    C_hat^T Psi_k for k = 1 .. r and is emptied.
+    """
+    F, J, G, gain = state.F, state.J, state.G, state.gain
+    r = len(products)
+    J_powers = _powers(J, r)
+    mean = moments.mean.astype(C.dtype)
+    T = J_powers[r]
+    total = (T @ gain.K_c).astype(C.dtype) @ products.pop(r)
+    for k in range(r - 1, -r, -1):
+        T = T @ F
+        if k >= 0:
+            T += J_powers[k] @ G
+        if k == 0:
+            product = gain.C_hat.T - np.outer(gain.C_hat.T @ mean, mean)
+        else:
+            product = products.pop(k) if k > 0 else moments.left(gain.C_hat, k)
+        total += (T @ gain.K_c).astype(product.dtype) @ product
+    total += (T @ F @ Pi @ A_r.T).astype(C.dtype) @ C.T
+    return total
+
+
+def expectation(
+    parameters: Parameters,
+    moments: Moments,
+    r: int,
+    Pi: Matrix | None = None,
+    *,
+    with_observation: bool = True,
+) -> Statistics:
+    """Run the E-step at horizon ``r``; the error of the approximation falls geometrically with it.
+
+    The moments need at least r lags. ``Pi`` (states, states) is a start for E[xf xf^T], from the previous iteration.
+    S_xw is most of the work and only an M-step needs it, so it is left out unless ``with_observation``. Raises
+    LinAlgError if the parameters are not those of a stable system.
+    """
+    A, C = parameters.A, parameters.C
+    state = steady_state(parameters)
+    F, J, G, gain = state.F, state.J, state.G, state.gain
+    A_r = np.linalg.matrix_power(A, r)
+    products: dict[int, FloatArray] = {}
+    lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
+    for k in range(1, r + 1):
+        product = moments.left(gain.C_hat, k)
+        lagged[k] = np.asarray(product @ gain.C_hat, dtype=np.float64)
+        if with_observation:
+            products[k] = product
+    lagged |= {-k: lagged[k].T for k in range(1, r)}
+    lagged[0] = gain.square
+    Pi, m_1 = _filtered_moment(state, A_r, lagged, r, Pi)
+
+    # m_k = M_k C_hat, b_k = B_k C_hat and L_k of the recursions above
+    m = {-r: Pi @ A_r.T @ gain.cross.T}
+    for k in range(-r + 1, r + 1):
+        m[k] = F @ m[k - 1] + gain.K_c @ lagged[k]
+    b = {r: m[r]}
+    for k in range(r - 1, 0, -1):
+        b[k] = J @ b[k + 1] + G @ m[k]
+    L = SteinSolver(A, F.T).solve(b[r] @ gain.K_c.T)
+    for k in range(r - 1, 0, -1):
+        L = L @ F.T + b[k] @ gain.K_c.T
+    half = J @ L @ G.T
+    Xi = symmetrized(SteinSolver(J, J.T).solve(half + half.T + G @ Pi @ G.T))
+    S_xw = None
+    if with_observation:
+        S_xw = _expected_observation(moments, state, A_r, C, Pi, products)
+    S_10 = Xi @ J.T + L @ G.T + state.Sigma_s @ J.T
+    likelihood = _likelihood_gain(A, gain, Pi, m_1)
+    return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood)
+
+
+def maximization(
+    statistics: Statistics, parameters: Parameters, mean: npt.NDArray[np.float64]
+) -> Parameters:
+    """Run the M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
+    S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
+    if S_xw is None:
+        raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
+    inverse = np.linalg.inv(S_xx)
+    A = S_10 @ inverse
+    dtype = parameters.C.dtype
+    C = np.ascontiguousarray((S_xw.T @ inverse.astype(S_xw.dtype)), dtype)
+    Q = symmetrized(S_xx - A @ S_10.T)
+    return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

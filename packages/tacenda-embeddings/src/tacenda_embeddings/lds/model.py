@@ -8,10 +8,9 @@ co-occurrence counts; the vector of a token is made of the smoothed mean of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,7 +26,7 @@ from tacenda_embeddings.lds import learning, outputs
 from tacenda_embeddings.lds.fitted import FittedLDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.settings import OUTPUTS, Ends, LDSSettings, Output
-from tacenda_embeddings.lds.smoother import Float32, Messages, Smoother
+from tacenda_embeddings.lds.smoother import Float32, Smoother
 from tacenda_embeddings.lds.transition_pairs import TransitionPair, transition_pairs
 
 __all__ = ["LDS"]
@@ -37,11 +36,6 @@ Ids = npt.NDArray[np.integer[Any]]
 
 class LDS(Configured[LDSSettings]):
     """Token embeddings of a linear dynamical system fitted to raw text.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown, of the wrong type or out of bounds.
 
     Examples
     --------
@@ -143,17 +137,8 @@ class LDS(Configured[LDSSettings]):
     ) -> LDS:
         """Return the same fitted model with another output; it shares the parameters and copies nothing.
 
-        Parameters
-        ----------
-        output
-            The output of the new model.
-        own_weight, row_norm_power, ends
-            Options that change with it; None keeps the one of this model.
-
-        Raises
-        ------
-        ConfigurationError
-            A value is out of bounds.
+        The other options keep their values where None is given. Raises ConfigurationError for a value out of
+        bounds.
         """
         kept = self.settings.advanced
         advanced = replace(
@@ -190,7 +175,7 @@ class LDS(Configured[LDSSettings]):
     def transform(
         self, sentences: Iterable[Sequence[str]], *, output: str | None = None
     ) -> list[Float32]:
-        """Return the vectors of every token of every sentence.
+        """Return the vectors of every token of every sentence, one float32 array (tokens, width) a sentence.
 
         Parameters
         ----------
@@ -198,10 +183,6 @@ class LDS(Configured[LDSSettings]):
             Token lists; an empty one gives an array of shape (0, width).
         output
             Another output than ``settings.output``.
-
-        Returns
-        -------
-        One float32 array (tokens, width) for each sentence.
 
         Raises
         ------
@@ -223,10 +204,8 @@ class LDS(Configured[LDSSettings]):
         DataError
             An id is not in the vocabulary.
         """
-        ids, offsets = _packed(sentences)
-        width = self._width(self._output(output))
-        arrays = [np.empty((len(sentence), width), np.float32) for sentence in sentences]
-        self.transform_into(ids, offsets, arrays, output=output)
+        arrays = self._empty(sentences, output)
+        self.transform_into(*_packed(sentences), arrays, output=output)
         return arrays
 
     def transform_into(
@@ -248,71 +227,26 @@ class LDS(Configured[LDSSettings]):
         arrays
             For each sequence a float32 array (tokens, width), which may be a view of a larger one.
         output
-            Another output than ``settings.output``.
+            As in `transform`.
 
         Raises
         ------
         DataError
             An id is not in the vocabulary, or the offsets do not fit.
         """
-        _write(self._blocks(ids, offsets, self._output(output)), np.asarray(offsets), arrays)
-
-    def transform_packed(
-        self,
-        ids: Ids,
-        offsets: Ids,
-        *,
-        output: str | None = None,
-        out: Float32 | None = None,
-    ) -> Float32:
-        """Return the vectors of all sequences in one array: no copies, for large amounts.
-
-        Parameters
-        ----------
-        ids, offsets
-            As in `transform_into`.
-        output
-            Another output than ``settings.output``.
-        out
-            (tokens, width) float32 to write into.
-
-        Returns
-        -------
-        (tokens, width) float32; ``out`` if given.
-
-        Raises
-        ------
-        DataError
-            An id is not in the vocabulary, or shapes do not fit.
-        """
         output = self._output(output)
-        shape = (len(ids), self._width(output))
-        if out is None:
-            out = np.empty(shape, np.float32)
-        if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
-            raise DataError(f"out must be float32 {shape} in C order, not {out.dtype} {out.shape}")
-        for _ in self._blocks(ids, offsets, output, out):
-            pass
-        return out
+        words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
+        _check(words, offsets, len(self.vocabulary))
+        self._write(self._smoother_of(output), words, cuts, arrays, output)
 
     def transform_extended(
         self, sentences: Sequence[Ids], rows: Float32, *, output: str | None = None
     ) -> list[Float32]:
         """Return what `transform_ids` does, with more words than the vocabulary has.
 
-        Parameters
-        ----------
-        sentences
-            Word ids, each (tokens,); ids past the vocabulary's stand for ``rows``, in order.
-        rows
-            (words, states) float32, the inputs K' w of these words, on the scale of ``input_rows``.
-        output
-            Another output than ``settings.output``.
-
-        Raises
-        ------
-        DataError
-            An id is neither of the vocabulary nor of ``rows``.
+        Ids past the vocabulary's stand for ``rows`` (words, states) float32, in order: the inputs K' w of these
+        words, on the scale of ``input_rows``. Raises DataError for an id that is neither of the vocabulary nor of
+        ``rows``.
         """
         output = self._output(output)
         n_types = len(self.vocabulary)
@@ -324,8 +258,8 @@ class LDS(Configured[LDSSettings]):
         mean_norm = float(np.linalg.norm(self.input_rows, axis=1).mean())
         more = outputs.balanced(rows, power, mean_norm)[used[len(known) :] - n_types]
         smoother = self._smoother_of(output).over(known, more)
-        arrays = [np.empty((len(s), self._width(output)), np.float32) for s in sentences]
-        _write(self._composed(smoother, local, offsets, output), offsets, arrays)
+        arrays = self._empty(sentences, output)
+        self._write(smoother, local, offsets, arrays, output)
         return arrays
 
     @property
@@ -333,40 +267,28 @@ class LDS(Configured[LDSSettings]):
         """K' w of every word of the vocabulary (types, states): what it adds to the state that reads it."""
         return self._fitted().inference.table.astype(np.float32, copy=False)
 
-    def messages(self, sentences: Iterable[Sequence[str]]) -> list[Messages]:
-        """Return the exact parts of the smoothed mean of every token, in the model's own coordinates."""
-        encode = self.vocabulary.encode
-        ids, offsets = _packed([encode(sentence) for sentence in sentences])
-        exact = self.settings.advanced.ends == "exact"
-        parts = self._posterior.messages(ids, offsets, exact_ends=exact)
-        bounds = pairwise(offsets.tolist())
-        return [Messages(*(part[i:j].copy() for part in parts)) for i, j in bounds]
-
-    def _blocks(
-        self, ids: Ids, offsets: Ids, output: str, out: Float32 | None = None
-    ) -> Iterator[outputs.Block]:
-        words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
-        _check(words, offsets, len(self.vocabulary))
-        return self._composed(self._smoother_of(output), words, cuts, output, out)
-
-    def _composed(
+    def _write(
         self,
         smoother: Smoother,
         ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
+        arrays: Sequence[Float32],
         output: str,
-        out: Float32 | None = None,
-    ) -> Iterator[outputs.Block]:
-        return outputs.compose(
+    ) -> None:
+        outputs.write(
             output,
             smoother,
             ids,
             offsets,
+            arrays,
             own_weight=self.settings.own_weight,
             exact_ends=self.settings.advanced.ends == "exact",
             T_inv=self._fitted().inference.filter,
-            out=out,
         )
+
+    def _empty(self, sentences: Sequence[Ids], output: str | None) -> list[Float32]:
+        width = self._width(self._output(output))
+        return [np.empty((len(sentence), width), np.float32) for sentence in sentences]
 
     def _output(self, output: str | None) -> str:
         if output is not None and output not in OUTPUTS:
@@ -405,14 +327,8 @@ class LDS(Configured[LDSSettings]):
     ) -> list[TransitionPair]:
         """Return word groups that the transition operator turns into each other (paper, Table 1).
 
-        Parameters
-        ----------
-        n_pairs
-            Singular-vector pairs, counting both signs.
-        n_words
-            Words a side.
-        min_count
-            Rarer words are not shown.
+        There are ``n_pairs`` pairs of singular vectors, counting both signs, and ``n_words`` words a side; words
+        rarer than ``min_count`` are not shown.
         """
         state = self._fitted()
         vocabulary = state.vocabulary
@@ -460,12 +376,3 @@ def _check(ids: Ids, offsets: Ids, n_types: int) -> None:
             f"there is no word id {strange} in a vocabulary of {n_types} types; "
             "encode the text with the vocabulary of this model"
         )
-
-
-def _write(blocks: Iterable[outputs.Block], offsets: Ids, arrays: Sequence[Float32]) -> None:
-    """Copy the rows of every sequence, while they are in the cache, to the array they belong to."""
-    bounds = offsets.tolist()
-    for first, last, vectors in blocks:
-        start = bounds[first]
-        for i in range(first, last):
-            arrays[i][...] = vectors[bounds[i] - start : bounds[i + 1] - start]

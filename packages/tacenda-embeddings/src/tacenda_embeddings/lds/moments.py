@@ -26,8 +26,7 @@ import scipy.sparse
 
 from tacenda.kernels.shared import sparse_product
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.linear_algebra import Matrix
-from tacenda_embeddings.lds.noise import Loading
+from tacenda_embeddings.lds.steady_state import Loading, Matrix
 
 FloatArray = npt.NDArray[np.floating]
 
@@ -75,23 +74,9 @@ def whitening(
 class SparseMoments:
     """Lag covariances from counts: sparse minus rank one, never V x V dense.
 
-    Parameters
-    ----------
-    counts
-        Lagged co-occurrence counts of a circular stream.
-    kappa
-        Pseudo-counts added to every word type.
-    threads
-        Threads for the sparse products; the result does not depend on it.
-    whiten
-        False keeps the unwhitened coordinates (W = I): for the ablation of the paper's section 4.3.
-
-    Attributes
-    ----------
-    n_lags, kappa
-        As given.
-    scale, mean
-        The diagonal of W and m, both (vocabulary,).
+    ``kappa`` pseudo-counts are added to every word type; ``scale`` and ``mean`` are the diagonal of W and m, both
+    (vocabulary,). Without ``whiten`` the coordinates stay as they are (W = I), for the ablation of the paper's
+    section 4.3.
     """
 
     def __init__(
@@ -138,13 +123,7 @@ class SparseMoments:
 
 
 class ProjectedMoments:
-    """Lag covariances compressed to an orthonormal basis B: P_k = B^T Psi_k B, exact for every C = B c.
-
-    Parameters
-    ----------
-    lags
-        P_1 .. P_r, each (subspace, subspace).
-    """
+    """Lag covariances P_k = B^T Psi_k B, k = 1 .. r, in an orthonormal basis B: exact for every C = B c."""
 
     def __init__(self, lags: Sequence[Matrix]) -> None:
         self.n_lags = len(lags)

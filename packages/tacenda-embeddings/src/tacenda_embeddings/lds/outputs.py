@@ -1,4 +1,4 @@
-"""The token vectors made of own, past and future (notation of ``tacenda_embeddings.lds.two_sided``).
+"""The token vectors made of own, past and future (notation of ``tacenda_embeddings.lds.fitted``).
 
     own_context        [own / |own| ; (past + future) / |past + future|]          2 states
     weighted_mean      (g own + past + future), unit length                        states
@@ -13,14 +13,15 @@ for ``mean`` and ``filtered``, which are the model's own posterior means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_embeddings.lds.linear_algebra import Matrix
 from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother, inverse_norms
+from tacenda_embeddings.lds.steady_state import Matrix
 
 #: Width in units of the number of states.
 WIDTHS = {
@@ -58,14 +59,6 @@ class Source(NamedTuple):
     def inverse_norms(self) -> Float32:
         """Of the rows of ``own``, (tokens, 1)."""
         return self.smoother.inverse_norms.take(self.ids)[:, None]
-
-
-class Block(NamedTuple):
-    """The vectors (tokens, width) of the sequences ``first`` to ``last``, that not included."""
-
-    first: int
-    last: int
-    vectors: Float32
 
 
 def balanced(table: Float32, power: float, mean: float | None = None) -> Float32:
@@ -136,45 +129,45 @@ _COMPOSERS: dict[str, Callable[[Source, Float32], None]] = {
 _WITHOUT_ENDS = frozenset({"own", "filtered"})
 
 
-def compose(
+def write(
     output: str,
     smoother: Smoother,
     ids: npt.NDArray[np.integer],
     offsets: Offsets,
+    arrays: Sequence[Float32],
     *,
     own_weight: float,
     exact_ends: bool,
     T_inv: Matrix,
-    out: Float32 | None = None,
-) -> Iterator[Block]:
-    """Yield the token vectors of packed sequences, in blocks of sequences that stay in the cache.
+) -> None:
+    """Write the token vectors of packed sequences into one array for each, in blocks that stay in the cache.
 
     ``ids`` (tokens,) and ``offsets`` (sequences + 1,) are the sequences, ``smoother`` has rows that are balanced
     already, ``own_weight`` is g, and ``T_inv`` (states, states) leads from own + past to the filtered mean. With
-    ``exact_ends`` the unobserved words outside every sequence are integrated out. The vectors are written into ``out``
-    (tokens, width) float32; without it, the rows of a block last only until the next block is asked for.
+    ``exact_ends`` the unobserved words outside every sequence are integrated out.
     """
     h = smoother.states
     exact_ends = exact_ends and output not in _WITHOUT_ENDS
     longest = min(max(int(np.diff(offsets).max(initial=0)), _BLOCK_TOKENS), len(ids))
     scratch = np.empty((longest if output != "own" else 0, 2 * h), np.float32)
-    rows = np.empty((longest if out is None else 0, h * WIDTHS[output]), np.float32)
+    rows = np.empty((longest, h * WIDTHS[output]), np.float32)
     for first, last in _cuts(offsets, _GROUP_TOKENS, _GROUP_SEQUENCES):
         # the messages from outside, for many sequences at a time, then blocks of these sequences
         group = offsets[first : last + 1] - offsets[first]
-        ends = None
-        if exact_ends:
-            ends = smoother.ends(ids[offsets[first] : offsets[last]], group)
+        words = ids[offsets[first] : offsets[last]]
+        ends = smoother.ends(words, group) if exact_ends else None
         for i, j in _cuts(group, _BLOCK_TOKENS, last - first):
-            start, stop = int(offsets[first + i]), int(offsets[first + j])
-            part, local = ids[start:stop], group[i : j + 1] - group[i]
+            part, local = words[group[i] : group[j]], group[i : j + 1] - group[i]
             contexts = scratch[:0]
             if output != "own":
                 incoming = Ends(*(end[i:j] for end in ends)) if ends else None
                 contexts = smoother.contexts(part, local, incoming, scratch)
-            vectors = rows[: stop - start] if out is None else out[start:stop]
+            vectors = rows[: len(part)]
             _COMPOSERS[output](Source(smoother, part, contexts, own_weight, T_inv), vectors)
-            yield Block(first + i, first + j, vectors)
+            for array, (start, stop) in zip(
+                arrays[first + i : first + j], pairwise(local.tolist()), strict=True
+            ):
+                array[...] = vectors[start:stop]
 
 
 def _cuts(offsets: Offsets, most_tokens: int, most_sequences: int) -> Iterator[tuple[int, int]]:

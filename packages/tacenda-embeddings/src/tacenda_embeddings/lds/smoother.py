@@ -1,7 +1,7 @@
 """Smoothing token sequences with a fitted LDS: two scans over gathered rows, and one product.
 
 The sums a_t = F' (a_{t-1} + K' w_{t-1}) and b_t = J (b_{t+1} + K' w_{t+1}), which come into a token from the
-left and from the right (``tacenda_embeddings.lds.two_sided``), are run in the basis of the eigenvectors of F'
+left and from the right (``tacenda_embeddings.lds.fitted``), are run in the basis of the eigenvectors of F'
 and J, where a step is elementwise. Both are written side by side, so that past + future is one product of
 (tokens, 2 states) by (2 states, states), at the full rate of the matrix unit and whatever the batch: a single
 document is as fast per token as a thousand.
@@ -23,17 +23,27 @@ costs one thin matrix, found when that length is first met.
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_embeddings.lds.linear_algebra import Matrix
-from tacenda_embeddings.lds.recurrence import Float32, Integers, Offsets, Recurrence
+from tacenda.errors import KernelError
+from tacenda.kernels.dynamics import linear_recurrence, modal_recurrence
+from tacenda_embeddings.lds.steady_state import Matrix
 
-__all__ = ["Ends", "Float32", "Messages", "Offsets", "Smoother", "inverse_norms"]
+__all__ = ["Ends", "Float32", "Offsets", "Smoother", "inverse_norms"]
 
+Float32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer]
+Integers = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
+Rows = TypeVar("Rows", npt.NDArray[np.float32], npt.NDArray[np.float64])
+
+#: Eigenvectors of a larger condition are not used.
+MAXIMUM_CONDITION = 1e5
+
+_POWERS_KEPT = 256  # powers that are found once; sequences are rarely longer
 
 _TINY = np.float32(1e-12)
 _LONGEST_KEPT = 256  # longer sequences have thin matrices, which are quickly solved anew
@@ -44,14 +54,6 @@ def inverse_norms(x: Float32) -> Float32:
     """Return one over the length of each row (rows,); a million for a row without length."""
     squared = np.einsum("ij,ij->i", x, x)
     return np.asarray(1.0 / np.sqrt(np.maximum(squared, _TINY)), np.float32)
-
-
-class Messages(NamedTuple):
-    """The parts of the smoothed mean xs = own + past + future, each (tokens, states) float32."""
-
-    own: Float32
-    past: Float32
-    future: Float32
 
 
 class Ends(NamedTuple):
@@ -71,19 +73,8 @@ class _Echo(NamedTuple):
 class Smoother:
     """Inference with a fitted model. Re-entrant: all that a call writes is a cache.
 
-    Parameters
-    ----------
-    table
-        (vocabulary, states) float32; row i is the input K' w of word i. Kept as an attribute, with
-        ``inverse_norms`` (vocabulary,) of its rows.
-    forward
-        F' (states, states).
-    backward
-        J (states, states).
-    left_end
-        L (states, states), maps b_1 to the past message at the first token.
-    right_end
-        R (states, states), maps a_n to the future message at the last token.
+    ``table`` (vocabulary, states) float32 has the input K' w of word i in row i, and ``inverse_norms`` (vocabulary,)
+    are those of its rows; the other arguments are the matrices of `tacenda_embeddings.lds.fitted.TwoSided`.
     """
 
     def __init__(
@@ -147,11 +138,6 @@ class Smoother:
         """Return the sum of the two (tokens, states), in ``out`` if given."""
         return np.matmul(contexts, self._from_own, out=out)
 
-    def messages(self, ids: Ids, offsets: Offsets, *, exact_ends: bool) -> Messages:
-        """Return own, past and future of every token; ``exact_ends`` integrates over the words outside."""
-        contexts = self.contexts(ids, offsets, self.ends(ids, offsets) if exact_ends else None)
-        return Messages(self.table.take(ids, axis=0), self.past(contexts), self.future(contexts))
-
     # -- the ends of sequences ---------------------------------------------------------------------
 
     def ends(self, ids: Ids, offsets: Offsets) -> Ends:
@@ -201,3 +187,145 @@ def _rows_that_matter(X: Matrix, other: Matrix) -> npt.NDArray[np.intp]:
     """Return the indices of the rows of X whose product with anything of ``other`` is not negligible."""
     size = np.linalg.norm(X, axis=1) * np.linalg.norm(other)
     return np.flatnonzero(size > _NEGLIGIBLE)
+
+
+# -- the recurrence of either direction ---------------------------------------------------------------
+
+
+class DensePowers:
+    """Powers of any matrix M (states, states)."""
+
+    def __init__(self, M: Matrix) -> None:
+        self._M = M
+
+    def times(self, rows: Rows, exponents: Integers) -> Rows:
+        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
+        product = np.empty_like(rows)
+        for n in np.unique(exponents).tolist():
+            chosen = exponents == n
+            power = np.linalg.matrix_power(self._M, n).T.astype(rows.dtype)
+            product[chosen] = rows[chosen] @ power
+        return product
+
+
+class ModalPowers:
+    """Powers of the block-diagonal matrix of ``tacenda.kernels.dynamics.modal_recurrence``, whose layout they keep.
+
+    Its eigenvalues are ``real`` (n_real,) and ``pairs`` (n_pairs, 2) as (re, im).
+    """
+
+    def __init__(self, real: npt.NDArray[np.float64], pairs: npt.NDArray[np.float64]) -> None:
+        self._real, self._n_pairs = real, len(pairs)
+        self._size = np.hypot(pairs[:, 0], pairs[:, 1])
+        self._angle = np.arctan2(pairs[:, 1], pairs[:, 0])
+        factors = self._factors(np.arange(_POWERS_KEPT))
+        self._kept: dict[np.dtype[Any], tuple[npt.NDArray[Any], ...]] = {
+            np.dtype(kind): tuple(f.astype(kind) for f in factors)
+            for kind in (np.float32, np.float64)
+        }
+
+    def times(self, rows: Rows, exponents: Integers) -> Rows:
+        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
+        factors, which = self._kept[rows.dtype], exponents
+        if exponents.max(initial=0) >= _POWERS_KEPT:
+            distinct, which = np.unique(exponents, return_inverse=True)
+            factors = tuple(f.astype(rows.dtype) for f in self._factors(distinct))
+        same, cross = (f.take(which, axis=0) for f in factors)
+        first, middle = len(self._real), len(self._real) + self._n_pairs
+        product: Rows = np.multiply(rows, same, out=same)
+        product[:, first:middle] += rows[:, middle:] * cross
+        product[:, middle:] -= rows[:, first:middle] * cross
+        return product
+
+    def _factors(self, exponents: Integers) -> tuple[Matrix, Matrix]:
+        """Return what multiplies each state (n, states), and its partner in a pair (n, n_pairs)."""
+        n = exponents.astype(np.float64)[:, None]
+        size, angle = self._size**n, n * self._angle
+        cosine = size * np.cos(angle)
+        return np.concatenate([self._real**n, cosine, cosine], axis=1), size * np.sin(angle)
+
+
+class Recurrence:
+    """x_t = M (x_{t-1} + table[w_{t-1}]): what comes into every token of packed sequences.
+
+    In the basis of the eigenvectors of M a step is elementwise and reads every number once. Rounding of float32 is
+    magnified by the condition of the eigenvectors, so beyond `MAXIMUM_CONDITION` the dense recurrence runs.
+    ``basis`` (states, states) takes the recurrence's own basis to the coordinates of ``table`` (vocabulary, states),
+    and ``powers`` are those of M in the own basis. With ``reverse`` it runs from the last token to the first.
+    """
+
+    def __init__(self, M: Matrix, table: Float32, *, reverse: bool) -> None:
+        self._M = M
+        self._reverse = reverse
+        try:
+            modes = modal_recurrence.decompose(M)
+        except KernelError:
+            modes = None
+        if modes is not None and modes.condition > MAXIMUM_CONDITION:
+            modes = None
+        self._modes = modes
+        if modes is None:
+            self.basis = self.basis_inverse = np.eye(len(M))
+            self.powers: DensePowers | ModalPowers = DensePowers(M)
+            self._inputs = table
+            return
+        self.basis, self.basis_inverse = modes.P, modes.P_inv
+        self.powers = ModalPowers(modes.real, modes.complex)
+        self._steps = (modes.real.astype(np.float32), modes.complex.astype(np.float32))
+        self._inputs = table @ self.basis_inverse.T.astype(np.float32)
+
+    def over(self, ids: Ids, more: Float32) -> Recurrence:
+        """Return the same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
+        other = copy.copy(self)
+        projected = more if self._modes is None else more @ self.basis_inverse.T.astype(np.float32)
+        other._inputs = np.concatenate([self._inputs.take(ids, axis=0), projected])
+        return other
+
+    def scan(
+        self,
+        ids: Ids,
+        offsets: Offsets,
+        initial: Float32 | None = None,
+        out: Float32 | None = None,
+        column: int = 0,
+    ) -> Float32:
+        """Run over packed sequences, with everything in the basis of this recurrence.
+
+        ``initial`` (sequences, states) comes into the first tokens; zeros if None. The x_t are written into the
+        columns of ``out`` (tokens or more, width) that begin at ``column``. Returns x + table[w] of the last token
+        (sequences, states), which is ``initial`` for an empty sequence.
+        """
+        if self._modes is None:
+            return self._scan_densely(ids, offsets, initial, out, column)
+        found = modal_recurrence.scan(
+            *self._steps, self._inputs, ids, offsets, initial, self._reverse, out, column
+        )
+        return np.asarray(found.last)
+
+    def _scan_densely(
+        self,
+        ids: Ids,
+        offsets: Offsets,
+        initial: Float32 | None,
+        out: Float32 | None,
+        column: int,
+    ) -> Float32:
+        """Run the recurrence in the coordinates of the table, where the eigenvectors are too close."""
+        M = self._M.astype(np.float32)
+        filled = np.flatnonzero(np.diff(offsets))
+        first, last = offsets[filled], offsets[filled + 1] - 1
+        if self._reverse:
+            first, last = last, first
+        if initial is None:
+            initial = np.zeros((len(offsets) - 1, len(M)), np.float32)
+        own = self._inputs.take(ids, axis=0)
+        u = own.copy()
+        u[first] += initial[filled]
+        y = linear_recurrence.forward(M, u, offsets, reverse=self._reverse)
+        if out is not None:
+            x = out[: len(ids), column : column + len(M)]
+            np.subtract(y, own, out=x)
+            x[first] = initial[filled]
+        ends = initial.copy()
+        ends[filled] = y[last]
+        return ends

@@ -20,17 +20,17 @@ import numpy.typing as npt
 import scipy.linalg
 import scipy.linalg.blas
 
-from tacenda_embeddings.lds.linear_algebra import (
+from tacenda_embeddings.lds.moments import SparseMoments
+from tacenda_embeddings.lds.steady_state import (
+    DiagonalNoise,
+    FullNoise,
     Matrix,
-    clipped_eigenvalues,
+    Parameters,
+    gram,
     spectral_radius,
     symmetric_power,
     symmetrized,
-    with_spectral_radius_at_most,
 )
-from tacenda_embeddings.lds.moments import SparseMoments
-from tacenda_embeddings.lds.noise import DiagonalNoise, FullNoise, gram
-from tacenda_embeddings.lds.steady_state import Parameters
 
 Float32 = npt.NDArray[np.float32]
 Notify = Callable[[str], None]
@@ -205,3 +205,24 @@ def _without_mean(X: Float32, mean: npt.NDArray[np.float64]) -> Float32:
     """Return X - m (m^T X), in place: X.T is the Fortran-ordered matrix that BLAS updates."""
     m = mean.astype(np.float32)
     return np.asarray(scipy.linalg.blas.sger(-1.0, m @ X, m, a=X.T, overwrite_a=1).T)
+
+
+def with_spectral_radius_at_most(A: Matrix, limit: float) -> Matrix:
+    """Return ``A`` with every eigenvalue clipped to the absolute value ``limit`` and its modes kept.
+
+    Falls back to scaling the whole matrix where the eigenvectors are too ill-conditioned to be kept.
+    """
+    values, vectors = np.linalg.eig(A)
+    size = np.abs(values)
+    if size.max(initial=0.0) <= limit:
+        return A
+    if np.linalg.cond(vectors) > 1e10:
+        return np.asarray(A * (limit / size.max()), dtype=np.float64)
+    clipped = values * np.minimum(1.0, limit / np.maximum(size, 1e-300))
+    return np.ascontiguousarray((vectors * clipped @ np.linalg.inv(vectors)).real, np.float64)
+
+
+def clipped_eigenvalues(X: Matrix, low: float, high: float) -> Matrix:
+    """Return symmetric ``X`` with its eigenvalues clipped to ``[low, high]``."""
+    values, vectors = np.linalg.eigh(symmetrized(X))
+    return symmetrized(np.asarray((vectors * np.clip(values, low, high)) @ vectors.T))

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_embeddings.lds.linear_algebra import symmetric_power
-from tacenda_embeddings.lds.steady_state import Parameters, stationary_covariance
+from tacenda_embeddings.lds.steady_state import Parameters, stationary_covariance, symmetric_power
 
 
 class TransitionPair(NamedTuple):

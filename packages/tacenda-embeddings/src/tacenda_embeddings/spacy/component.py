@@ -6,45 +6,28 @@ extension), and trains nothing: the model is loaded or fitted in `TokenEmbedding
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc
 
 from tacenda import plugins
-from tacenda.corpus import Corpus
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, PluginError
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
-from tacenda_embeddings.spacy.encoding import DocEncoder
+from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda_embeddings.spacy.ownership import announce_widths, check_ownership, earlier_owner
 from tacenda_embeddings.spacy.target import Target
 
-__all__ = ["TokenEmbeddings"]
+__all__ = ["DocEncoder", "TokenEmbeddings"]
 
 
 class TokenEmbeddings(ModelComponent):
     """Writes the vectors of a fitted embedder, one row per token.
 
-    Parameters
-    ----------
-    nlp, name
-        The pipeline and the component's name in it.
-    embedder, distribution
-        Which model of the registry; None: whatever an artefact holds, whoever has it.
-    target
-        ``"tensor"`` or the name of an extension.
-    mode
-        ``"replace"`` or ``"append"``.
-    context
-        ``"doc"`` or ``"sentence"``.
-    batch_tokens
-        Tokens given to the model at a time; a longer document goes alone.
-
-    Raises
-    ------
-    ConfigurationError
-        A setting is out of range.
+    `tacenda_embeddings.spacy.factories` says what the settings mean. Raises ConfigurationError for one that is out
+    of range.
     """
 
     command = "tacenda embed fit"
@@ -171,10 +154,7 @@ class TokenEmbeddings(ModelComponent):
         model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
         text, _ = sources.as_corpus(corpus, tokenizer, vocabulary)
         model.fit(text)
-        origin = dict(text.origin)
-        if not isinstance(corpus, Corpus):
-            origin["tokenizer"] = getattr(tokenizer, "name", origin["tokenizer"])
-        model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **origin}
+        model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
         return model
 
     def _check_pipeline(self, nlp: Any) -> None:
@@ -192,3 +172,84 @@ class TokenEmbeddings(ModelComponent):
             "context": self.context,
             "batch_tokens": self.batch_tokens,
         }
+
+
+class DocEncoder:
+    """Applies one embedder to documents.
+
+    No ``Token`` object is made: a document gives its array of hashes, and a cache from the hash to the word (or to
+    its id, where the embedder takes ids) does the rest. Whitespace tokens are left out of what the model sees and
+    get rows of zeros. An embedder with ``transform_into`` and a vocabulary is given packed ids, and writes straight
+    into the arrays of the documents; any other is given lists of words.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.width = int(model.width)
+        self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
+        self._cache = (
+            WordCache(model.vocabulary.id_of, -1) if self._takes_ids else WordCache(str, None)
+        )
+
+    def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
+        """Return one float32 array ``(n_tokens, width)`` per document, each with memory of its own.
+
+        ``sentences=True`` gives the model the sentences of a document one by one, where their
+        boundaries are known.
+        """
+        if not docs:
+            return []
+        offsets = np.cumsum([0, *map(len, docs)])
+        words, kept = self._look_up(docs)
+        seen = np.concatenate([[0], np.cumsum(kept)])  # tokens before each that the model sees
+        bounds = seen[offsets].tolist()
+        arrays = [np.empty((j - i, self.width), np.float32) for i, j in pairwise(bounds)]
+        cuts = sentence_cuts(docs, offsets) if sentences else np.unique(offsets)
+        documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
+        pieces = [
+            arrays[document][start - bounds[document] : stop - bounds[document]]
+            for document, (start, stop) in zip(
+                documents.tolist(), pairwise(seen[cuts].tolist()), strict=True
+            )
+        ]
+        self._embed(words, seen[cuts], pieces)
+        if kept.all():
+            return arrays
+        return [
+            _among_zeros(rows, kept[start:stop])
+            for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
+        ]
+
+    def _look_up(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray]:
+        """Return the words or ids of all documents in a row without whitespace, and which tokens they are."""
+        words = self._cache.read(docs)
+        if self._takes_ids:
+            ids = np.array(words, dtype=np.int32)
+            return ids[ids >= 0], ids >= 0
+        kept = np.array([word is not None for word in words], dtype=bool)
+        return [word for word in words if word is not None], kept
+
+    def _embed(self, words: Any, cuts: np.ndarray, pieces: Sequence[np.ndarray]) -> None:
+        """Write the rows of ``words[cuts[i] : cuts[i + 1]]`` into piece i, for all i."""
+        if self._takes_ids:
+            self.model.transform_into(words, cuts, pieces)
+            return
+        given = self.model.transform([words[i:j] for i, j in pairwise(cuts.tolist())])
+        vectors = [np.asarray(rows, dtype=np.float32) for rows in given]
+        if [rows.shape for rows in vectors] != [piece.shape for piece in pieces]:
+            raise PluginError(
+                f"the embedder {type(self.model).__name__} breaks its contract: for pieces of "
+                f"{[len(piece) for piece in pieces[:5]]} tokens it gave arrays of shape "
+                f"{[rows.shape for rows in vectors[:5]]}, not (n_tokens, {self.width})"
+            )
+        for piece, rows in zip(pieces, vectors, strict=True):
+            piece[...] = rows
+
+
+def _among_zeros(rows: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return the rows at the tokens they belong to, and zeros at the others."""
+    if len(rows) == len(kept):
+        return rows
+    found = np.zeros((len(kept), rows.shape[1]), dtype=np.float32)
+    found[kept] = rows
+    return found

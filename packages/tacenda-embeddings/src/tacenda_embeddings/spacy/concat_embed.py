@@ -1,7 +1,7 @@
-"""``tacenda.ConcatEmbed.v1``: any embedding layers side by side, with a mixing layer if asked for.
+"""``tacenda.ConcatEmbed.v1``: several embedding layers side by side, with an optional layer that mixes them.
 
-Documents in, one array ``(n_tokens, width)`` float32 per document out, so it stands wherever spaCy
-wants a ``tok2vec`` (a head without an encoder) or the ``embed`` of ``spacy.Tok2Vec.v2`` (with one).
+It takes documents and returns one array ``(n_tokens, width)`` float32 for each. So it can be the ``tok2vec`` of a
+head, which then has no encoder, or the ``embed`` of ``spacy.Tok2Vec.v2``.
 """
 
 from collections.abc import Callable
@@ -27,20 +27,19 @@ def concat_embed(
     Parameters
     ----------
     embeds
-        Layers by name, as sub-sections of a configuration: ``[...tok2vec.embeds.hash]``,
-        ``[...tok2vec.embeds.lds]``. A layer gives a list of arrays (``spacy.MultiHashEmbed.v2``,
-        ``tacenda.DocTensor.v1``) or a ``Ragged`` (``spacy.StaticVectors.v2``).
+        Layers by name, each a section of the configuration, such as ``[...tok2vec.embeds.lds]``. A layer
+        returns a list of arrays (``spacy.MultiHashEmbed.v2``, ``tacenda.DocTensor.v1``) or a ``Ragged``
+        (``spacy.StaticVectors.v2``).
     width
-        Output width of a maxout layer with layer normalization that mixes them; None: the plain
-        concatenation, as wide as its parts together.
+        The width of a maxout layer with layer normalization that mixes them; None returns the plain
+        concatenation.
     maxout_pieces
-        Pieces of that layer.
+        The number of pieces of that layer.
 
     Raises
     ------
     tacenda.errors.ConfigurationError
         There is no layer, or a number is not positive.
-
     """
     if not embeds:
         _fail("embeds is empty: name at least one layer, as in [...embeds.lds]")
@@ -49,8 +48,8 @@ def concat_embed(
         _fail(f"embeds.{strange[0]} is not a layer: give it an @architectures line")
     if maxout_pieces < 1 or (width is not None and width < 1):
         _fail(f"width and maxout_pieces must be positive, not {width}, {maxout_pieces}")
-    # by name, not as given: spaCy sorts the sections of a configuration when it saves one, and the
-    # parameters of a saved model are told apart by the order of its layers
+    # Sorted by name, because spaCy sorts the sections of a configuration that it saves, and the parameters
+    # of a saved model belong to its layers in their order.
     layers = [_on_blas(embeds[name]) for name in sorted(embeds)]
     mix = None
     if width is not None:
@@ -70,7 +69,7 @@ def concat_embed(
 
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Initialize the layers, then the mixing layer on the width they have together."""
+    """Initialize the layers, then the mixing layer, which needs their total width."""
     widths = []
     for layer in _embeds(model):
         layer.initialize(X=X)
@@ -79,7 +78,7 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
         elif X is not None:
             widths.append(get_width(layer.predict(X)))
     if len(widths) < model.attrs["n_embeds"]:
-        return  # nothing to infer from: thinc initializes once more, with a sample
+        return  # widths are not known yet: thinc initializes once more, with a sample
     mix = model.get_ref("mix") if model.has_ref("mix") else None
     if mix is None:
         model.set_dim("nO", sum(widths))
@@ -120,11 +119,10 @@ def forward(
 
 
 def _on_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
-    """Let a layer multiply with numpy's BLAS: more than twice as fast as the BLIS that thinc brings.
+    """Make a layer multiply with numpy's BLAS, which is more than twice as fast as the BLIS of thinc.
 
-    Without an encoder nearly all of a head's time is the products of the mixing layer, which reads
-    all columns of all parts, and of hash embeddings. Other operations than thinc's own for the CPU
-    (a GPU's, Apple's) stay.
+    A head without an encoder spends nearly all its time in the products of the mixing layer and of hash embeddings.
+    Operations other than thinc's for the CPU (those of a GPU or of Apple) stay.
     """
     for node in layer.walk():
         if type(node.ops) is NumpyOps:

@@ -1,8 +1,8 @@
-"""``tacenda.DocTensor.v1``: the vectors that an earlier component wrote, as a layer of a model.
+"""``tacenda.DocTensor.v1``: a layer that reads the vectors an earlier component wrote.
 
-Documents in, one array ``(n_tokens, width)`` float32 per document out; no gradient flows back to
-the vectors. spaCy's own ``Tok2VecListener`` reads ``Doc.tensor`` too, but neither an extension nor
-some of the columns, and it cannot stand beside another embedding layer.
+It takes documents and returns one array ``(n_tokens, width)`` float32 for each; no gradient flows back to the
+vectors. spaCy's own ``Tok2VecListener`` reads ``Doc.tensor`` too, but it cannot read an extension or a part of
+the columns, nor stand beside another embedding layer.
 """
 
 from collections.abc import Callable
@@ -33,33 +33,34 @@ def doc_tensor(
     Parameters
     ----------
     width
-        Columns read. None: the length of ``columns``, or, at initialization, what the documents
-        carry or what the embedding component of the same pipeline announces.
+        The number of columns to read. None takes the length of ``columns``, or else, at initialization,
+        the width that the documents have or that the embedding component of the pipeline announces.
     source
-        ``"tensor"``, or the name of the extension that the component has as its ``target``.
+        ``"tensor"``, or the extension that is the ``target`` of the embedding component.
     columns
-        ``[start, stop]``: read these columns only, ``stop`` not included.
+        ``[start, stop]`` reads these columns only, ``stop`` not included.
     normalize
-        Bring every row to a mean square of 1, the scale that layers are initialized for and other
-        embedding layers have; rows of zeros stay zeros. On vectors of unit length a head learns
-        many times more slowly.
+        Whether to scale every row to a mean square of 1, for which layers are initialized; rows of zeros
+        stay zeros. On vectors of unit length a head learns many times more slowly.
     scale
-        Factor on the rows after that; more than 1 gives them more weight beside other layers.
+        A factor on the rows after that; more than 1 gives them more weight beside other layers.
     dropout
-        Share of the entries set to zero in training, apart from what ``[training] dropout`` does.
+        The share of the entries that is set to zero in training, apart from ``[training] dropout``.
     projection
-        Output width of a trained layer on top; None: the vectors as they are.
+        The width of a trained layer on top; None returns the vectors as they are.
     maxout_pieces
-        1: that layer is linear; more: maxout of so many pieces with layer normalization.
+        1 makes that layer linear; more make it a maxout layer of so many pieces with layer normalization.
 
     Raises
     ------
     tacenda.errors.ConfigurationError
-        A setting is out of range; or, later, a document has no vectors or too few columns.
-
+        A setting is out of range, or, later, a document has no vectors or too few columns.
     """
     width = _checked_width(width, columns)
-    _check_numbers(dropout, scale)
+    if not 0.0 <= dropout < 1.0:
+        _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
+    if not 0 < scale < float("inf"):
+        _fail(f"scale must be positive, not {scale}")
     attrs = {
         "source": source,
         "start": columns[0] if columns else 0,
@@ -67,9 +68,9 @@ def doc_tensor(
         "normalize": normalize,
         "scale": scale,
         "dropout": dropout,
-        "announced": None,  # what `ownership.announce_widths` found in the pipeline
-        # between initialization and the first vectors seen, a missing tensor is the sample's,
-        # not a fault
+        "announced": None,  # the width that `ownership.announce_widths` found in the pipeline
+        # Whether no vectors have been read since initialization: spaCy initializes on samples that no
+        # component has seen, so until then a document without vectors is no mistake.
         "waiting": False,
     }
     read: Model[list[Doc], list[Floats2d]] = Model(
@@ -77,20 +78,16 @@ def doc_tensor(
     )
     if projection is None:
         return read
-    return chain(read, with_array(_projection(width, projection, maxout_pieces)))
-
-
-def _projection(width: int | None, projection: int, maxout_pieces: int) -> Model[Any, Any]:
-    """Return the trained layer on top of the vectors."""
     if projection < 1 or maxout_pieces < 1:
         _fail(f"projection and maxout_pieces must be positive, not {projection}, {maxout_pieces}")
-    if maxout_pieces == 1:
-        return Linear(nO=projection, nI=width)
-    return Maxout(nO=projection, nI=width, nP=maxout_pieces, normalize=True, dropout=0.0)
+    top: Model[Any, Any] = Linear(nO=projection, nI=width)
+    if maxout_pieces > 1:
+        top = Maxout(nO=projection, nI=width, nP=maxout_pieces, normalize=True, dropout=0.0)
+    return chain(read, with_array(top))
 
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Settle the width; spaCy's samples have passed no component, so they may carry no vectors."""
+    """Set the width; the samples of spaCy have passed no component, so they may have no vectors."""
     model.attrs["waiting"] = True
     if model.has_dim("nO"):
         return
@@ -120,6 +117,7 @@ def forward(
 
 
 def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
+    """Return the rows of a document (n_tokens, width), scaled; zeros while the model waits for vectors."""
     width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
     if not len(doc):
         return model.ops.alloc2f(0, width)
@@ -127,7 +125,11 @@ def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
     if array is None:
         if model.attrs["waiting"] and not is_train:
             return model.ops.alloc2f(len(doc), width)
-        _missing(model, doc)
+        _fail(
+            f"{_where(model)} holds no vectors for a document of {len(doc)} tokens: add the embedding "
+            "component before the one that reads it, and in training list it in [training] "
+            "annotating_components (nlp.update(..., annotates=[...]))"
+        )
     model.attrs["waiting"] = False
     have = array.shape[1]
     if (stop is None and have != width) or (stop is not None and have < stop):
@@ -138,17 +140,13 @@ def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
             "each component a target of its own"
         )
     array = model.ops.asarray2f(array if stop is None else array[:, start:stop])
-    return _scaled(model, array)
-
-
-def _scaled(model: Model[Any, Any], array: Any) -> Any:
     xp, scale = model.ops.xp, model.attrs["scale"]
     if model.attrs["normalize"]:
         squares = xp.einsum("ij,ij->i", array, array)[:, None] / array.shape[1]
         scale = scale / xp.sqrt(xp.where(squares == 0, 1, squares))
     elif scale == 1.0:
         return array
-    return array * model.ops.xp.asarray(scale, dtype="float32")
+    return array * xp.asarray(scale, dtype="float32")
 
 
 def _vectors(doc: Doc, source: str) -> Any:
@@ -161,14 +159,6 @@ def _vectors(doc: Doc, source: str) -> Any:
     return array
 
 
-def _missing(model: Model[Any, Any], doc: Doc) -> NoReturn:
-    _fail(
-        f"{_where(model)} holds no vectors for a document of {len(doc)} tokens: add the embedding "
-        "component before the one that reads it, and in training list it in [training] "
-        "annotating_components (nlp.update(..., annotates=[...]))"
-    )
-
-
 def _where(model: Model[Any, Any]) -> str:
     source = model.attrs["source"]
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
@@ -176,13 +166,6 @@ def _where(model: Model[Any, Any]) -> str:
 
 def _no_gradient(dY: Any) -> list[Doc]:
     return []
-
-
-def _check_numbers(dropout: float, scale: float) -> None:
-    if not 0.0 <= dropout < 1.0:
-        _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
-    if not (scale > 0 and scale < float("inf")):
-        _fail(f"scale must be positive, not {scale}")
 
 
 def _checked_width(width: int | None, columns: list[int] | None) -> int | None:

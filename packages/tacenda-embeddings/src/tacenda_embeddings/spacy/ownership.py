@@ -29,11 +29,8 @@ class _Reader(NamedTuple):
 def check_ownership(nlp: Any, component: Any) -> None:
     """Check that ``component``, if it is in the pipeline, may write ``Doc.tensor``.
 
-    Raises
-    ------
-    ConfigurationError
-        Listeners to another component would read what it writes, or a ``tok2vec`` would overwrite that
-        before it is read.
+    Raises ConfigurationError if listeners to another component would read what it writes, or if a ``tok2vec`` would
+    overwrite that before it is read.
     """
     pipeline = list(nlp.pipeline)
     found = [i for i, (_, pipe) in enumerate(pipeline) if pipe is component]
@@ -69,13 +66,8 @@ def check_ownership(nlp: Any, component: Any) -> None:
 def announce_widths(nlp: Any) -> None:
     """Tell every ``tacenda.DocTensor.v1`` of the pipeline how wide the tensor or extension will be.
 
-    spaCy initializes a model on documents that no component has seen, so it cannot learn this from
-    them.
-
-    Raises
-    ------
-    ConfigurationError
-        A listener to one of our components is set to another width.
+    spaCy initializes a model on documents that no component has seen, so it cannot learn this from them. Raises
+    ConfigurationError if a listener to one of our components is set to another width.
     """
     totals: dict[str, int | None] = {}
     ours: set[str] = set()

@@ -1,8 +1,8 @@
-"""Where a component's vectors go: ``Doc.tensor`` or an extension, in place of what is there or
-beside it.
+"""The place a component writes its vectors to: ``Doc.tensor``, or an extension of the document.
 
-In ``append`` mode ``doc._.<target>_columns`` says whose columns are whose, as
-``{"lds_embeddings": [0, 400], "varembed_embeddings": [400, 500]}``; it travels with the document
+The vectors replace what is there or, in ``append`` mode, become further columns of it. Then
+``doc._.<target>_columns`` records which component wrote which columns, as in
+``{"lds_embeddings": [0, 400], "varembed_embeddings": [400, 500]}``; the record stays with the document
 through ``Doc.to_bytes`` and ``nlp.pipe(n_process=2)``.
 """
 
@@ -22,8 +22,8 @@ MODES = ("replace", "append")
 class Target:
     """Writes the vectors of one component.
 
-    Raises `ConfigurationError` for an unknown mode, or a name that cannot be, or already is, an
-    extension of another kind.
+    Raises ConfigurationError for an unknown mode, or a name that cannot be an extension or is one that cannot be
+    written to.
     """
 
     def __init__(self, name: str, mode: str) -> None:
@@ -46,8 +46,7 @@ class Target:
     def write(self, docs: Sequence[Doc], vectors: Sequence[Any], owner: str, before: str) -> None:
         """Write one array ``(n_tokens, width)`` per document.
 
-        ``owner`` is the component that writes; columns nobody has recorded are put down to
-        ``before``.
+        ``owner`` is the component that writes; ``before`` is the one that columns without a record are ascribed to.
         """
         ops = get_current_ops()
         for doc, rows in zip(docs, vectors, strict=True):
@@ -62,9 +61,7 @@ class Target:
                 doc._.set(self.name, array)
 
     def _beside(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
-        """Put our columns after those that are there, or where they were if we have been here
-        before.
-        """
+        """Return the columns that are there and our own: after them, or in place of our earlier ones."""
         there = doc.tensor if self.is_tensor else doc._.get(self.name)
         if there is None or there.ndim != 2 or there.shape[0] != len(doc):
             there = rows[:, :0]
@@ -75,7 +72,7 @@ class Target:
         }
         start, stop = recorded.get(owner, (have, have + width))
         if stop - start != width or stop > have:
-            # never here, or what we wrote has been replaced since
+            # the record is of columns that have been replaced since
             start, stop = have, have + width
         if have and not columns and start:
             columns[before] = [0, start]
@@ -87,7 +84,7 @@ class Target:
 
 
 def _register(name: str) -> None:
-    """Make an extension that can be written to, unless there is one."""
+    """Register an extension that can be written to, unless there is one."""
     if not Doc.has_extension(name):
         Doc.set_extension(name, default=None)
         return

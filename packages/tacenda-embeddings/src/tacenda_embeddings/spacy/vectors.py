@@ -34,19 +34,8 @@ def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
 def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
     """Make a fitted model the vectors of a pipeline, and of what it is saved as.
 
-    Parameters
-    ----------
-    nlp
-        The pipeline.
-    source
-        Folder of a saved `VarEmbed` or `SumEmbed`, or a fitted one.
-
-    Raises
-    ------
-    ConfigurationError
-        It is another model.
-    TacendaError
-        It cannot be read.
+    ``source`` is a fitted `VarEmbed` or `SumEmbed`, or the folder of one. Raises ConfigurationError for another
+    model, TacendaError for one that cannot be read.
     """
     from tacenda.spacy.component import note_requirement
 
@@ -64,12 +53,59 @@ def _hash(word: str) -> int:
     return int(get_string_id(word))
 
 
-class VectorTable(BaseVectors):
-    """The part of ``spacy.vectors.Vectors`` that reads a table with a row for every word it lists."""
+class MorphologicalVectors(BaseVectors):
+    """Vectors of a fitted model, by the hash of a token's text.
 
-    key2row: dict[int, int]  # the row of every listed word, by its hash
-    data: Any  # (rows, columns) float32, where ``_ops`` has its arrays
-    _ops: Any  # of thinc
+    Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that
+    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it. All are of one length, a
+    mean square of 1, so that frequent words do not drown out the others in ``Doc.vector`` and in layers.
+    ``strings``, those of the pipeline, turn hashes into words; without a ``model`` there is no vector.
+    """
+
+    attr = ORTH
+    mode = "morphological"
+    is_full = True
+
+    def __init__(self, *, strings: Any = None, model: Any = None) -> None:
+        self.strings = StringStore() if strings is None else strings
+        # an unpickled vocabulary hands its vectors a store of strings that it then replaces
+        self._pickled_strings: Any = None
+        self.name: str | None = "tacenda_vectors"
+        self.model: Any = None
+        self.key2row: dict[int, int] = {}  # the row of every listed word, by its hash
+        self._ops: Any = NumpyOps()
+        self.data: Any = self._ops.alloc2f(
+            0, 0
+        )  # (rows, width) float32, where ``_ops`` has its arrays
+        if model is not None:
+            self._set(model)
+
+    def take(self, source: Any) -> "MorphologicalVectors":
+        """Take a model, or the one in a folder; raise what `use_vectors` raises."""
+        from tacenda.errors import ConfigurationError
+        from tacenda.spacy import sources
+
+        model = sources.load(source, "embedders", "token embeddings", "transform")
+        if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
+            raise ConfigurationError(
+                f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
+                "a sentence: the vectors of a pipeline are made of varembed or sumembed"
+            )
+        self._set(model)
+        return self
+
+    def _set(self, model: Any) -> None:
+        """Make a table of the vocabulary of a model."""
+        from tacenda.lookup import reserved
+
+        self.model = model
+        special = reserved(model.vocabulary.oov)
+        words = [word for word in model.vocabulary.words if word.strip() and word not in special]
+        # spaCy looks for hashes, which need no entry in the store of strings
+        self.key2row = {_hash(word): row for row, word in enumerate(words)}
+        self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
+
+    # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------
 
     def find(self, *, key: Any = None, keys: Any = None, row: Any = None, rows: Any = None) -> Any:
         """Return rows of keys (-1 for a word outside the vocabulary), or keys of rows, as ``Vectors.find``."""
@@ -137,63 +173,6 @@ class VectorTable(BaseVectors):
         """Move the table, and all that `get_batch` will give, to a device."""
         self.data = ops.asarray2f(self._ops.to_numpy(self.data), dtype="float32")
         self._ops = ops
-
-
-class MorphologicalVectors(VectorTable):
-    """Vectors of a fitted model, by the hash of a token's text.
-
-    Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that
-    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it. All are of one length, a
-    mean square of 1, so that frequent words do not drown out the others in ``Doc.vector`` and in layers.
-
-    Parameters
-    ----------
-    strings
-        Where hashes are turned into words: the pipeline's own.
-    model
-        A fitted model, or None for vectors without a word.
-    """
-
-    attr = ORTH
-    mode = "morphological"
-    is_full = True
-
-    def __init__(self, *, strings: Any = None, model: Any = None) -> None:
-        self.strings = StringStore() if strings is None else strings
-        # an unpickled vocabulary hands its vectors a store of strings that it then replaces
-        self._pickled_strings: Any = None
-        self.name: str | None = "tacenda_vectors"
-        self.model: Any = None
-        self.key2row = {}
-        self._ops = NumpyOps()
-        self.data = self._ops.alloc2f(0, 0)
-        if model is not None:
-            self._set(model)
-
-    def take(self, source: Any) -> "MorphologicalVectors":
-        """Take a model, or the one in a folder; raise what `use_vectors` raises."""
-        from tacenda.errors import ConfigurationError
-        from tacenda.spacy import sources
-
-        model = sources.load(source, "embedders", "token embeddings", "transform")
-        if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
-            raise ConfigurationError(
-                f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
-                "a sentence: the vectors of a pipeline are made of varembed or sumembed"
-            )
-        self._set(model)
-        return self
-
-    def _set(self, model: Any) -> None:
-        """Make a table of the vocabulary of a model."""
-        from tacenda.lookup import reserved
-
-        self.model = model
-        special = reserved(model.vocabulary.oov)
-        words = [word for word in model.vocabulary.words if word.strip() and word not in special]
-        # spaCy looks for hashes, which need no entry in the store of strings
-        self.key2row = {_hash(word): row for row, word in enumerate(words)}
-        self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
 
     # -- one word, or many -------------------------------------------------------------------------
 

@@ -24,16 +24,9 @@ _CACHE = 200_000  # unseen words whose vectors are remembered
 class FittedWords:
     """Vectors of the words and morphemes; only a cache changes after construction.
 
-    Attributes
-    ----------
-    inventory
-        Vocabulary and morphemes.
-    words
-        (types, width): the posterior's logits (VarEmbed), or whole vectors (SumEmbed).
-    morphemes
-        (morphemes, width), the base first; zeros there if the model has none.
-    trained
-        bool (types,): whether the word was in the training text; another one is taken for unseen.
+    ``words`` (types, width) are the posterior's logits (VarEmbed) or whole vectors (SumEmbed); ``morphemes``
+    (morphemes, width) have the base first, zeros if the model has none; ``trained`` bool (types,) says which
+    words were in the training text: the others are taken for unseen.
     """
 
     def __init__(
@@ -118,21 +111,10 @@ class FittedWords:
             settings.advanced.base,
             arrays,
         )
-        dims = {
-            "types": len(vocabulary),
-            "morphemes": len(inventory),
-            "width": settings.width,
-        }
-        words = require(
-            arrays, "words", shape=("types", "width"), dtype=np.float32, finite=True, dims=dims
-        )
-        morphemes = require(
-            arrays,
-            "morphemes",
-            shape=("morphemes", "width"),
-            dtype=np.float32,
-            finite=True,
-            dims=dims,
-        )
-        trained = require(arrays, "trained", shape=("types",), dtype=np.bool_, dims=dims)
-        return cls(inventory, words, morphemes, trained)
+        types, width = len(vocabulary), settings.width
+
+        def table(name: str, rows: int) -> Float32:
+            return require(arrays, name, shape=(rows, width), dtype=np.float32, finite=True)
+
+        trained = require(arrays, "trained", shape=(types,), dtype=np.bool_)
+        return cls(inventory, table("words", types), table("morphemes", len(inventory)), trained)

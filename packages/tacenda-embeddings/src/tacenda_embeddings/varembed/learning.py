@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from tacenda.corpus import Corpus
-from tacenda.errors import PluginUnavailableError
 from tacenda.fitting import Cosine, FitSettings, History, fit
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting.torch_model import to_array
 from tacenda_embeddings.varembed.fitted import FittedWords
 from tacenda_embeddings.varembed.initial_vectors import Float32, fitted_morphemes, initial_words
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
-from tacenda_embeddings.varembed.streams import Ids, StreamBatches, joined
+from tacenda_embeddings.varembed.training import Ids, StreamBatches, Trainer, joined
 
 __all__ = ["Fit", "fit_word_vectors"]
 
@@ -46,7 +47,6 @@ def fit_word_vectors(
     resume: Resume,
 ) -> Fit:
     """Fit a model; `MorphologicalEmbedder.fit` describes the arguments and what is raised."""
-    _require_torch()
     advanced = settings.advanced
     types = len(text.vocabulary)
     stream = joined(text)
@@ -69,7 +69,7 @@ def fit_word_vectors(
     share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
     words = share * words + (1 - share) * sums
     variational = isinstance(advanced, VarEmbedAdvanced)
-    found = _trained(
+    learned, history, figure = _trained(
         settings,
         inventory,
         counts,
@@ -81,19 +81,11 @@ def fit_word_vectors(
         checkpoints,
         resume,
     )
-    words, morphemes = found.learned["table/words"], found.learned["table/morphemes"]
+    words, morphemes = learned["table/words"], learned["table/morphemes"]
     if not variational:
         words = words + inventory.summed(morphemes)
     state = FittedWords(inventory, words, morphemes, counts > 0)
-    return Fit(state, found.history, found.figure)
-
-
-class _Trained(NamedTuple):
-    """Parameters after training, its course, and its figure."""
-
-    learned: dict[str, npt.NDArray[Any]]
-    history: History
-    figure: dict[str, Any]
+    return Fit(state, history, figure)
 
 
 def _trained(
@@ -107,13 +99,11 @@ def _trained(
     held_out: Ids | None,
     checkpoints: str | os.PathLike[str] | None,
     resume: Resume,
-) -> _Trained:
-    """Train from initial vectors, under a seed of torch's own generators that is put back afterwards."""
-    import torch
+) -> tuple[dict[str, npt.NDArray[Any]], History, dict[str, Any]]:
+    """Train from initial vectors; return the parameters, the course of training and its figure.
 
-    from tacenda.fitting.torch_model import to_array
-    from tacenda_embeddings.varembed.training import Trainer
-
+    Torch's own generators are seeded, and put back afterwards.
+    """
     advanced = settings.advanced
     loop = FitSettings(
         epochs=settings.epochs,
@@ -153,9 +143,7 @@ def _trained(
                 alike = np.ones(len(counts))  # the bound counts every word once
                 again = fitted_morphemes(inventory, found, alike, _REFIT * ridge)
                 trainer.set_morphemes(again)
-            return _Trained(
-                dict(trainer.parameters()), history, _figure(trainer, history, refitted)
-            )
+            return dict(trainer.parameters()), history, _figure(trainer, history, refitted)
         finally:
             torch.set_num_threads(threads)
 
@@ -168,7 +156,7 @@ def _settings_of_training(settings: WordVectorSettings) -> dict[str, Any]:
     return values
 
 
-def _figure(trainer: Any, history: History, refitted: bool) -> dict[str, Any]:
+def _figure(trainer: Trainer, history: History, refitted: bool) -> dict[str, Any]:
     """Return the bound as it was measured: on held-out text where there is some, else as training saw it."""
     held_out = trainer.valid is not None
     loss = history.epoch_losses[-1] if history.epoch_losses else None
@@ -184,13 +172,3 @@ def _figure(trainer: Any, history: History, refitted: bool) -> dict[str, Any]:
         else f"training text, mean of the last epoch, {softmax} softmax",
         "divergence per token": trainer.divergence() / trainer.n_tokens,
     }
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise PluginUnavailableError(
-            "fitting VarEmbed or SumEmbed needs torch, applying them does not: install it with "
-            "pip install 'tacenda-embeddings[varembed]'"
-        ) from error

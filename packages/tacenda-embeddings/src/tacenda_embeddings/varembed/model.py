@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
+from tacenda.errors import PluginUnavailableError
 from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.varembed.bernoulli import divergence, entropy, sigmoid
 from tacenda_embeddings.varembed.fitted import FittedWords, Float32
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
@@ -39,6 +39,7 @@ from tacenda_embeddings.varembed.word2vec_file import save_word2vec
 
 __all__ = ["Float32", "MorphologicalEmbedder", "SumEmbed", "VarEmbed"]
 
+Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)
 
 
@@ -92,6 +93,7 @@ class MorphologicalEmbedder(Configured[S]):
             The loss is no longer a number in the first epoch; a smaller learning rate helps. Later the
             best parameters are kept, with a warning.
         """
+        _require_torch()
         from tacenda_embeddings.varembed.learning import fit_word_vectors
 
         corpus = as_corpus(text)
@@ -139,19 +141,7 @@ class MorphologicalEmbedder(Configured[S]):
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
         """Return the vectors of every token of every sentence; they do not depend on the sentence.
 
-        Parameters
-        ----------
-        sentences
-            Token lists; an empty one gives an array of shape (0, width).
-
-        Returns
-        -------
-        One float32 array (tokens, width) for each sentence.
-
-        Raises
-        ------
-        NotFittedError
-            The model was not fitted or loaded.
+        One float32 array (tokens, width) for each token list. Raises NotFittedError.
         """
         texts = [list(sentence) for sentence in sentences]
         rows = self.vectors(word for text in texts for word in text)
@@ -159,20 +149,10 @@ class MorphologicalEmbedder(Configured[S]):
         return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
 
     def vectors(self, words: Iterable[str], *, prior: bool = False) -> Float32:
-        """Return one vector for every word, (words, width) float32.
+        """Return one vector for every word, (words, width) float32. Raises NotFittedError.
 
-        Parameters
-        ----------
-        words
-            Any strings.
-        prior
-            Whether vectors are made from the morphemes even of words that were seen (the paper's
-            "morphemes only").
-
-        Raises
-        ------
-        NotFittedError
-            The model was not fitted or loaded.
+        With ``prior``, vectors are made from the morphemes even of words that were seen (the paper's "morphemes
+        only").
         """
         return self._fitted().look_up(list(words), prior)
 
@@ -190,25 +170,16 @@ class MorphologicalEmbedder(Configured[S]):
     def save_word2vec(
         self, path: str | os.PathLike[str], words: Iterable[str] = (), *, scaled: bool = True
     ) -> int:
-        """Write the text format of word2vec, for ``spacy init vectors`` and others.
+        """Write the text format of word2vec, for ``spacy init vectors`` and others; return how many words.
 
         Parameters
         ----------
         path
-            The file.
+            The file. Raises DataError if it cannot be written.
         words
             Words to write beside those of the vocabulary, seen or not.
         scaled
             Whether to write `scaled_vectors`, as trained layers want them, or `vectors`.
-
-        Returns
-        -------
-        The number of words that were written.
-
-        Raises
-        ------
-        DataError
-            The file cannot be written.
         """
         vectors = self.scaled_vectors if scaled else self.vectors
         return save_word2vec(path, self.vocabulary, vectors, words)
@@ -234,11 +205,6 @@ class MorphologicalEmbedder(Configured[S]):
 
 class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     """Word vectors with a morphological prior, for words seen and unseen.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown, of the wrong type or out of bounds.
 
     Examples
     --------
@@ -266,24 +232,9 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     def vectors(
         self, words: Iterable[str], *, prior: bool = False, output: Output | None = None
     ) -> Float32:
-        """Return one vector for every word, (words, width) float32.
+        """Return one vector for every word, (words, width) float32, as the base does.
 
-        Parameters
-        ----------
-        words
-            Any strings.
-        prior
-            Whether vectors are made from the morphemes even of words that were seen (the paper's
-            "morphemes only").
-        output
-            Another output than ``settings.output``.
-
-        Raises
-        ------
-        NotFittedError
-            The model was not fitted or loaded.
-        ConfigurationError
-            ``output`` is unknown.
+        ``output`` is another output than ``settings.output``; raises ConfigurationError if it is unknown.
         """
         output = VarEmbedSettings(output=output or self.settings.output).output
         logits = super().vectors(words, prior=prior)
@@ -294,21 +245,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Float32:
         """Return the uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.
 
-        Parameters
-        ----------
-        words
-            Any strings.
-        prior
-            Whether to take the prior, even where there is a posterior.
-
-        Returns
-        -------
-        float32 (words, width): entropies of the posterior Bernoullis, of the prior's for unseen words.
-
-        Raises
-        ------
-        NotFittedError
-            The model was not fitted or loaded.
+        These are the entropies (words, width) float32 of the posterior Bernoullis; of the prior for unseen words,
+        and for all words with ``prior``. Raises NotFittedError.
         """
         return np.asarray(entropy(self.vectors(words, prior=prior, output="logits")), np.float32)
 
@@ -323,11 +261,6 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
 
     After Botha and Blunsom (2014), with the network of `VarEmbed`. A word never seen has the sum of its
     morphemes.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown, of the wrong type or out of bounds.
     """
 
     name: ClassVar[str] = "sumembed"
@@ -336,3 +269,42 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
     @configured_by(SumEmbedSettings)
     def __init__(self, settings: SumEmbedSettings) -> None:
         super().__init__(settings)
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise PluginUnavailableError(
+            "fitting VarEmbed or SumEmbed needs torch, applying them does not: install it with "
+            "pip install 'tacenda-embeddings[varembed]'"
+        ) from error
+
+
+# -- Bernoulli vectors by their logits -----------------------------------------------------------------
+
+
+def sigmoid(logits: Floats) -> Floats:
+    """Return sigma(x) without overflow, in the dtype of its argument."""
+    small = np.exp(-np.abs(logits))
+    return np.asarray(np.where(logits >= 0, 1, small) / (1 + small), logits.dtype)
+
+
+def softplus(x: Floats) -> Floats:
+    """Return log(1 + exp(x)), in the dtype of its argument."""
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), x.dtype)
+
+
+def divergence(logits: Floats, prior: Floats) -> Floats:
+    """Return KL(q || p) in nats, elementwise, from logits of q and of the prior p.
+
+    Eq 23 of the paper is the negative of this.
+    """
+    found = softplus(prior) - softplus(logits) + sigmoid(logits) * (logits - prior)
+    return np.asarray(np.maximum(found, 0), logits.dtype)
+
+
+def entropy(logits: Floats) -> Floats:
+    """Return the entropy in bits, elementwise, from 0 (certain) to 1 (nothing known)."""
+    nats = softplus(logits) - sigmoid(logits) * logits
+    return np.asarray(np.clip(nats / np.log(2), 0, 1), logits.dtype)

@@ -13,8 +13,13 @@ from tacenda.errors import ArtifactError
 from tacenda.lookup import reserved
 from tacenda.offsets import checked_offsets
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.varembed.segmenters import Segmenter, learn_segmenter, segmenter_from_arrays
-from tacenda_embeddings.varembed.segmenters.base import pack_names, unpack_names
+from tacenda_embeddings.varembed.segmenters import (
+    Segmenter,
+    learn_segmenter,
+    pack_names,
+    segmenter_from_arrays,
+    unpack_names,
+)
 
 __all__ = ["BASE", "Inventory", "Morphemes"]
 
@@ -37,20 +42,8 @@ class Inventory:
     Words are segmented in lower case; where the vocabulary keeps case, capitals are a morpheme of their own
     (``<Xx>``, ``<XX>`` or ``<xX>``). Special types, such as ``<unk>``, have none but the base.
 
-    Parameters
-    ----------
-    vocabulary
-        The word types.
-    segmenter
-        What cuts a word that is not among them.
-    names
-        The morphemes, `BASE` first, each once.
-    offsets, ids
-        Morphemes of word i are ``ids[offsets[i] : offsets[i + 1]]``.
-    max_pieces
-        Morphemes of a word at most, base and capitals apart.
-    base
-        Whether every word has the first morpheme.
+    ``names`` are the morphemes, `BASE` first, each once; those of word i are ``ids[offsets[i] : offsets[i + 1]]``,
+    at most ``max_pieces``, base and capitals apart. ``base`` says whether every word has the first one.
     """
 
     def __init__(

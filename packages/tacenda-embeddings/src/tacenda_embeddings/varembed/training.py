@@ -1,21 +1,29 @@
 """Training: truncated backpropagation through an LSTM language model over expected word embeddings.
 
+What is climbed is the lower bound (Bhatia, Guthrie and Eisenstein, EMNLP 2016, eqs 19 to 23)
+
+    L = sum_t log P(x_t | x_{1:t-1}; E_q[b]) - KL(Q(b) || P(b))
+
+The likelihood is taken at the expected embeddings (eqs 18 and 19), so L is an approximation of the bound,
+not a bound itself, as soon as the network is not linear in them.
+
 A step touches the vectors of the words, morphemes and outputs that its batch contains and no others, so its
 cost does not depend on the size of the vocabulary, except with the exact softmax.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout, softplus
 
-from tacenda.fitting import StepResult
+from tacenda.corpus import Corpus
+from tacenda.fitting import StepResult, fingerprint_arrays
 from tacenda.fitting.torch_model import (
     generator_arrays,
     load_generator_arrays,
@@ -29,11 +37,20 @@ from tacenda.fitting.torch_model import (
 )
 from tacenda.fitting.trainable import State
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.objective import bernoulli_kl, exact_loss, sampled_loss
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
-from tacenda_embeddings.varembed.streams import Ids, StreamBatches
 
-__all__ = ["RowTable", "Trainer"]
+__all__ = [
+    "Ids",
+    "RowTable",
+    "StreamBatches",
+    "Trainer",
+    "bernoulli_kl",
+    "exact_loss",
+    "joined",
+    "sampled_loss",
+]
+
+Ids = npt.NDArray[np.int32]
 
 _EVALUATED = 512  # tokens whose exact softmax is computed at a time
 _OUTPUTS = 0.05  # standard deviation of the initial output vectors
@@ -41,6 +58,97 @@ _LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
 
 _ADAGRAD_START = 1e-6  # of the accumulators
+
+
+# -- the text -------------------------------------------------------------------------------------------
+
+
+def joined(corpus: Corpus) -> Ids:
+    """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all."""
+    ends = np.asarray(corpus.offsets[1:])
+    boundary = corpus.vocabulary.boundary_id
+    text = np.insert(np.asarray(corpus.ids), ends, boundary)
+    return np.concatenate([[boundary], text]).astype(np.int32)
+
+
+class StreamBatches:
+    """The text cut into streams of equal length, ``length`` tokens of each at a time.
+
+    A batch is (inputs, targets), both int64 (length, streams), the targets one token later. The order is that
+    of the text, so that the state of a recurrent network is carried from one batch to the next. A few tokens
+    at the end of the text, fewer than there are streams, are left out.
+    """
+
+    def __init__(self, ids: Ids, *, streams: int, length: int) -> None:
+        self.ids, self.length = ids, length
+        self.n_streams = max(1, min(streams, (len(ids) - 1) // 2))
+        self.n_steps = (len(ids) - 1) // self.n_streams
+        self._fingerprint = fingerprint_arrays((ids,), "streams", streams, length)
+
+    def n_batches(self, epoch: int) -> int:
+        return -(-self.n_steps // self.length)
+
+    def batches(
+        self, epoch: int, skip: int = 0
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        used = self.n_streams * self.n_steps
+        before = self.ids[:used].reshape(self.n_streams, -1)
+        after = self.ids[1 : used + 1].reshape(self.n_streams, -1)
+        for index in range(skip, self.n_batches(epoch)):
+            span = slice(index * self.length, (index + 1) * self.length)
+            yield tuple(  # type: ignore[misc]
+                np.ascontiguousarray(side[:, span].T, dtype=np.int64) for side in (before, after)
+            )
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+
+# -- the terms of the bound ----------------------------------------------------------------------------
+
+
+def bernoulli_kl(logits: Tensor, prior: Tensor) -> Tensor:
+    """Return KL(q || p) in nats (rows,) of Bernoulli vectors, from logits (rows, width) of q and of p.
+
+    It is softplus(s) - softplus(g) + sigma(g) (g - s), the negative of eq 23 in the paper, which has the
+    sign of the term in the bound and not that of a divergence.
+    """
+    return (softplus(prior) - softplus(logits) + logits.sigmoid() * (logits - prior)).sum(1)
+
+
+def exact_loss(hidden: Tensor, targets: Tensor, outputs: Tensor, biases: Tensor) -> Tensor:
+    """Return -sum log softmax(V h)[target] in nats (eq 7).
+
+    Takes hidden (tokens, hidden), targets int64 (tokens,), outputs V (types, hidden), biases (types,).
+    """
+    scores = torch.addmm(biases, hidden, outputs.T)
+    return (scores.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]).sum()
+
+
+def sampled_loss(
+    hidden: Tensor,
+    own: tuple[Tensor, Tensor],
+    noise: tuple[Tensor, Tensor],
+    log_expected: tuple[Tensor, Tensor],
+) -> Tensor:
+    """Return the loss, in nats, of a softmax over the target and words of noise that a whole batch shares.
+
+        -s_x + log(e^{s_x} / E_x + sum over the words j drawn of e^{s_j} / E_j)
+
+    E_j is how often j is expected among the words drawn. The sum estimates the normaliser, and the gradient is
+    that of the ranking objective of noise-contrastive estimation, whose optimum is that of the softmax however
+    many words are drawn (Ma and Collins 2018, section 3). A word drawn that is the target stays in: taking it
+    out would bias the scores of frequent words.
+
+    Takes ``hidden`` (tokens, hidden), output vectors (tokens, hidden) and biases (tokens,) of the targets x as
+    ``own``, the same of the words drawn as ``noise``, and log E of each target and of each word drawn.
+    """
+    right = (hidden * own[0]).sum(1) + own[1]
+    wrong = torch.addmm(noise[1] - log_expected[1], hidden, noise[0].T)
+    return (torch.logaddexp(right - log_expected[0], wrong.logsumexp(1)) - right).sum()
+
+
+# -- the network ---------------------------------------------------------------------------------------
 
 
 class Rows(NamedTuple):

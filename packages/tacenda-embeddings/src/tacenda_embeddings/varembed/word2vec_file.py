@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import store
 from tacenda.errors import DataError
 from tacenda.lookup import reserved
 from tacenda.vocabulary import Vocabulary
@@ -37,17 +38,16 @@ def save_word2vec(
         if word not in special and word.split() == [word]
     ]
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8", errors="replace") as file:
+        with (
+            store.replacing(path) as whole,
+            whole.open("w", encoding="utf-8", errors="replace") as file,
+        ):
             file.write(f"{len(chosen)} {vectors([]).shape[1]}\n")
             for i in range(0, len(chosen), _LINES):
                 part = chosen[i : i + _LINES]
                 for word, row in zip(part, vectors(part).tolist(), strict=True):
                     file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n")
-        temporary.replace(path)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return len(chosen)

@@ -16,14 +16,12 @@ from tacenda.kernels.hidden_markov.features import Classed, Model
 from tacenda.progress import track
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon, sentences_at, text_of
-from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.inference import Tables, Whole, required
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import HMMSettings
-from tacenda_lm.hidden_markov.transitions import Whole, required
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import put, train
+from tacenda_lm.training import FitContext, put, train
 
 __all__ = ["HMM", "BaumWelch"]
 
@@ -32,13 +30,7 @@ _SPREAD = 0.5  # of the logarithms of the first values; states that begin alike 
 
 
 class HMM(HiddenMarkov[HMMSettings]):
-    """A hidden Markov language model: every state may emit every word and follow every other.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown or out of range.
-    """
+    """A hidden Markov language model: every state may emit every word and follow every other."""
 
     name: ClassVar[str] = "hmm"
     settings_class = HMMSettings
@@ -47,12 +39,12 @@ class HMM(HiddenMarkov[HMMSettings]):
     def __init__(self, settings: HMMSettings) -> None:
         super().__init__(settings)
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         text = text_of(corpus)
         held_out = None if valid is None else text_of(valid)
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
         source = Sweeps(fingerprint_arrays(text))
-        history = train(trainer, source, self.settings, text, held_out, context, 1.0)
+        history = train(trainer, source, self.settings, text, held_out, fitting, 1.0)
         transitions, emissions, starts = trainer.tables.values()
         self._set(corpus.vocabulary, np.ascontiguousarray(transitions.T), emissions, starts)
         self.fitted_on = {"training": history.as_dict()}

@@ -19,12 +19,13 @@ from tacenda.kernels.hidden_markov import block as hmm_block
 from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
 from tacenda.kernels.hidden_markov import features as hmm_features
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.machinery.tensors import exp, put_at, sum_at, take_at, to_array, to_tensor
+from tacenda.kernels.machinery.tensors import to_array, to_device, to_tensor
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
 
 __all__ = ["Outputs", "by_logarithms", "log_likelihood"]
 
 _Array = Any  # numpy's on the CPU, else a tensor on the device of the network
+_Places = np.ndarray[Any, np.dtype[np.int64]]
 _KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
 
 
@@ -74,18 +75,18 @@ def make(
     left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
     weights = norms = kept = None
     if len(log_classes):
-        weights = exp(take_at(log_classes, observed.sources, observed.targets))
+        weights = _exp(_take_at(log_classes, observed.sources, observed.targets))
     else:
         groups = np.unique(observed.sources)
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
         kept = streaming_logsumexp.place(rows, columns, _KEPT) if learning else None
         sums = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept)
-        norms = sum_at(bias, groups, sums.reshape(len(groups), -1))
+        norms = _sum_at(bias, groups, sums.reshape(len(groups), -1))
     blocks = block_softmax.forward(
         Vectors(left, reached, bias), observed.sources, observed.targets, weights, norms, threads
     )
     emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
-    return _Made(blocks, emissions, exp(log_starts), weights, norms, kept)
+    return _Made(blocks, emissions, _exp(log_starts), weights, norms, kept)
 
 
 def by_logarithms(
@@ -186,9 +187,9 @@ def _gradients(
     slopes = [moved.left, moved.reached, moved.bias]
     to_classes = None
     if made.norms is None:
-        to_classes = put_at(log_classes, sources, targets, moved.departures)
+        to_classes = _put_at(log_classes, sources, targets, moved.departures)
     else:
-        leaving = sum_at(made.norms, sources, moved.departures)
+        leaving = _sum_at(made.norms, sources, moved.departures)
         groups = np.unique(sources)
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
         norms, taken = (array[groups].ravel() for array in (made.norms, -leaving))
@@ -202,3 +203,42 @@ def _gradients(
         words, word_bias, emitting, lexicon.offsets, made.emissions, counts.emissions
     )
     return [*slopes, to_classes, emitted.states, emitted.words, emitted.bias, counts.starts]
+
+
+# The functions below take arrays of numpy and tensors on other devices alike.
+
+
+def _exp(array: Any) -> Any:
+    """Return the exponential of every element."""
+    return array.exp() if isinstance(array, torch.Tensor) else np.exp(array)
+
+
+def _take_at(table: Any, rows: _Places, columns: _Places) -> Any:
+    """Return ``table[rows, :, columns]`` (n, middle) of a table (rows, middle, columns), in C order."""
+    if isinstance(table, torch.Tensor):
+        first, last = to_device((rows, columns), table.device)
+        return table[first, :, last].contiguous()
+    return table[rows, :, columns]
+
+
+def _put_at(like: Any, rows: _Places, columns: _Places, values: Any) -> Any:
+    """Return zeros in the shape of ``like``, but ``values`` at ``[rows, :, columns]``; no place may occur twice."""
+    if isinstance(like, torch.Tensor):
+        first, last = to_device((rows, columns), like.device)
+        found = torch.zeros_like(like)
+        found[first, :, last] = values
+        return found
+    table = np.zeros_like(like)
+    table[rows, :, columns] = values
+    return table
+
+
+def _sum_at(like: Any, rows: _Places, values: Any) -> Any:
+    """Return the sums, in the shape of ``like``, of the ``values`` of each row, always added in the same order."""
+    if isinstance(like, torch.Tensor):
+        # Unlike index_add, which uses atomics on CUDA, an accumulating index_put_ sorts its indices first.
+        at = tuple(to_device((rows,), like.device))
+        return torch.zeros_like(like).index_put_(at, values, accumulate=True)
+    table = np.zeros_like(like)
+    np.add.at(table, rows, values)
+    return table

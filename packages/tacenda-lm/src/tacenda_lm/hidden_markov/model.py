@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
-from tacenda_lm.configured import ConfiguredLanguageModel
+from tacenda_lm.contract import State
 from tacenda_lm.hidden_markov.inference import Tables
 from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
-from tacenda_lm.sequences import Float64, check_word, checked
-from tacenda_lm.state import State
+from tacenda_lm.language_model import ConfiguredLanguageModel
+from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
 
 __all__ = ["HiddenMarkov", "Posterior"]
 
@@ -46,7 +46,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
     number is ``class * k + number within the class``.
     """
 
-    keeps_checkpoints: ClassVar[bool] = True
+    keeps_checkpoints = True
     _tables: Tables | None = None
 
     @property
@@ -86,11 +86,9 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
             return np.asarray(tables.starts[tables.lexicon.classes[word]])
         return tables.reach(group, _array(data), int(tables.lexicon.classes[word]))
 
-    def log_prob(
-        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
-    ) -> Float64:
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return natural log p(word | state) for pairs, float64 (states,)."""
-        ids, _ = checked(np.asarray(words), np.array([0, len(words)]), len(self.vocabulary))
+        ids = checked_ids(words, len(self.vocabulary))
         found = np.empty(len(ids), np.float64)
         for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
             found[n] = self._joint(state, word).sum(dtype=np.float64)
@@ -117,16 +115,14 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
 
     # -- whole texts -------------------------------------------------------------------------------
 
-    def score_corpus(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Float64:
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the natural log-probability of every id given those before it in its sentence, float64 (tokens,)."""
         found = np.empty(len(np.asarray(ids)), np.float64)
         for passed in self.tables.passes(*self._sentences(ids, offsets)):
             found[passed.tokens] = passed.forward.log_probs
         return found
 
-    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
         words, cuts = self._sentences(ids, np.array([0, len(ids)]))
         found = np.empty(len(words), np.float64)
@@ -141,9 +137,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
             return found, self.start()
         return found, State((int(self.tables.lexicon.classes[words[-1]]), last.tobytes()))
 
-    def _sentences(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    def _sentences(self, ids: Integers, offsets: Integers) -> tuple[Ids, Offsets]:
         """Return the ids, checked, and where sentences begin among them: sequences cut after every ``</s>``."""
         words, cuts = checked(ids, offsets, len(self.vocabulary))
         ends = np.flatnonzero(words == self.vocabulary.boundary_id) + 1
@@ -178,21 +172,11 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
         return Posterior(self.tables.lexicon.classes[ids], probabilities)
 
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
-        """Return the most probable path of states: int64 (words,), numbers from 0 to Z - 1.
-
-        Parameters
-        ----------
-        sentence
-            Words, or a string of words with spaces between.
-        eos
-            Whether the sentence ends there; ``</s>`` is then the last word.
-        """
+        """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
         ids = self._ids(sentence, eos)
         return self.state_path(ids, np.array([0, len(ids)]))
 
-    def state_path(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> npt.NDArray[np.int64]:
+    def state_path(self, ids: Integers, offsets: Integers) -> npt.NDArray[np.int64]:
         """Return the most probable path of every sentence of a text: int64 (tokens,)."""
         words, cuts = self._sentences(ids, offsets)
         path = np.empty(len(words), np.int64)
@@ -200,7 +184,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
             path[begin:end] = self._best_path(words[begin:end])
         return path
 
-    def _best_path(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    def _best_path(self, ids: Ids) -> npt.NDArray[np.int64]:
         """Find the largest p(z, x) over z, by dynamic programming, in logarithms (Viterbi 1967)."""
         tables, k = self.tables, self.tables.k
         classes = tables.lexicon.classes[ids].astype(np.int64)
@@ -222,7 +206,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
             path[t - 1] = came_from[t, path[t]]
         return path + classes * k
 
-    def _ids(self, sentence: str | Sequence[str], eos: bool) -> npt.NDArray[np.int32]:
+    def _ids(self, sentence: str | Sequence[str], eos: bool) -> Ids:
         words = sentence.split() if isinstance(sentence, str) else list(sentence)
         ids = np.asarray(self.vocabulary.encode(words), np.int32)
         return np.append(ids, np.int32(self.vocabulary.boundary_id)) if eos else ids

@@ -12,13 +12,11 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon
-from tacenda_lm.hidden_markov.hardware import check_device
-from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.inference import Tables, required, transitions_of
 from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.transitions import required, transitions_of
+from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device
+from tacenda_lm.training import FitContext
 
 __all__ = ["VLHMM"]
 
@@ -47,10 +45,10 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
         super().__init__(settings)
         check_device(settings)
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm  # imports torch
 
-        self._tables, history = fit_vlhmm(self.settings, corpus, valid, context)
+        self._tables, history = fit_vlhmm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 

@@ -21,16 +21,13 @@ from tacenda.fitting.torch_model import (
 )
 from tacenda.fitting.trainable import State
 from tacenda.kernels.hidden_markov import class_softmax
-from tacenda_lm.contract import FitContext
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, sentences_at, text_of
-from tacenda_lm.hidden_markov.hardware import check_device, check_memory
-from tacenda_lm.hidden_markov.inference import Tables
+from tacenda_lm.hidden_markov.inference import Features, Flat, Free, Tables, Transitions, TwoLevel
 from tacenda_lm.hidden_markov.parameters import Network, Tabular
-from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.transitions import Features, Flat, Free, Transitions, TwoLevel
+from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device, check_memory
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import falling_rate, train
+from tacenda_lm.training import FitContext, falling_rate, train
 
 __all__ = ["Trainer", "classes_of", "drawn", "fit_vlhmm"]
 
@@ -43,7 +40,7 @@ _EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at 
 
 
 def fit_vlhmm(
-    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, context: FitContext
+    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
     check_device(settings)
@@ -60,7 +57,7 @@ def fit_vlhmm(
     epochs, every = settings.epochs, settings.advanced.evaluate_every
     rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
     text = ids, offsets
-    history = train(trainer, source, settings, text, held_out, context, rate, evaluate_every=every)
+    history = train(trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every)
     trainer.load_parameters(trainer.parameters())
     return tables_of(network.cpu(), lexicon), history
 

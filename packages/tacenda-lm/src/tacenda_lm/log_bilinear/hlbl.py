@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -9,22 +10,33 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_arrays
+from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import FitContext
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
-from tacenda_lm.log_bilinear.hlbl_training import average_predicted, train_hlbl
-from tacenda_lm.log_bilinear.model import LogBilinear
+from tacenda_lm.log_bilinear.model import (
+    LogBilinear,
+    Trainer,
+    dropout_mask,
+    texts_of,
+    train_trainer,
+)
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
-from tacenda_lm.log_bilinear.training import texts_of
-from tacenda_lm.log_bilinear.tree_building import build_tree
 from tacenda_lm.log_bilinear.trees import Tree
+from tacenda_lm.training import FitContext
 
-__all__ = ["HLBL"]
+__all__ = ["HLBL", "HLBLTrainer", "average_predicted", "train_hlbl"]
 
 _BOOTSTRAP_CONTEXT = 5  # words, as in the thesis
 _DEEP = 64  # steps of a code of the random tree, at most: more than it ever has
+_SUMS = {"words": 1e-6, "far_words": 1e-6}  # accumulators to begin with; those of other tables:
+_OTHER_SUMS = 1e-8
+_DOUBT = 5.0  # contexts of the average word, counted with those of each word
+_FAINT = 0.02  # weight below which a tail is cut off in training
+_FARTHEST = 500  # words, at most
+_ROWS = 4096  # predicted vectors at a time, where they are averaged
 
 
 class HLBL(LogBilinear[HLBLSettings]):
@@ -36,11 +48,6 @@ class HLBL(LogBilinear[HLBLSettings]):
     predicted for them into a better tree, and trains on that one. The models of the thesis have ``width=100,
     context=5, dropout=0.0, across_sentences=False, advanced={"tail_rates": (), "frequency_power": 0.0}``; its best
     tree has ``copies=4`` and an ``overlap`` of 0.4.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown or out of range.
 
     Examples
     --------
@@ -66,14 +73,16 @@ class HLBL(LogBilinear[HLBLSettings]):
         """The tree over words. Raises NotFittedError."""
         return self._learned(self._predictor).tree
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
+        from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
+
         settings, counts = self.settings, corpus.type_counts
         text, held_out = texts_of(settings, corpus, valid)
         vectors = None
         if settings.tree != "random":
-            vectors = self._clustered_vectors(counts, text, context.stage("bootstrap"))
-            context = context.after_first()
+            vectors = self._clustered_vectors(counts, text, fitting.stage("bootstrap"))
+            fitting = fitting.after_first()
         advanced = settings.advanced
         tree = build_tree(
             settings.tree,
@@ -86,8 +95,7 @@ class HLBL(LogBilinear[HLBLSettings]):
             max_codes=advanced.max_codes,
             max_depth=advanced.max_depth,
         )
-        stage = context.stage("model")
-        found, history = train_hlbl(settings, tree, counts, text, held_out, stage)
+        found, history = train_hlbl(settings, tree, counts, text, held_out, fitting.stage("model"))
         self._vocabulary = corpus.vocabulary
         self._predictor = self._predictor_of(found.parameters, tree)
         self.fitted_on = {
@@ -101,9 +109,11 @@ class HLBL(LogBilinear[HLBLSettings]):
         return HLBLPredictor(parameters, tree, advanced.tail_rates, boundary, advanced.eight_bits)
 
     def _clustered_vectors(
-        self, counts: npt.NDArray[np.integer], text: Stream, context: FitContext
+        self, counts: npt.NDArray[np.integer], text: Stream, fitting: FitContext
     ) -> npt.NDArray[np.float64]:
         """Train the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions."""
+        from tacenda_lm.log_bilinear.tree_building import build_tree
+
         settings, advanced = self.settings, self.settings.advanced
         small = replace(
             settings,
@@ -114,7 +124,7 @@ class HLBL(LogBilinear[HLBLSettings]):
             advanced=replace(advanced, tail_rates=(), far_words=False),
         )
         tree = build_tree("random", len(counts), seed=settings.seed, max_depth=_DEEP)
-        predictor, _ = train_hlbl(small, tree, counts, text, None, context, "bootstrap")
+        predictor, _ = train_hlbl(small, tree, counts, text, None, fitting, "bootstrap")
         return average_predicted(predictor, text)
 
     @classmethod
@@ -127,3 +137,111 @@ class HLBL(LogBilinear[HLBLSettings]):
         model._vocabulary = vocabulary
         model._predictor = model._predictor_of(found, tree)
         return model
+
+
+class HLBLTrainer(Trainer):
+    """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin."""
+
+    def __init__(
+        self,
+        settings: HLBLSettings,
+        parameters: Parameters,
+        tree: Tree,
+        text: Stream,
+        valid: Stream | None,
+    ) -> None:
+        tables = parameters.arrays()
+        sums = {name: _SUMS.get(name, _OTHER_SUMS) for name in tables}
+        super().__init__(tables, sums, text, valid, settings.seed)
+        self.settings, self.current, self.tree = settings, parameters, tree
+        self.rates = settings.advanced.tail_rates
+        longest = max(self.rates, default=0.0)
+        faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
+        # a tail of words that do not depend on each other is so much longer than one of them
+        self._of_tails = [math.sqrt(1 - rate) for rate in self.rates]
+        self._reach = settings.context + min(faint, _FARTHEST)
+
+    @property
+    def begins(self) -> npt.NDArray[np.int64]:
+        """The positions at which the pieces of the training text begin, (pieces,)."""
+        return np.arange(1, len(self.text.ids), self.settings.advanced.piece_words, dtype=np.int64)
+
+    def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
+        """Take one step on the summed loss of some pieces."""
+        now, threads, dropout = self.current, self.settings.threads, self.settings.dropout
+        (begins,) = batch
+        ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
+        ids, offsets, starts, stops, targets, counted = self.text.windows(begins, ends, self._reach)
+        rng = self.draw()
+        spans = (now.words, ids, offsets, starts, stops, now.context(self.rates))
+        found = context_sum.forward(*spans, far=now.far, threads=threads)
+        vectors = found.vectors
+        kept = dropout_mask(vectors.shape, dropout, rng) if dropout else None
+        if kept is not None:
+            vectors *= kept
+        # the vectors of the nodes move within the kernel
+        scored = tree_softmax.step(
+            vectors, targets, self.tree.codes, now.nodes, now.node_biases[:, 0], -counted.astype(np.float32),
+            self.sums["nodes"], self.sums["node_biases"], learning_rate, threads=threads,
+        )  # fmt: skip
+        grad = scored.vectors
+        if kept is not None:
+            grad *= kept
+        down = context_sum.backward(*spans, found.before, grad, now.far, threads=threads)
+        for name, rows, gradient in (
+            ("words", down.words, down.rows),
+            ("far_words", down.words[: len(down.far_rows)], down.far_rows),
+            ("positions", None, down.weights),
+            ("bias", None, down.bias[None]),
+        ):
+            self.move(name, rows, gradient, learning_rate, threads)
+        for k, slowness in enumerate(self._of_tails):
+            row = np.array([k], np.int32)
+            self.move("tails", row, down.tail_weights[row], slowness * learning_rate)
+        return StepResult(-float(scored.log_probs[counted].sum()), float(counted.sum()))
+
+    def predictor(self) -> HLBLPredictor:
+        """Return what the present parameters predict."""
+        boundary = int(self.text.ids[0])  # every stream begins with </s>
+        return HLBLPredictor(self.current, self.tree, self.rates, boundary)
+
+
+def train_hlbl(
+    settings: HLBLSettings,
+    tree: Tree,
+    counts: npt.NDArray[np.integer],
+    text: Stream,
+    valid: Stream | None,
+    fitting: FitContext,
+    description: str = "fitting",
+) -> tuple[HLBLPredictor, History]:
+    """Train a model on a given tree, whatever the settings say of trees.
+
+    ``counts`` (types,) say how often each word occurs in the text: they give the first biases of the nodes.
+    """
+    rng = np.random.default_rng([settings.seed, 1])
+    parameters = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    trainer = HLBLTrainer(settings, parameters, tree, text, valid)
+    size = settings.advanced.batch_pieces
+    source = ArrayBatches(trainer.begins, batch_size=size, seed=settings.seed)
+    identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
+    history = train_trainer(trainer, source, settings, fitting, identity, description)
+    return trainer.predictor(), history
+
+
+def average_predicted(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:
+    """Return the mean predicted vector of the contexts each word follows, less that of all words: (types, width).
+
+    These are the word vectors of section 4.4, which trees are built from. Those of rare words, which are mostly noise,
+    are drawn towards that of all words, as if they had followed a few contexts more.
+    """
+    from tacenda_lm.log_bilinear.tree_building import add_rows  # imports numba
+
+    sums = np.zeros(predictor.parameters.words.shape)
+    counts = np.zeros(len(sums))
+    for vectors, targets, counted in predictor.predicted(stream, _ROWS):
+        words = targets[counted]
+        add_rows(sums, words, vectors[counted])
+        counts += np.bincount(words, minlength=len(counts))
+    mean = sums.sum(axis=0) / max(counts.sum(), 1)
+    return np.asarray((sums - counts[:, None] * mean) / (counts + _DOUBT)[:, None])

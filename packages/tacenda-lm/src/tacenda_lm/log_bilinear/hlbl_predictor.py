@@ -21,16 +21,16 @@ from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.stream_scores import Packed, pack, rounded, scores
 from tacenda.kernels.machinery.memory import WIDE, aligned
+from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.log_bilinear.trees import Tree
 from tacenda_lm.sequences import Float64, Ids
-from tacenda_lm.state import State
 
 __all__ = ["HLBLPredictor", "Parameters", "Predicted"]
 
 _Floats = npt.NDArray[np.float32]
-_ROWS = 512  # tokens that are predicted, then scored
+_ROWS = 512  # tokens that are predicted side by side, at most, then scored
 
 
 @dataclass
@@ -242,8 +242,9 @@ class HLBLPredictor:
             tails = found.after
             yield Predicted(found.vectors, ids[start:end], ~firsts[start:end])
 
-    def distributions(self, stream: Stream, rows: int) -> Iterator[_Floats]:
+    def distributions(self, stream: Stream) -> Iterator[_Floats]:
         """Yield natural log-probabilities of all words at the positions that `score` scores, (rows, types)."""
+        rows = min(_ROWS, rows_of_block(self.tree.n_words))
         for vectors, _, counted in self.predicted(stream, rows):
             if counted.any():
                 yield self._distribution(vectors[counted])

@@ -1,33 +1,41 @@
-"""`LogBilinear`: the language model around a fitted predictor of words from the words before."""
+"""What the log-bilinear models share: a language model around a predictor of words, and its training by AdaGrad."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.configured import ConfiguredLanguageModel
-from tacenda_lm.contract import rows_of_block
+from tacenda.corpus import Corpus
+from tacenda.fitting import ArrayBatches, History, StepResult
+from tacenda.fitting.trainable import State as Arrays
+from tacenda.kernels.shared.row_steps import adagrad
+from tacenda_lm.contract import State
+from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor
-from tacenda_lm.log_bilinear.lbl_predictor import LBLPredictor
 from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
 from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, check_word, checked
-from tacenda_lm.state import State
+from tacenda_lm.sequences import Float64, Integers, check_word, checked, checked_ids
+from tacenda_lm.training import FitContext, falling_rate, put, train
 
-__all__ = ["LogBilinear"]
+if TYPE_CHECKING:
+    from tacenda_lm.log_bilinear.lbl import LBLPredictor
+
+__all__ = ["LogBilinear", "Trainer", "dropout_mask", "texts_of", "train_trainer"]
 
 S = TypeVar("S", bound=HLBLSettings | LBLSettings)
-_ROWS = 512  # distributions computed side by side, at most
+_LEAST = 0.1  # of the learning rate, at the end
+_WARM = 200  # steps at most before the learning rate is what it says, and half an epoch
 
 
 class LogBilinear(ConfiguredLanguageModel[S]):
     """Base of `HLBL` and `LBL`, whose ``_fit`` and ``from_arrays`` set the predictor and the vocabulary."""
 
-    keeps_checkpoints: ClassVar[bool] = True
+    keeps_checkpoints = True
     _predictor: HLBLPredictor | LBLPredictor | None = None
 
     @property
@@ -59,22 +67,17 @@ class LogBilinear(ConfiguredLanguageModel[S]):
         """Return natural log-probabilities of every next word, float32 (states, types)."""
         return self._found.log_probs(states)
 
-    def log_prob(
-        self, states: Sequence[State], words: npt.NDArray[np.integer[Any]] | Sequence[int]
-    ) -> Float64:
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return natural log p(word | state) for pairs, float64 (states,)."""
-        ids, _ = checked(np.asarray(words), np.array([0, len(words)]), len(self.vocabulary))
-        return self._found.log_prob(states, ids)
+        return self._found.log_prob(states, checked_ids(words, len(self.vocabulary)))
 
-    def score_corpus(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Float64:
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
         return self._found.score(self._stream(ids, offsets))
 
-    def score_from(self, state: State, ids: npt.NDArray[np.integer[Any]]) -> tuple[Float64, State]:
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
-        ids, _ = checked(ids, np.array([0, len(ids)]), len(self.vocabulary))
+        ids = checked_ids(ids, len(self.vocabulary))
         ends = np.flatnonzero(ids == self.vocabulary.boundary_id) + 1
         if self.settings.across_sentences or not len(ends):
             return self._found.score_from(state, ids)
@@ -84,16 +87,11 @@ class LogBilinear(ConfiguredLanguageModel[S]):
         last, state = self._found.score_from(self.start(), ids[ends[-1] :])
         return np.concatenate([first, inner, last]), state
 
-    def distributions(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Iterator[npt.NDArray[np.float32]]:
+    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[npt.NDArray[np.float32]]:
         """Yield the distribution that every id was drawn from, float32 (tokens of the block, types), in order."""
-        rows = min(_ROWS, rows_of_block(len(self.vocabulary)))
-        return self._found.distributions(self._stream(ids, offsets), rows)
+        return self._found.distributions(self._stream(ids, offsets))
 
-    def _stream(
-        self, ids: npt.NDArray[np.integer[Any]], offsets: npt.NDArray[np.integer[Any]]
-    ) -> Stream:
+    def _stream(self, ids: Integers, offsets: Integers) -> Stream:
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         boundary = self.vocabulary.boundary_id
         return Stream.of(ids, offsets, boundary, self.settings.across_sentences)
@@ -101,3 +99,123 @@ class LogBilinear(ConfiguredLanguageModel[S]):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what was learned, and the vocabulary. Raises NotFittedError."""
         return {**self._found.arrays(), **self.vocabulary.arrays()}
+
+
+class Trainer:
+    """A model under training, as `tacenda.fitting` takes it; a subclass implements `step` and `predictor`.
+
+    AdaGrad has one accumulator for each row of a table. `state` holds tables, accumulators and the number of steps,
+    from which the random numbers of a step are drawn.
+    The tables, float32 in C order, are changed in place; ``sums`` are the accumulators to begin with, by the name of
+    the table. The perplexity of ``valid`` is the criterion.
+    """
+
+    def __init__(
+        self,
+        tables: dict[str, npt.NDArray[np.float32]],
+        sums: Mapping[str, float],
+        text: Stream,
+        valid: Stream | None,
+        seed: int,
+    ) -> None:
+        self.tables, self.text, self.valid, self.seed = tables, text, valid, seed
+        self.sums = {
+            name: np.full(len(_rows(table)), sums[name], np.float32)
+            for name, table in tables.items()
+        }
+        self.steps = 0
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Take one step on the summed loss of a batch."""
+        raise NotImplementedError
+
+    def predictor(self) -> HLBLPredictor | LBLPredictor:
+        """Return what the present parameters predict."""
+        raise NotImplementedError
+
+    def draw(self) -> np.random.Generator:
+        """Return the random numbers of this step, and count it."""
+        rng = np.random.default_rng([self.seed, self.steps])
+        self.steps += 1
+        return rng
+
+    def move(
+        self,
+        name: str,
+        rows: npt.NDArray[np.integer[Any]] | None,
+        gradient: npt.NDArray[np.floating[Any]],
+        learning_rate: float,
+        threads: int = 1,
+    ) -> None:
+        """Move some rows of a table, each once, against their gradient; None stands for all rows."""
+        table = _rows(self.tables[name])
+        every = np.arange(len(table), dtype=np.int32) if rows is None else rows
+        slopes = np.ascontiguousarray(gradient.reshape(len(every), table.shape[1]), np.float32)
+        adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
+
+    def evaluate(self) -> float | None:
+        """Return the perplexity of the held-out text."""
+        if self.valid is None:
+            return None
+        return float(np.exp(-self.predictor().score(self.valid).mean()))
+
+    def parameters(self) -> Arrays:
+        """Return what the model is made of."""
+        return self.tables
+
+    def load_parameters(self, parameters: Arrays) -> None:
+        """Put them back."""
+        put(self.tables, parameters)
+
+    def state(self) -> Arrays:
+        """Return everything the next steps depend on."""
+        sums = {f"sums/{name}": array for name, array in self.sums.items()}
+        return {**self.tables, **sums, "steps": np.array(self.steps)}
+
+    def load_state(self, state: Arrays) -> None:
+        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
+        steps = np.array(0)
+        put({**self.state(), "steps": steps}, state)
+        self.steps = int(steps)
+
+
+def _rows(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """View an array in two dimensions, matrices one under the other."""
+    return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
+
+
+def dropout_mask(
+    shape: tuple[int, ...], share: float, rng: np.random.Generator
+) -> npt.NDArray[np.float32]:
+    """Draw 0 for about this share of the elements (in steps of 2^-16), and for the others what keeps the mean."""
+    limit = round(share * 65536)
+    size = math.prod(shape)
+    # four 16-bit numbers in each word: much faster than drawing small numbers
+    words = rng.integers(0, 2**64, -(-size // 4), dtype=np.uint64)
+    drawn = words.view(np.uint16)[:size].reshape(shape)
+    return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)
+
+
+def texts_of(
+    settings: HLBLSettings | LBLSettings, corpus: Corpus, valid: Corpus | None
+) -> tuple[Stream, Stream | None]:
+    """Return the training text and the held-out text as streams."""
+    across = settings.across_sentences
+    held_out = None if valid is None else Stream.of_corpus(valid, across)
+    return Stream.of_corpus(corpus, across), held_out
+
+
+def train_trainer(
+    trainer: Trainer,
+    source: ArrayBatches,
+    settings: HLBLSettings | LBLSettings,
+    fitting: FitContext,
+    identity: Mapping[str, Any] | None = None,
+    description: str = "fitting",
+) -> History:
+    """Train in place, at a rate that falls to a tenth; see `tacenda_lm.training.train`."""
+    rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
+    texts = trainer.text, trainer.valid
+    return train(
+        trainer, source, settings, *texts, fitting, rate, identity=identity, description=description
+    )

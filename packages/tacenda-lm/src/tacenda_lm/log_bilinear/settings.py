@@ -8,7 +8,7 @@ from typing import Literal
 
 from tacenda.settings import Settings, group, option
 from tacenda_lm import options
-from tacenda_lm.log_bilinear.tree_building import MAX_CODES, MAX_DEPTH, Rule
+from tacenda_lm.log_bilinear.trees import MAX_CODES, MAX_DEPTH, Rule
 
 __all__ = ["HLBLAdvanced", "HLBLSettings", "LBLAdvanced", "LBLSettings"]
 

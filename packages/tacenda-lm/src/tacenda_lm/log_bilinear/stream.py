@@ -6,13 +6,13 @@ Otherwise every sentence begins anew, after a ``</s>`` of its own.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda_lm.sequences import Ids, Offsets, with_ends
+from tacenda_lm.sequences import Ids, Integers, Offsets, with_ends
 
 __all__ = ["Stream", "Windows"]
 
@@ -37,18 +37,18 @@ class Stream(NamedTuple):
     @classmethod
     def of(
         cls,
-        ids: npt.NDArray[np.integer[Any]],
-        offsets: npt.NDArray[np.integer[Any]],
+        ids: Integers,
+        offsets: Integers,
         boundary: int,
         across: bool,
     ) -> Stream:
         """Put a ``</s>`` before every sequence; unless ``across``, a ``</s>`` within one ends it and begins another."""
-        ids = np.asarray(ids, np.int32)
+        words = np.asarray(ids, np.int32)
         cuts = np.unique(np.asarray(offsets, np.int64)[:-1])
         if not across:
-            cuts = np.union1d(cuts, np.flatnonzero(ids[:-1] == boundary) + 1)
-        cuts = cuts[cuts < len(ids)]
-        stream = np.insert(ids, cuts, boundary)
+            cuts = np.union1d(cuts, np.flatnonzero(words[:-1] == boundary) + 1)
+        cuts = cuts[cuts < len(words)]
+        stream = np.insert(words, cuts, boundary)
         begins = cuts + np.arange(len(cuts))
         return cls(stream, np.append(begins, len(stream)).astype(np.int64))
 

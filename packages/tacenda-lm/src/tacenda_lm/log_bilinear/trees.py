@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,12 @@ from tacenda.artifact import require
 from tacenda.errors import ArtifactError, KernelError
 from tacenda.kernels.log_bilinear.tree_softmax import Codes
 
-__all__ = ["Statistics", "Tree", "joined", "packed"]
+__all__ = ["MAX_CODES", "MAX_DEPTH", "Rule", "Statistics", "Tree", "joined", "packed"]
+
+#: How words are split into a tree; see `tree_building`.
+Rule = Literal["random", "balanced", "adaptive", "noisy"]
+#: Codes of a word in one tree, and steps of a code, before copies are joined.
+MAX_CODES, MAX_DEPTH = 4, 40
 
 _SEEN = 0.1  # added to the counts of both sides of a node, so that no turn is impossible
 _Ints = npt.NDArray[np.int64]

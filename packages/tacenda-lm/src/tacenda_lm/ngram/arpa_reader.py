@@ -3,16 +3,22 @@ r"""Reading ARPA files, plain or compressed; every rule of the format is checked
 A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for each order the line
 ``\n-grams:`` and its n-grams, one per line: a base-10 log-probability, the words and, if longer n-grams begin
 with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
+
+The n-grams are then sorted into a table, and completed where a pruned model left gaps. A look-up goes from shorter to
+longer n-grams, so of every n-gram that is listed the one without its last word and the one without its first word must
+be listed too. A missing one is added with the probability that backing off gives it, and with a back-off factor of
+one, so that no probability changes.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -20,28 +26,32 @@ from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
-from tacenda_lm.ngram.arpa_table import Listed, table_of
 from tacenda_lm.ngram.arpa_writer import START
-from tacenda_lm.ngram.settings import MAX_ORDER
-from tacenda_lm.ngram.table import Table
+from tacenda_lm.ngram.counts import Int64
+from tacenda_lm.ngram.table import MAX_ORDER, Table
 from tacenda_lm.sequences import Float64
 
 __all__ = ["read_arpa"]
 
 _LINES = 1 << 16
+_LN10 = math.log(10)
 _LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
+
+
+class _Listed(NamedTuple):
+    """The n-grams of one order as a file lists them."""
+
+    words: Int64  # (n-grams, order), ids
+    log_prob: Float64  # (n-grams,), base 10
+    backoff: Float64  # (n-grams,), base 10; 0 where there is none
 
 
 def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str, Any]]:
     """Return the vocabulary, the table, and notes on what the file left out (JSON values).
 
-    The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one
-    is added with a base-10 log-probability of -100.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read or breaks the format; the message names the line.
+    The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one is added
+    with a base-10 log-probability of -100. Raises DataError for a file that cannot be read or breaks the format, naming
+    the line.
     """
     try:
         return _Reader(text_file(path)).read()
@@ -68,7 +78,7 @@ class _Reader:
             if UNKNOWN not in words:
                 notes["unknown"] = f"the file has no {UNKNOWN}: added with log10 p = {_LOWEST:g}"
                 words.append(UNKNOWN)
-                listed = Listed(
+                listed = _Listed(
                     np.arange(len(words))[:, None],
                     np.append(listed.log_prob, _LOWEST),
                     np.append(listed.backoff, 0.0),
@@ -83,7 +93,7 @@ class _Reader:
             self._marker("\\end\\")
         vocabulary = Vocabulary(words, np.zeros(len(words), np.int64))
         try:
-            table, n_added = table_of(orders, len(words))
+            table, n_added = _table_of(orders, len(words))
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from error
         if n_added:
@@ -148,7 +158,7 @@ class _Reader:
 
     # -- n-grams -----------------------------------------------------------------------------------
 
-    def _unigrams(self, count: int, highest: bool) -> tuple[list[str], Listed]:
+    def _unigrams(self, count: int, highest: bool) -> tuple[list[str], _Listed]:
         """The words and their unigrams; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
         words: list[str] = []
         numbers: list[tuple[Float64, Float64]] = []
@@ -179,9 +189,9 @@ class _Reader:
             probs, backoffs = np.delete(probs, start), np.delete(backoffs, start)
         if highest:
             backoffs[:] = 0.0
-        return words, Listed(np.arange(len(words))[:, None], probs, backoffs)
+        return words, _Listed(np.arange(len(words))[:, None], probs, backoffs)
 
-    def _block(self, n: int, ids: dict[str, int], lines: list[str]) -> Listed:
+    def _block(self, n: int, ids: dict[str, int], lines: list[str]) -> _Listed:
         """The n-grams of some lines; all lines of one width are split at once."""
         n_spaces = np.array([line.count(" ") for line in lines])
         rows = np.empty((len(lines), n), np.int64)
@@ -209,7 +219,7 @@ class _Reader:
             last = fields[n + 1 :: width] if width == n + 2 else ["0"] * len(places)
             numbers = self._numbers(fields[0::width], last, places.tolist())
             probs[places], backoffs[places] = numbers
-        return Listed(rows, probs, backoffs)
+        return _Listed(rows, probs, backoffs)
 
     def _numbers(
         self, probs: Sequence[str], backoffs: Sequence[str], places: Sequence[int]
@@ -236,10 +246,10 @@ class _Reader:
             self._fail(f"the back-off {backoffs[i]} is not finite", self.number + places[i] + 1)
         return found[0], found[1]
 
-    def _joined(self, n: int, parts: list[Listed], ids: dict[str, int]) -> Listed:
+    def _joined(self, n: int, parts: list[_Listed], ids: dict[str, int]) -> _Listed:
         """An order's n-grams, with one id for ``<s>`` and ``</s>``, after a check that each stands where it can."""
         if not parts:
-            return Listed(np.empty((0, n), np.int64), np.empty(0), np.empty(0))
+            return _Listed(np.empty((0, n), np.int64), np.empty(0), np.empty(0))
         rows, probs, backoffs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         start, end = ids[START], ids[BOUNDARY]
         if (rows[:, 1:] == start).any() or (rows[:, :-1] == end).any():
@@ -248,7 +258,7 @@ class _Reader:
                 "only models whose sentences have one of each can be read"
             )
         rows[rows == start] = end
-        return Listed(rows, probs, backoffs)
+        return _Listed(rows, probs, backoffs)
 
 
 def _is_number(text: str) -> bool:
@@ -257,3 +267,96 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class _Level(NamedTuple):
+    """One order of the table; an n-gram's key is the number of its prefix * types + its last word."""
+
+    keys: Int64  # sorted
+    own: Int64  # the place of each n-gram of the file
+
+
+def _table_of(orders: list[_Listed], n_types: int) -> tuple[Table, int]:
+    """Return the table, and how many n-grams were added. Raises DataError where one is listed twice.
+
+    The unigrams of ``orders`` are all types in the order of their ids.
+    """
+    rows = [each.words for each in orders]
+    while True:
+        levels = _sorted(rows, n_types)
+        suffixes, missing = _suffixes(levels, n_types)
+        if missing is None:
+            break
+        order, words = missing
+        rows[order - 1] = np.concatenate([rows[order - 1], words])
+    log_probs: list[Float64] = []
+    backoffs: list[Float64] = []
+    n_added = 0
+    for n, (level, listed, suffix) in enumerate(zip(levels, orders, suffixes, strict=True), 1):
+        own = level.own[: len(listed.words)]
+        _check_once(own, n)
+        log_prob = np.full(len(level.keys), np.nan)
+        backoff = np.zeros(len(level.keys))
+        log_prob[own], backoff[own] = listed.log_prob * _LN10, listed.backoff * _LN10
+        added = np.flatnonzero(np.isnan(log_prob))
+        if len(added):
+            prefix = level.keys[added] // n_types
+            log_prob[added] = backoffs[-1][prefix] + log_probs[-1][suffix[added]]
+            n_added += len(added)
+        log_probs.append(log_prob)
+        backoffs.append(backoff)
+    prefixes, last_words = zip(*(np.divmod(level.keys, n_types) for level in levels), strict=True)
+    return Table.of_orders(list(prefixes), list(last_words), log_probs, backoffs[:-1]), n_added
+
+
+def _sorted(rows: list[Int64], n_types: int) -> list[_Level]:
+    """Every order's n-grams, with the beginnings of longer ones, sorted and numbered."""
+    numbers = [each[:, 0].astype(np.int64) for each in rows]
+    levels = [_Level(np.arange(n_types), numbers[0])]
+    for k in range(1, len(rows)):
+        keys = [numbers[n] * n_types + rows[n][:, k] for n in range(k, len(rows))]
+        distinct, places = np.unique(np.concatenate(keys), return_inverse=True)
+        cuts = np.cumsum([len(each) for each in keys])[:-1]
+        numbers[k:] = np.split(places, cuts)
+        levels.append(_Level(distinct, numbers[k]))
+    return levels
+
+
+def _suffixes(levels: list[_Level], n_types: int) -> tuple[list[Int64], tuple[int, Int64] | None]:
+    """For each n-gram the number, in the order below, of what it is without its first word.
+
+    If some of these are not listed, stop at the lowest such order and return it with the missing words.
+    """
+    found = [np.zeros(n_types, np.int64)]
+    for k in range(1, len(levels)):
+        prefix, word = np.divmod(levels[k].keys, n_types)
+        if k == 1:
+            found.append(word)
+            continue
+        wanted = found[-1][prefix] * n_types + word
+        below = levels[k - 1].keys
+        places = np.minimum(np.searchsorted(below, wanted), len(below) - 1)
+        missing = np.flatnonzero(below[places] != wanted)
+        if len(missing):
+            return found, (k, _words(levels, k, missing)[:, 1:])
+        found.append(places)
+    return found, None
+
+
+def _words(levels: list[_Level], k: int, places: Int64) -> Int64:
+    """The words of n-grams at these places of the order k + 1: (n-grams, k + 1)."""
+    n_types = len(levels[0].keys)
+    columns = []
+    for level in levels[k:0:-1]:
+        places, word = np.divmod(level.keys[places], n_types)
+        columns.append(word)
+    return np.stack([places, *columns[::-1]], axis=1)
+
+
+def _check_once(own: Int64, order: int) -> None:
+    """Raise DataError if two n-grams of the file came to the same place."""
+    times = np.bincount(own, minlength=1)
+    if times.max() < 2:
+        return
+    line = int(np.flatnonzero(own == times.argmax())[1])
+    raise DataError(f"{order}-gram number {line + 1} is listed twice: one probability for each")

@@ -20,14 +20,13 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.configured import ConfiguredLanguageModel
-from tacenda_lm.contract import FitContext
+from tacenda_lm.contract import State
+from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.ngram.counts import count_grams
-from tacenda_lm.ngram.settings import KneserNeySettings
-from tacenda_lm.ngram.smoothing import estimate
+from tacenda_lm.ngram.smoothing import KneserNeySettings, estimate
 from tacenda_lm.ngram.table import Table
 from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
-from tacenda_lm.state import State
+from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
 
@@ -38,11 +37,6 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a ``<unk>`` written in the text is an
     ordinary word. A word outside the vocabulary has the probability of ``<unk>``. A state's value is a tuple of
     word ids, of which it keeps only as many as matter for what follows.
-
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown or out of bounds.
 
     Examples
     --------
@@ -61,7 +55,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, context: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         vocabulary, order = corpus.vocabulary, self.settings.order
         boundary = vocabulary.boundary_id
         grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, order)

@@ -17,20 +17,66 @@ The discounts D come from counts of counts: three for each order (modified Knese
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.settings import Settings, option
 from tacenda_lm.ngram.counts import Grams, Int64
-from tacenda_lm.ngram.settings import KneserNeySettings
+from tacenda_lm.ngram.table import MAX_ORDER
 from tacenda_lm.sequences import Float64
 
-__all__ = ["FALLBACK", "Estimate", "estimate", "good_turing_ratios", "kneser_ney_discounts"]
+__all__ = [
+    "FALLBACK",
+    "Estimate",
+    "KneserNeySettings",
+    "estimate",
+    "good_turing_ratios",
+    "kneser_ney_discounts",
+]
 
 #: The discounts where a text is too small or too odd to give them: those of ``lmplz --discount_fallback``.
 FALLBACK = (0.5, 1.0, 1.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KneserNeySettings(Settings):
+    """Options of `KneserNey`."""
+
+    order: int = option(
+        5,
+        "words that an n-gram spans: order - 1 words of context and the predicted one",
+        at_least=1,
+        at_most=MAX_ORDER,
+    )
+    smoothing: Literal["interpolated", "backoff", "good_turing"] = option(
+        "interpolated",
+        """``"interpolated"`` is modified Kneser-Ney (Chen and Goodman 1998), estimated as lmplz does;
+        ``"backoff"`` has the same discounts, but asks a lower order only where a higher one has not seen the
+        word; ``"good_turing"`` is Katz's back-off with Good-Turing discounts (Katz 1987) on raw counts""",
+    )
+    min_count: int = option(
+        1,
+        """n-grams of three or more words that occur less often are not listed, and are predicted from their
+        last words; 2 is SRILM's default, and the two back-off forms need it""",
+        at_least=1,
+    )
+    cutoff: int = option(
+        7,
+        """the k of Katz: higher counts are trusted as they are; for ``smoothing="good_turing"``""",
+        at_least=1,
+        at_most=100,
+    )
+
+    def idle(self) -> Mapping[str, str]:
+        """Only Good-Turing discounts have a cutoff."""
+        return (
+            {} if self.smoothing == "good_turing" else {"cutoff": "without smoothing='good_turing'"}
+        )
 
 
 class Estimate(NamedTuple):
@@ -100,19 +146,12 @@ def adjusted_counts(grams: list[Grams]) -> list[Int64]:
 
 
 def kneser_ney_discounts(counts: Int64) -> tuple[Float64, bool]:
-    """Discounts D(0) ... D(3+) of modified Kneser-Ney (Chen and Goodman 1998, eq. 26).
+    """Return discounts D(0) ... D(3+) of modified Kneser-Ney, and whether the text gave them (eq. 26 of the paper).
 
         Y = t_1 / (t_1 + 2 t_2),   D(k) = k - (k + 1) Y t_{k+1} / t_k
 
-    Parameters
-    ----------
-    counts
-        Adjusted counts (n-grams,) of one order; zeros are left out.
-
-    Returns
-    -------
-    The discounts, float64 (4,), with D(0) = 0, and whether the text gave them: where a t_k is zero or a discount
-    is not within 0 .. k, they are `FALLBACK`.
+    ``counts`` (n-grams,) are adjusted counts of one order; zeros are left out. Where a t_k is zero or a discount is not
+    within 0 .. k, the discounts are `FALLBACK`. D(0) is 0.
     """
     t = np.bincount(np.minimum(counts, 5), minlength=6).astype(np.float64)
     if (t[1:5] > 0).all():
@@ -125,21 +164,13 @@ def kneser_ney_discounts(counts: Int64) -> tuple[Float64, bool]:
 
 
 def good_turing_ratios(counts: Int64, cutoff: int) -> tuple[Float64, bool]:
-    """Shares d_r that remain of a count r (Katz 1987, eq. 14), for r = 0 ... cutoff.
+    """Return the shares d_0 ... d_cutoff that remain of counts, and whether the text gave them all (Katz 1987, eq. 14).
 
         r* = (r + 1) n_{r+1} / n_r,   mu = (k + 1) n_{k+1} / n_1,   d_r = (r* / r - mu) / (1 - mu)
 
-    Parameters
-    ----------
-    counts
-        Counts (n-grams,) of one order; zeros are left out.
-    cutoff
-        The k of the equations; counts above it are not discounted.
-
-    Returns
-    -------
-    The shares, float64 (cutoff + 1,) within 0 .. 1, with d_0 = 1, and whether the text gave all of them. If it did
-    not, k is lowered until it does; if no k is left, an absolute discount of 0.5 is used.
+    ``counts`` (n-grams,) are those of one order; zeros are left out. Counts above ``cutoff``, the k of the equations,
+    are not discounted. Where the text does not give all shares, k is lowered until it does; if no k is left, an
+    absolute discount of 0.5 is used.
     """
     n = np.bincount(np.minimum(counts, cutoff + 2), minlength=cutoff + 3).astype(np.float64)
     ratios = np.ones(cutoff + 1)

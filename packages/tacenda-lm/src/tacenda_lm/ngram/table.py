@@ -18,35 +18,24 @@ from tacenda.artifact import require
 from tacenda.errors import ArtifactError, DataError
 from tacenda.offsets import checked_offsets, rises
 from tacenda_lm.ngram.counts import Int64
-from tacenda_lm.ngram.settings import MAX_ORDER
 from tacenda_lm.sequences import Float64
 
-__all__ = ["Table"]
+__all__ = ["MAX_ORDER", "Table"]
+
+MAX_ORDER = 16  # the longest n-grams of any model
 
 
 @dataclass(frozen=True)
 class Table:
-    """A back-off model over ids; natural logarithms.
+    """A back-off model over ids; natural logarithms."""
 
-    Attributes
-    ----------
-    starts
-        int64 (order + 1,): the n-grams of order n are places starts[n - 1] to starts[n].
-    word
-        int32 (n-grams,): the last word of each; word[i] = i for unigrams.
-    first
-        int64 (n-grams below the highest order + 1,): where the continuations of each begin.
-    log_prob
-        float32 (n-grams,): log p(last word | the words before).
-    backoff
-        float32 (n-grams below the highest order,): what is added for words that are not listed after it.
-    """
-
-    starts: Int64
-    word: npt.NDArray[np.int32]
-    first: Int64
-    log_prob: npt.NDArray[np.float32]
-    backoff: npt.NDArray[np.float32]
+    starts: Int64  # (order + 1,): the n-grams of order n are places starts[n - 1] to starts[n]
+    word: npt.NDArray[np.int32]  # (n-grams,): the last word of each; word[i] = i for unigrams
+    first: Int64  # (n-grams below the highest order + 1,): where the continuations of each begin
+    log_prob: npt.NDArray[np.float32]  # (n-grams,): log p(last word | the words before)
+    backoff: npt.NDArray[
+        np.float32
+    ]  # (n-grams below the highest order,): for words not listed after it
 
     @property
     def order(self) -> int:
@@ -88,14 +77,9 @@ class Table:
         log_probs: list[Float64],
         backoffs: list[Float64],
     ) -> Self:
-        """Lay the n-grams of all orders end to end; each order is sorted by (prefix, word).
+        """Lay the n-grams of all orders end to end; each order is sorted by (prefix, word), all arrays are (n-grams,).
 
-        Parameters
-        ----------
-        prefixes, words
-            For each order (n-grams,): the number, in the order below, of all words but the last; and the last.
-        log_probs, backoffs
-            For each order (n-grams,), natural logarithms; the highest order has no back-offs.
+        A prefix is the number, in the order below, of all words but the last. The highest order has no back-offs.
         """
         starts = np.cumsum([0, *map(len, words)])
         first = [

@@ -1,11 +1,12 @@
 """The pipeline component behind ``lm_scorer``.
 
 It holds any fitted language model, and keeps the scores of the words with every document, from where the
-extension attributes of ``tacenda_lm.spacy.attributes`` read them. The model is loaded or fitted in
+extension attributes of ``tacenda_lm.spacy.doc_scores`` read them. The model is loaded or fitted in
 `LanguageModelScorer.initialize`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, cast
 
 from spacy.tokens import Doc
@@ -15,10 +16,8 @@ from tacenda.errors import ConfigurationError
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.sources import load
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.spacy.attributes import register
-from tacenda_lm.spacy.doc_scores import DocScores
-from tacenda_lm.spacy.normalizing import Normalizing
-from tacenda_lm.spacy.raw_text import RawText
+from tacenda_lm.spacy.doc_scores import DocScores, register
+from tacenda_lm.spacy.raw_text import Normalizing, RawText
 from tacenda_lm.spacy.scoring import DocScorer
 
 __all__ = ["LanguageModelScorer"]
@@ -210,15 +209,5 @@ class LanguageModelScorer(ModelComponent):
                 )
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "prefix": self.prefix,
-            "context": self.context,
-            "eos": self.eos,
-            "rank": self.rank,
-            "entropy": self.entropy,
-            "state": self.state,
-            "lowercase": self.normalizing.lowercase,
-            "number_word": self.normalizing.number_word,
-            "batch_tokens": self.batch_tokens,
-            "scorer": self.scorer,
-        }
+        own = "prefix", "context", "eos", "rank", "entropy", "state", "batch_tokens", "scorer"
+        return {**{name: getattr(self, name) for name in own}, **asdict(self.normalizing)}

@@ -1,22 +1,41 @@
 """`DocScores`: the scores of one document, as they are kept in ``doc.user_data``.
 
 Words are found by their place in the text, in characters, so the scores survive retokenization: a merged
-token has the sum of its words' log-probabilities.
+token has the sum of its words' log-probabilities. The extension attributes of tokens, spans and documents read them:
+
+| attribute | unit | meaning |
+| --- | --- | --- |
+| ``token._.surprisal`` | bits | -log2 p(token given those before it) |
+| ``token._.lm_logprob`` | natural log | the same as a log-probability |
+| ``token._.lm_oov`` | | whether the token is outside the vocabulary, and scored as ``<unk>`` |
+| ``token._.lm_rank`` | | how many words were more probable (on request) |
+| ``token._.lm_entropy`` | bits | entropy of the distribution that predicts the token (on request) |
+| ``token._.lm_state`` | | number of the hidden state behind the token (on request) |
+| ``span._.lm_logprob`` | natural log | of its words, and of ``</s>`` after every sentence in it |
+| ``span._.lm_eos`` | natural log | of these ``</s>`` alone; None if no sentence lies wholly in the span |
+| ``span._.perplexity`` | | of the tokens that ``lm_logprob`` counts |
+| ``doc._.lm_logprob``, ``doc._.perplexity`` | | as for a span |
+| ``doc._.lm_bpc`` | bits | per character of the words, plus one character after each word |
+
+All are None where nothing was scored: before the component has run, and for whitespace tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span, Token
 
+from tacenda.errors import ConfigurationError
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import Float64
 
-__all__ = ["DocScores", "pooled", "text_length"]
+__all__ = ["DocScores", "register", "text_length"]
 
 
 class DocScores(NamedTuple):
@@ -91,19 +110,114 @@ def text_length(doc: Doc) -> int:
     return int(last.idx) + len(last)
 
 
-def pooled(parts: Iterable[Perplexity]) -> Perplexity:
-    """Return the perplexity of many texts as of one."""
-    found = list(parts)
+def register(prefix: str, *, rank: bool, entropy: bool, state: bool = False) -> None:
+    """Define the extensions, with names that begin with ``prefix``; those defined already stay.
 
-    def total(name: str) -> Any:
-        return sum(getattr(part, name) or 0 for part in found)
+    Raises ConfigurationError for a prefix with which no attribute can begin, or if another library has an
+    extension of one of these names.
+    """
+    if prefix and not prefix.isidentifier():
+        raise ConfigurationError(
+            f"prefix must be letters, digits and underscores, such as 'kn_', not {prefix!r}"
+        )
+    requested = {"lm_rank": rank, "lm_entropy": entropy, "lm_state": state}
+    for host, name, getter in _GETTERS:
+        if requested.get(name, True):
+            _set(host, prefix + name, getter=partial(getter, prefix))
+    _set(Doc, f"{prefix}lm_scores", default=None)
 
-    return Perplexity(
-        log_prob=float(total("log_prob")),
-        log_prob_eos=float(total("log_prob_eos")),
-        log_prob_oov=float(total("log_prob_oov")),
-        n_sentences=total("n_sentences"),
-        n_words=total("n_words"),
-        n_oov=total("n_oov"),
-        n_characters=total("n_characters"),
-    )
+
+def _set(host: Any, name: str, **definition: Any) -> None:
+    """Define an extension, or check that the one of that name is ours."""
+    if not host.has_extension(name):
+        host.set_extension(name, **definition)
+        return
+    default, method, getter, _ = host.get_extension(name)
+    wanted = definition.get("getter")
+    if wanted is None:
+        ours = method is None and getter is None and default is None
+    else:
+        ours = isinstance(getter, partial) and (getter.func, getter.args) == (
+            wanted.func,
+            wanted.args,
+        )
+    if not ours:
+        raise ConfigurationError(
+            f"{host.__name__.lower()}._.{name} is an extension of another library: set another "
+            "prefix in the configuration of the component, such as 'my_'"
+        )
+
+
+def _words(prefix: str, token: Token) -> tuple[DocScores, slice] | None:
+    """The words a token consists of, more than one if it was merged since; None if it was not scored."""
+    scores = DocScores.of(token.doc, prefix)
+    if scores is None:
+        return None
+    words = scores.words(token.idx, token.idx + len(token))
+    return (scores, words) if words.stop > words.start else None
+
+
+def _logprob(prefix: str, token: Token) -> float | None:
+    found = _words(prefix, token)
+    if found is None:
+        return None
+    scores, words = found
+    if words.stop - words.start == 1:
+        return scores.log_prob.item(words.start)  # much faster than a sum, and the common case
+    return float(scores.log_prob[words].sum())
+
+
+def _surprisal(prefix: str, token: Token) -> float | None:
+    log_prob = _logprob(prefix, token)
+    return None if log_prob is None else -log_prob / math.log(2)
+
+
+def _oov(prefix: str, token: Token) -> bool | None:
+    found = _words(prefix, token)
+    return None if found is None else bool(found[0].oov[found[1]].any())
+
+
+def _single(field: str, prefix: str, token: Token) -> Any:
+    """A value that only one word can have; a merged token has none."""
+    found = _words(prefix, token)
+    values = None if found is None else getattr(found[0], field)
+    if found is None or values is None or found[1].stop - found[1].start > 1:
+        return None
+    return values[found[1].start].item()
+
+
+def _measured(figure: str, prefix: str, piece: Span | Doc) -> float | None:
+    """A figure of the perplexity of a span or document."""
+    doc = piece.doc if isinstance(piece, Span) else piece
+    scores = DocScores.of(doc, prefix)
+    if scores is None:
+        return None
+    words = None
+    if isinstance(piece, Span):
+        words = scores.words(piece.start_char, piece.end_char)
+    found: float | None = getattr(scores.measure(words), figure)
+    return found
+
+
+def _span_eos(prefix: str, span: Span) -> float | None:
+    scores = DocScores.of(span.doc, prefix)
+    if scores is None:
+        return None
+    ends = scores.ends(scores.words(span.start_char, span.end_char))
+    return float(sum(ends)) if len(ends) else None
+
+
+_GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    (Token, "surprisal", _surprisal),
+    (Token, "lm_logprob", _logprob),
+    (Token, "lm_oov", _oov),
+    (Token, "lm_rank", partial(_single, "rank")),
+    (Token, "lm_entropy", partial(_single, "entropy")),
+    (Token, "lm_state", partial(_single, "state")),
+    (Span, "lm_logprob", partial(_measured, "log_prob")),
+    (Span, "lm_eos", _span_eos),
+    (Span, "perplexity", partial(_measured, "value")),
+    (Doc, "lm_logprob", partial(_measured, "log_prob")),
+    (Doc, "perplexity", partial(_measured, "value")),
+    (Doc, "lm_bpc", partial(_measured, "bits_per_character")),
+)

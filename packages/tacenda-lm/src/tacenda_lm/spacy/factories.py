@@ -9,23 +9,16 @@ from typing import Any, Optional
 
 from spacy.language import Language
 
-#: Every value is plain JSON, and none of them is a path.
+#: `LanguageModelScorer` says what each is for. Every value is plain JSON, and none of them is a path.
 CONFIG: dict[str, Any] = {
-    # the beginning of the names of the attributes, as in token._.kn_surprisal
     "prefix": "",
-    # what a probability depends on: the words before in the "doc", the "sentence", or the "stream" of documents
     "context": "doc",
-    # whether </s> is predicted after every sentence
     "eos": True,
-    # token._.lm_rank and token._.lm_entropy; both need a whole distribution for every token
     "rank": False,
     "entropy": False,
-    # token._.lm_state, for hidden Markov models
     "state": False,
-    # how tokens are spelled for the model: as they are, lower-cased, numbers replaced by a word such as "N"
     "lowercase": False,
     "number_word": None,
-    # tokens given to the model at a time; a document is never split
     "batch_tokens": 20_000,
     "scorer": {"@scorers": "tacenda.lm_scorer.v1"},
 }

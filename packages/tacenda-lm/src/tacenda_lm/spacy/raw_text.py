@@ -1,9 +1,10 @@
-"""`RawText`: raw text as the tokens on which the component's model is fitted."""
+"""From text to the words of a model: `Normalizing` says how a token is spelled, `RawText` reads what is fitted on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,49 +15,51 @@ from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.sources import as_corpus, as_text, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
-from tacenda_lm.spacy.normalizing import Normalizing
 
-__all__ = ["RawText"]
+__all__ = ["Normalizing", "RawText"]
+
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
+
+
+@dataclass(frozen=True)
+class Normalizing:
+    """Changes to a token before it is looked up; by default none. Raises ConfigurationError for an impossible word.
+
+    ``number_word`` replaces a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such as ``"N"`` for a
+    model of the Penn Treebank; None leaves numbers as they are.
+    """
+
+    lowercase: bool = False
+    number_word: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a number word that is not one word."""
+        if self.number_word is not None and self.number_word.split() != [self.number_word]:
+            raise ConfigurationError(
+                f"number_word must be one word, such as 'N', or null, not {self.number_word!r}"
+            )
+
+    def __call__(self, token: str) -> str:
+        """Return the token as the model has it."""
+        if self.number_word is not None and _NUMBER.fullmatch(token):
+            return self.number_word
+        return token.lower() if self.lowercase else token
 
 
 class RawText(NamedTuple):
-    """How raw text becomes tokens.
+    """How raw text becomes tokens."""
 
-    Attributes
-    ----------
-    nlp
-        The pipeline; None if it no longer exists.
-    tokenizer
-        ``"spacy"``, the pipeline's own, or what ``Corpus.from_text`` takes.
-    split
-        ``"lines"``: a line is a sentence; ``"sentences"``: lines are split at punctuation.
-    normalizing
-        How tokens are spelled for the model.
-    """
-
-    nlp: Any
-    tokenizer: Any
-    split: str
+    nlp: Any  # the pipeline; None if it no longer exists
+    tokenizer: Any  # "spacy", the pipeline's own, or what `Corpus.from_text` takes
+    split: str  # "lines": a line is a sentence; "sentences": lines are split at punctuation
     normalizing: Normalizing
 
     def fit(self, model: Any, text: Any, valid: Any, vocabulary: dict[str, Any]) -> Any:
-        """Fit a model, and note in ``fitted_on`` how the text became tokens.
+        """Fit a model to a text, and note in ``fitted_on`` how the text became tokens.
 
-        Parameters
-        ----------
-        model
-            The unfitted model.
-        text, valid
-            The text and held-out text or None: files, lines, or a corpus.
-        vocabulary
-            The arguments of ``Corpus.from_text`` about the vocabulary.
-
-        Raises
-        ------
-        ConfigurationError
-            The split is unknown, or needs another tokenizer.
-        CorpusError
-            A text cannot be read.
+        ``text`` and ``valid`` (or None) are files, lines, or a corpus; ``vocabulary`` holds arguments of
+        ``Corpus.from_text``. Raises ConfigurationError for a split that is unknown or needs another tokenizer, and
+        CorpusError for a text that cannot be read.
         """
         corpus, names = self._corpus(text, vocabulary)
         held_out = None

@@ -25,28 +25,17 @@ def score_documents(
     """Return the figures of scored documents, taken as one text; unscored documents are left out.
 
     Words outside the vocabulary count with the probability of ``<unk>``, and so does ``</s>`` wherever the
-    component predicts it.
-
-    Parameters
-    ----------
-    examples
-        The examples, whose predicted documents are read.
-    prefix
-        The prefix of the component; the names below begin with it.
-    kwargs
-        Not used.
-
-    Returns
-    -------
+    component predicts it. The names of the figures begin with ``prefix``, that of the component:
     ``lm_perplexity``; ``lm_perplexity_without_oov``; ``lm_logprob_per_token``, a natural logarithm, for which
     higher is better: give it a weight to choose pipelines by it; ``lm_bpc``, bits per character;
     ``lm_oov_rate``, the share of words outside the vocabulary; ``lm_tokens``, how many tokens were predicted,
     ``</s>`` included. A figure is None if nothing was scored.
     """
-    from tacenda_lm.spacy.doc_scores import DocScores, pooled
+    from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.spacy.doc_scores import DocScores
 
     found = (DocScores.of(example.predicted, prefix) for example in examples)
-    text = pooled(scores.measure() for scores in found if scores is not None)
+    text = Perplexity.pooled(scores.measure() for scores in found if scores is not None)
     figures = {
         "lm_perplexity": text.value,
         "lm_perplexity_without_oov": text.without_oov,

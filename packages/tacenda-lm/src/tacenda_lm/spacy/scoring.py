@@ -13,11 +13,10 @@ from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.documents import WordCache, sentence_cuts
-from tacenda_lm.contract import distributions_of, ranks_and_entropies, states_before
-from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
+from tacenda_lm.contract import State, distributions_of, ranks_and_entropies, states_before
+from tacenda_lm.sequences import Ids, Offsets, with_ends
 from tacenda_lm.spacy.doc_scores import DocScores, text_length
-from tacenda_lm.spacy.normalizing import Normalizing
-from tacenda_lm.state import State
+from tacenda_lm.spacy.raw_text import Normalizing
 
 __all__ = ["DocScorer"]
 
@@ -40,34 +39,12 @@ class _Words(NamedTuple):
     length: npt.NDArray[np.int32]  # (words,): its characters
 
 
-class _Scores(NamedTuple):
-    """What is found of each id; None if it was not asked for. All arrays are (predicted,)."""
-
-    log_prob: Float64
-    rank: npt.NDArray[np.int64] | None
-    entropy: Float64 | None
-    state: npt.NDArray[np.int64] | None
-
-
 class DocScorer:
-    """Applies one fitted model to documents.
+    """Applies one fitted model to documents; the options are those of `LanguageModelScorer`.
 
     Where sentence boundaries are known, ``</s>`` is predicted after each sentence in every context, and the
     model sees what follows as a new sentence; with ``context="sentence"`` it also forgets what came before.
-
-    Parameters
-    ----------
-    model
-        A fitted language model.
-    normalizing
-        How tokens are spelled for the model.
-    context, eos, rank, entropy, state
-        As for `LanguageModelScorer`.
-
-    Raises
-    ------
-    ConfigurationError
-        States are asked for in a stream, or of a model that has none.
+    Raises ConfigurationError where states are asked for in a stream, or of a model that has none.
     """
 
     def __init__(
@@ -118,17 +95,13 @@ class DocScorer:
         else:
             log_prob = self._model.score_corpus(words.ids, cuts)
             rows = self._model.distributions(words.ids, cuts)
-        ranks = entropies = path = None
+        found: dict[str, npt.NDArray[Any]] = {"log_prob": log_prob}
         if self._with_rank or self._with_entropy:
             ranks, entropies = ranks_and_entropies(rows, words.ids)
+            found |= {"rank": ranks} if self._with_rank else {}
+            found |= {"entropy": entropies} if self._with_entropy else {}
         if self._with_states:
-            path = self._model.state_path(words.ids, cuts)
-        found = _Scores(
-            log_prob,
-            ranks if self._with_rank else None,
-            entropies if self._with_entropy else None,
-            path,
-        )
+            found["state"] = self._model.state_path(words.ids, cuts)
         return list(_by_document(docs, words, found))
 
     def restart(self) -> None:
@@ -169,14 +142,12 @@ class DocScorer:
         return 2 * number + (number in self._unknown and word not in self._vocabulary)
 
 
-def _by_document(docs: Sequence[Doc], words: _Words, scores: _Scores) -> Iterator[DocScores]:
-    """The scores of a batch, cut into those of its documents."""
-    eos = scores.log_prob[~words.is_word]
-    of_words = {
-        name: values[words.is_word]
-        for name, values in scores._asdict().items()
-        if values is not None
-    }
+def _by_document(
+    docs: Sequence[Doc], words: _Words, found: dict[str, npt.NDArray[Any]]
+) -> Iterator[DocScores]:
+    """What was found of each id of a batch (predicted,), cut into the scores of its documents."""
+    eos = found["log_prob"][~words.is_word]
+    of_words = {name: values[words.is_word] for name, values in found.items()}
     for doc, (first, last) in zip(docs, pairwise(words.doc_segments.tolist()), strict=True):
         cuts = words.segments[first : last + 1]
         own = slice(int(cuts[0]), int(cuts[-1]))

@@ -16,14 +16,15 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured, require
+from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
 from tacenda.fitting import FitSettings, StepResult, Sweeps
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
-from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.catalogue import Catalogue, require_floats
+from tacenda_surprise.models.factorization.new_rows import FoldedFactors
 from tacenda_surprise.models.identities import Identities
 
 Doubles = npt.NDArray[np.float64]
@@ -69,23 +70,6 @@ class Biases(NamedTuple):
     users: Floats
     items: Floats
     noise: float
-
-
-class FoldedBias(NamedTuple):
-    """The bias of a user beside those of the items; see `tacenda_surprise.models.FoldedUser`."""
-
-    base: float
-    item_biases: Floats
-    noise: float
-
-    def score(self, items: Numbers | None = None) -> Floats:
-        """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
-        c = self.item_biases if items is None else _with_unknown(self.item_biases)[items]
-        return np.asarray(c + np.float32(self.base), np.float32)
-
-    def deviations(self, items: Numbers) -> Floats:
-        """The noise of the ratings, (items,)."""
-        return np.full(len(items), self.noise, np.float32)
 
 
 class BiasModel(RatingModel, Configured[BiasSettings]):
@@ -150,7 +134,7 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedBias:
+    ) -> FoldedFactors:
         """See `RatingModel.fold_in`: the damped mean of what the items leave."""
         _, c, noise = self._fitted()
         items = np.asarray(items, np.int64)
@@ -160,7 +144,8 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         left = (rated - np.float32(mean) - c[items]).astype(np.float64)
         if self.settings.biases in ("both", "users") and len(left):
             bias = float(left.sum()) / (self.settings.penalty_users + len(left))
-        return FoldedBias(mean + bias, c, noise)
+        nothing = np.zeros((len(c), 0), np.float32)
+        return FoldedFactors(mean + bias, nothing[0], noise, 0.0, nothing, c)
 
     def config_dict(self) -> dict[str, Any]:
         """Settings, scale and noise, as JSON values."""
@@ -181,10 +166,8 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         dims = {"users": len(catalogue.users), "items": len(catalogue.items)}
-        b, c = (
-            require(arrays, f"{side}_biases", shape=(f"{side}s",), dtype=np.float32, finite=True, dims=dims)
-            for side in ("user", "item")
-        )  # fmt: skip
+        shapes = {"user_biases": ("users",), "item_biases": ("items",)}
+        b, c = require_floats(arrays, shapes, dims).values()
         noise = float(config["noise"])
         if not 0 <= noise < np.inf:
             raise ArtifactError(f"the noise of the ratings is {noise}: the file is damaged")
@@ -245,7 +228,3 @@ class _Alternation:
         if b.shape != self._b.shape or c.shape != self._c.shape:
             raise ValueError("the biases are of other ratings")
         self._b, self._c = b.copy(), c.copy()
-
-
-def _with_unknown(table: Floats) -> Floats:
-    return np.append(table, np.float32(0))

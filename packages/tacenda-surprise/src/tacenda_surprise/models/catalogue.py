@@ -163,12 +163,28 @@ def possible_levels(
 
 def _extended(old: IdIndex, new: IdIndex) -> tuple[IdIndex, npt.NDArray[np.int64]]:
     """``old`` with the ids that only ``new`` has at its end, and the number there of each id of ``new``."""
-    found = np.array([-1 if n is None else n for n in map(old.find, new.raw.tolist())], np.int64)
+    found = old.numbers(new.raw.tolist())
     strange = np.flatnonzero(found < 0)
     if not len(strange):
         return old, found
     found[strange] = len(old) + np.arange(len(strange))
     return IdIndex([*old.raw.tolist(), *new.raw[strange].tolist()], old.what), found
+
+
+def require_floats(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    shapes: Mapping[str, tuple[str, ...]],
+    dims: Mapping[str, int],
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the finite float32 arrays of an artefact that have these shapes; ``dims`` are sizes by name.
+
+    Raises ArtifactError.
+    """
+    sizes = dict(dims)
+    return {
+        name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=sizes)
+        for name, shape in shapes.items()
+    }
 
 
 def pack(encoded: Sequence[bytes], name: str) -> dict[str, npt.NDArray[Any]]:

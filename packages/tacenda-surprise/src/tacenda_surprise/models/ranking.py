@@ -50,14 +50,11 @@ def top(
         values[hidden] = -np.inf
     left = len(values) - (0 if hidden is None else len(np.unique(hidden)))
     n = min(n, left)
-    candidates = np.argpartition(-values, n - 1)[:n] if 0 < n < len(values) else np.arange(n)
-    if n == len(values):
-        candidates = np.arange(len(values))
-    elif n:
-        # argpartition leaves ties at the border to chance
-        border = values[candidates].min()
+    candidates = np.arange(n)
+    if 0 < n < len(values):
+        border = -np.partition(-values, n - 1)[n - 1]
         certain = np.flatnonzero(values > border)
-        ties = np.flatnonzero(values == border)[: n - len(certain)]
+        ties = np.flatnonzero(values == border)[: n - len(certain)]  # by number, not by chance
         candidates = np.concatenate([certain, ties])
     order = candidates[np.lexsort((candidates, -values[candidates]))]
     return order, values[order]

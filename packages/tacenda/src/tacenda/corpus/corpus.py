@@ -146,10 +146,8 @@ class Corpus:
             reading=(encoding, errors),
             cache_key=cache_key,
         )
-        origin = {
-            "sources": [path.name for path in paths or ()],
-            "tokenizer": tokenizer if isinstance(tokenizer, str) else "callable",
-        }
+        name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
+        origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
         return cls._build(coder, selection, vocabulary, cache, fingerprint, origin)
 
     @classmethod

@@ -1,12 +1,12 @@
-"""Reader of word-per-line column files: CoNLL-2000, CoNLL-2003, WNUT-17 and their many relatives.
+"""Reader of column files with one word on each line: CoNLL-2000, CoNLL-2003, WNUT-17 and many related formats.
 
-A row holds the same number of cells everywhere, separated by one tab or by spaces; a blank row ends
-a sentence. WNUT-17's training file ends most sentences with a row of nothing but a tab, which
-counts as blank. ``-DOCSTART-`` rows of CoNLL-2003 are no sentences and are left out.
+Every row of a file has the same number of cells, separated by a tab or by spaces, and a blank row ends a sentence. The
+training file of WNUT-17 ends most sentences with a row that holds only a tab, which counts as blank. The rows
+``-DOCSTART-`` of CoNLL-2003 are not sentences and are left out.
 
-Entities are handed out in IOB2, where ``B-`` opens every entity. CoNLL-2003 is distributed in IOB1
-(Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999), where ``I-`` opens one and ``B-`` is
-written only between two adjacent entities of one type.
+Entities are returned in IOB2, where ``B-`` opens every entity. CoNLL-2003 is distributed in IOB1 (Ramshaw and Marcus
+1995; Tjong Kim Sang and Veenstra 1999), where ``I-`` opens an entity, and ``B-`` only one that follows another entity
+of the same type.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,6 @@ from tacenda.errors import DataError
 
 CONLL2000 = ("word", "pos", "chunk")
 CONLL2003 = ("word", "pos", "chunk", "entity")
-WNUT17 = ("word", "entity")
 
 Scheme = Literal["iob1", "iob2"]
 
@@ -77,8 +76,7 @@ def read(
     Raises
     ------
     DataError
-        The file cannot be read, or a row has another number of cells; file and line are
-        named.
+        The file cannot be read, or a row has another number of cells; the message names file and line.
     """
     if not columns or len(set(columns)) != len(columns):
         raise DataError(f"the column names {tuple(columns)} are empty or repeat: name each once")

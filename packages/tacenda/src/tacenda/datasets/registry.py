@@ -1,9 +1,8 @@
-"""The registry of datasets, and what an entry of it says.
+"""The registry of datasets, and the form of its entries.
 
-A distribution registers its datasets under the entry-point group ``tacenda.datasets``; the entry is a
-`DatasetSpec` or a list of them, and the core's own come through the same door. A plugin that fails
-to load hides only its own datasets; a name that two distributions claim raises when it is asked
-for.
+A distribution registers its datasets under the entry-point group ``tacenda.datasets``. An entry is a `DatasetSpec` or
+a list of them; the core registers its own datasets in the same way. A plugin that fails to load hides only its own
+datasets. A name that two distributions claim is an error when somebody asks for it.
 """
 
 import difflib
@@ -42,13 +41,13 @@ class Download:
     hash: str | None = None
     """``sha256:...`` or ``md5:...`` in lower-case hexadecimal; None where nobody published it."""
     confirmed: bool = True
-    """Whether the first address was confirmed by a second source when the entry was written."""
+    """Whether a second source confirmed the first address when the entry was written."""
     unpack: bool = False
     """Whether the file is an archive to unpack: zip, tar (plain, gz, xz, bz2), gz or xz."""
     members: tuple[str, ...] = ()
     """`fnmatch` patterns of the members to unpack; none means all of them."""
     max_bytes: int = 512 * MIB
-    """The most the file may hold, as it is and unpacked."""
+    """The largest size the file may have, packed and unpacked."""
     max_files: int = 10_000
 
     def __post_init__(self) -> None:

@@ -1,12 +1,12 @@
-"""Seeded synthetic ratings whose truth, and whose best possible RMSE, is known.
+"""Seeded synthetic ratings of which the true parameters and the best possible RMSE are known.
 
     score = mean + user bias + item bias + user factors . item factors + noise,
 
-normally distributed throughout, rounded to the levels 1..5 and clipped (or left as it is). Items
-are popular, and users active, to very different degrees. With ``informative > 0`` a user rates
-preferably what they like (ratings are not missing at random): the identities of the rated items
-alone then tell about the user, which is what conditional models live on. The noise is independent
-of what is rated, so the best prediction of a rating is known either way.
+with normal distributions throughout, is rounded to the levels 1..5 and clipped (or left as it is). Some items are
+far more popular than others, and some users far more active. With ``informative > 0`` users prefer to rate items that
+they like, so that ratings are not missing at random: the mere identities of the rated items then say something about
+the user, which conditional models exploit. The noise does not depend on which items are rated, so the best prediction
+of a rating is known in both cases.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from tacenda.errors import ConfigurationError
-from tacenda.ratings.index import IdIndex
-from tacenda.ratings.table import Ratings
+from tacenda.ratings.table import IdIndex, Ratings
 
 Floats = NDArray[np.float32]
 _LEVELS = np.arange(1.0, 6.0)
@@ -29,7 +28,7 @@ _ROUNDS = 60
 
 @dataclass(frozen=True)
 class Truth:
-    """The parameters the ratings were drawn from."""
+    """The parameters from which the ratings were drawn."""
 
     mean: float
     user_bias: Floats
@@ -46,7 +45,7 @@ class Truth:
     """Whether scores are rounded to 1..5 and clipped."""
 
     def scores(self, users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]]) -> Floats:
-        """The noiseless score of each pair, (pairs)."""
+        """Return the score of each pair without noise, (pairs,)."""
         taste = np.einsum("nr,nr->n", self.user_factors[users], self.item_factors[items])
         biases = self.user_bias[users] + self.item_bias[items]
         return np.asarray(np.float32(self.mean) + biases + taste, np.float32)
@@ -54,7 +53,7 @@ class Truth:
     def moments(
         self, users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and variance of each pair's rating: the best prediction and its squared error."""
+        """Return mean and variance of the rating of each pair: the best prediction and its expected squared error."""
         scores = self.scores(users, items).astype(np.float64)
         if not self.integer:
             return scores, np.full(len(scores), self.noise**2)
@@ -66,14 +65,14 @@ class Truth:
 
 @dataclass(frozen=True)
 class SyntheticRatings:
-    """Ratings, and what they were made from."""
+    """Ratings, and the parameters from which they were drawn."""
 
     ratings: Ratings
     truth: Truth
 
     @cached_property
     def bayes_rmse(self) -> float:
-        """The expected RMSE, on these pairs, of somebody who knows the truth but not the noise."""
+        """The expected RMSE on these pairs of a model that knows all parameters, but not the noise."""
         _, variance = self.truth.moments(self.ratings.user_ids, self.ratings.item_ids)
         return float(np.sqrt(variance.mean()))
 
@@ -89,7 +88,7 @@ def generate(
     informative: float = 0.0,
     seed: int = 0,
 ) -> SyntheticRatings:
-    """About ``n_ratings`` ratings (within one in a hundred), without duplicates.
+    """Draw about ``n_ratings`` ratings (within one percent), without duplicates.
 
     Raises ConfigurationError if more than a third of all pairs would have to be rated.
     """
@@ -143,7 +142,7 @@ def _draw_truth(
 def _activity(
     rng: np.random.Generator, n_users: int, n_items: int, n_ratings: int
 ) -> NDArray[np.int64]:
-    """How many items each user rates: log-normal, at least 1, at most half of all items."""
+    """Draw how many items each user rates: log-normal, at least 1 and at most half of all items."""
     weights = np.exp(rng.standard_normal(n_users))
     most = max(n_items // 2, 1)
     low, high = 0.0, float(n_ratings) * 100.0 / weights.sum() + most / weights.min()
@@ -161,7 +160,7 @@ def _draw_pairs(
     popularity: NDArray[np.float64],
     informative: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Offsets (users + 1) and items (ratings); nothing of the size of the ratings but these."""
+    """Draw offsets (users + 1,) and items (ratings,), the only arrays as long as the ratings."""
     n_items = len(popularity)
     cumulative = np.cumsum(popularity / popularity.sum())
     everybody = np.arange(len(activity))
@@ -185,7 +184,7 @@ def _draw_values(
     offsets: NDArray[np.int64],
     items: NDArray[np.int32],
 ) -> Floats:
-    """Scores with noise, (ratings), of a block of users at a time."""
+    """Draw scores with noise (ratings,), one block of users at a time."""
     values = np.empty(len(items), np.float32)
     for start in range(0, len(offsets) - 1, _BLOCK):
         stop = min(start + _BLOCK, len(offsets) - 1)
@@ -207,7 +206,7 @@ def _draw_block(
     cumulative: NDArray[np.float64],
     informative: float,
 ) -> NDArray[np.int64]:
-    """Sorted keys user * n_items + item: per user the first different items that are accepted."""
+    """Draw sorted keys user * n_items + item: for each user the first distinct items that they accept."""
     n_items, first = len(cumulative), users[0]
     finished = []
     kept = np.zeros(0, np.int64)  # keys of users that still miss some
@@ -238,7 +237,7 @@ def _accepted(
     items: NDArray[np.int64],
     informative: float,
 ) -> NDArray[np.bool_]:
-    """Whether a user who comes upon an item rates it: the likelier the better they like it."""
+    """Decide whether a user who comes upon an item rates it; the better they like it, the more likely they do."""
     if not informative:
         return np.ones(len(items), bool)
     taste = np.einsum("nr,nr->n", truth.user_factors[users], truth.item_factors[items])

@@ -1,9 +1,9 @@
-"""Words and gold tags of Penn Treebank bracketed trees (``.mrg``), without the empty elements.
+"""Words and gold tags of the bracketed trees of the Penn Treebank (``.mrg``), without the empty elements.
 
-A tree is ``( (S (NP (NNP Mr.) ...) ...) )``. Only its preterminals ``(TAG word)`` matter here;
-those tagged ``-NONE-`` are traces and other empty elements (Bies et al. 1995) and are left out. The
-source may be one ``.mrg`` file, a folder, or a zip file such as NLTK's ``treebank.zip``; in the
-latter two the files of a ``combined`` folder are read in the order of their names.
+A tree is ``( (S (NP (NNP Mr.) ...) ...) )``. Only its preterminals ``(TAG word)`` matter here. Those with the tag
+``-NONE-`` are traces and other empty elements (Bies et al. 1995) and are left out. The source may be one ``.mrg``
+file, a folder, or a zip file such as NLTK's ``treebank.zip``; in a folder or zip file, the files of a folder
+``combined`` are read in the order of their names.
 """
 
 import io
@@ -34,10 +34,8 @@ def unescape(word: str) -> str:
     return _BRACKETS.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
-def parse(
-    lines: Iterable[tuple[int, str]], name: str, *, raw: bool = False
-) -> Iterator[TaggedSentence]:
-    r"""Yield the sentences of numbered lines of bracketed trees, one tree at a time.
+def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentence]:
+    """Yield the sentences of numbered lines of bracketed trees, one tree at a time.
 
     Parameters
     ----------
@@ -45,8 +43,6 @@ def parse(
         ``(number, line)`` pairs.
     name
         What errors call the source.
-    raw
-        Keep the treebank's escapes (``-LRB-``, ``1\/2``) in the words.
 
     Raises
     ------
@@ -73,7 +69,7 @@ def parse(
                     raise DataError(f"{name}, line {number}: {fault}")
                 if len(cells) == 2 and cells[0] != _EMPTY:
                     tags.append(cells[0])
-                    words.append(cells[1] if raw else unescape(cells[1]))
+                    words.append(unescape(cells[1]))
                 depth, cells = depth - 1, []
                 if not depth and words:
                     yield TaggedSentence(tuple(words), tuple(tags))
@@ -82,23 +78,23 @@ def parse(
         raise DataError(f"{name}, line {number}: the file ends inside a tree ({depth} ) missing)")
 
 
-def read(path: str | Path, *, raw: bool = False) -> Iterator[TaggedSentence]:
+def read(path: str | Path) -> Iterator[TaggedSentence]:
     """Yield the tagged sentences of an ``.mrg`` file, of a folder or of a zip file of them.
 
     Raises
     ------
     DataError
-        Nothing to read is found, or a file is malformed; file and line are named.
+        There is no file to read, or a file is malformed; the message names file and line.
     """
     path = Path(path)
     if path.suffix == ".zip":
-        yield from _read_zip(path, raw)
+        yield from _read_zip(path)
     elif path.is_dir():
         names = [file.relative_to(path).as_posix() for file in path.rglob("*.mrg")]
         for name in _choose(names, path):
-            yield from parse(numbered_lines(path / name), str(path / name), raw=raw)
+            yield from parse(numbered_lines(path / name), str(path / name))
     else:
-        yield from parse(numbered_lines(path), str(path), raw=raw)
+        yield from parse(numbered_lines(path), str(path))
 
 
 def _choose(names: Iterable[str], path: Path) -> list[str]:
@@ -109,7 +105,7 @@ def _choose(names: Iterable[str], path: Path) -> list[str]:
     return combined or trees
 
 
-def _read_zip(path: Path, raw: bool) -> Iterator[TaggedSentence]:
+def _read_zip(path: Path) -> Iterator[TaggedSentence]:
     try:
         with zipfile.ZipFile(path) as archive:
             for name in _choose(archive.namelist(), path):
@@ -117,7 +113,7 @@ def _read_zip(path: Path, raw: bool) -> Iterator[TaggedSentence]:
                     archive.open(name) as member,
                     io.TextIOWrapper(member, "utf-8", newline="\n") as stream,
                 ):
-                    yield from parse(enumerate(stream, 1), f"{path}:{name}", raw=raw)
+                    yield from parse(enumerate(stream, 1), f"{path}:{name}")
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist: check the name") from error
     except UnicodeDecodeError as error:

@@ -1,8 +1,7 @@
 """Explicit ratings, compactly: CSR by user and by item, raw ids, files, seeded splits."""
 
 from tacenda.ratings.files import read_ratings
-from tacenda.ratings.index import IdIndex
 from tacenda.ratings.splits import folds, split, split_per_user
-from tacenda.ratings.table import Ratings
+from tacenda.ratings.table import IdIndex, Ratings
 
 __all__ = ["IdIndex", "Ratings", "folds", "read_ratings", "split", "split_per_user"]

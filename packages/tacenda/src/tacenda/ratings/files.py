@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
-from tacenda.ratings.index import IdIndex
-from tacenda.ratings.table import Duplicates, Ratings
+from tacenda.ratings.table import Duplicates, IdIndex, Ratings
 
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 

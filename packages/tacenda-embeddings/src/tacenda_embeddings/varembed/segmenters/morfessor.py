@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
 from tacenda.progress import track
-from tacenda_embeddings.varembed.segmenters.base import shortened
-from tacenda_embeddings.varembed.segmenters.pieces import PieceLexicon
+from tacenda_embeddings.varembed.segmenters import shortened
+from tacenda_embeddings.varembed.segmenters.unigram import PieceLexicon
 
 __all__ = ["MorfessorSegmenter"]
 

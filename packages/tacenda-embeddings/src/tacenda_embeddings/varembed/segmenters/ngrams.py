@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy.typing as npt
 
-from tacenda_embeddings.varembed.segmenters.base import (
+from tacenda_embeddings.varembed.segmenters import (
     pack_names,
     shortened,
     unpack_names,
@@ -34,7 +34,9 @@ class NGramSegmenter:
         """Learn which n-grams to keep; their number follows from the words, not from ``n_morphemes``."""
         counts: Counter[str] = Counter()
         for word in words:
-            counts.update(set(_ngrams(word)))
+            counts.update(
+                dict.fromkeys(_ngrams(word), 1)
+            )  # in the order of the word, not of hashes
         return cls([ngram for ngram, count in counts.items() if count >= LEAST_TYPES])
 
     def segment(self, word: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ because what is wanted are morphemes and not frequent words. A mark tells pieces
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -16,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
+from tacenda.artifact import require
+from tacenda.errors import ArtifactError
 from tacenda.progress import track
-from tacenda_embeddings.varembed.segmenters.base import shortened
-from tacenda_embeddings.varembed.segmenters.pieces import PieceLexicon, best_pieces
+from tacenda_embeddings.varembed.segmenters import pack_names, shortened, unpack_names
 
-__all__ = ["BEGIN", "UnigramSegmenter"]
+__all__ = ["BEGIN", "PieceLexicon", "UnigramSegmenter"]
 
 _Table = npt.NDArray[np.int32]
 
@@ -134,16 +136,8 @@ class Lattice:
     """All segmentations of many words at once: which pieces end where in which words.
 
     It does not change while the probabilities of the pieces are fitted. Words of one length are treated
-    together, so that every step is an array operation over all of them.
-
-    Parameters
-    ----------
-    words
-        None empty.
-    pieces
-        Distinct; together they hold every letter of the words.
-    longest
-        Letters of a piece at most.
+    together, so that every step is an array operation over all of them. No word is empty, ``pieces`` are distinct
+    and hold every letter of the words, and no piece has more than ``longest`` letters.
     """
 
     def __init__(self, words: Sequence[str], pieces: Sequence[str], longest: int) -> None:
@@ -169,11 +163,6 @@ class Lattice:
             for table in self._tables:
                 self._add(found, table, padded)
         return found[:-1]
-
-    def log_likelihood(self, log_probs: npt.NDArray[np.float64]) -> float:
-        """Return the natural log of the product of the probabilities of all words."""
-        padded = np.append(log_probs, -np.inf)
-        return sum(float(_forward(padded[table])[-1].sum()) for table in self._tables)
 
     @staticmethod
     def _add(
@@ -216,3 +205,73 @@ def _forward(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         m = min(end, longest)
         before[end] = np.logaddexp.reduce(before[end - m : end][::-1] + scores[end - 1, :m], axis=0)
     return before
+
+
+# -- the most probable pieces of a word ----------------------------------------------------------------
+
+
+class PieceLexicon:
+    """Pieces, none empty, each once, and their natural log-probabilities, finite.
+
+    A letter that no piece covers costs ``LETTER``; such letters in a row become one unknown piece.
+    """
+
+    LETTER = -30.0
+
+    def __init__(self, pieces: Sequence[str], log_probs: Sequence[float]) -> None:
+        self.pieces = tuple(pieces)
+        self.log_probs = np.asarray(log_probs, np.float64)
+        self._costs = dict(zip(self.pieces, self.log_probs.tolist(), strict=True))
+        self._longest = max(map(len, self.pieces), default=0)
+
+    def segment(self, word: str) -> tuple[str, ...]:
+        """Return the most probable pieces of a word, in order; of equals, those with the longer last piece."""
+        return best_pieces(word, self._costs, self._longest, self.LETTER)[0]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return names and log-probabilities (pieces,) float64."""
+        return {
+            **pack_names("segmenter.pieces", self.pieces),
+            "segmenter.log_probs": self.log_probs,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Return a lexicon from what `arrays` gave. Raises ArtifactError."""
+        pieces = unpack_names("segmenter.pieces", arrays)
+        log_probs = require(
+            arrays, "segmenter.log_probs", shape=(len(pieces),), dtype=np.float64, finite=True
+        )
+        if "" in pieces or len(set(pieces)) != len(pieces):
+            raise ArtifactError("a piece of the segmenter is empty or there twice: it is damaged")
+        return cls(pieces, log_probs.tolist())
+
+
+def best_pieces(
+    word: str, costs: Mapping[str, float], longest: int, letter: float
+) -> tuple[tuple[str, ...], float]:
+    """Find the most probable pieces of a word by Viterbi search; return them and their log-probability.
+
+    ``costs`` has the log-probability of each piece, none longer than ``longest``; ``letter`` is that of a letter
+    which is no piece.
+    """
+    n = len(word)
+    best = [0.0] + [-math.inf] * n
+    cut, known = [0] * (n + 1), [True] * (n + 1)
+    for end in range(1, n + 1):
+        for start in range(max(0, end - longest), end):
+            cost = costs.get(word[start:end])
+            if cost is not None and best[start] + cost > best[end]:
+                best[end], cut[end], known[end] = best[start] + cost, start, True
+        if best[end - 1] + letter > best[end]:
+            best[end], cut[end], known[end] = best[end - 1] + letter, end - 1, False
+    found: list[str] = []
+    end, joins = n, False  # joins: the piece found last is unknown, and so may be the one before it
+    while end:
+        piece, unknown = word[cut[end] : end], not known[end]
+        if unknown and joins:
+            found[-1] = piece + found[-1]
+        else:
+            found.append(piece)
+        end, joins = cut[end], unknown
+    return tuple(reversed(found)), best[n]

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
 from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
-from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.identities import Identities
 
 _SPAN = 4.0  # of the scores, whatever the scale: that of five stars
@@ -29,24 +28,12 @@ _BLOCK = 1 << 22  # numbers in memory at a time: exact predictions need one a pa
 
 @dataclass(frozen=True)
 class Scale:
-    """The scores s of the levels, and their way back to ratings.
+    """The scores s of the levels, and their way back to ratings."""
 
-    Attributes
-    ----------
-    levels
-        (levels,) ratings, ascending.
-    scores
-        (levels,) float32, about zero at the mean rating.
-    mean
-        The rating whose score is zero.
-    unit
-        Rating units in one unit of score.
-    """
-
-    levels: Floats
-    scores: Floats
-    mean: float
-    unit: float
+    levels: Floats  # (levels,) ratings, ascending
+    scores: Floats  # (levels,), about zero at the mean rating
+    mean: float  # the rating whose score is zero
+    unit: float  # rating units in one unit of score
 
     @classmethod
     def of(cls, catalogue: Catalogue, who: str) -> Scale:
@@ -73,29 +60,16 @@ class Scale:
 class Cases:
     """The training data by case, and what is estimated from it beforehand.
 
-    Attributes
-    ----------
-    ratings
-        Their users are the cases, their items the visible units.
-    levels
-        (ratings,) int32.
-    slopes
-        o (cases,): the mean score of a case beyond those of its visible units, divided by the variance
-        of the scores, which is how far the slope of a softmax moves its mean; zeros without an offset.
-    visible_biases
-        (visible, levels): logarithms of smoothed frequencies.
-    base
-        (levels,): the same of all ratings together.
-    identities
-        What each case is known to have ratings with; None without conditioning.
+    The slope of a case is the mean of its scores beyond those of its visible units, divided by the variance of
+    the scores, which is how far the slope of a softmax moves its mean.
     """
 
-    ratings: Ratings
-    levels: npt.NDArray[np.int32]
-    slopes: Floats
-    visible_biases: Floats
-    base: Floats
-    identities: Identities | None
+    ratings: Ratings  # their users are the cases, their items the visible units
+    levels: npt.NDArray[np.int32]  # (ratings,)
+    slopes: Floats  # o (cases,); zeros without an offset
+    visible_biases: Floats  # (visible, levels), logarithms of smoothed frequencies
+    base: Floats  # (levels,), the same of all ratings together
+    identities: Identities | None  # what each case is known to have ratings with
 
     @classmethod
     def of(
@@ -144,33 +118,15 @@ def _damped_means(
 
 
 class Machine(NamedTuple):
-    """Parameters, float32 (notation of ``tacenda.kernels.ratings.boltzmann``).
+    """Parameters, float32 (notation of ``tacenda.kernels.ratings.boltzmann``)."""
 
-    Attributes
-    ----------
-    weights
-        a (visible, hidden) or W (visible, levels, hidden).
-    visible_biases
-        b (visible, levels).
-    hidden_biases
-        d (hidden,).
-    side_weights
-        U (visible, hidden), or no rows.
-    slopes
-        o (cases,).
-    base
-        (levels,), biases of an unknown visible unit.
-    inputs
-        (cases, hidden), what goes into the hidden units of every case.
-    """
-
-    weights: Floats
-    visible_biases: Floats
-    hidden_biases: Floats
-    side_weights: Floats
-    slopes: Floats
-    base: Floats
-    inputs: Floats
+    weights: Floats  # a (visible, hidden) or W (visible, levels, hidden)
+    visible_biases: Floats  # b (visible, levels)
+    hidden_biases: Floats  # d (hidden,)
+    side_weights: Floats  # U (visible, hidden), or no rows
+    slopes: Floats  # o (cases,)
+    base: Floats  # (levels,), biases of an unknown visible unit
+    inputs: Floats  # (cases, hidden), what goes into the hidden units of every case
 
     @classmethod
     def from_arrays(
@@ -186,12 +142,7 @@ class Machine(NamedTuple):
             "base": ("levels",),
             "inputs": ("cases", "hidden"),
         }
-        sizes = dict(dims)
-        found = {
-            name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=sizes)
-            for name, shape in shapes.items()
-        }
-        return cls(**found)
+        return cls(**require_floats(arrays, shapes, dims))
 
     def hidden_inputs(
         self,

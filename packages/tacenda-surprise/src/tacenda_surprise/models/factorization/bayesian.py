@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured, require
+from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
 from tacenda.fitting import FitSettings, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
@@ -22,8 +22,8 @@ from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import configured_by
 from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
-from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.factorization.gibbs import KEPT, Gibbs, Start
+from tacenda_surprise.models.catalogue import Catalogue, require_floats
+from tacenda_surprise.models.factorization.gibbs import Gibbs, Start
 from tacenda_surprise.models.factorization.new_rows import lengthened
 from tacenda_surprise.models.factorization.samples import FoldedSamples, Samples, average, fold
 from tacenda_surprise.models.factorization.settings import BayesianSettings, bayesian_width
@@ -171,15 +171,12 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             "average.user_biases": ("users",),
             "average.item_biases": ("items",),
         }
-        found = {
-            name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=dims)
-            for name, shape in shapes.items()
-        }
-        if not (dims["samples"] and dims["width"] and (found["samples.alpha"] > 0).all()):
+        found = require_floats(arrays, shapes, dims)
+        if not (found["samples.mean"].size and (found["samples.alpha"] > 0).all()):
             raise ArtifactError("the array 'samples.alpha' is not positive: the file is damaged")
-        model._samples = Samples(*(found[f"samples.{name}"] for name in KEPT))
-        none = np.zeros((0, dims["rank"]), np.float32)
+        model._samples = Samples(*(found[f"samples.{name}"] for name in Samples._fields))
         averages = {name: found[f"average.{name}"] for name in _AVERAGES}
+        none = np.zeros((0, averages["user_factors"].shape[1]), np.float32)
         model._tables = Tables(**averages, side_factors=none)
         return model
 

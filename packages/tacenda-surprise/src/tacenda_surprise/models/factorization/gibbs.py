@@ -35,14 +35,12 @@ from tacenda.kernels.ratings import solves as rating_solves
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats
+from tacenda_surprise.models.factorization.samples import Samples
 from tacenda_surprise.models.factorization.settings import BayesianSettings, deviation
 from tacenda_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Matrix = npt.NDArray[np.float64]
-
-#: What a sample consists of.
-KEPT = ("users", "items", "links", "mean", "precision", "alpha")
 
 _BETA = 2.0
 _ITERATIONS = 15  # of conjugate gradients: beyond that the error is far below the noise of the draw
@@ -107,7 +105,7 @@ class Gibbs:
         kept = self._sweeps - self._settings.burn_in - 1
         if 0 <= kept < self._settings.n_samples:
             found = (self._users, self._items, self._links, hyper.mean, hyper.precision)
-            for name, value in zip(KEPT, (*found, self._alpha), strict=True):
+            for name, value in zip(Samples._fields, (*found, self._alpha), strict=True):
                 self.samples[name][kept] = value
         return StepResult(error, float(n))
 
@@ -185,7 +183,7 @@ class Gibbs:
         self._links = state["chain.links"].copy()
         self._alpha, self._tau = (float(n) for n in state["chain.numbers"][:2])
         self._sweeps = int(state["chain.numbers"][2])
-        self.samples = {name: state[f"samples.{name}"].copy() for name in KEPT}
+        self.samples = {name: state[f"samples.{name}"].copy() for name in Samples._fields}
 
 
 def _random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:

@@ -9,7 +9,7 @@ from tacenda import plugins
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
 from tacenda_embeddings import LDS, SumEmbed, VarEmbed
-from tacenda_embeddings.lds.unseen import MorphologicalLDS
+from tacenda_embeddings.morphological_lds import MorphologicalLDS
 from tacenda_embeddings.testing import EmbedderTests
 
 pytest.importorskip("torch", reason="fitting VarEmbed needs torch")
@@ -87,7 +87,7 @@ def test_words_of_one_class_differ_by_their_morphemes(model, lds):
 
 
 def test_rows_of_known_words_are_predicted_better_than_by_their_classes(model, lds):
-    from tacenda_embeddings.lds.unseen import _stand_ins
+    from tacenda_embeddings.morphological_lds import _stand_ins
 
     words = [w for w in lds.vocabulary.words if w.isalpha()]
     own = lds.input_rows[[lds.vocabulary.id_of(w) for w in words]]

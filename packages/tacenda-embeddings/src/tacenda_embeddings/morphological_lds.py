@@ -44,11 +44,6 @@ class MorphologicalLDSSettings(Settings):
 class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
     """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
 
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown, of the wrong type or out of bounds.
-
     Examples
     --------
     >>> model = MorphologicalLDS.join(lds, varembed)
@@ -75,14 +70,9 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
     # -- fitting -----------------------------------------------------------------------------------
 
     def fit(self, text: Text) -> Self:
-        """Fit both models to a text, and the map between them.
+        """Fit both models to a text, and the map between them; raises what the ``fit`` of either raises.
 
-        Raises
-        ------
-        TacendaError
-            What the ``fit`` of either model raises.
-        ConfigurationError
-            The text has too few words.
+        Raises ConfigurationError for a text of too few words.
         """
         corpus = as_corpus(text)
         return self._adopt(self.lds.fit(corpus), self.words.fit(corpus))
@@ -91,12 +81,7 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
     def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
         """Join two fitted models, of whatever texts; only the map between them is learned.
 
-        Raises
-        ------
-        ConfigurationError
-            The models share too few words.
-        NotFittedError
-            One of them is not fitted.
+        Raises ConfigurationError if the models share too few words, NotFittedError if one of them is not fitted.
         """
         return cls()._adopt(lds, words)
 

@@ -1,0 +1,114 @@
+"""Altered copies of a saved model: adversarial values in its tensors and settings, hashes made right again.
+
+A mutant is what a careful attacker or a bug in another program would write: a well-formed folder whose
+checksums hold and whose contents do not make sense.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tacenda.artifact import Artifact
+
+INTEGERS = (0, -1, 1, 2, 255, 2**31 - 1, -(2**31), 2**31, 2**62, 2**63 - 1, -(2**63), 10**9)
+FLOATS = (0.0, -0.0, -1.0, 1.0, 5.0, 1e-300, 1e30, 3e38, -3e38, 1e308, np.inf, -np.inf, np.nan)
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, -0.5, 0.5, 5.0, 1e308, "", "x", "x" * 5000, "\x1b[2J\n",
+    [], [0], [1e308] * 3, {}, {"a": {"b": [None]}}, [[[[[]]]]],
+)  # fmt: skip
+
+
+def mutants(artifact: Artifact, rng: np.random.Generator) -> Iterator[tuple[str, Artifact]]:
+    """Yield altered copies without end, each with a note saying what was altered."""
+    names, nested = sorted(artifact.arrays), sorted(artifact.nested)
+    while True:
+        if nested and rng.random() < 0.4:
+            name = str(rng.choice(nested))
+            note, part = next(mutants(artifact.nested[name], rng))
+            yield f"{name}: {note}", replace(artifact, nested={**artifact.nested, name: part})
+        elif names and rng.random() < 0.75:
+            name = str(rng.choice(names))
+            note, array = mutated(artifact.arrays[name], rng)
+            arrays = {k: v for k, v in artifact.arrays.items() if k != name}
+            if array is not None:
+                arrays[name] = array
+            yield f"tensor {name!r} {note}", replace(artifact, arrays=arrays)
+        else:
+            config = copy.deepcopy(artifact.config)
+            note = alter_value(config, rng)
+            yield f"setting {note}", replace(artifact, config=config)
+
+
+def mutated(array: np.ndarray, rng: np.random.Generator) -> tuple[str, np.ndarray | None]:
+    """Return what was done to a tensor, and the altered copy; None where it is left out."""
+    way = int(rng.integers(12))
+    changed = array.copy()
+    flat = changed.reshape(-1)
+    whole = np.issubdtype(array.dtype, np.integer)
+    extremes: Any = INTEGERS if whole else FLOATS
+    with np.errstate(all="ignore"):
+        if way <= 4 and flat.size:
+            value = np.array(extremes[rng.integers(len(extremes))]).astype(array.dtype)
+            everywhere = way == 4
+            n = flat.size if everywhere else int(rng.integers(1, 4))
+            places = np.arange(n) if everywhere else rng.integers(flat.size, size=n)
+            flat[places] = value
+            return f"is {value} at {places[:3].tolist()}{' and on' * everywhere}", changed
+        if way == 5 and flat.size > 3 and whole:
+            # the differences of these wrap around: each step looks like one forward
+            middle = int(rng.integers(1, flat.size - 2))
+            flat[middle : middle + 2] = np.array([2**63 - 1, -2]).astype(array.dtype)
+            return f"has steps that wrap at {middle}", changed
+        if way == 6 and flat.size > 1:
+            i, j = rng.integers(flat.size, size=2)
+            flat[i], flat[j] = flat[j], flat[i]
+            return f"has its elements {i} and {j} exchanged", changed
+        if way == 7:
+            return "is cut short", changed[: len(changed) // 2] if changed.ndim else changed
+        if way == 8:
+            return "is doubled", np.concatenate([changed, changed]) if changed.ndim else changed
+        if way == 9:
+            kinds = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
+            kind = str(rng.choice(kinds))
+            return f"is of type {kind}", changed.astype(kind)
+        if way == 10:
+            return "has another shape", np.ascontiguousarray(changed.T)[..., None]
+    return "is missing", None
+
+
+def alter_value(config: dict[str, Any], rng: np.random.Generator) -> str:
+    """Put an adversarial JSON value in the place of one value, at any depth; say which."""
+    paths = list(_paths(config, ()))
+    if not paths:
+        config["strange"] = 1
+        return "strange is added"
+    path = paths[rng.integers(len(paths))]
+    *outer, last = path
+    place: Any = config
+    for key in outer:
+        place = place[key]
+    name, way = ".".join(map(str, path)), int(rng.integers(8))
+    if way == 0 and isinstance(place, dict):
+        del place[last]
+        return f"{name} is missing"
+    if way == 1 and isinstance(place, dict):
+        place[f"{last}x"] = place[last]
+        return f"{name}x is added"
+    place[last] = VALUES[rng.integers(len(VALUES))]
+    return f"{name} = {place[last]!r:.60}"
+
+
+def _paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    inner: Any = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value)
+    for key, each in inner:
+        yield (*path, key)
+        yield from _paths(each, (*path, key))
