@@ -31,8 +31,8 @@ from tacenda_lm import HLBL, KneserNey, Mixture, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
+from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.log_bilinear.settings import HLBLAdvanced, LBLAdvanced, LBLSettings
-from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.sequences import with_ends
 
 PROTOCOL = {

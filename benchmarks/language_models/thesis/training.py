@@ -13,9 +13,8 @@ from tacenda.fitting import History
 from tacenda_lm import HLBL, Tree, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer, average_predicted, train_hlbl
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
-from tacenda_lm.log_bilinear.model import texts_of
+from tacenda_lm.log_bilinear.model import Stream, texts_of
 from tacenda_lm.log_bilinear.settings import HLBLSettings
-from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.log_bilinear.trees import joined
 from tacenda_lm.training import FitContext
 

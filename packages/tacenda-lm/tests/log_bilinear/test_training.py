@@ -7,9 +7,8 @@ from tacenda.corpus import Corpus
 from tacenda_lm import build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.hlbl_predictor import Parameters
-from tacenda_lm.log_bilinear.model import dropout_mask
+from tacenda_lm.log_bilinear.model import Stream, dropout_mask
 from tacenda_lm.log_bilinear.settings import HLBLSettings
-from tacenda_lm.log_bilinear.stream import Stream
 
 RATES = (0.5, 0.9, 0.99)
 

@@ -49,7 +49,7 @@ def fit_vlhmm(
     lexicon = classes_of(settings, corpus, ids)
     batch = min(settings.batch_words, max(_FEW, len(ids) // _STEPS))
     texts = (ids, offsets, batch), (*(held_out or (ids[:0], offsets[:1])), _EVALUATED)
-    pairs = (min(size, _n_pairs(text, cuts, lexicon)) for text, cuts, size in texts)
+    pairs = (min(size, len(Observed.of(text, cuts, lexicon).sources)) for text, cuts, size in texts)
     check_memory(settings, len(lexicon.classes), *pairs)
     network = drawn(settings, lexicon, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
@@ -81,10 +81,6 @@ def classes_of(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
         method=settings.advanced.word_classes,
     )
     return Lexicon.of(classes, settings.n_classes)
-
-
-def _n_pairs(ids: Ids, offsets: Offsets, lexicon: Lexicon) -> int:
-    return len(Observed.of(ids, offsets, lexicon).sources)
 
 
 def drawn(

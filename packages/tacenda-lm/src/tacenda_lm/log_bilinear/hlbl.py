@@ -17,13 +17,13 @@ from tacenda.vocabulary import Vocabulary
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.model import (
     LogBilinear,
+    Stream,
     Trainer,
     dropout_mask,
     texts_of,
     train_trainer,
 )
 from tacenda_lm.log_bilinear.settings import HLBLSettings
-from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.log_bilinear.trees import Tree
 from tacenda_lm.training import FitContext
 

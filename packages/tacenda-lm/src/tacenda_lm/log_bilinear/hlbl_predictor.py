@@ -1,8 +1,8 @@
 """What an HLBL learns and what it predicts: vectors of words and nodes, contexts, scores of streams.
 
-    r = b + sum_i c_i o R_{w_i} + sum_k a_k o u_k,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
+    r = b + sum_i c_i o R_{w_i} + sum_k a_k o u_k
 
-(Mnih 2010, equations 4.5 to 4.7.) A tail u_k is the sum of the vectors of all words older than the n weighted
+(Mnih 2010, equation 4.5.) A tail u_k is the sum of the vectors of all words older than the n weighted
 positions, each multiplied by rate_k for every word since.
 """
 
@@ -22,8 +22,8 @@ from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.stream_scores import Packed, pack, rounded, scores
 from tacenda.kernels.machinery.memory import WIDE, aligned
 from tacenda_lm.contract import State, rows_of_block
+from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.log_bilinear.settings import HLBLSettings
-from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.log_bilinear.trees import Tree
 from tacenda_lm.sequences import Float64, Ids
 

@@ -24,13 +24,13 @@ from tacenda_lm.log_bilinear.lbl_objective import (
 )
 from tacenda_lm.log_bilinear.model import (
     LogBilinear,
+    Stream,
     Trainer,
     dropout_mask,
     texts_of,
     train_trainer,
 )
 from tacenda_lm.log_bilinear.settings import LBLSettings
-from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.training import FitContext
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.log_bilinear.stream import Stream
+from tacenda_lm.log_bilinear.model import Stream
 
 __all__ = ["Batch", "LBLParameters", "nce", "predicted", "scores", "softmax"]
 

@@ -1,10 +1,15 @@
-"""What the log-bilinear models share: a language model around a predictor of words, and its training by AdaGrad."""
+"""What the log-bilinear models share: texts as streams, a language model around a predictor, training by AdaGrad.
+
+A stream is one long row of ids with ``</s>`` before and after every sentence. Across sentences, the context of a word
+is everything before it, and one ``</s>`` stands between two sentences. Otherwise every sentence begins anew, after a
+``</s>`` of its own.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +20,113 @@ from tacenda.fitting.trainable import State as Arrays
 from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.contract import State
 from tacenda_lm.language_model import ConfiguredLanguageModel
-from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor
 from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
-from tacenda_lm.log_bilinear.stream import Stream
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Integers, check_word, checked, checked_ids
+from tacenda_lm.sequences import (
+    Float64,
+    Ids,
+    Integers,
+    Offsets,
+    check_word,
+    checked,
+    checked_ids,
+    with_ends,
+)
 from tacenda_lm.training import FitContext, falling_rate, put, train
 
 if TYPE_CHECKING:
+    from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor
     from tacenda_lm.log_bilinear.lbl import LBLPredictor
 
-__all__ = ["LogBilinear", "Trainer", "dropout_mask", "texts_of", "train_trainer"]
+__all__ = ["LogBilinear", "Stream", "Trainer", "dropout_mask", "texts_of", "train_trainer"]
 
 S = TypeVar("S", bound=HLBLSettings | LBLSettings)
 _LEAST = 0.1  # of the learning rate, at the end
 _WARM = 200  # steps at most before the learning rate is what it says, and half an epoch
+
+
+class Windows(NamedTuple):
+    """Pieces of a stream, one after another, as `tacenda.kernels.log_bilinear.context_sum` takes them."""
+
+    ids: Ids  # (tokens,), each piece with what comes before it
+    offsets: Offsets  # (sequences + 1,); no context reaches over these
+    starts: npt.NDArray[np.int64]  # (pieces,), where the positions to predict begin in ids
+    ends: npt.NDArray[np.int64]  # (pieces,), where they end
+    targets: Ids  # (rows,), the words at these positions
+    counted: npt.NDArray[np.bool_]  # (rows,), False at the first id of a sequence
+
+
+class Stream(NamedTuple):
+    """Ids with boundaries, cut into sequences whose first id is context only."""
+
+    ids: Ids  # (tokens,)
+    offsets: Offsets  # (sequences + 1,)
+
+    @classmethod
+    def of(
+        cls,
+        ids: Integers,
+        offsets: Integers,
+        boundary: int,
+        across: bool,
+    ) -> Stream:
+        """Put a ``</s>`` before every sequence; unless ``across``, a ``</s>`` within one ends it and begins another."""
+        words = np.asarray(ids, np.int32)
+        cuts = np.unique(np.asarray(offsets, np.int64)[:-1])
+        if not across:
+            cuts = np.union1d(cuts, np.flatnonzero(words[:-1] == boundary) + 1)
+        cuts = cuts[cuts < len(words)]
+        stream = np.insert(words, cuts, boundary)
+        begins = cuts + np.arange(len(cuts))
+        return cls(stream, np.append(begins, len(stream)).astype(np.int64))
+
+    @classmethod
+    def of_corpus(cls, corpus: Corpus, across: bool) -> Stream:
+        """Return a corpus as one sequence, or as one for every sentence."""
+        boundary = corpus.vocabulary.boundary_id
+        ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
+        if across:
+            offsets = np.array([0, len(ids)])
+        return cls.of(ids, offsets, boundary, across)
+
+    @property
+    def firsts(self) -> npt.NDArray[np.bool_]:
+        """Which ids are context only, bool (tokens,): the first of every sequence."""
+        found = np.zeros(len(self.ids), bool)
+        found[self.offsets[:-1]] = True
+        return found
+
+    def windows(
+        self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reach: int
+    ) -> Windows:
+        """Return the pieces between ``starts`` and ``ends``, each with up to ``reach`` ids before it."""
+        begins = self.offsets[:-1]
+        of_starts = begins[np.searchsorted(begins, starts, side="right") - 1]
+        lows = np.maximum(of_starts, starts - reach)
+        lengths = ends - lows
+        firsts = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.repeat(lows - firsts[:-1], lengths) + np.arange(firsts[-1])
+        inner = [
+            begins[slice(*np.searchsorted(begins, (low + 1, end)))] - low + first
+            for low, end, first in zip(lows, ends, firsts[:-1], strict=True)
+        ]
+        offsets = np.sort(np.concatenate([firsts, *inner])).astype(np.int64)
+        rows = np.repeat(starts, ends - starts) + _within(ends - starts)
+        places = begins[np.searchsorted(begins, rows, side="right") - 1]
+        return Windows(
+            self.ids[at],
+            offsets,
+            firsts[:-1] + starts - lows,
+            firsts[1:],
+            self.ids[rows],
+            rows > places,
+        )
+
+
+def _within(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return 0, 1, 2 ... for each length, one after another."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
 
 class LogBilinear(ConfiguredLanguageModel[S]):
