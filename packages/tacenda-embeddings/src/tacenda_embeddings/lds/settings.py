@@ -77,6 +77,7 @@ class LDSSettings(Settings):
         """weight of the part that a token contributes itself, in weighted_mean and own_past_future; the
         paper has 1""",
         at_least=0,
+        at_most=1e6,
     )
     kappa: float | None = option(
         None,

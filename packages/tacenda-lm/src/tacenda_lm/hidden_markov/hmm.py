@@ -17,7 +17,7 @@ from tacenda.progress import track
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.hidden_markov.classed_text import Lexicon, sentences_at, text_of
-from tacenda_lm.hidden_markov.inference import Tables, Whole, required
+from tacenda_lm.hidden_markov.inference import Tables, Whole, distributions
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import HMMSettings
 from tacenda_lm.sequences import Ids, Offsets
@@ -70,9 +70,9 @@ class HMM(HiddenMarkov[HMMSettings]):
         Z = model.settings.n_states
         model._set(
             vocabulary,
-            required(arrays, "matrix", Z, Z),
-            required(arrays, "emissions", len(vocabulary), Z),
-            required(arrays, "starts", 1, Z),
+            distributions(arrays, "matrix", Z, Z, over=0),
+            distributions(arrays, "emissions", len(vocabulary), Z, over=0),
+            distributions(arrays, "starts", 1, Z),
         )
         return model
 

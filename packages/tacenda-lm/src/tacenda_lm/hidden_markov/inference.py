@@ -161,14 +161,29 @@ def required(arrays: _Arrays, name: str, *shape: int) -> _Floats:
     return np.ascontiguousarray(array)
 
 
+def distributions(arrays: _Arrays, name: str, *shape: int, over: int | None = None) -> _Floats:
+    """Return an array of probabilities that sum to one over an axis, or in all. Raises ArtifactError."""
+    array = required(arrays, name, *shape)
+    require_sums(name, array, array.sum(over, dtype=np.float64))
+    return array
+
+
+def require_sums(name: str, array: _Floats, sums: npt.ArrayLike) -> None:
+    """Raise ArtifactError where a number is negative or a sum is not one, but for rounding."""
+    if (array < 0).any() or not np.allclose(sums, 1.0, rtol=0, atol=1e-3):
+        raise ArtifactError(
+            f"the array {name!r} does not hold probabilities that sum to one; the artefact is damaged"
+        )
+
+
 def transitions_of(kind: str, arrays: _Arrays, n_classes: int, k: int, width: int) -> Transitions:
     """Return the matrix of an artefact whose settings say ``kind``, checked. Raises ArtifactError."""
     if kind == "free":
         keys = require(arrays, "keys", dtype=np.int64, shape=("pairs",))
         if not rises(keys, strictly=True):
             raise ArtifactError("keys must rise; the artefact is damaged")
-        kept = required(arrays, "kept", len(keys), k, k)
-        to_classes = required(arrays, "to_classes", n_classes, k, n_classes)
+        kept = distributions(arrays, "kept", len(keys), k, k, over=1)
+        to_classes = distributions(arrays, "to_classes", n_classes, k, n_classes, over=2)
         return Free(kept, np.ascontiguousarray(keys), to_classes)
     left, reached = (required(arrays, name, n_classes, k, width) for name in ("left", "reached"))
     if kind == "features":
@@ -176,7 +191,9 @@ def transitions_of(kind: str, arrays: _Arrays, n_classes: int, k: int, width: in
     bias = required(arrays, "bias", n_classes, k)
     if kind == "flat":
         return Flat.of(left, reached, bias)
-    return TwoLevel(left, reached, bias, required(arrays, "to_classes", n_classes, k, n_classes))
+    return TwoLevel(
+        left, reached, bias, distributions(arrays, "to_classes", n_classes, k, n_classes, over=2)
+    )
 
 
 class BlockStore:

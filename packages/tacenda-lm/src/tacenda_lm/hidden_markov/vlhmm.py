@@ -13,7 +13,13 @@ from tacenda.errors import ArtifactError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.hidden_markov.classed_text import Lexicon
-from tacenda_lm.hidden_markov.inference import Tables, required, transitions_of
+from tacenda_lm.hidden_markov.inference import (
+    Tables,
+    distributions,
+    require_sums,
+    required,
+    transitions_of,
+)
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device
 from tacenda_lm.training import FitContext
@@ -67,11 +73,15 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
         classes = require(arrays, "classes", dtype=np.int32, shape=(len(vocabulary),))
         if len(classes) and (classes.min() < 0 or classes.max() >= M):
             raise ArtifactError(f"classes must be from 0 to {M - 1}; the artefact is damaged")
+        lexicon = Lexicon.of(classes, M)
         emissions = required(arrays, "emissions", len(vocabulary), k)
-        starts = required(arrays, "starts", M, k)
+        sums = np.zeros((M, k))
+        np.add.at(sums, classes[lexicon.order], emissions)
+        require_sums("emissions", emissions, sums[np.unique(classes)])
+        starts = distributions(arrays, "starts", M, k)
         kind = settings.transitions if settings.advanced.neural else "free"
         width = settings.advanced.n_features if kind == "features" else settings.width
         transitions = transitions_of(kind, arrays, M, k, width)
         model._vocabulary = vocabulary
-        model._tables = Tables(Lexicon.of(classes, M), emissions, starts, transitions)
+        model._tables = Tables(lexicon, emissions, starts, transitions)
         return model

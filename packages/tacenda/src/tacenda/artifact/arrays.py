@@ -106,6 +106,10 @@ def _dtype(name: str, code: Any) -> np.dtype[Any]:
     return dtype
 
 
+#: No parameter of a model is larger; products of two, summed in float32, stay finite.
+LARGEST = 1e15
+
+
 def require(
     arrays: Mapping[str, npt.NDArray[Any]],
     name: str,
@@ -128,7 +132,7 @@ def require(
     dtype
         Its element type, exactly.
     finite
-        Whether NaN and infinities are refused.
+        Whether NaN, infinities and numbers beyond `LARGEST` in magnitude are refused.
     dims
         Named dimensions so far: a word already in it must have that size, a new one is added. Give
         the same dictionary to every call, and begin with what the configuration settles, such as
@@ -148,8 +152,8 @@ def require(
         raise ArtifactError(f"the array {name!r} is {array.dtype} and must be {np.dtype(dtype)}")
     if shape is not None:
         _bind(name, array.shape, shape, dims if dims is not None else {})
-    if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ArtifactError(f"the array {name!r} holds NaN or infinite values")
+    if finite and array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
+        raise ArtifactError(f"the array {name!r} holds NaN, infinite or senselessly large values")
     return array
 
 
