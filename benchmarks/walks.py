@@ -24,6 +24,13 @@ from tacenda_embeddings import LDS
 from tacenda_lm import HLBL
 from tacenda_surprise import ConditionalPMF
 
+# The same counts at af2219c, before the packages were rearranged: the modules had other names, the jobs were the same.
+BEFORE = {
+    "ConditionalPMF.fit": 41,
+    "HLBL.fit": 47,
+    "LDS.fit": 28,
+    "nlp.pipe with lds_embeddings": 21,
+}
 PACKAGES = Path(__file__).resolve().parent.parent / "packages"
 
 
@@ -77,7 +84,7 @@ def main() -> None:
     for name, job in jobs().items():
         job()
         files = walked(job)
-        rows.append({"job": name, "files": len(files)})
+        rows.append({"job": name, "files": len(files), "at af2219c": BEFORE[name]})
         print(f"{name}: {len(files)} files")
         if arguments.files:
             print("\n".join(f"    {each}" for each in files))
