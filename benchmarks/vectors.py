@@ -115,7 +115,7 @@ def plain_predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, ou
 
 
 @numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def plain_blame(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):
+def plain_gradients(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):
     n, width = len(d_c), table.shape[1]
     for t in range(t0, t1):
         row, leaving = place + t - t0, t - 1 - n
@@ -149,7 +149,7 @@ PLAIN = {
     "_forward": recompiled(context_cpu._forward, predict=plain_predict),
     "_backward": recompiled(
         context_cpu._backward,
-        _blame=plain_blame,
+        _add_gradients=plain_gradients,
         _by_position=recompiled(context_cpu._by_position, predict=plain_predict),
     ),
 }

@@ -17,7 +17,7 @@ Case = tuple[str, tuple[Any, ...]]
 
 
 def sparse_product() -> Iterator[Case]:
-    """No rows, no entries, one column, widths beside a vector register's."""
+    """Cases without rows or entries, with one column, and with widths beside those of a vector register."""
     for rows, columns in ((0, 3), (1, 1), (9, 63)):
         for width in (0, 1, 15, 63):
             counts = random_counts(rows, columns, 0.3, np.dtype(np.int32), seed=rows)

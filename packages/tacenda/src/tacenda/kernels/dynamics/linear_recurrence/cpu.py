@@ -40,7 +40,7 @@ class _Runs(NamedTuple):
     initial: _Array  # (runs, states)
 
     def take(self, which: _Int) -> "_Runs":
-        """Some of the runs."""
+        """Return some of the runs, given their numbers."""
         return _Runs(self.first[which], self.lengths[which], self.step, self.initial[which])
 
 

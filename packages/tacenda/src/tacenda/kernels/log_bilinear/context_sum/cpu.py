@@ -101,7 +101,7 @@ def predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, pla
 
 
 @njit
-def _blame(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):  # type: ignore[no-untyped-def]
+def _add_gradients(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):  # type: ignore[no-untyped-def]
     """Add to d_c, d_b and d_a the gradients of a loss, of which ``grad`` holds those by r_t, where `predict` has r_t.
 
     The same walk over the text as in `predict`, with the same arguments otherwise.
@@ -247,7 +247,7 @@ def _backward(  # type: ignore[no-untyped-def]
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             here = grad[place + t - start : place + limit - start]
             current = t in (start, begin)
-            _blame(
+            _add_gradients(
                 table, far, d_c[s], d_b[s], rates, d_a[s], ids, t, limit, begin, current, u, here, 0
             )
             _by_position(
