@@ -319,7 +319,10 @@ class TestRefused:
             ({"advanced": {"hankel_blocks": 1}}, "hankel_blocks must be a whole number"),
             ({"kappa": -1.0}, r"kappa must be a number \(at least 0\) or None"),
             ({"kappa": float("nan")}, r"kappa must be a number \(at least 0\) or None"),
-            ({"own_weight": float("inf")}, r"own_weight must be a number \(at least 0 and at most 1e\+06\)"),
+            (
+                {"own_weight": float("inf")},
+                r"own_weight must be a number \(at least 0 and at most 1e\+06\)",
+            ),
             ({"advanced": {"row_norm_power": "much"}}, "row_norm_power must be a number"),
             ({"advanced": {"maximum_radius": 1.0}}, "above 0 and below 1"),
             ({"advanced": {"noise": "pink"}}, "noise must be one of full, diagonal, spherical"),
