@@ -163,13 +163,13 @@ def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
         np.testing.assert_array_equal(again.arrays()[name], array)
 
 
-@pytest.mark.parametrize("name", ["starts", "emissions", "matrix", "to_classes", "kept"])
 @pytest.mark.parametrize("change", [0.0, -1.0, 5.0])
-def test_arrays_that_are_no_probabilities_are_refused(model, name, change):
-    arrays = {key: array.copy() for key, array in model.arrays().items()}
-    if name not in arrays:
-        pytest.skip("a table that this kind of model does not have")
-    place = np.unravel_index(arrays[name].argmax(), arrays[name].shape)
-    arrays[name][place] = change
-    with pytest.raises(ArtifactError, match=f"'{name}' does not hold probabilities"):
-        type(model).from_arrays(model.config_dict(), arrays)
+def test_arrays_that_are_no_probabilities_are_refused(model, change):
+    tables = {"starts", "emissions", "matrix", "to_classes", "kept"} & model.arrays().keys()
+    assert {"starts", "emissions"} <= tables
+    for name in tables:
+        arrays = {key: array.copy() for key, array in model.arrays().items()}
+        place = np.unravel_index(arrays[name].argmax(), arrays[name].shape)
+        arrays[name][place] = change
+        with pytest.raises(ArtifactError, match=f"'{name}' does not hold probabilities"):
+            type(model).from_arrays(model.config_dict(), arrays)
