@@ -6,7 +6,6 @@ type here, unlike those of a model: 7 and "7" are two.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -210,10 +209,9 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
 def _digits(number: int) -> str:
     try:
         return str(number)
-    except ValueError:  # Python writes no more than 4,300 digits
-        size = round(abs(number).bit_length() * math.log10(2))
+    except ValueError:
         raise ArtifactError(
-            f"an id is a number of {size} digits; only text and numbers of up to 4,300 can be saved"
+            "an id is a number of more than 4,300 digits; give it as text, or a shorter one"
         ) from None
 
 

@@ -13,6 +13,7 @@ Permissions follow the umask, as those of any other file.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -65,13 +66,15 @@ def path_of(path: object, error: type[TacendaError]) -> Path:
     """Return a path that a user gave. Raises ``error`` for what cannot be the name of a file or folder."""
     if not isinstance(path, str | os.PathLike):
         raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
-    found = Path(path)
     try:
-        if b"\0" not in os.fsencode(found):
-            return found
-    except UnicodeEncodeError:
-        pass
-    raise error(f"{str(found)!r:.200} cannot name a file or folder: it holds a NUL or a surrogate")
+        found = Path(path)
+        os.lstat(found)
+    except (TypeError, ValueError):  # a NUL in it, a lone surrogate, bytes
+        raise error(f"{str(path)!r:.200} cannot name a file or folder") from None
+    except OSError as problem:
+        if problem.errno == errno.ENAMETOOLONG:
+            raise error(f"there is no file {str(path)!r:.80}: its name is too long") from problem
+    return found
 
 
 def read_json(path: Path) -> Any:

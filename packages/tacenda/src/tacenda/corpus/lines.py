@@ -59,19 +59,13 @@ def text_files(text: object) -> list[Path] | None:
 def text_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of a text file. Raises CorpusError if it is missing or is a directory."""
     file = path_of(path, CorpusError)
-    try:
-        is_folder, exists = file.is_dir(), file.exists()
-    except OSError:  # a name that is too long
-        is_folder = exists = False
-    if is_folder:
+    if file.is_dir():
         raise CorpusError(
             f"{file} is a directory where a text file is meant; give the files in it, "
             f'e.g. sorted(Path("{file}").glob("*.txt"))'
         )
-    if not exists:
-        name = str(file)  # the end of a long path says more than its middle
-        shown = name if len(name) < 200 else f"{name[:60]}...{name[-60:]}"
-        raise CorpusError(f"there is no file {shown!r}; check its name and folder")
+    if not file.exists():
+        raise CorpusError(f"there is no file {str(file)!r}; check its name and folder")
     return file
 
 
