@@ -26,7 +26,7 @@ import kills
 import numpy as np
 import together
 from children import complaints
-from mutants import hostile, mutants
+from mutants import checkpoint_mutants, hostile, mutants
 from specimens import exercise, load, specimens
 
 from tacenda import artifact
@@ -65,6 +65,26 @@ def altered(name: str, n: int | None, seed: int, folder: Path) -> Iterator[tuple
         yield from zip(notes, complaints(acts), strict=True)
 
 
+def resumed(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+    """Alter the checkpoint of a fit, and go on from it."""
+    specimen = specimens()[name]
+    place = folder / "checkpoints"
+    specimen.fit(checkpoints=place)
+    # the checkpoint of a mixture's component, or that of the first of two fits, lies deeper
+    deepest = sorted(place.rglob("checkpoint.json"))[-1].parent
+    rng = np.random.default_rng([seed, *name.encode()])
+
+    def attempt(put: Callable[[], None]) -> None:
+        put()
+        exercise(specimen.fit(checkpoints=place))
+
+    exercise(specimen.fit(checkpoints=place))
+    found = itertools.islice(checkpoint_mutants(deepest, rng), n)
+    while some := list(itertools.islice(found, _AT_ONCE)):
+        notes, acts = zip(*((note, partial(attempt, put)) for note, put in some), strict=True)
+        yield from zip(notes, complaints(acts), strict=True)
+
+
 def units(options: argparse.Namespace) -> list[Unit]:
     """The whole work."""
     names = list(specimens())
@@ -72,6 +92,11 @@ def units(options: argparse.Namespace) -> list[Unit]:
     found = [Unit("mutants", name, partial(altered, name, each, options.seed)) for name in names]
     if not options.short:
         found += [Unit("tensors", name, partial(altered, name, None, 0)) for name in names]
+    kept = [name for name, each in specimens().items() if each.keeps_checkpoints]
+    found += [
+        Unit("checkpoints", name, partial(resumed, name, 3 if options.short else 200, options.seed))
+        for name in kept
+    ]
     found += [
         Unit("kills", name, partial(scenario, n, options.seed))
         for (name, scenario), n in zip(

@@ -8,13 +8,18 @@ every tensor of a model, those of the models inside it too.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from tacenda.artifact import Artifact
+from tacenda.fitting.checkpoint import MANIFEST as CHECKPOINT
 
 INTEGERS = (0, -1, 1, 2, 255, 2**31 - 1, -(2**31), 2**31, 2**62, 2**63 - 1, -(2**63), 10**9)
 FLOATS = (0.0, -0.0, -1.0, 1.0, 5.0, 1e-300, 1e30, 3e38, -3e38, 1e308, np.inf, -np.inf, np.nan)
@@ -43,6 +48,39 @@ def mutants(artifact: Artifact, rng: np.random.Generator) -> Iterator[tuple[str,
             config = copy.deepcopy(artifact.config)
             note = alter_value(config, rng)
             yield f"setting {note}", replace(artifact, config=config)
+
+
+def checkpoint_mutants(
+    folder: Path, rng: np.random.Generator
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield what puts altered copies of a checkpoint into its folder, each with a note saying what was altered."""
+    manifest = json.loads((folder / CHECKPOINT).read_bytes())
+    files = {
+        role: (folder / entry["name"]).read_bytes() for role, entry in manifest["files"].items()
+    }
+    while True:
+        altered, data = copy.deepcopy(manifest), dict(files)
+        if rng.random() < 0.5:
+            note = f"progress {alter_value(altered['progress'], rng)}"
+        else:
+            role = str(rng.choice(sorted(files)))
+            arrays = safetensors.numpy.load(files[role])
+            name = str(rng.choice(sorted(arrays)))
+            what, array = mutated(arrays.pop(name), rng)
+            if array is not None:
+                arrays[name] = np.ascontiguousarray(array)
+            data[role] = safetensors.numpy.save(arrays)
+            digest = hashlib.sha256(data[role]).hexdigest()
+            entry = {"name": f"{role}-{digest[:32]}.safetensors", "size": len(data[role])}
+            altered["files"][role] = {**entry, "sha256": digest}
+            note = f"{role} {name!r} {what}"
+
+        def put(altered: dict[str, Any] = altered, data: dict[str, bytes] = data) -> None:
+            for role, entry in altered["files"].items():
+                (folder / entry["name"]).write_bytes(data[role])
+            (folder / CHECKPOINT).write_text(json.dumps(altered), encoding="utf-8")
+
+        yield note, put
 
 
 def hostile(artifact: Artifact) -> Iterator[tuple[str, Artifact]]:
