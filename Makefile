@@ -2,7 +2,7 @@
 #   make demo    fit an LDS, train a tagger with and without it    (TACENDA_DATA names the data, if any)
 #   make test    everything that must hold: installation, lint, types, tests
 #   make unit | lint | install-check    its parts
-#   make bench   measure again what the documentation states       (needs TACENDA_DATA; hours)
+#   make bench   measure what the documentation states             (needs TACENDA_DATA; hours, resumes)
 #   make docs    the documentation as web pages, in site/
 #   tox          the full matrix of environments
 
