@@ -112,9 +112,7 @@ TARGETS = {
             *_files(_KERNEL_TESTS, "test_hmm"),
         ),
     ),
-    "Mixture": Target(
-        _files(_LM, "mixture", "mixture_weights"), _files(_LM_TESTS, "test_mixture")
-    ),
+    "Mixture": Target(_files(_LM, "mixture", "mixture_weights"), _files(_LM_TESTS, "test_mixture")),
     "Brown clusters": Target(
         _files(f"{_LM}/hidden_markov", "brown", "brown_clusters", "word_classes"),
         _files(f"{_LM_TESTS}/hidden_markov", "test_brown", "test_classes"),

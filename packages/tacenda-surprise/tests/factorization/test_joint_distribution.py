@@ -22,7 +22,7 @@ from tacenda_surprise.models.factorization.gibbs import Gibbs, Start
 N_USERS, N_ITEMS, WIDTH = 4, 3, 2  # one factor and the bias
 RATED = np.nonzero([[1, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]])
 KNOWN = np.nonzero([[1, 1, 0], [0, 1, 1], [1, 1, 1], [1, 0, 0]])  # of one user no more than this
-RUNS, ALTERNATIONS = 150 * int(os.environ.get("TACENDA_SWEEPS", "1")), 6
+RUNS, ALTERNATIONS = 120 * int(os.environ.get("TACENDA_SWEEPS", "1")), 6
 FALSE_ALARMS = 1e-5
 
 
@@ -143,5 +143,9 @@ def test_parameters_and_ratings_keep_their_joint_distribution(conditional):
     changes = np.array(changes)
     z = changes.mean(axis=0) / (changes.std(axis=0) / np.sqrt(RUNS))
     limit = norm.isf(0.5 * FALSE_ALARMS / len(z))
-    wrong = {name: f"{value:+.1f}" for name, value in zip(first, z, strict=True) if not abs(value) < limit}
+    wrong = {
+        name: f"{value:+.1f}"
+        for name, value in zip(first, z, strict=True)
+        if not abs(value) < limit
+    }
     assert not wrong, f"means that changed, in standard errors: {wrong}"
