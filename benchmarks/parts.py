@@ -28,7 +28,13 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 LDS = ("embeddings/lds", "core/kernels/dynamics")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
-VAREMBED = ("embeddings/varembed", "core/kernels/shared")
+VAREMBED = (
+    "embeddings/varembed",
+    "embeddings/lds/lagged_counts.py",
+    "embeddings/lds/counting.py",
+    "core/kernels/dynamics/lagged_counts",
+    "core/fitting",
+)
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
@@ -83,18 +89,22 @@ PARTS = (
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
     Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
-    Part("varembed.intrinsic", ("varembed-intrinsic",), VAREMBED, ("--seeds", "0-2")),
+    Part("varembed.intrinsic", ("varembed-intrinsic", "varembed-differences"), VAREMBED),
     Part(
         "varembed.intrinsic 1.5",
-        ("varembed-intrinsic-1.5",),
+        ("varembed-intrinsic-1.5", "varembed-differences-1.5"),
         VAREMBED,
-        ("--tokens", "1.5", "--seeds", "0-2"),
+        ("--tokens", "1.5"),
     ),
-    Part("varembed.qvec", ("varembed-qvec",), VAREMBED, ("--seeds", "0-2")),
-    Part("varembed.tagging", ("varembed-tagging",), VAREMBED, ("--seeds", "0-2")),
-    Part("varembed.unseen", ("varembed-unseen",), VAREMBED, ("--seeds", "0-2")),
-    Part("varembed.turkish", ("varembed-turkish",), VAREMBED, ("--seeds", "0-2")),
-    Part("varembed.static", ("varembed-static",), VAREMBED),
+    Part("varembed.qvec", ("varembed-qvec",), VAREMBED),
+    Part("varembed.tagging", ("varembed-tagging",), VAREMBED),
+    Part(
+        "varembed.unseen",
+        ("varembed-unseen",),
+        (*VAREMBED, *LDS, "embeddings/morphological_lds.py"),
+    ),
+    Part("varembed.turkish", ("varembed-turkish",), VAREMBED),
+    Part("varembed.static", ("varembed-static",), (*VAREMBED, "embeddings/spacy/vectors.py")),
     Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
     Part("ratings.accuracy ml-100k", ("ratings-ml-100k",), RATINGS),
     Part("ratings.accuracy ml-1m", ("ratings-ml-1m",), RATINGS, ("--data", "ml-1m")),

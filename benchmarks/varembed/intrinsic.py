@@ -193,7 +193,7 @@ def save(
             reporting.print_table(found)
         elif found:
             saved = models.results_name(name, options)
-            reporting.save(saved, {**what, "seeds": options.seeds}, found, keep=keep)
+            reporting.save(saved, what, found, seeds=options.seeds, keep=keep)
 
 
 if __name__ == "__main__":

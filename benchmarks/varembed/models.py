@@ -10,7 +10,6 @@ is trained anew. An interrupted training of ours goes on where it was.
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
 import inspect
 import json
@@ -27,6 +26,7 @@ import numpy as np
 
 import tacenda
 import tacenda_embeddings
+from benchmarks import parts
 from benchmarks.embeddings import common, text
 from tacenda import Corpus
 from tacenda.vocabulary import Vocabulary
@@ -34,14 +34,6 @@ from tacenda.vocabulary import Vocabulary
 MAX_VOCABULARY = 50_000
 WIDTH = 128
 PEER_EPOCHS = 5  # gensim's default
-
-#: What a fit of ours is made by; the documentation's tables are marked when it changes.
-CODE = (
-    "embeddings/varembed",
-    "embeddings/lds/lagged_counts.py",
-    "core/kernels/dynamics/lagged_counts",
-    "core/fitting",
-)
 
 
 @dataclass(frozen=True)
@@ -215,7 +207,10 @@ def _epochs_as_long_as(
 def fitted(row: Row, seed: int, where: Path, found: Corpus, *, fit: bool = True) -> Vectors | None:
     """The model of these settings in the cache; one that is not there is trained if ``fit``."""
     settings = _all_settings(row)
-    made_by = [_code_hash(), version("torch")] if row.ours else [version("gensim")]
+    if row.ours:
+        made_by = [*map(parts.code, parts.VAREMBED), version("torch")]
+    else:
+        made_by = [version("gensim")]
     shared = {**settings, "seed": seed, "text": [found.vocabulary.fingerprint, found.n_tokens]}
     key = _key(row.kind, shared, made_by)
     if not (where / key).exists():
@@ -266,10 +261,18 @@ def _key(kind: str, settings: dict[str, Any], made_by: list[str]) -> str:
 def _train_ours(row: Row, seed: int, where: Path, key: str, training: str, found: Corpus) -> None:
     clock = Clock(where / f"{training}-seconds.json")
     model = getattr(tacenda_embeddings, row.kind)(width=WIDTH, seed=seed, **row.settings)
+    _compile()
     with clock:
         model.fit(found, checkpoints=where / f"{training}-checkpoint")
     model.fitted_on["cpu_seconds"] = clock.seconds
     model.save(where / key)
+
+
+@cache
+def _compile() -> None:
+    """Import torch and compile what a fit compiles, which happens once and not once for every model."""
+    words = "a fit of a few words is enough to compile what a fit of many words needs".split()
+    tacenda_embeddings.VarEmbed(width=4, epochs=1).fit(Corpus.from_sentences([words] * 50))
 
 
 def _ours_from(where: Path, key: str, settings: dict[str, Any], found: Corpus) -> Vectors:
@@ -316,28 +319,6 @@ class Clock:
     def _write(self, finished: bool) -> None:
         if not self._shared:
             common.write_json(self.path, {"seconds": self._passed, "finished": finished})
-
-
-@cache
-def _code_hash() -> str:
-    """The syntax trees, docstrings apart, of the code that fits our models."""
-    digest = hashlib.sha256()
-    root = Path(tacenda_embeddings.__file__).parents[4]
-    folders = {
-        "core": "tacenda/src/tacenda",
-        "embeddings": "tacenda-embeddings/src/tacenda_embeddings",
-    }
-    for name in CODE:
-        package, _, inner = name.partition("/")
-        path = root / "packages" / folders[package] / inner
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            tree = ast.parse(file.read_text(encoding="utf8"))
-            for node in ast.walk(tree):
-                documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-                if documented and ast.get_docstring(node) is not None:
-                    del node.body[0]
-            digest.update(ast.dump(tree).encode())
-    return digest.hexdigest()[:16]
 
 
 # -- gensim --------------------------------------------------------------------------------------------
