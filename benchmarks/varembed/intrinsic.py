@@ -81,28 +81,7 @@ def measure(found: models.Vectors) -> dict[str, Any]:
         cell["QVEC morphemes"] = qvec.measure(
             lambda words: found.model.vectors(words, prior=True), knows
         )["QVEC"]
-    return {
-        **cell,
-        "cpu seconds": found.seconds,
-        "settings": found.settings,
-        "model": found.key,
-    }
-
-
-def summary(row: str, cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """One row of the table, from the cells of its seeds."""
-    figures = [key for key in cells[0] if key not in ("cpu seconds", "settings", "model")]
-    seconds = [cell["cpu seconds"] for cell in cells if cell["cpu seconds"] is not None]
-    settings = cells[0]["settings"]
-    return {
-        "row": row,
-        "seeds": len(cells),
-        "epochs": settings["epochs"],
-        "cpu seconds": common.spread(seconds) if seconds else None,
-        **{key: common.spread([cell[key] for cell in cells]) for key in figures},
-        "settings": settings,
-        "models": [cell["model"] for cell in cells],
-    }
+    return {**cell, **found.facts()}
 
 
 def difference(first: list[float], second: list[float]) -> dict[str, Any]:
@@ -178,7 +157,7 @@ def save(
         **PROTOCOL,
         "text": f"{text.n_tokens} tokens of Wikipedia, lower case, NUM, {len(text.vocabulary)} types",
     }
-    measured = [summary(row, list(cells[row].values())) for row in cells]
+    measured = [{"row": row, **models.combined(list(cells[row].values()))} for row in cells]
     paired = differences(cells)
     explained = (
         "mean over the seeds that both rows have, ± half the width of its 95 per cent interval (Student's t, "

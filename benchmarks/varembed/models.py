@@ -112,6 +112,10 @@ class Vectors:
         """The same with zeros for what it does not know."""
         return np.nan_to_num(self.make(words))
 
+    def facts(self) -> dict[str, Any]:
+        """What a cell says of the model it was measured with."""
+        return {"cpu seconds": self.seconds, "settings": self.settings, "model": self.key}
+
 
 # -- the command line and the text ---------------------------------------------------------------------
 
@@ -137,6 +141,22 @@ def chosen(rows: Iterable[str], options: argparse.Namespace) -> list[str]:
 def results_name(name: str, options: argparse.Namespace) -> str:
     """`name`, and the millions of tokens where it is not the whole text."""
     return f"{name}-{options.tokens:g}" if options.tokens else name
+
+
+def combined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row of a table, from the cells of its seeds."""
+    facts = ("cpu seconds", "settings", "model")
+    figures = [key for key, value in cells[0].items() if key not in facts and value is not None]
+    seconds = [cell["cpu seconds"] for cell in cells if cell["cpu seconds"] is not None]
+    settings = cells[0]["settings"]
+    return {
+        "seeds": len(cells),
+        "epochs": settings.get("epochs"),
+        "cpu seconds": common.spread(seconds) if seconds else None,
+        **{key: common.spread([cell[key] for cell in cells]) for key in figures},
+        "settings": settings,
+        "models": [cell["model"] for cell in cells],
+    }
 
 
 def corpus(options: argparse.Namespace, max_vocabulary: int = MAX_VOCABULARY) -> Corpus:
@@ -207,10 +227,8 @@ def _epochs_as_long_as(
 def fitted(row: Row, seed: int, where: Path, found: Corpus, *, fit: bool = True) -> Vectors | None:
     """The model of these settings in the cache; one that is not there is trained if ``fit``."""
     settings = _all_settings(row)
-    if row.ours:
-        made_by = [*map(parts.code, parts.VAREMBED), version("torch")]
-    else:
-        made_by = [version("gensim")]
+    ours = [*map(parts.code, parts.VAREMBED), version("torch")]
+    made_by = ours if row.ours else [version("gensim")]
     shared = {**settings, "seed": seed, "text": [found.vocabulary.fingerprint, found.n_tokens]}
     key = _key(row.kind, shared, made_by)
     if not (where / key).exists():
@@ -271,8 +289,7 @@ def _train_ours(row: Row, seed: int, where: Path, key: str, training: str, found
 @cache
 def _compile() -> None:
     """Import torch and compile what a fit compiles, which happens once and not once for every model."""
-    words = "a fit of a few words is enough to compile what a fit of many words needs".split()
-    tacenda_embeddings.VarEmbed(width=4, epochs=1).fit(Corpus.from_sentences([words] * 50))
+    tacenda_embeddings.VarEmbed(width=4, epochs=1).fit(Corpus.from_sentences([["a", "word"]] * 99))
 
 
 def _ours_from(where: Path, key: str, settings: dict[str, Any], found: Corpus) -> Vectors:
