@@ -89,8 +89,8 @@ def mixed(make: Make, knows: Callable[[str], bool], seed: int) -> dict[str, floa
     return {
         "QVEC": score(vectors, oracle),
         "turned at random": score(U * S @ turn, oracle),
-        f"{FEW} leading directions, turned": score(U * cut @ turn, oracle),
-        "all directions alike, turned": score(U @ turn, oracle),
+        f"{FEW} leading directions turned": score(U * cut @ turn, oracle),
+        "all directions alike turned": score(U @ turn, oracle),
         "rows of one length": score(one_length - one_length.mean(0), oracle),
     }
 

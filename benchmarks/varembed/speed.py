@@ -40,7 +40,7 @@ def measure(name: str, threads: int, text: Corpus, repeats: int) -> dict[str, An
         "threads": threads,
         "tokens/s": reporting.summary(wall),
         "tokens per CPU second": reporting.summary(cpu),
-        "loss, nats per token": history["epoch_losses"][-1],
+        "loss in nats": history["epoch_losses"][-1],
         "settings": model.settings.to_dict(),
     }
 
