@@ -72,9 +72,9 @@ class Part:
         return "benchmarks." + self.name.split()[0]
 
     def state(self) -> str:
-        """`fresh`, `stale` (the code has changed since) or `missing`: the worst of its result files."""
+        """`fresh`, `stale` (the code has changed since), `partial` or `missing`: the worst of its result files."""
         found = {state(result) for result in self.results}
-        return next(each for each in ("missing", "stale", "fresh") if each in found)
+        return next(each for each in ("missing", "stale", "partial", "fresh") if each in found)
 
 
 def _of_texts(*studies: str) -> tuple[str, ...]:
@@ -175,13 +175,15 @@ def part_of(result: str) -> Part | None:
 
 
 def state(result: str) -> str:
-    """`fresh`, `stale` or `missing`: whether the code is still as it was when the figures were measured."""
+    """`fresh`, `stale`, `partial` or `missing`: whether the code is still as it was when all figures were measured."""
     path = RESULTS / f"{result}.json"
     if not path.exists():
         return "missing"
     report = json.loads(path.read_text(encoding="utf-8"))
     runs = [report["run"], *(earlier["run"] for earlier in report.get("earlier", ()))]
-    return "stale" if any(changed(result, run) for run in runs) else "fresh"
+    if any(changed(result, run) for run in runs):
+        return "stale"
+    return "partial" if report.get("unfinished") else "fresh"
 
 
 def changed(result: str, run: dict[str, Any]) -> list[str]:

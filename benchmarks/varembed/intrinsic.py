@@ -52,6 +52,7 @@ PAIRS = (
     ("VarEmbed, n-grams", "VarEmbed"),
     ("VarEmbed, n-grams", "FastText skip-gram"),
 )
+SEEDS = {0, 1, 2}
 MEASURES = ("WS353 all", "WS353 in vocabulary", "RW all", "RW in vocabulary", "QVEC", "QVEC-CCA")
 
 
@@ -125,54 +126,67 @@ def main() -> None:
     log = common.logger("varembed", options.cache)
     cache = common.Cells(options.cache, f"varembed-intrinsic-{options.tokens:g}")
     text = models.corpus(options)
-    rows = models.chosen(
-        {**models.ROWS, **models.ABLATIONS} if options.tokens else models.ROWS, options
-    )
+    table = list(models.ROWS) + (list(models.ABLATIONS) if options.tokens else [])
     cells: dict[str, dict[int, dict[str, Any]]] = {}
-    wanted = [(seed, row) for seed in options.seeds for row in rows]
+    left = [(seed, row) for seed in options.seeds for row in models.chosen(table, options)]
     for fit in (
         False,
         True,
     ):  # what is there first, so that no row is saved with fewer seeds than it had
-        for seed, row in wanted:
-            if seed in cells.get(row, ()) or (fit and options.no_fit):
-                continue
+        for seed, row in list(left) if not (fit and options.no_fit) else ():
             found = models.trained(row, seed, options, text, fit=fit)
             if found is None:
                 continue
             key = common.cell_key(row=row, seed=seed, model=found.key)
             cell = cache.measure(key, lambda: measure(found))  # noqa: B023
             cells.setdefault(row, {})[seed] = cell
+            left.remove((seed, row))
             log.info("%s: %s", key, {k: v for k, v in cell.items() if k != "settings"})
             if fit and not options.no_save:
-                save(options, text, {row: cells[row] for row in rows if row in cells})
-    save(options, text, {row: cells[row] for row in rows if row in cells})
+                save(options, text, table, cells, finished=False)
+    everything = set(models.chosen(table, options)) == set(table) and set(options.seeds) >= SEEDS
+    finished = everything and not options.no_fit
+    save(options, text, table, cells, finished)
 
 
 def save(
-    options: argparse.Namespace, text: Corpus, cells: dict[str, dict[int, dict[str, Any]]]
+    options: argparse.Namespace,
+    text: Corpus,
+    table: list[str],
+    cells: dict[str, dict[int, dict[str, Any]]],
+    finished: bool,
 ) -> None:
     """Save the table and the differences, or print them."""
     protocol = {
         **PROTOCOL,
         "text": f"{text.n_tokens} tokens of Wikipedia, lower case, NUM, {len(text.vocabulary)} types",
     }
-    measured = [{"row": row, **models.combined(list(cells[row].values()))} for row in cells]
+    measured = [
+        {"row": row, **models.combined([cells[row][seed] for seed in sorted(cells[row])])}
+        for row in table
+        if row in cells
+    ]
     paired = differences(cells)
     explained = (
         "mean over the seeds that both rows have, ± half the width of its 95 per cent interval (Student's t, "
         "paired by seed); bold where the interval leaves out 0. It says what another seed would give, not "
         "what other words or another text would"
     )
-    for name, what, found, keep in (
+    for name, what, found, key in (
         ("varembed-intrinsic", protocol, measured, "row"),
         ("varembed-differences", {**protocol, "difference": explained}, paired, "difference"),
     ):
         if options.no_save:
             reporting.print_table(found)
         elif found:
-            saved = models.results_name(name, options)
-            reporting.save(saved, what, found, seeds=options.seeds, keep=keep)
+            reporting.save(
+                models.results_name(name, options),
+                what,
+                found,
+                seeds=options.seeds,
+                keep=None if finished else key,
+                unfinished=not finished,
+            )
 
 
 if __name__ == "__main__":
