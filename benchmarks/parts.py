@@ -96,8 +96,21 @@ PARTS = (
     Part("varembed.turkish", ("varembed-turkish",), VAREMBED, ("--seeds", "0-2")),
     Part("varembed.static", ("varembed-static",), VAREMBED),
     Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
-    Part("ratings.accuracy ml-100k", ("ratings-ml-100k",), RATINGS),
-    Part("ratings.accuracy ml-1m", ("ratings-ml-1m",), RATINGS, ("--data", "ml-1m")),
+    Part("ratings.peer_settings ml-100k", ("ratings-peer-settings-ml-100k",), ()),
+    Part("ratings.peer_settings ml-1m", ("ratings-peer-settings-ml-1m",), (), ("--data", "ml-1m")),
+    Part(
+        "ratings.accuracy ml-100k",
+        ("ratings-ml-100k",),
+        (*RATINGS, "surprise/blend.py"),
+        timed=True,
+    ),
+    Part(
+        "ratings.accuracy ml-1m",
+        ("ratings-ml-1m",),
+        (*RATINGS, "surprise/blend.py"),
+        ("--data", "ml-1m", "--repeats", "3"),
+        timed=True,
+    ),
     Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
     Part("ratings.scale", ("ratings-scale",), RATINGS, timed=True),
     Part(
