@@ -118,7 +118,7 @@ PARTS = (
         (
             *("ratings-thesis-" + study for study in ("biases", "cold", "conditioning")),
             *("ratings-thesis-" + study for study in ("factorizations", "frequency", "machines")),
-            "ratings-thesis-parameters",
+            *("ratings-thesis-" + study for study in ("parameters", "spread")),
         ),
         RATINGS,
     ),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from surprise import Dataset, Reader
 
+from benchmarks import parts
 from benchmarks.embeddings.common import Cells
 from benchmarks.ratings import accuracy, data, measuring, other_libraries, peer_process
 from benchmarks.ratings.data import Fold
@@ -162,3 +163,26 @@ def test_surprise_takes_the_settings_of_its_peers(peer):
     for settings in (peer.default, *peer.candidates):
         measuring.in_surprise(peer, settings)
         assert told(settings)
+
+
+BETTER = (
+    ("ConditionalPMF", "PMF"),
+    ("BayesianPMF", "PMF"),
+    ("ConditionalBayesianPMF", "ConditionalPMF"),
+    ("ConditionalBayesianPMF", "BayesianPMF"),
+    ("ConditionalRBM", "RBM"),
+    ("RBM", "RBM of the thesis"),
+    ("Blend of ConditionalBayesianPMF and ConditionalRBM", "ConditionalBayesianPMF"),
+    ("Blend of ConditionalBayesianPMF and ConditionalRBM", "ConditionalRBM"),
+    ("ConditionalPMF", "Surprise SVDpp"),
+)
+
+
+@pytest.mark.parametrize("name", data.NAMES)
+def test_what_the_pages_call_better_is_better_in_every_fold(name):
+    report = json.loads((parts.RESULTS / f"ratings-{name}.json").read_text(encoding="utf8"))
+    folds = {row["algorithm"]: row["RMSE of folds"] for row in report["rows"]}
+    for better, worse in BETTER:
+        assert all(np.array(folds[better]) < folds[worse]), f"{better}, {worse}"
+    times = {row["algorithm"]: row["fit s"]["median"] for row in report["rows"]}
+    assert 2 * times["ConditionalPMF"] < times["Surprise SVDpp"]  # "in less time"

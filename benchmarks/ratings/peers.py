@@ -105,12 +105,10 @@ PEERS = (
         "cornac PMF",
         "cornac",
         "PMF",
-        candidates=grid(
-            k=[100],
-            variant=["linear", "non_linear"],
-            max_iter=[50, 100],
-            lambda_reg=[0.001, 0.01, 0.1],
-        ),
+        candidates=[
+            *grid(k=[100], variant=["linear"], max_iter=[50, 100], lambda_reg=[0.001, 0.01, 0.1]),
+            *grid(k=[100], variant=["non_linear"], max_iter=[50], lambda_reg=[0.001, 0.01, 0.1]),
+        ],
     ),
     Peer(
         "LensKit ALS with biases",
