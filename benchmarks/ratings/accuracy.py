@@ -19,7 +19,7 @@ from surprise import AlgoBase
 
 from benchmarks import parts, reporting
 from benchmarks.embeddings import common
-from benchmarks.ratings import data, measuring, other_libraries, peer_settings
+from benchmarks.ratings import data, measuring, other_libraries, peer_process, peer_settings
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.measuring import SEED
 from benchmarks.ratings.other_libraries import Measured
@@ -157,7 +157,8 @@ def main() -> None:
         "data": data.SPLITS[options.data],
         "settings seen": SEEN[options.data],
         **PROTOCOL,
-        "interpreter of cornac, LensKit and myFM": python,
+        "cornac, LensKit and myFM under": python,
+        "the others under": peer_process.installed(),
         "repeats": options.repeats,
     }
     rows: list[dict[str, Any]] = []

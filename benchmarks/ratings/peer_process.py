@@ -7,8 +7,7 @@ It needs numpy, scipy and the libraries it is asked for, and nothing of Tacenda,
 with newer versions of them. `other_libraries` writes the folds and reads the predictions. A job names the library,
 the algorithm, its settings, a seed, and the fold `FOLDER/<fold>.npz`; the answer has processor seconds of fitting and
 of testing, and the estimates lie in `FOLDER/<scores>.npy`, NaN where the library has none. Every library is given the
-ratings in one random order, drawn from the seed: cornac's learn in the order they are given, and by user they learn
-worse.
+ratings in one random order, drawn from the seed: cornac's algorithms learn in the order they are given.
 """
 
 from __future__ import annotations
@@ -126,8 +125,10 @@ def warm(job: dict[str, Any], fold: Arrays) -> None:
 
 
 def installed() -> dict[str, str]:
-    """The version of Python and of every library that is there."""
-    found = {"python": platform.python_version()}
+    """The version of Python and of every library that is there, and NumPy's linear algebra."""
+    config: Any = np.show_config(mode="dicts")
+    blas = config["Build Dependencies"]["blas"]
+    found = {"python": platform.python_version(), "blas": f"{blas['name']} {blas['version']}"}
     for name in (*LIBRARIES, "numpy", "scipy"):
         try:
             found[name] = version(name)
