@@ -112,8 +112,21 @@ PARTS = (
     Part("varembed.turkish", ("varembed-turkish",), VAREMBED),
     Part("varembed.static", ("varembed-static",), (*VAREMBED, "embeddings/spacy/vectors.py")),
     Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
-    Part("ratings.accuracy ml-100k", ("ratings-ml-100k",), RATINGS),
-    Part("ratings.accuracy ml-1m", ("ratings-ml-1m",), RATINGS, ("--data", "ml-1m")),
+    Part("ratings.peer_settings ml-100k", ("ratings-peer-settings-ml-100k",), ()),
+    Part("ratings.peer_settings ml-1m", ("ratings-peer-settings-ml-1m",), (), ("--data", "ml-1m")),
+    Part(
+        "ratings.accuracy ml-100k",
+        ("ratings-ml-100k",),
+        (*RATINGS, "surprise/blend.py"),
+        timed=True,
+    ),
+    Part(
+        "ratings.accuracy ml-1m",
+        ("ratings-ml-1m",),
+        (*RATINGS, "surprise/blend.py"),
+        ("--data", "ml-1m", "--repeats", "3"),
+        timed=True,
+    ),
     Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
     Part("ratings.scale", ("ratings-scale",), RATINGS, timed=True),
     Part(
@@ -121,7 +134,7 @@ PARTS = (
         (
             *("ratings-thesis-" + study for study in ("biases", "cold", "conditioning")),
             *("ratings-thesis-" + study for study in ("factorizations", "frequency", "machines")),
-            "ratings-thesis-parameters",
+            *("ratings-thesis-" + study for study in ("parameters", "spread")),
         ),
         RATINGS,
     ),
