@@ -118,8 +118,8 @@ def read_blocks(
     """Yield the lines of a file in blocks, without their ends; ``advance`` is called with the bytes read.
 
     A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that and by the longest
-    line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the encoding does not have, or a
-    damaged archive.
+    line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the
+    encoding does not have, or a damaged archive.
     """
     yield from decoded_blocks(_chunks(path, advance), str(path), encoding, errors, longest=longest)
 
