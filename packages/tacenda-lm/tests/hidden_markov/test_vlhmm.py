@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
 import tacenda
 from tacenda import Corpus, datasets
@@ -265,6 +266,20 @@ def test_state_dropout_keeps_as_many_states_of_every_class_and_draws_anew():
     assert (trainer.kept_states() != first).any()
     no_dropout = VLHMMSettings(state_dropout=0.0)
     assert Trainer(no_dropout, torch.nn.Linear(1, 1), None, None, None, None).kept_states() is None
+
+
+def test_every_choice_of_states_is_as_likely_in_every_class():
+    """Chi-square over the ten pairs of five states, which a right draw fails for one in a million seeds."""
+    settings = VLHMMSettings(n_classes=2, states_per_class=5, state_dropout=0.6, width=4)
+    trainer = Trainer(settings, torch.nn.Linear(1, 1), None, None, None, None)
+    drawn = []
+    for step in range(3000):
+        trainer.steps = step
+        drawn.append(trainer.kept_states().numpy())
+    for each in np.stack(drawn, axis=1):
+        pairs, counts = np.unique(each, axis=0, return_counts=True)
+        assert len(pairs) == 10
+        assert chisquare(counts).pvalue > 1e-6
 
 
 # -- states ----------------------------------------------------------------------------------------
