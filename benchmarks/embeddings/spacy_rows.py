@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import spacy
@@ -20,6 +20,7 @@ from spacy.scorer import Scorer
 from spacy.tokens import Doc
 from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
 from spacy.training.batchers import minibatch_by_words
+from spacy.vectors import Vectors
 from thinc.api import Adam, compounding
 
 from benchmarks import reporting
@@ -58,12 +59,16 @@ def gold(docs: list[Doc], sentences: list[labelled.Sentence], component: str) ->
 def score(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) -> float:
     """Percent; the documents are copied, so that nothing predicted stays in them."""
     component = nlp.pipe_names[-1]
-    pipe = nlp.get_pipe(component)
-    predicted = pipe.pipe((doc.copy() for doc in docs), batch_size=256)
-    pairs = [Example(p, g.reference) for p, g in zip(predicted, gold_examples, strict=True)]
+    pairs = predicted(nlp, docs, gold_examples)
     if component == "tagger":
         return 100 * Scorer.score_token_attr(pairs, "tag")["tag_acc"]
-    return 100 * pipe.score(pairs)["ents_f"]
+    return 100 * nlp.get_pipe(component).score(pairs)["ents_f"]
+
+
+def predicted(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) -> list[Example]:
+    """Copies of the documents as the last component marks them, beside their references."""
+    marked = nlp.get_pipe(nlp.pipe_names[-1]).pipe((doc.copy() for doc in docs), batch_size=256)
+    return [Example(p, g.reference) for p, g in zip(marked, gold_examples, strict=True)]
 
 
 def batches(examples: list[Example], sizes: Iterator[float]) -> Iterator[list[Example]]:
@@ -77,9 +82,10 @@ def measure(
     seed: int,
     nlp: spacy.Language,
     docs: dict[str, list[Doc]],
+    score: Callable[[spacy.Language, list[Doc], list[Example]], float] = score,
 ) -> dict[str, Any]:
     """Train on the subset of this seed; dev and test score of the best epoch."""
-    component = TASKS[task.name]
+    component = nlp.pipe_names[-1]
     spacy.util.fix_random_seed(seed)
     chosen = task.subset(size, seed)
     examples = gold([docs["train"][i] for i in chosen], [task.train[i] for i in chosen], component)
@@ -119,7 +125,7 @@ def run(options: argparse.Namespace) -> None:
     cells = common.Cells(options.cache, "spacy_rows")
     for task_name in options.tasks:
         task = labelled.load(task_name)
-        vectors = None
+        vectors: dict[int, Vectors] = {}
         for seed in options.seeds:
             for size in options.sizes:
                 for name in common.chosen(pipelines.ROWS, options.only):
@@ -129,9 +135,11 @@ def run(options: argparse.Namespace) -> None:
                     key = key_of(task_name, name, size, seed, version(options, row))
                     if key in cells.values:
                         continue
-                    if row.static and vectors is None:
-                        vectors = pipelines.static_vectors(options.cache, [task])
-                    nlp = pipelines.build(TASKS[task_name], row, vectors)
+                    if row.static and row.static not in vectors:
+                        vectors[row.static] = pipelines.static_vectors(
+                            options.cache, [task], row.static
+                        )
+                    nlp = pipelines.build(TASKS[task_name], row, vectors.get(row.static))
                     docs = {
                         part: pipelines.documents(nlp, task, part, row, options.cache)
                         for part in ("train", "dev", "test")
@@ -143,6 +151,19 @@ def run(options: argparse.Namespace) -> None:
                     log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
 
 
+def summary(cells: common.Cells, of: tuple[str, str, str], seeds: list[int]) -> dict[str, Any]:
+    """Mean and spread over seeds for every size of a (task, row, version) that has cells."""
+    task, name, model = of
+    found: dict[str, Any] = {}
+    for size in labelled.SIZES:
+        keys = [key_of(task, name, size, seed, model) for seed in seeds]
+        measured = [cells.values[key] for key in keys if key in cells.values]
+        for part in ("dev", "test"):
+            if measured:
+                found[f"{part} {size or 'all'}"] = common.spread([c[part] for c in measured])
+    return found
+
+
 def report(options: argparse.Namespace) -> None:
     """Write benchmarks/results/embeddings-spacy.json from the cells that are there."""
     cells = common.Cells(options.cache, "spacy_rows")
@@ -151,16 +172,9 @@ def report(options: argparse.Namespace) -> None:
         for name, spec in pipelines.ROWS.items():
             if spec.output and not (options.cache / f"lds-{spec.lds}").exists():
                 continue
-            model = version(options, spec)
-            row: dict[str, Any] = {"task": task, "component": component, "row": name}
-            for size in labelled.SIZES:
-                keys = [key_of(task, name, size, seed, model) for seed in options.seeds]
-                found = [cells.values[key] for key in keys if key in cells.values]
-                for part in ("dev", "test"):
-                    if found:
-                        row[f"{part} {size or 'all'}"] = common.spread([c[part] for c in found])
-            if len(row) > 3:
-                rows.append(row)
+            found = summary(cells, (task, name, version(options, spec)), options.seeds)
+            if found:
+                rows.append({"task": task, "component": component, "row": name, **found})
     reporting.save(
         common.results_name("embeddings-spacy", options.cache),
         {**PROTOCOL, "text": common.text_of(options.cache), "seeds": options.seeds},

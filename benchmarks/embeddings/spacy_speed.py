@@ -35,7 +35,9 @@ PROTOCOL = {
 def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) -> spacy.Language:
     task = labelled.load(TASK_OF[component])
     everything = [task, labelled.load("ewt-upos")]
-    vectors = pipelines.static_vectors(options.cache, everything) if row.static else None
+    vectors = None
+    if row.static:
+        vectors = pipelines.static_vectors(options.cache, everything, row.static)
     nlp = pipelines.build(component, row, vectors)
     few = labelled.Task(task.name, [task.train[i] for i in task.subset(250, 0)], [], [])
     docs = pipelines.documents(nlp, few, "train", row, options.cache)
