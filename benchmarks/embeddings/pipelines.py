@@ -72,6 +72,23 @@ class Row:
         return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
 
 
+COMPARED = (
+    "hash, CNN4 (spaCy's default)",
+    "hash + word2vec, CNN4",
+    f"hash + word2vec {STATES}, CNN4",
+    "hash + word2vec, CNN1",
+    f"hash + word2vec {STATES}, CNN1",
+    "hash, no CNN",
+    "hash + word2vec, no CNN",
+    "hash + LDS own_past_future, no CNN",
+)
+
+
+def group(row: str) -> str:
+    """Whether a row is one of those that the README compares or a variant of them."""
+    return "compared" if row in COMPARED else "variants"
+
+
 THREE, TWO = "own_past_future", "own_context"
 ROWS: dict[str, Row] = {
     "hash, CNN4 (spaCy's default)": Row(depth=4),

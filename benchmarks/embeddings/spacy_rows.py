@@ -38,7 +38,8 @@ PROTOCOL = {
     "epochs by sentences: tagger 250: 40, 1000: 15, all: 4; ner 250: 40, 1000: 15, all: 5; "
     "the best epoch on the dev part",
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
-    "word2vec CBOW 100 wide and LDS 200 states, both fitted on the same text, "
+    "word2vec CBOW 100 wide (200 where the row says so), gensim's defaults (window 5, 5 epochs), and LDS "
+    "200 states, both fitted on the same text, "
     "40,000 types, the same OOV classes",
 }
 
@@ -170,15 +171,17 @@ def report(options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for task, component in TASKS.items():
         for name, spec in pipelines.ROWS.items():
-            if spec.output and not (options.cache / f"lds-{spec.lds}").exists():
+            if spec.output and not models.folder(options.cache, spec.lds).exists():
                 continue
             found = summary(cells, (task, name, version(options, spec)), options.seeds)
             if found:
-                rows.append({"task": task, "component": component, "row": name, **found})
+                kind = {"task": task, "component": component, "group": pipelines.group(name)}
+                rows.append({**kind, "row": name, **found})
     reporting.save(
         common.results_name("embeddings-spacy", options.cache),
-        {**PROTOCOL, "text": common.text_of(options.cache), "seeds": options.seeds},
+        {**PROTOCOL, "text": common.text_of(options.cache)},
         rows,
+        seeds=options.seeds,
     )
 
 
