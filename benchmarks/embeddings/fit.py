@@ -43,18 +43,6 @@ def with_threads(threads: int) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "benchmarks.embeddings.fit", *sys.argv[1:]])
 
 
-def lines_file(cache: Path) -> Path:
-    """The corpus as gensim reads it fastest."""
-    path = cache / "corpus-wiki-words.txt"
-    if not path.exists():
-        temporary = path.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf8") as stream:
-            for words in text.WordSentences(text.corpus(cache)):
-                stream.write(" ".join(words) + "\n")
-        temporary.replace(path)
-    return path
-
-
 def lds(cache: Path, threads: int) -> dict[str, Any]:
     corpus = text.corpus(cache)
     start = time.perf_counter()
@@ -66,7 +54,7 @@ def lds(cache: Path, threads: int) -> dict[str, Any]:
 def word2vec(cache: Path, threads: int) -> dict[str, Any]:
     from gensim.models import Word2Vec
 
-    path = lines_file(cache)
+    path = text.word_file(cache)
     start = time.perf_counter()
     Word2Vec(corpus_file=str(path), vector_size=200, min_count=1, workers=threads, epochs=5)
     return {"seconds": time.perf_counter() - start}
@@ -80,7 +68,7 @@ def main() -> None:
     with_threads(options.threads)
     log = common.logger("fit", options.cache)
     cells = common.Cells(options.cache, "fit")
-    lines_file(options.cache)
+    text.word_file(options.cache)
     seconds: dict[str, list[float]] = {LDS_200: [], WORD2VEC_200: []}
     for turn in range(options.repeats + 1):
         for name, run in ((LDS_200, lds), (WORD2VEC_200, word2vec)):
