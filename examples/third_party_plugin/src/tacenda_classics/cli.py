@@ -1,7 +1,7 @@
 """``tacenda classics``: find the lines of a text that are about the same as a query.
 
 It works with every embedder that the registry knows, whoever wrote it. What is heavy is imported inside the function,
-because ``tacenda --help`` is to be fast.
+so that ``--help`` is fast.
 """
 
 from pathlib import Path
