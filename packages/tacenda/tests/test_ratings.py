@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings, folds, read_ratings, split, split_per_user
@@ -166,6 +167,23 @@ def test_different_seeds_split_differently():
     r = make({(u, i): 3 for u in range(10) for i in range(9)})
     for cut in (lambda s: split(r, 0.2, seed=s), lambda s: split_per_user(r, 2, seed=s)):
         assert cut(0)[1].fingerprint != cut(1)[1].fingerprint
+
+
+@pytest.mark.parametrize(
+    "held_out",
+    [
+        lambda r, seed: split(r, 1 / 3, seed=seed)[1],
+        lambda r, seed: next(folds(r, 3, seed=seed))[1],
+        lambda r, seed: split_per_user(r, 2, seed=seed)[1],
+    ],
+)
+def test_every_choice_of_ratings_is_as_likely(held_out):
+    """Chi-square over the 15 pairs of six ratings, which a right draw fails for one in a million seeds."""
+    r = Ratings.from_arrays(["u"] * 6, list("abcdef"), np.ones(6))
+    found = [held_out(r, seed).item_ids for seed in range(1500)]
+    _, counts = np.unique(found, axis=0, return_counts=True)
+    assert len(counts) == 15
+    assert chisquare(counts).pvalue > 1e-6
 
 
 def test_splits_that_cannot_be_are_refused():
