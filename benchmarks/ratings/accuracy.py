@@ -165,16 +165,14 @@ def main() -> None:
         "the others under": peer_process.installed(),
         "repeats": options.repeats,
     }
-    rows: list[dict[str, Any]] = []
-    for entry in every:
-        if entry.name not in wanted:
-            continue
-        rows.append(figures(entry, folds, options.repeats, cells))
-        if not options.no_save:
-            reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm")
+    rows = [
+        figures(entry, folds, options.repeats, cells) for entry in every if entry.name in wanted
+    ]
     if options.no_save:
         reporting.print_table(rows)
-    elif not options.only:
+        return
+    reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm")
+    if not options.only:
         cells.clear()
 
 
