@@ -92,8 +92,7 @@ def report(options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for task in TASKS:
         for name, spec in features.ROWS.items():
-            folder = options.cache / f"lds-{spec.lds}"
-            if spec.lds and not folder.exists():
+            if spec.lds and not models.folder(options.cache, spec.lds).exists():
                 continue
             version = models.version(options.cache, spec.lds, not spec.lds)
             row: dict[str, Any] = {"task": task, "row": name}
@@ -112,8 +111,9 @@ def report(options: argparse.Namespace) -> None:
                 rows.append(row)
     reporting.save(
         common.results_name("embeddings-local", options.cache),
-        {**PROTOCOL, "text": common.text_of(options.cache), "seeds": options.seeds},
+        {**PROTOCOL, "text": common.text_of(options.cache)},
         rows,
+        seeds=options.seeds,
     )
 
 

@@ -91,6 +91,8 @@ class RatingModel(Saveable):
     ----------
     conditional
         Whether the model conditions on the identities of rated items.
+    keeps_checkpoints
+        Whether ``fit`` can save its progress; a model that is fitted in one go refuses ``checkpoints``.
     history
         The course of the last fit.
     figures
@@ -103,6 +105,7 @@ class RatingModel(Saveable):
     distribution: ClassVar[str] = "tacenda-surprise"
     api_version: ClassVar[int] = 1
     conditional: ClassVar[bool] = False
+    keeps_checkpoints: ClassVar[bool] = True
 
     history = History()
     _catalogue: Catalogue | None = None
@@ -138,9 +141,13 @@ class RatingModel(Saveable):
         Raises
         ------
         ConfigurationError
-            The model cannot use the identities, or learn from ratings of this kind.
+            The model cannot use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
         """
         self._refuse_identities(identities)
+        if checkpoints is not None and not self.keeps_checkpoints:
+            raise ConfigurationError(
+                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
+            )
         loop = Loop(callbacks, checkpoints, resume, progress or self.name)
         self._fit(loop, ratings, identities)
         return self
