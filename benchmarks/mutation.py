@@ -175,7 +175,7 @@ def main() -> None:
             session.add_work_items(item for item in chosen if item.job_id not in known)
         if session.pending_work_items:
             _run(folder, TARGETS[model])
-        reporting.save("mutation", _protocol(), [_row(model, session)], keep="model")
+        reporting.save("mutation", _protocol(), [_row(model, session)], seeds=[SEED], keep="model")
 
 
 def _check_out(*, newest: bool) -> None:
@@ -303,7 +303,7 @@ def _row(model: str, session: WorkDB) -> dict[str, Any]:
 def _protocol() -> dict[str, Any]:
     return {
         "tool": "cosmic-ray, one changed operator, comparison, number or loop a mutant",
-        "mutants": f"at places drawn at random, seed {SEED}, one a place",
+        "mutants": "at places drawn at random, one a place",
         "killed": "a test of the model fails; timed out: it takes five times as long and two minutes",
         "score": "mutants killed or timed out, of all; mutants that change nothing count as survivors",
     }

@@ -72,6 +72,11 @@ def test_top_n_is_the_best_of_what_is_not_rated(refit, trainset):
         blend.predict_many(["a", "b"], ["c"])
 
 
+def test_a_blend_shows_whether_it_is_fitted(blend):
+    assert repr(Blend(PARTS)).endswith("), not fitted>")
+    assert repr(blend).endswith("), fitted>")
+
+
 def test_what_is_blended_is_left_alone(blend):
     assert PARTS[0].model is None or PARTS[0].model is not blend.fitted[0].model
 
