@@ -243,7 +243,7 @@ def test_columns_may_stand_anywhere(tmp_path):
         (b"user,item,rating\n", "no ratings"),
         (b"1\t2\t3\n1\t3\n", "line 2: 2 fields where 3 are needed"),
         (b"1\t2\t3\n1\t3\tx\n", "line 2: the rating 'x' is not a number"),
-        (b"1\t2\tnan\n1\t3\t4\n", "item '2' is nan"),
+        (b"1\t2\tnan\n1\t3\t4\n", "line 1: the rating 'nan' is not finite"),
         (b"1\t2\t3\n1\t2\t4\n", "more than once"),
         (b"1\t2\t3\n\t2\t4\n", "an empty user id"),
         ("1\tAmélie\t3\n".encode("latin-1"), "utf-8 at line 1"),

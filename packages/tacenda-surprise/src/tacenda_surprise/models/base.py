@@ -6,7 +6,6 @@ import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -15,13 +14,14 @@ from scipy.special import ndtr
 
 from tacenda import plugins
 from tacenda.artifact import Saveable
-from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.errors import ConfigurationError, FittingError, NotFittedError
 from tacenda.fitting import BatchSource, Callback, FitSettings, History, Trainable
 from tacenda.fitting import fit as run
 from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
+from tacenda.store import path_of
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
 
@@ -56,7 +56,7 @@ class Loop(NamedTuple):
         """Put checkpoints into a folder of their own, for the first of two fits."""
         if self.checkpoints is None:
             return self
-        return self._replace(checkpoints=Path(self.checkpoints) / folder)
+        return self._replace(checkpoints=path_of(self.checkpoints, FittingError) / folder)
 
     def after_the_first(self) -> Loop:
         """Prepare for the second of two fits, which need not have begun before the interruption."""
