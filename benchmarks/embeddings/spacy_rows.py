@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import spacy
@@ -113,11 +113,11 @@ def measure(
     }
 
 
-def seeds_of(task: str, row: str, seeds: list[int]) -> list[int]:
+def seeds_of(task: str, row: str, seeds: Sequence[int]) -> Sequence[int]:
     """Variants of what the README compares are measured on EWT alone, with one seed."""
     if pipelines.group(row) == "compared":
         return seeds
-    return seeds[:1] if task == "ewt-upos" else []
+    return seeds[:1] if task == "ewt-upos" else ()
 
 
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
@@ -161,12 +161,14 @@ def run(options: argparse.Namespace) -> None:
                     log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
 
 
-def summary(cells: common.Cells, of: tuple[str, str, str], seeds: list[int]) -> dict[str, Any]:
-    """Mean and spread over seeds for every size of a (task, row, version) that has cells."""
-    task, name, model = of
+Case = tuple[str, str, str]  # task, row, and version of the vectors
+
+
+def summary(cells: common.Cells, case: Case, seeds: Sequence[int]) -> dict[str, Any]:
+    """Mean and spread over seeds of dev and test score, for every size that has cells."""
     found: dict[str, Any] = {}
     for size in labelled.SIZES:
-        keys = [key_of(task, name, size, seed, model) for seed in seeds]
+        keys = [key_of(*case[:2], size, seed, case[2]) for seed in seeds]
         measured = [cells.values[key] for key in keys if key in cells.values]
         for part in ("dev", "test"):
             if measured:
@@ -174,16 +176,25 @@ def summary(cells: common.Cells, of: tuple[str, str, str], seeds: list[int]) -> 
     return found
 
 
+def complete(cells: common.Cells, case: Case, seeds: Sequence[int]) -> bool:
+    """Whether every size and seed has a cell."""
+    keys = [key_of(*case[:2], size, seed, case[2]) for size in labelled.SIZES for seed in seeds]
+    return all(key in cells.values for key in keys)
+
+
 def report(options: argparse.Namespace) -> None:
     """Write benchmarks/results/embeddings-spacy.json from the cells that are there."""
     cells = common.Cells(options.cache, "spacy_rows")
     rows: list[dict[str, Any]] = []
+    unfinished = False
     for task, component in TASKS.items():
         for name, spec in pipelines.ROWS.items():
             if spec.output and not models.folder(options.cache, spec.lds).exists():
+                unfinished = True
                 continue
-            seeds = seeds_of(task, name, options.seeds)
-            found = summary(cells, (task, name, version(options, spec)), seeds)
+            case = (task, name, version(options, spec))
+            found = summary(cells, case, seeds_of(task, name, options.seeds))
+            unfinished |= not complete(cells, case, seeds_of(task, name, common.SEEDS))
             if found:
                 kind = {"task": task, "component": component, "group": pipelines.group(name)}
                 rows.append({**kind, "row": name, **found})
@@ -192,6 +203,7 @@ def report(options: argparse.Namespace) -> None:
         {**PROTOCOL, "text": common.text_of(options.cache)},
         rows,
         seeds=options.seeds,
+        unfinished=unfinished,
     )
 
 

@@ -120,10 +120,12 @@ def report(options: argparse.Namespace) -> None:
     """Write benchmarks/results/embeddings-unseen.json from the cells that are there."""
     cells = common.Cells(options.cache, "unseen")
     rows = []
+    unfinished = False
     for task, measure in TASKS.items():
         for name, row in ROWS.items():
-            version = spacy_rows.version(options, row)
-            found = spacy_rows.summary(cells, (task, name, version), options.seeds)
+            case = (task, name, spacy_rows.version(options, row))
+            found = spacy_rows.summary(cells, case, options.seeds)
+            unfinished |= not spacy_rows.complete(cells, case, common.SEEDS)
             if found:
                 rows.append({"task": task, "measure": measure, "row": name, **found})
     reporting.save(
@@ -135,6 +137,7 @@ def report(options: argparse.Namespace) -> None:
         },
         rows,
         seeds=options.seeds,
+        unfinished=unfinished,
     )
 
 
