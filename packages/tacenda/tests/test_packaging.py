@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import tacenda
 from tacenda import plugins
-from tacenda.artifact import Saveable, installed, require
+from tacenda.artifact import Saveable, by_name, require
 from tacenda.artifact.packaging import ModelCard, package
 from tacenda.cli.main import app
 from tacenda.errors import ArtifactError, ConfigurationError
@@ -133,7 +133,7 @@ def test_a_bad_card_is_refused(saved, tmp_path, change, message):
 def test_quotes_and_foreign_letters_in_the_card_stay_as_they_are(saved, tmp_path, monkeypatch):
     about = ModelCard("tiny", "1", "MIT", 'Says "ünï\\code" = [1]')
     install(package(saved, about, tmp_path / "dist"), tmp_path / "site", monkeypatch)
-    (found,) = [model for model in installed.available() if model.name == "tiny"]
+    (found,) = [model for model in by_name.available() if model.name == "tiny"]
     assert (found.summary, found.license, found.version) == (about.summary, "MIT", "1")
 
 
@@ -156,7 +156,7 @@ def test_an_entry_that_names_no_folder_of_its_own_is_left_out(tmp_path, monkeypa
     (points / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
     (points / "entry_points.txt").write_text(f"[tacenda.models]\nodd-model = {target}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "odd-model" not in [model.name for model in installed.available()]
+    assert "odd-model" not in [model.name for model in by_name.available()]
 
 
 def test_an_editable_install_is_found_without_importing_it(saved, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tacenda.artifact import folder as folders
-from tacenda.artifact.installed import NAME
+from tacenda.artifact.by_name import NAME
 from tacenda.artifact.manifest import Artifact
 from tacenda.errors import ConfigurationError
 

@@ -41,12 +41,10 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         """Make the context of the real command, which takes over from here."""
-        app = self._load()
-        if not isinstance(app, typer.Typer):
-            kind = type(app).__name__
-            raise PluginLoadError(f"the commands {self.name!r} are a {kind}, not a typer.Typer")
         try:
-            command = get_group(app)
+            command = get_group(self._load())
+        except PluginError:
+            raise
         except Exception as error:  # a plugin's signatures may be wrong in any way
             raise PluginLoadError(
                 f"the commands {self.name!r} cannot be built: {describe(error)}"
@@ -147,16 +145,20 @@ def list_plugins(
                 typer.echo("".join(traceback.format_exception(cause)).rstrip())
     if not records:
         typer.echo("(none is installed)")
+    for distribution in plugins.unreadable():
+        typer.echo(
+            f"{distribution}: its entry points cannot all be read, so plugins may be missing"
+        )
 
 
 @app.command("models")
 def list_models() -> None:
     """List the installed models: what `tacenda.load`, components and commands find by name."""
-    from tacenda.artifact import installed
+    from tacenda.artifact import by_name
     from tacenda.cli.data import human_size
 
     rows = [("name", "version", "licence", "size", "what it is")]
-    for model in installed.available():
+    for model in by_name.available():
         size = sum(path.stat().st_size for path in model.folder.rglob("*") if path.is_file())
         rows.append((model.name, model.version, model.license, human_size(size), model.summary))
     typer.echo("\n".join(columns(rows)))

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacenda import plugins
+from tacenda import installed, store
 from tacenda.errors import ArtifactError
 
 __all__ = ["InstalledModel", "available", "find", "locate"]
@@ -50,8 +50,8 @@ class InstalledModel:
 def available() -> list[InstalledModel]:
     """List the installed models by name; one whose folder is missing or has a hostile name is left out."""
     found = []
-    for entry in plugins.installed_entries(("models",)):
-        if not NAME.fullmatch(entry.name) or not _FOLDER.fullmatch(entry.target):
+    for entry in installed.find(("models",)).entries:
+        if entry.damage or not NAME.fullmatch(entry.name) or not _FOLDER.fullmatch(entry.target):
             continue
         dist = importlib.metadata.distribution(entry.distribution)
         folder = _folder(dist, entry.target)
@@ -75,8 +75,8 @@ def find(name: str) -> InstalledModel:
         No model, or more than one, has this name.
     """
     models = available()
-    wanted = plugins.canonical(name)
-    found = [model for model in models if plugins.canonical(model.name) == wanted]
+    wanted = installed.canonical(name)
+    found = [model for model in models if installed.canonical(model.name) == wanted]
     if len(found) == 1:
         return found[0]
     if found:
@@ -97,7 +97,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     ArtifactError
         Nothing lies at ``source``, which could be a name, and no model of that name is installed.
     """
-    folder = Path(source)
+    folder = store.path_of(source, ArtifactError)
     if os.path.lexists(folder) or not NAME.fullmatch(os.fspath(source)):
         return folder
     return find(os.fspath(source)).folder
