@@ -43,6 +43,7 @@ EQUIVALENT = {
         "the ids always come from a vocabulary and are int32"
     ),
     "n_words = min(len(context), order - 0)": "callers cut contexts to order - 1 words",
+    "for b in range(a ^ 1, len(loss)):": "losses on and below the diagonal are infinite",
 }
 
 
