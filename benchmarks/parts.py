@@ -89,6 +89,7 @@ PARTS = (
     Part("embeddings.local", ("embeddings-local",), LDS),
     Part("embeddings.start", ("embeddings-start",), LDS_IN_SPACY),
     Part("embeddings.spacy_rows", ("embeddings-spacy",), LDS_IN_SPACY),
+    Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),

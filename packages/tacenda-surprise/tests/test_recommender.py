@@ -103,3 +103,13 @@ def test_what_there_is_not(trainset):
         Recommender(name="halfway", settings={"n_factors": 3}).fit(trainset)
     with pytest.raises(ConfigurationError, match="random_state"):
         Recommender(name="pmf", settings={"seed": 3})
+
+
+def test_a_model_fitted_in_one_go_refuses_checkpoints(tmp_path, trainset):
+    class InOneGo(Halfway):
+        keeps_checkpoints = False
+
+    plugins.register("recommenders", "halfway", InOneGo, distribution="elsewhere")
+    with pytest.raises(ConfigurationError, match="InOneGo cannot save the progress of its fit"):
+        Recommender(name="halfway").fit(trainset, checkpoints=tmp_path)
+    assert not list(tmp_path.iterdir())

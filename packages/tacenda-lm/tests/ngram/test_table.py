@@ -47,6 +47,12 @@ def changed(array, place, value):
         ("log_prob", lambda a: changed(a, 3, np.inf)),
         ("backoff", lambda a: a[1:]),
         ("backoff", lambda a: changed(a, 0, np.nan)),
+        ("log_prob", np.zeros_like),
+        ("log_prob", lambda a: changed(a, 0, a[0] - 2)),
+        ("log_prob", lambda a: changed(a, -1, a[-1] - 2)),
+        ("backoff", np.zeros_like),
+        ("backoff", lambda a: changed(a, 2, a[2] + 1)),
+        ("backoff", lambda a: changed(a, -1, 5)),
     ],
 )
 def test_every_damage_is_refused(model, name, damage):
@@ -70,3 +76,16 @@ def test_random_damage_is_refused_or_harmless(model, seed):
     except ArtifactError:
         return
     assert np.isfinite(spoilt.score_batch(["a b c", "c b a", "x"])).all()
+
+
+def test_a_context_beyond_the_sample_that_could_give_a_probability_above_one_is_refused(
+    model, monkeypatch
+):
+    monkeypatch.setattr("tacenda_lm.ngram.table.SAMPLED", 1)
+    artifact = model.to_artifact()
+    backoff = artifact.arrays["backoff"].copy()
+    place = len(backoff) - 2
+    backoff[place] = 3.0
+    spoilt = {**artifact.arrays, "backoff": backoff}
+    with pytest.raises(ArtifactError, match=r"sum to|above one"):
+        KneserNey.from_artifact(dataclasses.replace(artifact, arrays=spoilt))

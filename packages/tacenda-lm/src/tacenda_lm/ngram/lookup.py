@@ -20,7 +20,10 @@ from tacenda.kernels.machinery.compiled import njit
 #: Columns of a record.
 WORD, LOG_PROB, BACKOFF, FIRST = 0, 1, 2, 3
 
-__all__ = ["conditionals", "endings", "pair_scores", "sequence_scores"]
+ABOVE_ONE = 1e-3
+"""The log-probability that is above one by more than rounding."""
+
+__all__ = ["check_contexts", "conditionals", "endings", "pair_scores", "sequence_scores"]
 
 
 @njit
@@ -152,3 +155,54 @@ def conditionals(nodes, values, order, contexts, lengths, out):
                     row[w] += penalty
             for child in range(nodes[node, FIRST], nodes[node + 1, FIRST]):
                 row[nodes[child, WORD]] = values[child, LOG_PROB]
+
+
+@njit
+def check_contexts(nodes, values, order, contexts, sums, likeliest):
+    """Write what the probabilities after each context sum to, and a word whose probability is above one.
+
+    Of the rows of ``contexts``, int64 (contexts, words), each is an n-gram of the table. ``sums`` is float64
+    (contexts,): right where what follows the context without its first word sums to one, and NaN where that
+    n-gram is not listed. ``likeliest`` is int64 (contexts,): -1 where no probability is above one.
+    """
+    before = np.empty(order + 1, np.int64)
+    n_types = nodes[0, FIRST]
+    best = values[0, LOG_PROB]
+    for w in range(1, n_types):
+        best = max(best, values[w, LOG_PROB])
+    n = contexts.shape[1]
+    for i in range(len(contexts)):
+        sums[i], likeliest[i] = np.nan, -1
+        if _resolve(nodes, order, contexts[i], before) < n:
+            continue
+        node = before[n - 1]
+        listed = below = 0.0
+        for child in range(nodes[node, FIRST], nodes[node + 1, FIRST]):
+            w = nodes[child, WORD]
+            shorter, penalty = w, 0.0
+            for k in range(n - 2, -1, -1):
+                place = _child(nodes, before[k], w)
+                if place >= 0:
+                    shorter = place
+                    break
+                penalty += values[before[k], BACKOFF]
+            listed += np.exp(np.float64(values[child, LOG_PROB]))
+            below += np.exp(penalty + values[shorter, LOG_PROB])
+        # what is listed keeps its probability; the back-off scales what the shorter context gives the others
+        sums[i] = listed + np.exp(np.float64(values[node, BACKOFF])) * max(1 - below, 0.0)
+        penalty = 0.0
+        for k in range(n - 1, -1, -1):
+            penalty += values[before[k], BACKOFF]
+            if penalty <= 0:
+                continue  # no listed probability is above one, so neither is a smaller one
+            start, end = 0, n_types if penalty + best > ABOVE_ONE else 0
+            if k > 0:
+                start, end = nodes[before[k - 1], FIRST], nodes[before[k - 1] + 1, FIRST]
+            for place in range(start, end):
+                w = nodes[place, WORD]
+                if (
+                    penalty + values[place, LOG_PROB] > ABOVE_ONE
+                    and _child(nodes, before[k], w) < 0
+                ):
+                    likeliest[i] = w
+                    break

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,26 @@ from tacenda.offsets import checked_offsets, rises
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.sequences import Float64
 
-__all__ = ["MAX_ORDER", "Table"]
+__all__ = ["MAX_ORDER", "Sums", "Table"]
 
 MAX_ORDER = 16  # the longest n-grams of any model
+SAMPLED = 1 << 16
+"""How many contexts of each order are checked when a model is loaded, besides those with a back-off above one."""
+_AT_ONCE = 1 << 18  # contexts
+_ROUNDING = 1e-3  # of a sum of float32 probabilities
+
+
+class Sums(NamedTuple):
+    """What the probabilities after contexts sum to, from the lowest to the highest, and one that is above one."""
+
+    low: float
+    high: float
+    above_one: tuple[list[int], int] | None  # a context and the word after it
+
+    @property
+    def are_one(self) -> bool:
+        """Whether all are one, but for rounding."""
+        return self.low > 1 - _ROUNDING and self.high < 1 + _ROUNDING
 
 
 @dataclass(frozen=True)
@@ -94,9 +111,10 @@ class Table:
             np.concatenate([np.empty(0), *backoffs]).astype(np.float32),
         )
 
-    def words_of(self, order: int) -> npt.NDArray[np.int32]:
-        """Return the words of all n-grams of one order: int32 (n-grams, order)."""
-        places = np.arange(self.starts[order - 1], self.starts[order])
+    def words_of(self, order: int, places: Int64 | None = None) -> npt.NDArray[np.int32]:
+        """Return the words of n-grams of one order, by default of all: int32 (n-grams, order)."""
+        if places is None:
+            places = np.arange(self.starts[order - 1], self.starts[order])
         columns = []
         for n in range(order, 0, -1):
             columns.append(self.word[places])
@@ -105,6 +123,34 @@ class Table:
                 places = self.starts[n - 2] + np.searchsorted(below, places, side="right") - 1
         return np.stack(columns[::-1], axis=1)
 
+    def sums(self, sample: int | None = None) -> Sums:
+        """Sum the probabilities of the unigrams, and those after contexts; look for one that is above one.
+
+        All contexts are looked at; with ``sample`` at most that many of each order, and all whose back-off is above
+        one. After every other context no probability can be above one. Raises ArtifactError where an n-gram is
+        listed without its last words.
+        """
+        from tacenda_lm.ngram import lookup
+
+        found = [np.exp(self.log_prob[: self.n_types].astype(np.float64)).sum()]
+        above_one = None
+        for n in range(1, self.order):
+            places = np.arange(self.starts[n - 1], self.starts[n])
+            if sample is not None and len(places) > sample:
+                sampled = places[np.linspace(0, len(places) - 1, sample).astype(np.int64)]
+                places = np.union1d(sampled, places[self.backoff[places] > 0])
+            for begin in range(0, len(places), _AT_ONCE):
+                contexts = self.words_of(n, places[begin : begin + _AT_ONCE]).astype(np.int64)
+                sums, likely = np.empty(len(contexts)), np.empty(len(contexts), np.int64)
+                lookup.check_contexts(*self.records, self.order, contexts, sums, likely)
+                if np.isnan(sums).any():
+                    raise ArtifactError("an n-gram is listed without its last words")
+                found += [sums.min(), sums.max()]
+                i = int(likely.argmax())
+                if likely[i] >= 0:
+                    above_one = contexts[i].tolist(), int(likely[i])
+        return Sums(float(min(found)), float(max(found)), above_one)
+
     # -- artefact ----------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -112,8 +158,14 @@ class Table:
         return {name: getattr(self, name) for name in _DTYPES}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_types: int) -> Self:
-        """Rebuild the table of an artefact, checked so that no look-up can leave it. Raises ArtifactError."""
+    def from_arrays(
+        cls, arrays: dict[str, npt.NDArray[Any]], n_types: int, is_normalized: bool = True
+    ) -> Self:
+        """Rebuild the table of an artefact. Raises ArtifactError.
+
+        It is checked so that no look-up can leave it, no probability is above one, and those after a context sum to
+        one where they should.
+        """
         dims: dict[str, int] = {}
         shapes = {"starts": ("ends",), "word": ("n-grams",), "log_prob": ("n-grams",)}
         shapes |= {"first": ("contexts and one",), "backoff": ("contexts",)}
@@ -123,6 +175,14 @@ class Table:
         }
         table = cls(**found)
         table._check(n_types)
+        sums = table.sums(SAMPLED)
+        if sums.above_one is not None:
+            raise ArtifactError("its back-offs give a word a probability above one")
+        if is_normalized and not sums.are_one:
+            raise ArtifactError(
+                f"its probabilities sum to {sums.low:.4g} at the lowest and {sums.high:.4g} at the highest, not to "
+                "one: the model is damaged"
+            )
         return table
 
     def _check(self, n_types: int) -> None:
