@@ -42,7 +42,13 @@ VAREMBED = (
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
-RATINGS = ("surprise/models", "core/kernels/ratings")
+RATINGS = (
+    "surprise/models/factorization",
+    "surprise/models/boltzmann",
+    "surprise/models/bias.py",
+    "surprise/models/identities.py",
+    "core/kernels/ratings",
+)
 
 
 @dataclass(frozen=True)

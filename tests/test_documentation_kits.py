@@ -36,13 +36,14 @@ def run(folder, *arguments):
 
 def test_every_plugin_of_the_page_is_listed_and_used_by_its_name(package):
     groups, folder = package
-    kinds = {"embedders", "language_models", "recommenders", "kernels", "commands"}
+    kinds = {"embedders", "language_models", "recommenders", "kernels", "commands", "datasets"}
     assert {group.removeprefix("tacenda.") for group in groups} == kinds
     rows = [line.split() for line in run(folder, "tacenda", "plugins").splitlines()]
     for group, points in groups.items():
         for name in points:
             kind = group.removeprefix("tacenda.")
             assert [kind, name, "my-package", "0.1.0", "loaded"] in rows
+    assert "my-corpus" in run(folder, "tacenda", "data", "list")
     fit = ("--text", "text.txt", "--output")
     run(folder, "tacenda", "embed", "fit", "--model", "neighbours", *fit, "vectors")
     run(folder, "tacenda", "lm", "fit", "--model", "bigrams", *fit, "bigrams")

@@ -74,7 +74,15 @@ PEERS = (
         "SVD",
         candidates=grid(n_factors=[100], n_epochs=[20, 40, 80, 160], reg_all=[0.02, 0.05, 0.1]),
     ),
-    Peer("Surprise SVD, biased=False", "scikit-surprise", "SVD", {"biased": False}),
+    Peer(
+        "Surprise SVD, biased=False",
+        "scikit-surprise",
+        "SVD",
+        {"biased": False},
+        grid(
+            biased=[False], n_factors=[100], n_epochs=[20, 40, 80, 160], reg_all=[0.02, 0.05, 0.1]
+        ),
+    ),
     Peer(
         "Surprise KNNBaseline",
         "scikit-surprise",

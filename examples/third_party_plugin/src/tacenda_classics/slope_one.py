@@ -114,8 +114,8 @@ class SlopeOne(RatingModel, Configured[SlopeOneSettings]):
         offsets, items, values = ratings.user_offsets, ratings.item_ids, ratings.values
         shape = (ratings.n_users + 1, ratings.n_items)
         offsets = np.append(offsets, len(values))
-        c = np.bincount(items, values - self._catalogue.mean, ratings.n_items)
-        c /= np.maximum(ratings.item_counts + self.settings.damping, 1e-9)
+        left = np.bincount(items, values - self._catalogue.mean, ratings.n_items)
+        c = left / np.maximum(ratings.item_counts + self.settings.damping, 1e-9)
 
         # No value is zero, because a sum of zero would leave its place in a sparse product.
         positive = values.astype(np.float64) - ratings.scale[0] + 1
@@ -152,7 +152,7 @@ class SlopeOne(RatingModel, Configured[SlopeOneSettings]):
         M = csr_array((np.ones_like(rated.data), rated.indices, rated.indptr), shape=rated.shape)
         total, weight = (rated @ weights + M @ differences).toarray(), (M @ weights).toarray()
         base[:, :-1] = (total + k * base[:, :-1]) / (weight + k)
-        return base
+        return np.asarray(base, np.float32)
 
     def score_users(self, users: Numbers) -> Floats:
         """Expected ratings of all items (users, items) float32, not clipped; -1 is an unknown user."""
