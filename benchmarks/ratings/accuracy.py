@@ -93,7 +93,7 @@ def entries(name: str) -> Iterator[Entry]:
             print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
             continue
         rows = {peer.name: peer.default}
-        if peer.name in chosen:
+        if chosen.get(peer.name, peer.default) != peer.default:
             rows[peer.name + CHOSEN] = chosen[peer.name]
         for row, settings in rows.items():
             yield Entry(

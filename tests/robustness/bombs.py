@@ -16,7 +16,7 @@ from typing import Any
 
 import spacy
 from children import InvalidError, complaints, require
-from specimens import corpus, specimens
+from specimens import fitted, specimens
 
 import tacenda
 from tacenda import Corpus, artifact
@@ -38,8 +38,7 @@ def _text_readers() -> dict[str, Callable[[Path], object]]:
     from tacenda_embeddings.text_vectors import embed_file
     from tacenda_lm import BrownClusters, KneserNey
 
-    embedder = specimens()["sumembed"].fit()
-    model = KneserNey(order=2).fit(corpus())
+    embedder = fitted("sumembed")
 
     def consumed(read: Callable[..., Iterator[Any]], *more: Any) -> Callable[[Path], object]:
         return lambda path: [None for _ in read(path, *more)]
@@ -47,7 +46,7 @@ def _text_readers() -> dict[str, Callable[[Path], object]]:
     return {
         "Corpus.from_text": Corpus.from_text,
         "sentences_of": consumed(sentences_of),
-        "perplexity": model.perplexity,
+        "perplexity": fitted("kneser_ney").perplexity,
         "embed_file": lambda path: [None for _ in embed_file(embedder, path, "whitespace")],
         "from_arpa": KneserNey.from_arpa,
         "BrownClusters.load": BrownClusters.load,
@@ -72,13 +71,14 @@ def _folder_readers() -> dict[str, tuple[str, Callable[[Path], object]]]:
     }
 
 
-def _endless(size: int) -> dict[str, bytes]:
+def _endless(size: int, short: bool) -> dict[str, bytes]:
     """Compressed files of one line of ``size`` bytes: one piece, compressed once and repeated."""
     kinds = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
     return {
         f"a line of {size:,} {what} in .{kind}": pack(byte * 16 * _MB) * (size // (16 * _MB))
         for kind, pack in kinds.items()
         for what, byte in (("letters", b"a"), ("zeros", b"\0"))
+        if not short or (kind, what) == ("gz", "letters")
     }
 
 
@@ -87,7 +87,7 @@ def _contents(short: bool) -> dict[str, bytes]:
     header = "\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n-1\t<unk>\n-1\t<s>\n-1\t</s>\n"
     row = "1\tword\t_\tX\tX\t_\t{}\t_\t_\t_\n\n"
     return {
-        **_endless(160 * _MB if short else 6 << 30),
+        **_endless(6 << 30, short),
         "zeros": b"\0" * (3 * _MB),
         "bytes that are no UTF-8": b"a b 1\n\xff\xfe\x80 b 2\n",
         "UTF-16": "a b 1\n".encode("utf-16"),
@@ -186,8 +186,8 @@ def paths(folder: Path) -> Iterator[tuple[str, str]]:
     """Give everything that takes a path what is none."""
     from tacenda_lm import BrownClusters, KneserNey
 
-    model, algorithm = specimens()["kneser_ney"].fit(), specimens()["pmf"].fit()
-    embedder = specimens()["sumembed"].fit()
+    model, algorithm = fitted("kneser_ney"), fitted("pmf")
+    embedder = fitted("sumembed")
     takers: dict[str, Callable[[Any], object]] = {
         **{
             name: read

@@ -111,6 +111,14 @@ def specimens() -> dict[str, Specimen]:
     }
 
 
+@cache
+def fitted(name: str) -> Any:
+    """A specimen that is fitted, and has been used, so that what must be compiled is."""
+    model = specimens()[name].fit()
+    exercise(model)
+    return model
+
+
 def load(folder: Path, name: str) -> Any:
     """Load a saved specimen as its users do."""
     if specimens()[name].data is not trainset:

@@ -21,16 +21,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("part", ["mutants", "checkpoints", "kills", "together", "bombs"])
-def test_nothing_does_harm(part, tmp_path):
-    parts = {"together": ["forks", "threads"]}.get(part, [part])
-    for each in parts:
-        log = tmp_path / f"{each}.log"
-        command = [sys.executable, str(HARNESS), "--short", "--only", each, "--log", str(log)]
-        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
-        assert found.returncode == 0, found.stdout + found.stderr
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        assert sum(line["cases"] for line in lines) > 0
+def test_nothing_does_harm(tmp_path):
+    log = tmp_path / "log"
+    command = [sys.executable, str(HARNESS), "--short", "--log", str(log)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=290)
+    assert found.returncode == 0, found.stdout + found.stderr
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    parts = {line["part"] for line in lines if line["cases"]}
+    assert parts == {"mutants", "checkpoints", "kills", "forks", "threads", "bombs"}
 
 
 def test_every_model_that_is_registered_is_tried():

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 from children import complaints, require_equal
-from specimens import exercise, specimens
+from specimens import exercise, fitted, specimens
 
 _THREADS = 8
 
 
 def forks(name: str, folder: Path) -> Iterator[tuple[str, str]]:
     """Use a model in children of a process that has fitted and used it, with all its threads."""
-    model = specimens()[name].fit()
+    model = fitted(name)
     wanted = exercise(model)
 
     def child() -> None:
@@ -52,14 +52,14 @@ def threads(name: str, folder: Path) -> Iterator[tuple[str, str]]:
     specimen = specimens()[name]
 
     def use() -> None:
-        model = specimen.fit()
+        model = fitted(name)
         wanted = exercise(model)
         with ThreadPoolExecutor(_THREADS) as executor:
             for found in executor.map(lambda _: exercise(model), range(4 * _THREADS)):
                 require_equal(found, wanted, "another answer in a thread")
 
     def fit() -> None:
-        wanted = exercise(specimen.fit())
+        wanted = exercise(fitted(name))
         with ThreadPoolExecutor(3) as executor:
             for found in executor.map(lambda _: exercise(specimen.fit()), range(3)):
                 require_equal(found, wanted, "another model when several are fitted at once")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, DataError
-from tacenda_lm import KneserNey
+from tacenda_lm import KneserNey, State
 
 TEXT = [
     "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
@@ -276,3 +276,22 @@ def test_a_flag_that_is_no_flag_is_refused(model):
         config = {**artifact.config, "is_normalized": strange}
         with pytest.raises(ArtifactError, match="is_normalized"):
             KneserNey.from_artifact(dataclasses.replace(artifact, config=config))
+
+
+@pytest.mark.parametrize("smoothing", ["interpolated", "backoff", "good_turing"])
+def test_the_sums_of_a_table_are_those_of_its_distributions(smoothing):
+    model = KneserNey(order=4, smoothing=smoothing).fit(TEXT)
+    rows = {tuple(row) for n in (1, 2, 3) for row in model.table.words_of(n).tolist()}
+    totals = np.exp(model.log_probs([State(()), *map(State, rows)])).sum(axis=1)
+    sums = model.table.sums()
+    assert totals.min() - 1e-6 < sums.low <= sums.high < totals.max() + 1e-6
+    assert sums.above_one is None
+
+
+def test_the_sums_of_a_table_that_is_not_normalized_are_those_of_its_distributions(tmp_path):
+    with pytest.warns(UserWarning, match="not normalized"):
+        model = KneserNey.from_arpa(written(tmp_path, SMALL))
+    rows = [State(()), *(State((word,)) for word in range(4))]
+    totals = np.exp(model.log_probs(rows)).sum(axis=1)
+    sums = model.table.sums()
+    assert (sums.low, sums.high) == pytest.approx((totals.min(), totals.max()), abs=1e-5)

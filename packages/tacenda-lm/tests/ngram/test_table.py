@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacenda.errors import ArtifactError
-from tacenda_lm import KneserNey
+from tacenda_lm import KneserNey, State
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +78,25 @@ def test_random_damage_is_refused_or_harmless(model, seed):
     assert np.isfinite(spoilt.score_batch(["a b c", "c b a", "x"])).all()
 
 
-def test_a_context_beyond_the_sample_that_could_give_a_probability_above_one_is_refused(
-    model, monkeypatch
-):
-    monkeypatch.setattr("tacenda_lm.ngram.table.SAMPLED", 1)
-    artifact = model.to_artifact()
-    backoff = artifact.arrays["backoff"].copy()
-    place = len(backoff) - 2
-    backoff[place] = 3.0
-    spoilt = {**artifact.arrays, "backoff": backoff}
-    with pytest.raises(ArtifactError, match=r"sum to|above one"):
-        KneserNey.from_artifact(dataclasses.replace(artifact, arrays=spoilt))
+@pytest.mark.parametrize("order", [2, 3, 5])
+def test_a_probability_above_one_is_found_wherever_it_is(order):
+    """Against all distributions: one back-off at a time is raised, of models that list words of every probability."""
+    rng = np.random.default_rng(order)
+    text = [" ".join(rng.choice(list("aaaaaabbcdefghij"), 6)) for _ in range(30)]
+    model = KneserNey(order=order, smoothing="good_turing").fit(text)
+    table = model.table
+    contexts = [row for n in range(1, order) for row in table.words_of(n).tolist()]
+    states = [State(()), *(State(tuple(row)) for row in contexts)]
+    n_found = 0
+    for place in range(len(table.backoff)):
+        backoff = changed(table.backoff, place, table.backoff[place] + rng.uniform(0, 6))
+        model._table = dataclasses.replace(table, backoff=backoff)
+        model._table.__dict__.pop("records", None)
+        rows = model.log_probs(states)
+        found = model._table.sums().above_one
+        assert (found is not None) == (rows.max() > 1e-3)
+        if found is not None:
+            n_found += 1
+            context, word = found
+            assert model.log_prob([State(tuple(context))], [word])[0] > 1e-3
+    assert 0 < n_found < len(table.backoff)

@@ -23,9 +23,6 @@ from tacenda_lm.sequences import Float64
 __all__ = ["MAX_ORDER", "Sums", "Table"]
 
 MAX_ORDER = 16  # the longest n-grams of any model
-SAMPLED = 1 << 16
-"""How many contexts of each order are checked when a model is loaded, besides those with a back-off above one."""
-_AT_ONCE = 1 << 18  # contexts
 _ROUNDING = 1e-3  # of a sum of float32 probabilities
 
 
@@ -123,33 +120,22 @@ class Table:
                 places = self.starts[n - 2] + np.searchsorted(below, places, side="right") - 1
         return np.stack(columns[::-1], axis=1)
 
-    def sums(self, sample: int | None = None) -> Sums:
-        """Sum the probabilities of the unigrams, and those after contexts; look for one that is above one.
+    def sums(self) -> Sums:
+        """Sum the probabilities of the unigrams and those after every context, and look for one that is above one.
 
-        All contexts are looked at; with ``sample`` at most that many of each order, and all whose back-off is above
-        one. After every other context no probability can be above one. Raises ArtifactError where an n-gram is
-        listed without its last words.
+        Raises ArtifactError where an n-gram is listed without its last words.
         """
         from tacenda_lm.ngram import lookup
 
-        found = [np.exp(self.log_prob[: self.n_types].astype(np.float64)).sum()]
-        above_one = None
-        for n in range(1, self.order):
-            places = np.arange(self.starts[n - 1], self.starts[n])
-            if sample is not None and len(places) > sample:
-                sampled = places[np.linspace(0, len(places) - 1, sample).astype(np.int64)]
-                places = np.union1d(sampled, places[self.backoff[places] > 0])
-            for begin in range(0, len(places), _AT_ONCE):
-                contexts = self.words_of(n, places[begin : begin + _AT_ONCE]).astype(np.int64)
-                sums, likely = np.empty(len(contexts)), np.empty(len(contexts), np.int64)
-                lookup.check_contexts(*self.records, self.order, contexts, sums, likely)
-                if np.isnan(sums).any():
-                    raise ArtifactError("an n-gram is listed without its last words")
-                found += [sums.min(), sums.max()]
-                i = int(likely.argmax())
-                if likely[i] >= 0:
-                    above_one = contexts[i].tolist(), int(likely[i])
-        return Sums(float(min(found)), float(max(found)), above_one)
+        found = np.empty(2)
+        node, word = lookup.check_distributions(*self.records, self.starts, found)
+        if node < 0:
+            return Sums(float(found[0]), float(found[1]), None)
+        order = int(np.searchsorted(self.starts, node, side="right"))
+        words = self.words_of(order, np.array([node]))[0].tolist()
+        if word < 0:
+            raise ArtifactError(f"the n-gram {words} is listed without its last words")
+        return Sums(float(found[0]), float(found[1]), (words, int(word)))
 
     # -- artefact ----------------------------------------------------------------------------------
 
@@ -175,7 +161,7 @@ class Table:
         }
         table = cls(**found)
         table._check(n_types)
-        sums = table.sums(SAMPLED)
+        sums = table.sums()
         if sums.above_one is not None:
             raise ArtifactError("its back-offs give a word a probability above one")
         if is_normalized and not sums.are_one:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -152,9 +151,9 @@ class RatingModel(Saveable):
         self._fit(loop, ratings, identities)
         return self
 
-    @abstractmethod
     def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         """Fit the model, training with ``loop.run``; identities are None but in conditional models."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
     def partial_fit(
         self,
@@ -233,11 +232,10 @@ class RatingModel(Saveable):
         scores += c + np.float32(self.catalogue.mean)
         return np.asarray(scores)
 
-    @abstractmethod
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Standard deviation of the rating of each pair (pairs,), its noise included."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement deviations")
 
-    @abstractmethod
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUser:
@@ -258,6 +256,7 @@ class RatingModel(Saveable):
             ``identities`` are given to a model that does not use them, ratings and items do not match,
             or a rating is not finite.
         """
+        raise NotImplementedError(f"{type(self).__name__} does not implement fold_in")
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
         """Probability of every level of ``catalogue.levels`` (pairs, levels).
