@@ -29,11 +29,15 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 LDS = ("embeddings/lds", "core/kernels/dynamics")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
 VAREMBED = (
-    "embeddings/varembed",
+    *(
+        f"embeddings/varembed/{file}.py"
+        for file in ("fitted", "initial_vectors", "learning", "model")
+    ),
+    *(f"embeddings/varembed/{file}.py" for file in ("morphemes", "settings", "training")),
+    "embeddings/varembed/segmenters",
     "embeddings/lds/lagged_counts.py",
     "embeddings/lds/counting.py",
     "core/kernels/dynamics/lagged_counts",
-    "core/fitting",
 )
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
