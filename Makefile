@@ -2,7 +2,7 @@
 #   make demo    fit an LDS, train a tagger with and without it    (TACENDA_DATA names the data, if any)
 #   make test    everything that must hold: installation, lint, types, tests
 #   make unit | lint | install-check    its parts
-#   make bench   measure again what the documentation states       (needs TACENDA_DATA; hours)
+#   make bench   measure what the documentation states             (needs TACENDA_DATA; hours, resumes)
 #   make docs    the documentation as web pages, in site/
 #   tox          the full matrix of environments
 
@@ -61,20 +61,7 @@ bench: setup
 	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite \
 		cornac lenskit myfm 'setuptools<81'
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
-	for part in text models local start spacy_rows spacy_speed lexicalized fit smoothing; do \
-		$(BIN)/python -m benchmarks.embeddings.$$part || exit 1; done
-	$(BIN)/python -m benchmarks.varembed.models --seeds 0-2
-	for part in intrinsic tagging unseen turkish; do \
-		$(BIN)/python -m benchmarks.varembed.$$part --seeds 0-2 || exit 1; done
-	$(BIN)/python -m benchmarks.varembed.speed --tokens 1
-	for part in accuracy speed scale thesis; do \
-		$(BIN)/python -m benchmarks.ratings.$$part || exit 1; done
-	$(BIN)/python -m benchmarks.ratings.accuracy --data ml-1m
-	for part in ngrams log_bilinear hidden_markov scorer scale thesis; do \
-		$(BIN)/python -m benchmarks.language_models.$$part || exit 1; done
-	for part in kernels vectors lagged_counts; do \
-		$(BIN)/python benchmarks/$$part.py || exit 1; done
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks
 
 docs: setup
 	$(BIN)/tox run -e docs

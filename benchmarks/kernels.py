@@ -1,4 +1,4 @@
-"""Kernels against their peers on one core: python benchmarks/kernels.py [--text FILE] [--repeats 7].
+"""Kernels against their peers on one core: python -m benchmarks.kernels [--text FILE] [--repeats 7].
 
 One run prints, for each kernel, its rate, that of a peer on the same arrays, and this machine's
 sgemm rate; benchmarks/results/kernels.json keeps all of it. The sparse operand is the lag-4 count
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reporting
 import scipy.sparse
 
+from benchmarks import reporting
 from tacenda import Corpus
 from tacenda.kernels.dynamics import linear_recurrence, modal_recurrence
 from tacenda.kernels.dynamics.lagged_counts import lagged_counts

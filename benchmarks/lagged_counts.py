@@ -1,6 +1,6 @@
 """Counting speed: (pair, lag) updates per second on one core, beside two other ways to count.
 
-    python benchmarks/lagged_counts.py [--tokens N]
+    python -m benchmarks.lagged_counts [--tokens N]
 
 With TACENDA_DATA the ids are those of the Wikipedia training text there (words and punctuation by a
 regular expression, V = 40,000); without it they are drawn from Zipf's law. Compilation is timed apart.
@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import reporting
 import scipy.sparse
 
+from benchmarks import reporting
 from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings import LaggedCounts

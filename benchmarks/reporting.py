@@ -1,19 +1,21 @@
-"""What every benchmark shares: timing, the machine's description, one JSON file of results."""
+"""What every benchmark shares: timing, a description of the run, one JSON file of results."""
 
 import json
 import os
 import platform
 import statistics
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks import parts
 from tacenda.kernels.machinery.threads import usable_cores
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = parts.RESULTS
 LIBRARIES = (
     "tacenda", "tacenda-embeddings", "tacenda-lm", "tacenda-surprise",
     "numpy", "scipy", "numba", "torch", "spacy", "thinc", "gensim", "scikit-surprise",
@@ -48,18 +50,46 @@ def summary(values: list[float]) -> dict[str, float | int]:
     }
 
 
-def machine() -> dict[str, Any]:
-    """Processor, usable cores, load, thread settings, Python and library versions, date (UTC)."""
+def _load() -> float | None:
+    """Processes that wanted a core during the last minute, on average; None where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ("git", *arguments), cwd=parts.ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+# As it was when the benchmark started: the code may change while a long one runs.
+STARTED = {
+    "commit": _git("rev-parse", "--short=10", "HEAD"),
+    "modified": bool(_git("status", "--porcelain", "--", "packages")),
+    "load at the start": _load(),
+}
+CODE = {each: parts.code(each) for each in {each for part in parts.PARTS for each in part.measures}}
+
+
+def description(name: str, seeds: Sequence[int] | None) -> dict[str, Any]:
+    """The run: commit, digests of the code measured, seeds, processor, load, threads, versions, date (UTC)."""
     libraries = {}
-    for name in LIBRARIES:
+    for library in LIBRARIES:
         try:
-            libraries[name] = version(name)
+            libraries[library] = version(library)
         except PackageNotFoundError:
             continue
+    part = parts.part_of(name)
     return {
+        **STARTED,
+        "load at the end": _load(),
+        "code": {each: CODE[each] for each in part.measures} if part else {},
+        "seeds": None if seeds is None else list(seeds),
         "cpu": _cpu_model(),
         "cores": usable_cores(),
-        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "threads": {k: v for k, v in sorted(os.environ.items()) if k.endswith("_NUM_THREADS")},
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -69,23 +99,36 @@ def machine() -> dict[str, Any]:
 
 
 def save(
-    name: str, protocol: dict[str, Any], rows: list[dict[str, Any]], keep: str | None = None
+    name: str,
+    protocol: dict[str, Any],
+    rows: list[dict[str, Any]],
+    *,
+    seeds: Sequence[int] | None = None,
+    keep: str | None = None,
 ) -> Path:
     """Write ``benchmarks/results/<name>.json`` in one step and print the rows as a table.
 
     Parameters
     ----------
     protocol
-        What was measured and how: data, sizes, seeds, units, what was left out.
+        What was measured and how: data, sizes, units, what was left out.
     rows
         One dict for each measured thing, ours and its peers', with the same keys.
+    seeds
+        Of everything random in the rows; None where nothing is.
     keep
         Name of the key that tells rows apart: rows of the file that were not measured this time stay,
-        each with the machine of its own run under ``earlier``. None: all rows are new.
+        each with the description of its own run under ``earlier``. None: all rows are new.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
-    report = {"name": name, "machine": machine(), "protocol": protocol, "rows": rows}
+    report = {
+        "name": name,
+        "run": description(name, seeds),
+        "protocol": protocol,
+        "keep": keep,
+        "rows": rows,
+    }
     if keep is not None and path.exists():
         report = _with_earlier(report, json.loads(path.read_text(encoding="utf-8")), keep)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -100,7 +143,7 @@ def _with_earlier(new: dict[str, Any], old: dict[str, Any], key: str) -> dict[st
     measured = {row[key]: row for row in new["rows"]}
     rows = [measured.pop(row[key], row) for row in old["rows"]] + list(measured.values())
     names = {row[key] for row in new["rows"]}
-    runs = [*old.get("earlier", []), {"machine": old["machine"]}]
+    runs = [*old.get("earlier", []), {"run": old["run"]}]
     runs[-1]["rows"] = [
         row[key] for row in old["rows"] if not _in(old.get("earlier", []), row[key])
     ]

@@ -1,7 +1,7 @@
-"""Markdown tables of the documentation, made from benchmarks/results/*.json.
+"""Tables and figures of the documentation, made from benchmarks/results/*.json.
 
-    python -m benchmarks.tables            # rewrite every table between its markers
-    python -m benchmarks.tables --check    # exit 1 where a table is missing or stale
+    python -m benchmarks.tables            # rewrite what stands between markers
+    python -m benchmarks.tables --check    # exit 1 where something would change
 
 In a Markdown file a table stands between two markers, and nothing between them is written by hand:
 
@@ -12,7 +12,18 @@ The name is that of the results file, or `ratings/published` for a file beside a
 others have published. `key=value` keeps the rows that have this value; `columns`
 names what is shown, in order (an underscore may stand for a space). Figures with a spread are
 printed as mean ± standard deviation over seeds, repeated timings as their median; `decimals=4`
-gives all figures that are not whole as many.
+gives all figures that are not whole as many. Below the table stands when it was measured, and whether the code
+that it measures has changed since.
+
+A figure in prose stands between two markers on one line and is a column of exactly one row:
+
+    <!-- figure:lm-ngrams data=ptb order=5 column=test decimals=1 -->141.2<!-- /figure -->
+
+It has a dagger where the code has changed since; the page then ends with what a dagger means. `unmarked` finds
+the figures in prose that no marker vouches for: a page names those that are not measured, with the reason, in a
+comment:
+
+    <!-- not measured: 3.11 (Python), 0.05 (a setting), 1.04 (the paper, table 2) -->
 """
 
 from __future__ import annotations
@@ -21,41 +32,143 @@ import argparse
 import json
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-RESULTS = Path(__file__).parent / "results"
+from benchmarks import parts
+
+ROOT = parts.ROOT
+RESULTS = parts.RESULTS
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
-SKIPPED = {".venv", ".tox", ".git", "node_modules", "demo-output", "movie-ratings-output", "site"}
+FIGURE = re.compile(r"<!-- figure:(?P<call>[^>]*?) -->(?P<body>[^<]*)<!-- /figure -->")
+LEGEND = re.compile(r"\n<!-- legend -->.*?<!-- /legend -->\n", re.DOTALL)
+DAGGER = "†"
+OLDER = f"{DAGGER} Measured before the code it measures was last changed."
+SKIPPED = {
+    ".venv",
+    ".tox",
+    ".git",
+    ".pytest_cache",
+    "node_modules",
+    "demo-output",
+    "movie-ratings-output",
+    "site",
+}
+
+NOT_MEASURED = re.compile(r"<!-- not measured:(?P<said>.*?)-->", re.DOTALL)
+NOT_PROSE = re.compile(
+    r"^(?P<fence>```+|~~~+).*?^(?P=fence)\s*$"  # code
+    r"|(?P<tick>`+)(?!`).*?(?<!`)(?P=tick)(?!`)"
+    r"|<!--.*?-->"
+    r"|(?<=\])\([^)]*\)"  # the target of a link
+    r"|https?://\S+"
+    r"|<[a-zA-Z/][^>]*>",
+    re.DOTALL | re.MULTILINE,
+)
+UNITS = (
+    r"%|percent\b|[kMG]\b|[mµn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[kKMG]i?B\b"
+    r"|times\b|x\b|×|points?\b|(?:words|tokens|ratings|sentences|lookups)(?:/s\b| a second\b)"
+)
+NUMBER = "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty|a hundred"
+IN_WORDS = re.compile(rf"\b(?:twice|(?:{NUMBER})\s+times)\s+(?:as|the|faster|slower|more|less)\b")
+STATED = re.compile(rf"(?<![\w.,])(?:\d[\d,]*)?\.?\d+(?:[\s-]?(?:{UNITS}))?(?![\w])")
 
 
 def render(call: str) -> str:
-    """The table that a marker asks for, with its closing newline."""
-    name, *arguments = call.split()
-    path = RESULTS / f"{name}.json"
-    if "/" in name:  # figures of others, beside the benchmark that they belong to
-        path = RESULTS.parent / f"{name}.json"
-    if not path.exists():
-        raise SystemExit(f"No results are called {name!r}: there is no {path.relative_to(ROOT)}.")
-    rows = json.loads(path.read_text(encoding="utf8"))["rows"]
-    columns: list[str] | None = None
-    decimals: int | None = None
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key == "columns":
-            columns = value.split(",")
-        elif key == "decimals":
-            decimals = int(value)
-        else:
-            rows = [row for row in rows if _matches(row, key, value)]
+    """The table that a marker asks for and the line about its run, with a closing newline."""
+    report, rows, options = _found(call)
+    decimals = int(options["decimals"]) if "decimals" in options else None
+    columns = options["columns"].split(",") if "columns" in options else None
     if not rows:
         raise SystemExit(f"The table {call!r} has no rows: check its conditions.")
     if columns is None:
         columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = [[_spaced(c) for c in columns], ["---", *["---:"] * (len(columns) - 1)]]
     lines += [[cell(_get(row, column), decimals) for column in columns] for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    said = _said_of_runs(report, rows)
+    return f"{table}\n{said}\n" if said else table
+
+
+def figure(call: str) -> str:
+    """The figure that a marker in prose asks for, with a dagger if it is older than the code."""
+    report, rows, options = _found(call)
+    if len(rows) != 1 or "column" not in options:
+        raise SystemExit(
+            f"The figure {call!r} wants one row and one column; it has {len(rows)} rows."
+        )
+    value = _get(rows[0], options["column"])
+    if value is None:
+        raise SystemExit(f"The figure {call!r} has no value: check its column.")
+    text = cell(value, int(options["decimals"]) if "decimals" in options else None)
+    stale = any(parts.changed(report["name"], run) for run, _ in _runs(report, rows))
+    return text + (DAGGER if stale else "")
+
+
+def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, str]]:
+    """The report a marker names, its rows that fulfil the conditions, and what is no condition."""
+    name, *arguments = call.split()
+    path = RESULTS / f"{name}.json"
+    if "/" in name:  # figures of others, beside the benchmark that they belong to
+        path = RESULTS.parent / f"{name}.json"
+    if not path.exists():
+        raise SystemExit(f"No results are called {name!r}: there is no {path.relative_to(ROOT)}.")
+    report = json.loads(path.read_text(encoding="utf8"))
+    rows = report["rows"]
+    options = {}
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key in ("columns", "column", "decimals"):
+            options[key] = value
+        else:
+            rows = [row for row in rows if _matches(row, key, value)]
+    return report, rows, options
+
+
+def _runs(
+    report: dict[str, Any], rows: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], list[str]]]:
+    """The runs in which these rows were measured, newest first, with the names of each one's rows."""
+    if "run" not in report:
+        return []
+    left = list(rows)
+    found = []
+    for earlier in report.get("earlier", ()):
+        key = report.get("keep") or _key(report["rows"], earlier["rows"])
+        of_run = [row for row in left if row.get(key) in earlier["rows"]]
+        left = [row for row in left if row.get(key) not in earlier["rows"]]
+        if of_run:
+            found.append((earlier["run"], [str(row[key]) for row in of_run]))
+    return ([(report["run"], ["the others"])] if left else []) + found
+
+
+def _key(rows: list[dict[str, Any]], names: list[Any]) -> str:
+    """The column that tells rows apart, of a file that does not name it."""
+    return next(
+        key for key in rows[0] if all(any(row.get(key) == n for row in rows) for n in names)
+    )
+
+
+def _said_of_runs(report: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """One line in italics: when and at which commit the rows were measured, and what has changed since."""
+    runs = _runs(report, rows)
+    said = [_said_of_run(report["name"], run) for run, _ in runs]
+    if len(set(said)) == 1:
+        return f"*Measured {said[0]}.*"
+    told = [f"{'; '.join(names)}: {each}" for each, (_, names) in zip(said, runs, strict=True)]
+    return f"*Measured: {'. '.join(told)}.*" if told else ""
+
+
+def _said_of_run(name: str, run: dict[str, Any]) -> str:
+    day = datetime.fromisoformat(run["date"])
+    said = f"{day.day} {day:%B %Y}"
+    if run.get("commit"):
+        said += f" at {run['commit']}{', with changes' if run.get('modified') else ''}"
+    changed = parts.changed(name, run)
+    if changed and "code" in run:
+        return f"{said}; since then {', '.join(f'`{each}`' for each in changed)} changed"
+    return f"{said}; the code has changed since" if changed else said
 
 
 def _spaced(text: str) -> str:
@@ -92,11 +205,47 @@ def cell(value: Any, decimals: int | None = None) -> str:
 
 
 def fill(text: str) -> str:
-    """The Markdown text with every table made anew."""
-    return MARKER.sub(
+    """The Markdown text with every table and figure made anew."""
+    text = MARKER.sub(
         lambda match: f"<!-- table:{match['call']} -->\n{render(match['call'])}<!-- /table -->",
         text,
     )
+    text = FIGURE.sub(
+        lambda match: f"<!-- figure:{match['call']} -->{figure(match['call'])}<!-- /figure -->",
+        text,
+    )
+    text = LEGEND.sub("", text)
+    if any(match["body"].endswith(DAGGER) for match in FIGURE.finditer(text)):
+        text = f"{text.rstrip()}\n\n<!-- legend -->\n{OLDER}\n<!-- /legend -->\n"
+    return text
+
+
+def unmarked(text: str) -> list[str]:
+    """Figures in the prose and the hand-made tables of a page that no marker vouches for.
+
+    A figure is a number with a decimal point or a unit, or a comparison as `three times as fast`. Those that the
+    page says are not measured are left out.
+    """
+    said = " ".join(match["said"] for match in NOT_MEASURED.finditer(text))
+    allowed = {_figure_only(m[0]) for kind in (STATED, IN_WORDS) for m in kind.finditer(said)}
+    for marker in (MARKER, FIGURE, LEGEND):
+        text = marker.sub(" ", text)
+    prose = NOT_PROSE.sub(" ", text)
+    found = [match[0] for match in STATED.finditer(prose)]
+    numbers = [each for each in found if _is_figure(each) and _figure_only(each) not in allowed]
+    words = [
+        match[0] for match in IN_WORDS.finditer(prose) if _figure_only(match[0]) not in allowed
+    ]
+    return numbers + words
+
+
+def _is_figure(stated: str) -> bool:
+    return "." in stated or not stated.replace(",", "").isdigit()
+
+
+def _figure_only(stated: str) -> str:
+    """One spelling of a figure: `18 %` and `18%` are the same."""
+    return re.sub(r"[\s-]", "", stated)
 
 
 def documents() -> list[Path]:
@@ -108,8 +257,15 @@ def documents() -> list[Path]:
     ]
 
 
+def pages() -> list[Path]:
+    """What users read; the notes beside the benchmarks are the log of how settings were found."""
+    return [path for path in documents() if path.relative_to(ROOT).parts[0] != "benchmarks"]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Fill the tables of the documentation.")
+    parser = argparse.ArgumentParser(
+        description="Fill the tables and figures of the documentation."
+    )
     parser.add_argument("--check", action="store_true", help="change nothing; fail if one is stale")
     options = parser.parse_args()
     stale = []
@@ -121,9 +277,10 @@ def main() -> None:
             if not options.check:
                 path.write_text(new, encoding="utf8")
     for name in stale:
-        print(
-            f"{name}: {'stale tables: run python -m benchmarks.tables' if options.check else 'tables filled'}"
-        )
+        print(f"{name}: {'stale: run python -m benchmarks.tables' if options.check else 'filled'}")
+    for path in pages() if options.check else ():
+        for each in unmarked(path.read_text(encoding="utf8")):
+            print(f"{path.relative_to(ROOT)}: {each!r} has no marker; no result vouches for it")
     if options.check and stale:
         sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""Loops in machine vectors against plain numba loops: python benchmarks/vectors.py [--repeats 9].
+"""Loops in machine vectors against plain numba loops: python -m benchmarks.vectors [--repeats 9].
 
 Times the loops that `tacenda.kernels.machinery.vectors` is kept for, each beside a plain loop that does the same, and
 HLBL's scores in 8 bits beside those in float32. Both forms run in one process, one after the other, again and again, on
@@ -21,8 +21,8 @@ from typing import Any
 
 import numba
 import numpy as np
-import reporting
 
+from benchmarks import reporting
 from tacenda.kernels.log_bilinear import context_sum, stream_scores, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.context_sum import cpu as context_cpu

@@ -1,4 +1,4 @@
-"""The source files that a main job passes through: python benchmarks/walks.py [--files].
+"""The source files that a main job passes through: python -m benchmarks.walks [--files].
 
 For each job it counts the files of this project in which a Python function is entered, after a first run has done
 the imports and the compiling. Compiled functions are not counted, only the Python that calls them.
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reporting
 import spacy
 from surprise import Dataset, Reader
 
+from benchmarks import reporting
 from tacenda import Corpus
 from tacenda_embeddings import LDS
 from tacenda_lm import HLBL

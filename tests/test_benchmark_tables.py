@@ -1,10 +1,11 @@
-"""The tables of the documentation come from result files, and a stale one is noticed."""
+"""Tables and figures of the documentation come from result files; what is stale or unfounded is noticed."""
 
+import importlib.util
 import json
 
 import pytest
 
-from benchmarks import tables
+from benchmarks import parts, tables
 
 ROWS = [
     {"row": "a", "size": 250, "test 250": {"mean": 91.234, "sd": 0.056, "n": 3}, "words/s": 12345},
@@ -57,7 +58,7 @@ def test_a_stale_table_is_noticed_and_filled(folder, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["tables", "--check"])
     with pytest.raises(SystemExit, match="1"):
         tables.main()
-    assert "page.md: stale tables" in capsys.readouterr().out
+    assert "page.md: stale" in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["tables"])
     tables.main()
     assert "| a |" in page.read_text()
@@ -65,6 +66,98 @@ def test_a_stale_table_is_noticed_and_filled(folder, monkeypatch, capsys):
     assert page.read_text().endswith("After.\n")
     monkeypatch.setattr("sys.argv", ["tables", "--check"])
     tables.main()
+
+
+@pytest.fixture
+def measured(folder, monkeypatch):
+    """A result of a made-up part, whose code can be changed."""
+    source = folder / "core" / "model.py"
+    source.parent.mkdir()
+    source.write_text("x = 1\n")
+    part = parts.Part("made", ("made-up",), ("core/model.py",))
+    monkeypatch.setattr(parts, "PARTS", (part,))
+    monkeypatch.setattr(parts, "RESULTS", folder)
+    monkeypatch.setitem(parts.SOURCES, "core", source.parent)
+    parts.code.cache_clear()
+    run = {
+        "date": "2026-11-22T09:00:00+00:00",
+        "commit": "abcdef1234",
+        "code": {"core/model.py": parts.code("core/model.py")},
+    }
+    (folder / "made-up.json").write_text(json.dumps({"name": "made-up", "run": run, "rows": ROWS}))
+    yield lambda text: (source.write_text(text), parts.code.cache_clear())
+    parts.code.cache_clear()
+
+
+def test_a_table_says_when_it_was_measured_and_what_has_changed_since(measured):
+    assert tables.render("made-up columns=row").endswith(
+        "\n\n*Measured 22 November 2026 at abcdef1234.*\n"
+    )
+    measured('"""Better words."""\nx = 1  # and a comment\n')
+    assert "changed" not in tables.render("made-up columns=row")
+    measured("x = 2\n")
+    assert "; since then `core/model.py` changed.*" in tables.render("made-up columns=row")
+
+
+def test_rows_of_an_earlier_run_say_so(measured, folder):
+    path = folder / "made-up.json"
+    report = json.loads(path.read_text())
+    report |= {"keep": "row", "earlier": [{"run": {"date": "2026-11-20T00:00:00"}, "rows": ["b"]}]}
+    path.write_text(json.dumps(report))
+    said = tables.render("made-up columns=row").splitlines()[-1]
+    assert said == (
+        "*Measured: the others: 22 November 2026 at abcdef1234. "
+        "b: 20 November 2026; the code has changed since.*"
+    )
+    assert tables.render("made-up row=a").endswith("*Measured 22 November 2026 at abcdef1234.*\n")
+
+
+def test_a_figure_in_prose_has_a_dagger_once_the_code_has_changed(measured):
+    page = "It takes <!-- figure:made-up row=b column=speed decimals=1 -->?<!-- /figure --> s.\n"
+    filled = tables.fill(page)
+    assert " -->2.35<!-- /figure --> s." in filled
+    assert tables.fill(filled) == filled
+    assert tables.unmarked(filled) == []
+    measured("x = 2\n")
+    stale = tables.fill(filled)
+    assert " -->2.35†<!-- /figure --> s." in stale
+    assert tables.OLDER in stale
+    assert tables.fill(stale) == stale
+    measured("x = 1\n")
+    assert tables.fill(stale) == filled
+
+
+def test_a_figure_wants_one_row_and_a_value(measured):
+    with pytest.raises(SystemExit, match="it has 2 rows"):
+        tables.figure("made-up column=size")
+    with pytest.raises(SystemExit, match="has no value"):
+        tables.figure("made-up row=a column=speed")
+
+
+def test_figures_that_no_result_vouches_for_are_found():
+    page = (
+        "Perplexity is 141.2, or 18 % less, at 57k words/s with `order=2.5` ([1.5](a-1.5.html)).\n"
+        "It is three\ntimes as fast. Version 3.11 of 1999, 250 sentences, 8-bit.\n"
+        "```\n7.5\n```\n| 2.5 |\n<!-- not measured: 3.11 (Python) -->\n"
+    )
+    assert tables.unmarked(page) == ["141.2", "18 %", "57k", "1.5", "2.5", "three\ntimes as"]
+
+
+def test_every_part_measures_code_that_exists_and_has_a_module():
+    names = [part.name for part in parts.PARTS]
+    results = [result for part in parts.PARTS for result in part.results]
+    assert len(set(names)) == len(names)
+    assert len(set(results)) == len(results)
+    for part in parts.PARTS:
+        assert importlib.util.find_spec(part.module), part.name
+        assert all(len(parts.code(each)) == 16 for each in part.measures)
+
+
+def test_every_table_is_made_by_a_part_of_make_bench():
+    for path in tables.pages():
+        for match in tables.MARKER.finditer(path.read_text(encoding="utf8")):
+            name = match["call"].split()[0]
+            assert "/" in name or parts.part_of(name), f"{path}: no part makes {name}"
 
 
 def test_the_documentation_is_up_to_date():

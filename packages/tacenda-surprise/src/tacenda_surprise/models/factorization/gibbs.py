@@ -13,7 +13,19 @@ eq 5.22:
     x_u ~ N(mu + s_u, Lambda^{-1}),   s_u = sum_{j in N(u)} w_j / |N(u)|^{1/2},   w_j ~ N(0, (tau Lambda)^{-1})
 
 The thesis divides by |N(u)|. With its square root (as SVD++ has it) what is known of a user grows with the number
-of items, and predictions are better. Given all x the rows of W follow
+of items, and predictions are better.
+
+Lambda is the precision of the m rows of W too, up to the factor tau, so it is drawn given both tables. The factors
+that contain it are
+
+    W(Lambda | I, nu_0) |Lambda|^{n/2} exp(-1/2 sum_u (x_u - mu - s_u)^T Lambda (x_u - mu - s_u))
+                        |Lambda|^{m/2} exp(-1/2 sum_j tau w_j^T Lambda w_j)
+
+and therefore, with z_u = x_u - s_u and z their mean, mu integrated out,
+
+    Lambda ~ W((I + sum_u (z_u - z)(z_u - z)^T + beta_0 n / (beta_0 + n) z z^T + tau W^T W)^{-1}, nu_0 + n + m).
+
+Given all x and Lambda the rows of W follow
 
     (F^T F + tau I) W = F^T (X - mu + E_1) + tau^{1/2} E_2,    rows of E_1, E_2 ~ N(0, Lambda^{-1}),
 
@@ -113,7 +125,10 @@ class Gibbs:
         """Draw the users' hyperparameters, the users, and where there is a link, W and tau."""
         link = self._link
         expected = None if link is None else link.expected(self._links)
-        hyper = draw_hyper(rng, self._users if expected is None else self._users - expected)
+        if expected is None:
+            hyper = draw_hyper(rng, self._users)
+        else:
+            hyper = draw_hyper(rng, self._users - expected, np.sqrt(self._tau) * self._links)
         means = hyper.mean.astype(np.float32)
         self._users = self._draw_side(
             rng,
@@ -205,15 +220,27 @@ class Hyper(NamedTuple):
     precision: Matrix
 
 
-def draw_hyper(rng: np.random.Generator, rows: npt.NDArray[np.floating]) -> Hyper:
-    """Draw mean and precision from their posterior, given ``rows`` (n, width)."""
+def draw_hyper(
+    rng: np.random.Generator,
+    rows: npt.NDArray[np.floating],
+    centred: npt.NDArray[np.floating] | None = None,
+) -> Hyper:
+    """Draw mean and precision from their posterior, given ``rows`` (n, width).
+
+    The rows ``centred`` (m, width) have the same precision, and their mean is known to be zero.
+    """
     rows = rows.astype(np.float64)
     n, width = rows.shape
+    degrees = width + n
     mean = rows.mean(axis=0) if n else np.zeros(width)
-    centered = rows - mean
-    scale = np.eye(width) + centered.T @ centered
+    deviations = rows - mean
+    scale = np.eye(width) + deviations.T @ deviations
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
-    precision = draw_wishart(rng, width + n, np.linalg.inv(scale))
+    if centred is not None:
+        centred = centred.astype(np.float64)
+        scale += centred.T @ centred
+        degrees += len(centred)
+    precision = draw_wishart(rng, degrees, np.linalg.inv(scale))
     root = np.linalg.cholesky((_BETA + n) * precision)
     noise = np.linalg.solve(root.T, rng.standard_normal(width))
     return Hyper(n * mean / (_BETA + n) + noise, precision)

@@ -1,0 +1,311 @@
+"""How many changes of each model's mathematics its own tests notice (mutation testing with cosmic-ray).
+
+    python -m benchmarks.mutation [--model LDS ...] [--mutants 25] [--survivors]
+
+A mutant is the code with one operator, comparison, number or loop changed, at a place drawn at random from the files
+that hold a model's mathematics. It is killed if a test of the model fails or takes too long. The files are changed in
+a checkout of the last commit under ``benchmarks/.cache/mutation``, never in the working tree. A run that was
+interrupted goes on where it stopped, and one with more mutants keeps those that it has; ``--survivors`` tests again,
+with the tests of today's commit, the mutants that survived. Delete the folder to start afresh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cosmic_ray.work_db import WorkDB
+from cosmic_ray.work_item import TestOutcome, WorkItem, WorkResult
+
+from benchmarks import reporting
+
+ROOT = Path(__file__).parent.parent
+FOLDER = Path(__file__).parent / ".cache" / "mutation"
+TREE = FOLDER / "tree"
+SEED = 0
+MUTANTS = 25
+
+# Unions of types, decorators and the classes of errors are no mathematics.
+_LEFT_OUT = ("BitOr", "RemoveDecorator", "ExceptionReplacer")
+
+
+class Target(NamedTuple):
+    """The files of a model, below ``packages``, and the arguments of pytest that run its tests."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+_KERNELS = "tacenda/src/tacenda/kernels"
+_KERNEL_TESTS = "tacenda/tests/kernels"
+_LDS, _VAREMBED = (f"tacenda-embeddings/src/tacenda_embeddings/{n}" for n in ("lds", "varembed"))
+_LDS_TESTS, _VAREMBED_TESTS = (f"tacenda-embeddings/tests/{n}" for n in ("lds", "varembed"))
+_LM, _LM_TESTS = "tacenda-lm/src/tacenda_lm", "tacenda-lm/tests"
+_RATINGS, _RATING_TESTS = "tacenda-surprise/src/tacenda_surprise", "tacenda-surprise/tests"
+
+
+def _files(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}.py" for name in names)
+
+
+TARGETS = {
+    "LDS": Target(
+        (
+            *_files(_LDS, "subspace", "smoother", "steady_state", "moments", "transition_pairs"),
+            *_files(_LDS, "outputs"),
+            *_files(f"{_KERNELS}/dynamics/lagged_counts", "naive", "cpu"),
+            *_files(f"{_KERNELS}/dynamics/linear_recurrence", "naive", "cpu"),
+            *_files(f"{_KERNELS}/dynamics/modal_recurrence", "naive", "cpu"),
+        ),
+        (
+            _LDS_TESTS,
+            *_files(_KERNEL_TESTS, "test_lagged_counts", "test_linear_recurrence"),
+            *_files(_KERNEL_TESTS, "test_modal_recurrence"),
+        ),
+    ),
+    "VarEmbed": Target(
+        _files(_VAREMBED, "training", "initial_vectors", "morphemes", "learning"),
+        _files(
+            _VAREMBED_TESTS,
+            *("test_bernoulli", "test_objective", "test_initial_vectors", "test_morphemes"),
+            "test_varembed_model",
+        ),
+    ),
+    "SumEmbed": Target(
+        _files(_VAREMBED, "model", "fitted"),
+        _files(
+            _VAREMBED_TESTS, "test_objective", "test_varembed_model", "test_varembed_conformance"
+        ),
+    ),
+    "KneserNey": Target(
+        _files(f"{_LM}/ngram", "smoothing", "counts", "kneser_ney", "table", "lookup"),
+        (f"{_LM_TESTS}/ngram",),
+    ),
+    "LBL and HLBL": Target(
+        (
+            *_files(f"{_LM}/log_bilinear", "lbl_objective", "hlbl_predictor", "hlbl", "lbl"),
+            *_files(f"{_LM}/log_bilinear", "trees", "tree_building"),
+            *_files(f"{_KERNELS}/log_bilinear/tree_softmax", "naive", "cpu", "codes"),
+            *_files(f"{_KERNELS}/log_bilinear/context_sum", "naive", "cpu"),
+        ),
+        (
+            f"{_LM_TESTS}/log_bilinear",
+            *_files(_KERNEL_TESTS, "test_tree_softmax", "test_context_sum"),
+        ),
+    ),
+    "HMM and VLHMM": Target(
+        (
+            *_files(f"{_LM}/hidden_markov", "hmm", "inference", "likelihood", "parameters"),
+            *_files(f"{_LM}/hidden_markov", "vlhmm_training"),
+            *_files(f"{_KERNELS}/hidden_markov/block", "naive", "cpu"),
+            *_files(f"{_KERNELS}/hidden_markov/block_softmax", "naive", "cpu"),
+        ),
+        (
+            *_files(f"{_LM_TESTS}/hidden_markov", "test_hmm", "test_likelihood", "test_vlhmm"),
+            *_files(_KERNEL_TESTS, "test_hmm"),
+        ),
+    ),
+    "Mixture": Target(_files(_LM, "mixture", "mixture_weights"), _files(_LM_TESTS, "test_mixture")),
+    "Brown clusters": Target(
+        _files(f"{_LM}/hidden_markov", "brown", "brown_clusters", "word_classes"),
+        _files(f"{_LM_TESTS}/hidden_markov", "test_brown", "test_classes"),
+    ),
+    "PMF": Target(
+        (
+            *_files(f"{_RATINGS}/models/factorization", "training", "new_rows", "settings"),
+            *_files(f"{_KERNELS}/ratings/solves", "naive", "cpu"),
+        ),
+        (
+            *_files(f"{_RATING_TESTS}/factorization", "test_map_models", "test_going_on"),
+            *_files(_KERNEL_TESTS, "test_rating_solves"),
+        ),
+    ),
+    "ConditionalPMF": Target(
+        (
+            *_files(f"{_RATINGS}/models", "identities", "factorization/pmf"),
+            *_files(f"{_KERNELS}/ratings/sgd", "naive", "cpu"),
+        ),
+        (
+            *_files(f"{_RATING_TESTS}/factorization", "test_map_models", "test_going_on"),
+            *_files(_KERNEL_TESTS, "test_rating_sgd"),
+        ),
+    ),
+    "BayesianPMF": Target(
+        _files(f"{_RATINGS}/models/factorization", "gibbs", "samples", "bayesian"),
+        (f"{_RATING_TESTS}/factorization",),
+    ),
+    "RBM and ConditionalRBM": Target(
+        (
+            *_files(f"{_RATINGS}/models/boltzmann", "machine", "training", "new_units", "rbm"),
+            *_files(f"{_KERNELS}/ratings/boltzmann", "naive", "cpu"),
+        ),
+        (
+            *_files(_RATING_TESTS, "test_boltzmann"),
+            *_files(_KERNEL_TESTS, "test_rating_boltzmann"),
+        ),
+    ),
+    "Blend": Target(_files(_RATINGS, "blend"), _files(_RATING_TESTS, "test_blend")),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", nargs="*", default=list(TARGETS), choices=TARGETS)
+    parser.add_argument("--mutants", type=int, default=MUTANTS, help="of each model")
+    parser.add_argument("--survivors", action="store_true", help="test these again, no others")
+    options = parser.parse_args()
+    _check_out(newest=options.survivors)
+    for model in options.model:
+        folder = FOLDER / model.replace(" ", "-")
+        folder.mkdir(exist_ok=True)
+        chosen = _places(folder, TARGETS[model])[: options.mutants]
+        session = WorkDB(folder / "session.sqlite", WorkDB.Mode.create)
+        if options.survivors:
+            _forget_survivors(session)
+        else:
+            known = {item.job_id for item in session.work_items}
+            session.add_work_items(item for item in chosen if item.job_id not in known)
+        if session.pending_work_items:
+            _run(folder, TARGETS[model])
+        reporting.save("mutation", _protocol(), [_row(model, session)], keep="model")
+
+
+def _check_out(*, newest: bool) -> None:
+    """Make the checkout, or take back what an interrupted run has left changed in it."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not TREE.exists():
+        _git(ROOT, "worktree", "prune")
+        _git(ROOT, "worktree", "add", "--detach", str(TREE), "HEAD")
+    _git(TREE, "reset", "--hard", "--quiet")
+    if newest:
+        commit = _git(ROOT, "rev-parse", "HEAD")
+        changed = _git(TREE, "diff", "--name-only", "HEAD", commit, "--", "packages/*/src")
+        if changed:
+            raise SystemExit(
+                f"the code has changed since its mutants were made: delete {FOLDER} and start "
+                f"afresh ({changed})"
+            )
+        _git(TREE, "checkout", "--quiet", commit)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _places(folder: Path, target: Target) -> list[WorkItem]:
+    """One mutant for every place where the files can be mutated, in an order that the seed decides."""
+    path = folder / "all.sqlite"
+    if not path.exists():
+        _write_configuration(folder, target, timeout=1.0)
+        partial = folder / "partial.sqlite"
+        _cosmic_ray("init", str(folder / "cosmic-ray.toml"), str(partial))
+        partial.rename(path)
+    places: dict[tuple[str, Any], list[WorkItem]] = {}
+    for item in WorkDB(path, WorkDB.Mode.open).work_items:
+        mutation = item.mutations[0]
+        if not any(part in mutation.operator_name for part in _LEFT_OUT):
+            key = str(mutation.module_path), tuple(mutation.start_pos)
+            places.setdefault(key, []).append(item)
+    drawn = random.Random(SEED)
+    order = sorted(places)
+    drawn.shuffle(order)
+    kind = [
+        sorted(places[key], key=lambda item: (item.mutations[0].operator_name, item.job_id))
+        for key in order
+    ]
+    return [drawn.choice(items) for items in kind]
+
+
+def _write_configuration(folder: Path, target: Target, timeout: float) -> None:
+    modules = ", ".join(f'"packages/{path}"' for path in target.modules)
+    (folder / "cosmic-ray.toml").write_text(
+        f"""[cosmic-ray]
+module-path = [{modules}]
+timeout = {timeout:.1f}
+excluded-modules = []
+test-command = {shlex.join(_test_command(target))!r}
+distributor.name = "local"
+"""
+    )
+
+
+def _test_command(target: Target) -> list[str]:
+    """Run the tests on the sources of the checkout, whatever is installed."""
+    sources = [TREE / "packages" / name / "src" for name in _packages()]
+    path = os.pathsep.join(map(str, sources))
+    return [
+        *("env", f"PYTHONPATH={path}", "TACENDA_PROGRESS=0"),
+        *(f"{name}_NUM_THREADS=1" for name in ("OMP", "OPENBLAS", "NUMBA")),
+        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"),
+        *(f"packages/{path}" for path in target.tests),
+    ]
+
+
+def _packages() -> list[str]:
+    return sorted(path.parent.name for path in (ROOT / "packages").glob("*/pyproject.toml"))
+
+
+def _run(folder: Path, target: Target) -> None:
+    """Test the mutants that have not been tested; a mutant has ten times as long as the code, and two minutes."""
+    command = _test_command(target)
+    start = time.monotonic()
+    subprocess.run(command, cwd=TREE, check=True)
+    start = time.monotonic()  # compiled code is warm now
+    subprocess.run(command, cwd=TREE, check=True)
+    _write_configuration(folder, target, timeout=120 + 10 * (time.monotonic() - start))
+    _cosmic_ray("exec", str(folder / "cosmic-ray.toml"), str(folder / "session.sqlite"))
+
+
+def _cosmic_ray(*arguments: str) -> None:
+    command = [sys.executable, "-m", "cosmic_ray.cli", *arguments]
+    subprocess.run(command, cwd=TREE, check=True)
+
+
+def _forget_survivors(session: WorkDB) -> None:
+    survived = [item for item, result in session.completed_work_items if not _killed(result)]
+    kept = [pair for pair in session.completed_work_items if _killed(pair[1])]
+    session.clear()
+    session.add_work_items([item for item, _ in kept] + survived)
+    for item, result in kept:
+        session.set_result(item.job_id, result)
+
+
+def _killed(result: WorkResult) -> bool:
+    return result.test_outcome != TestOutcome.SURVIVED
+
+
+def _row(model: str, session: WorkDB) -> dict[str, Any]:
+    found = [result for _, result in session.completed_work_items]
+    timed_out = sum(result.output == "timeout" for result in found)
+    survived = [result for result in found if not _killed(result)]
+    return {
+        "model": model,
+        "mutants": len(found),
+        "killed": len(found) - len(survived) - timed_out,
+        "timed out": timed_out,
+        "survived": len(survived),
+        "score": round(1 - len(survived) / max(len(found), 1), 3),
+        "commit": _git(TREE, "rev-parse", "HEAD"),
+        "survivors": {str(n): result.diff for n, result in enumerate(survived)},
+    }
+
+
+def _protocol() -> dict[str, Any]:
+    return {
+        "tool": "cosmic-ray, one changed operator, comparison, number or loop a mutant",
+        "mutants": f"at places drawn at random, seed {SEED}, one a place",
+        "killed": "a test of the model fails; timed out: it takes ten times as long and two minutes",
+        "score": "mutants killed or timed out, of all; mutants that change nothing count as survivors",
+    }
+
+
+if __name__ == "__main__":
+    main()

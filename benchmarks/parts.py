@@ -1,0 +1,214 @@
+"""The parts of `make bench`: what each one runs, which result files it makes, and which code those measure.
+
+A figure is fresh as long as the code it measures has not changed. `code` gives a digest of that code without its
+docstrings and comments, so that better words change nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import tokenize
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+SOURCES = {
+    "core": ROOT / "packages/tacenda/src/tacenda",
+    "embeddings": ROOT / "packages/tacenda-embeddings/src/tacenda_embeddings",
+    "lm": ROOT / "packages/tacenda-lm/src/tacenda_lm",
+    "surprise": ROOT / "packages/tacenda-surprise/src/tacenda_surprise",
+}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+LDS = ("embeddings/lds", "core/kernels/dynamics")
+LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
+VAREMBED = ("embeddings/varembed", "core/kernels/shared")
+NGRAMS = ("lm/ngram",)
+BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
+MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
+RATINGS = ("surprise/models", "core/kernels/ratings")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process of `make bench`.
+
+    Attributes
+    ----------
+    name
+        The module below `benchmarks`, as `language_models.ngrams`; with a word after it where one module makes
+        several parts, as `ratings.accuracy ml-1m`.
+    results
+        The names of the result files it writes.
+    measures
+        Files and folders of the packages that its figures depend on, as `lm/ngram`. One of another part's figures
+        that it uses is measured there.
+    arguments
+        Of the command line.
+    timed
+        Whether it times anything: such a part wants a quiet machine.
+    """
+
+    name: str
+    results: tuple[str, ...]
+    measures: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    timed: bool = False
+
+    @property
+    def module(self) -> str:
+        return "benchmarks." + self.name.split()[0]
+
+    def state(self) -> str:
+        """`fresh`, `stale` (the code has changed since) or `missing`: the worst of its result files."""
+        found = {state(result) for result in self.results}
+        return next(each for each in ("missing", "stale", "fresh") if each in found)
+
+
+def _of_texts(*studies: str) -> tuple[str, ...]:
+    return tuple(f"lm-thesis-{study}-{data}" for data in ("ptb", "wikitext-2") for study in studies)
+
+
+PARTS = (
+    Part("embeddings.local", ("embeddings-local",), LDS),
+    Part("embeddings.start", ("embeddings-start",), LDS_IN_SPACY),
+    Part("embeddings.spacy_rows", ("embeddings-spacy",), LDS_IN_SPACY),
+    Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
+    Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
+    Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
+    Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
+    Part("varembed.intrinsic", ("varembed-intrinsic",), VAREMBED, ("--seeds", "0-2")),
+    Part(
+        "varembed.intrinsic 1.5",
+        ("varembed-intrinsic-1.5",),
+        VAREMBED,
+        ("--tokens", "1.5", "--seeds", "0-2"),
+    ),
+    Part("varembed.qvec", ("varembed-qvec",), VAREMBED, ("--seeds", "0-2")),
+    Part("varembed.tagging", ("varembed-tagging",), VAREMBED, ("--seeds", "0-2")),
+    Part("varembed.unseen", ("varembed-unseen",), VAREMBED, ("--seeds", "0-2")),
+    Part("varembed.turkish", ("varembed-turkish",), VAREMBED, ("--seeds", "0-2")),
+    Part("varembed.static", ("varembed-static",), VAREMBED),
+    Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
+    Part("ratings.accuracy ml-100k", ("ratings-ml-100k",), RATINGS),
+    Part("ratings.accuracy ml-1m", ("ratings-ml-1m",), RATINGS, ("--data", "ml-1m")),
+    Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
+    Part("ratings.scale", ("ratings-scale",), RATINGS, timed=True),
+    Part(
+        "ratings.thesis",
+        (
+            *("ratings-thesis-" + study for study in ("biases", "cold", "conditioning")),
+            *("ratings-thesis-" + study for study in ("factorizations", "frequency", "machines")),
+            "ratings-thesis-parameters",
+        ),
+        RATINGS,
+    ),
+    Part("language_models.ngrams", ("lm-ngrams",), NGRAMS, timed=True),
+    Part("language_models.log_bilinear", ("lm-log-bilinear",), BILINEAR, timed=True),
+    Part("language_models.hidden_markov", ("lm-hidden-markov",), MARKOV, timed=True),
+    Part(
+        "language_models.hidden_markov studies",
+        ("lm-hidden-markov-studies",),
+        MARKOV,
+        ("--only", "studies"),
+    ),
+    Part(
+        "language_models.hidden_markov mixtures",
+        ("lm-hidden-markov-mixtures",),
+        (*MARKOV, *NGRAMS, *BILINEAR, "lm/mixture.py", "lm/mixture_weights.py"),
+        ("--only", "mixtures"),
+    ),
+    Part(
+        "language_models.hidden_markov baselines",
+        ("lm-hidden-markov-baselines",),
+        MARKOV,
+        ("--only", "baselines"),
+    ),
+    Part(
+        "language_models.hidden_markov wikitext-2",
+        ("lm-hidden-markov-wikitext-2",),
+        (*MARKOV, *NGRAMS, "lm/mixture.py", "lm/mixture_weights.py"),
+        ("--only", "wikitext-2"),
+    ),
+    Part(
+        "language_models.scorer",
+        ("lm-scorer",),
+        (*NGRAMS, *BILINEAR, "lm/spacy", "core/spacy"),
+        timed=True,
+    ),
+    Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR)),
+    Part(
+        "language_models.thesis",
+        (
+            *_of_texts("bias-variance", "diversity", "eighths", "flat", "last-word", "neighbours"),
+            *_of_texts("next-word", "next-words", "pairs", "predictions", "random-trees", "speed"),
+            *_of_texts("tags", "tree-figures", "trees", "widths", "windows"),
+        ),
+        (*BILINEAR, *NGRAMS, "lm/mixture.py", "lm/mixture_weights.py"),
+    ),
+    Part("kernels", ("kernels",), ("core/kernels",), timed=True),
+    Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
+    Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
+    Part("walks", ("walks",), ("core", "embeddings", "lm", "surprise")),
+)
+
+
+def part_of(result: str) -> Part | None:
+    """The part that makes this result file; None if no part of `make bench` does."""
+    return next((part for part in PARTS if result in part.results), None)
+
+
+def state(result: str) -> str:
+    """`fresh`, `stale` or `missing`: whether the code is still as it was when the figures were measured."""
+    path = RESULTS / f"{result}.json"
+    if not path.exists():
+        return "missing"
+    report = json.loads(path.read_text(encoding="utf-8"))
+    runs = [report["run"], *(earlier["run"] for earlier in report.get("earlier", ()))]
+    return "stale" if any(changed(result, run) for run in runs) else "fresh"
+
+
+def changed(result: str, run: dict[str, Any]) -> list[str]:
+    """The code measured by ``result`` that has changed since this run, as `lm/ngram`; all of it if unknown."""
+    part = part_of(result)
+    then = run.get("code", {})
+    return [each for each in part.measures if then.get(each) != code(each)] if part else []
+
+
+@cache
+def code(measured: str) -> str:
+    """Digest of the Python code of a file or folder of the packages, docstrings and comments apart.
+
+    `benchmarks.reporting` calls it when a benchmark starts, so that it describes the code that was run.
+    """
+    package, _, below = measured.partition("/")
+    path = SOURCES[package] / below
+    files = [path] if path.suffix == ".py" else sorted(path.rglob("*.py"))
+    if not path.exists() or not files:
+        raise FileNotFoundError(f"benchmarks/parts.py measures {measured!r}, which does not exist.")
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(SOURCES[package]).as_posix()}\n".encode())
+        digest.update(_without_words(file.read_text(encoding="utf-8")).encode())
+    return digest.hexdigest()[:16]
+
+
+def _without_words(source: str) -> str:
+    """The source without docstrings, comments and empty lines."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            docstring = node.body[0]
+            first, last = docstring.lineno - 1, docstring.end_lineno or docstring.lineno
+            lines[first:last] = [""] * (last - first)
+    return "\n".join(line.rstrip() for line in lines if line.strip())
