@@ -1,54 +1,40 @@
 """Language models of 26 million tokens of Wikipedia: seconds, memory, size on disk and perplexity.
 
-    python -m benchmarks.language_models.scale [--only kneser_ney] [--epochs 2] [--lines 0] [--threads 1]
+    python -m benchmarks.language_models.scale [--epochs 2] [--lines 0] [--threads 1]
 
 The good and featured articles of English Wikipedia, from TACENDA_DATA, in the split that comes with them. Every
-model has a process of its own, which reads the corpus, fits, saves, and measures the dev and test parts; the
-mixture reads what they have saved. Models are kept under TACENDA_BENCH_CACHE: a fit that was broken off goes on
-from its last epoch, and one that is done is measured again without fitting.
+model has a process of its own, which reads the corpus, fits, and measures the dev and test parts; the mixture reads
+the models that were fitted. They are kept: a fit that was broken off goes on from its last epoch, and one that is
+done is not made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import tacenda
-from benchmarks import reporting
+from benchmarks import parts, reporting
+from benchmarks.language_models import contexts
+from benchmarks.language_models.kept import cache, kept
 from tacenda import Corpus, datasets
-from tacenda_lm import HLBL, KneserNey, LanguageModel, Mixture
-from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import with_ends
+from tacenda_lm import HLBL, KneserNey, Mixture
 
 Row = dict[str, Any]
 MAX_VOCABULARY = 40_000
-CONTEXTS: tuple[Context, ...] = ("sentence", "stream")
+NAMES = ("kneser_ney", "hlbl", "mixture")
 PROTOCOL = {
     "text": "good and featured articles of English Wikipedia; a paragraph is a sentence, tokens by the tokenizer "
     "'words'; the 40,000 most frequent words, all others are <unk> and are scored as such",
-    "perplexity": "dev and test part, </s> predicted; without <unk> leaves words outside the vocabulary out",
-    "context": "sentence: each paragraph by itself, after <s>; stream: the running text, each paragraph after all "
-    "before it. KneserNey sees no word before </s>, so that both are the same",
+    "perplexity": "dev and test part, </s> predicted",
+    "context": contexts.PROTOCOL,
     "fit s": "by the clock, reading the corpus left out; CPU s of the processor",
-    "peak GB": "the most that was resident in the process that fitted: corpus, compiled code and scoring included",
+    "peak GB": "the most that was resident in the process up to the end of the fit: corpus and compiled code included",
     "mixture": "weights fitted on the dev part, in the context of the row",
-    "scored tokens/s": "of the test part by sentence, ids given, one thread, median of three",
-    "settings": "of HLBL the defaults, chosen on Penn Treebank's validation text; two epochs",
+    "settings": "of HLBL the defaults, chosen on Penn Treebank's validation text; two epochs, for the time they take",
 }
-
-
-def cache() -> Path:
-    return Path(
-        os.environ.get("TACENDA_BENCH_CACHE", Path.home() / ".cache" / "tacenda-benchmarks")
-    )
 
 
 def corpora(lines: int) -> tuple[Corpus, Corpus, Corpus]:
@@ -69,83 +55,42 @@ def corpora(lines: int) -> tuple[Corpus, Corpus, Corpus]:
     return train, dev, test
 
 
-def folder_of(name: str, options: argparse.Namespace) -> Path:
-    return cache() / f"scale-{name}-{options.lines}-{options.epochs}"
-
-
-def perplexities(name: str, model: LanguageModel, dev: Corpus, test: Corpus) -> Iterator[Row]:
-    """One row a context; a mixture fits its weights in that context first."""
-    for context in CONTEXTS:
-        row: Row = {"what": f"{name}, {context}", "model": name, "context": context}
-        if isinstance(model, Mixture):
-            row["weights"] = model.fit_weights(dev, context=context).weights
-        row["dev"] = model.perplexity(dev, context=context).value
-        found = model.perplexity(test, context=context)
-        yield {
-            **row,
-            "test": found.value,
-            "test without <unk>": found.without_oov,
-            "test unknown": found.oov_rate,
-        }
-
-
-def fitted(name: str, train: Corpus, dev: Corpus, options: argparse.Namespace) -> Row:
-    """The figures of a model's fit; the model itself is saved."""
-    folder = folder_of(name, options)
-    threads, epochs = (options.threads, options.epochs) if name == "hlbl" else (1, None)
-    wall, processor = time.perf_counter(), time.process_time()
-    model: KneserNey | HLBL
+def fitted(name: str, train: Corpus, dev: Corpus, options: argparse.Namespace) -> tuple[Any, Row]:
+    """A model and the row of its fit."""
+    folder = f"{name}-wikipedia-{options.lines}"
     if name == "hlbl":
-        checkpoints = folder.with_name(folder.name + "-checkpoints")
-        model = HLBL(epochs=options.epochs, threads=threads).fit(
-            train, dev, checkpoints=checkpoints
+        lm = HLBL(epochs=options.epochs, threads=options.threads)
+        model, row = kept(
+            folder,
+            lm.settings.to_dict(),
+            parts.BILINEAR,
+            lambda checkpoints: lm.fit(train, dev, checkpoints=checkpoints),
         )
+        row |= {"threads": options.threads, "epochs": options.epochs}
     else:
-        model = KneserNey(order=5).fit(train)
-    seconds = time.perf_counter() - wall, time.process_time() - processor
-    model.save(folder)
-    return {
-        "what": f"{name}, fit",
-        "model": name,
-        "tokens": train.n_tokens,
-        "types": len(train.vocabulary),
-        "threads": threads,
-        "epochs": epochs,
-        "fit s": seconds[0],
-        "CPU s": seconds[1],
-        "on disk GB": sum(path.stat().st_size for path in folder.rglob("*")) / 1e9,
-    }
+        ngrams = KneserNey(order=5)
+        settings = ngrams.settings.to_dict()
+        model, row = kept(folder, settings, parts.NGRAMS, lambda _: ngrams.fit(train))
+        row |= {"threads": 1}
+    return model, {"tokens": train.n_tokens, "types": len(train.vocabulary), **row}
 
 
 def rows_of(name: str, options: argparse.Namespace) -> list[Row]:
     """All rows of one model: what a process of its own does."""
     train, dev, test = corpora(options.lines)
-    model: LanguageModel
+    rows: list[Row] = []
     if name == "mixture":
-        parts = ("kneser_ney", "hlbl")
-        model = Mixture({part: tacenda.load(folder_of(part, options)) for part in parts})
-        fit: Row = {"what": "mixture, fit", "model": "mixture"}
+        model = Mixture({each: fitted(each, train, dev, options)[0] for each in NAMES[:2]})
     else:
-        done = folder_of(name, options).with_suffix(".json")
-        fit = json.loads(done.read_text("utf-8")) if done.exists() else {}
-        if not fit:
-            fit = fitted(name, train, dev, options)
-        model = tacenda.load(folder_of(name, options))
-        rows = list(perplexities(name, model, dev, test))
-        # What the process that fitted had resident, so only that process may write it.
-        fit.setdefault("peak GB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
-        done.write_text(json.dumps(fit), "utf-8")
-    if name == "mixture":
-        rows = list(perplexities(name, model, dev, test))
-    text = with_ends(test.ids, test.offsets, test.vocabulary.boundary_id)
-    seconds = reporting.summary(reporting.timed(lambda: model.score_corpus(*text), 3))
-    return [{**fit, "scored tokens/s": len(text[0]) / seconds["median"]}, *rows]
+        model, row = fitted(name, train, dev, options)
+        rows.append({"what": f"{name}, fit", "part": "fit", **row})
+    for row in contexts.perplexities(model, {"dev": dev, "test": test}, weights_on=dev):
+        rows.append({"what": f"{name}, {row['context']}", "part": "perplexity", **row})
+    return [{**row, "model": name} for row in rows]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    names = ["kneser_ney", "hlbl", "mixture"]
-    parser.add_argument("--only", nargs="*", choices=names, default=names)
     parser.add_argument("--lines", type=int, default=0, help="paragraphs of the text; 0 takes all")
     parser.add_argument("--epochs", type=int, default=2, help="of the HLBL")
     parser.add_argument("--threads", type=int, default=1, help="of the HLBL's training")
@@ -156,16 +101,15 @@ def main() -> None:
         return
     corpora(options.lines)  # tokenized once, before the processes that read it
     rows = []
-    for name in options.only:
+    for name in NAMES:
         command = [sys.executable, "-m", "benchmarks.language_models.scale", *sys.argv[1:]]
         done = subprocess.run(
             [*command, "--in-this-process", name], stdout=subprocess.PIPE, text=True, check=True
         )
         rows += json.loads(done.stdout.splitlines()[-1])
-    if options.lines:
         reporting.print_table(rows)
-    else:
-        reporting.save("lm-scale", PROTOCOL, rows, keep="what")
+    if not options.lines:
+        reporting.save("lm-scale", PROTOCOL, rows, seeds=(0,))
 
 
 if __name__ == "__main__":
