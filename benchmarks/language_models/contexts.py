@@ -20,7 +20,10 @@ PROTOCOL = (
 
 
 def perplexities(
-    model: LanguageModel, texts: Mapping[str, Corpus], weights_on: Corpus | None = None
+    model: LanguageModel,
+    texts: Mapping[str, Corpus],
+    weights_on: Corpus | None = None,
+    without_unknown: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """One row for each context, or one for both if the model begins anew after ``</s>``.
 
@@ -32,6 +35,8 @@ def perplexities(
         What to measure, by the name of its column.
     weights_on
         Held-out text on which a mixture's weights are fitted, in the context of the row.
+    without_unknown
+        Add columns that leave out the words outside the vocabulary.
     """
     rows = []
     for context in CONTEXTS:
@@ -39,7 +44,10 @@ def perplexities(
         if isinstance(model, Mixture) and weights_on is not None:
             row["weights"] = model.fit_weights(weights_on, context=context).weights
         for name, text in texts.items():
-            row[name] = model.perplexity(text, context=context).value
+            found = model.perplexity(text, context=context)
+            row[name] = found.value
+            if without_unknown:
+                row[f"{name} without <unk>"] = found.without_oov
         rows.append(row)
     if model.own_context == "sentence":
         first, second = rows

@@ -28,7 +28,8 @@ NAMES = ("kneser_ney", "hlbl", "mixture")
 PROTOCOL = {
     "text": "good and featured articles of English Wikipedia; a paragraph is a sentence, tokens by the tokenizer "
     "'words'; the 40,000 most frequent words, all others are <unk> and are scored as such",
-    "perplexity": "dev and test part, </s> predicted",
+    "perplexity": "dev and test part, </s> predicted; without <unk>: words outside the vocabulary left out of the sum "
+    "and of the count",
     "context": contexts.PROTOCOL,
     "fit s": "by the clock, reading the corpus left out; CPU s of the processor",
     "peak GB": "the most that was resident in the process up to the end of the fit: corpus and compiled code included",
@@ -84,7 +85,9 @@ def rows_of(name: str, options: argparse.Namespace) -> list[Row]:
     else:
         model, row = fitted(name, train, dev, options)
         rows.append({"what": f"{name}, fit", "part": "fit", **row})
-    for row in contexts.perplexities(model, {"dev": dev, "test": test}, weights_on=dev):
+    for row in contexts.perplexities(
+        model, {"dev": dev, "test": test}, weights_on=dev, without_unknown=True
+    ):
         rows.append({"what": f"{name}, {row['context']}", "part": "perplexity", **row})
     return [{**row, "model": name} for row in rows]
 
