@@ -47,7 +47,7 @@ def works_of(model: LanguageModel, lines: list[str]) -> dict[str, tuple[Callable
 
     def read() -> float:
         docs = scorer.pipe(iter(ready), batch_size=256)
-        return sum(token._.surprisal for doc in docs for token in doc)
+        return sum(float(token._.surprisal) for doc in docs for token in doc)
 
     return {
         "scores": (apply, n),
@@ -85,7 +85,7 @@ def main() -> None:
     lines = [line for line in test_file.read_text("utf-8").splitlines() if line.strip()]
     hlbl, _ = fitted(text["train"], text["valid"])
     ngrams = KneserNey(order=5).fit(text["train"])
-    models = {
+    models: dict[str, LanguageModel] = {
         "KneserNey(5)": ngrams,
         "HLBL, default": hlbl,
         "HLBL + KneserNey(5)": Mixture({"hlbl": hlbl, "kneser_ney": ngrams}),
