@@ -9,7 +9,12 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
+# LensKit and myFM are released for newer Pythons than the one everything else is measured on.
+PEERS := .venv-peers
+PEERS_PYTHON ?= $(shell for p in python3.13 python3.14 python3.12 python3 $(wildcard $(HOME)/.pyenv/versions/3.1*/bin/python); do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 12, 5))' 2>/dev/null && echo $$p && break; done)
 BIN := $(VENV)/bin
+UV_PEERS = $(BIN)/uv pip install --quiet --python $(PEERS) --requirement benchmarks/ratings/peers.txt
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PACKAGES := $(wildcard packages/*/pyproject.toml)
@@ -21,7 +26,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo test unit lint install-check bench docs clean
+.PHONY: setup demo test unit lint install-check bench peers docs clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -56,12 +61,20 @@ install-check: lint
 unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300 -n auto --dist loadscope
 
-bench: setup
+bench: setup peers
 	@test -n "$$TACENDA_DATA" || { echo "make bench needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
-	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite \
-		cornac lenskit myfm 'setuptools<81'
+	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
 	$(BIN)/python -m benchmarks
+
+# cornac, LensKit and myFM, in an interpreter of their own. LensKit asks for torch, of which the build without CUDA will
+# do where its index can be reached.
+peers: setup
+	@test -e $(PEERS)/.ready || { test -n "$(PEERS_PYTHON)" && \
+		$(BIN)/uv venv --quiet --clear --python "$(PEERS_PYTHON)" $(PEERS) && \
+		{ $(UV_PEERS) --torch-backend cpu 2>/dev/null || $(UV_PEERS); } && touch $(PEERS)/.ready; } || \
+		{ rm -rf $(PEERS); $(PIP) install --quiet --constraint constraints.txt cornac lenskit myfm 'setuptools<81'; \
+		echo "older releases of LensKit and myFM will be measured: the newest want Python 3.12.5 (PEERS_PYTHON=...)"; }
 
 docs: setup
 	$(BIN)/tox run -e docs

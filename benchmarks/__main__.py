@@ -1,7 +1,7 @@
 """Measures what the documentation states: the parts that are missing or older than the code, then the tables.
 
     python -m benchmarks                          # what `make bench` does: hours, and it resumes
-    python -m benchmarks --list                   # fresh, stale and missing parts
+    python -m benchmarks --list                   # fresh, stale, partial and missing parts
     python -m benchmarks ratings "ratings.accuracy ml-1m"    # some parts, by name or by what it begins with
     python -m benchmarks --again language_models.ngrams      # also if it is fresh
 

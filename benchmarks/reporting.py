@@ -105,6 +105,7 @@ def save(
     *,
     seeds: Sequence[int] | None = None,
     keep: str | None = None,
+    unfinished: bool = False,
 ) -> Path:
     """Write ``benchmarks/results/<name>.json`` in one step and print the rows as a table.
 
@@ -119,6 +120,8 @@ def save(
     keep
         Name of the key that tells rows apart: rows of the file that were not measured this time stay,
         each with the description of its own run under ``earlier``. None: all rows are new.
+    unfinished
+        Whether rows or seeds are still missing, which `make bench` then measures.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
@@ -127,6 +130,7 @@ def save(
         "run": description(name, seeds),
         "protocol": protocol,
         "keep": keep,
+        "unfinished": unfinished,
         "rows": rows,
     }
     if keep is not None and path.exists():

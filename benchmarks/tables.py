@@ -47,6 +47,7 @@ DAGGER = "†"
 OLDER = f"{DAGGER} Measured before the code it measures was last changed."
 SKIPPED = {
     ".venv",
+    ".venv-peers",
     ".tox",
     ".git",
     ".pytest_cache",

@@ -99,6 +99,17 @@ def test_a_table_says_when_it_was_measured_and_what_has_changed_since(measured):
     assert "; since then `core/model.py` changed.*" in tables.render("made-up columns=row")
 
 
+def test_a_part_is_run_again_until_all_its_rows_are_measured(measured, folder):
+    path = folder / "made-up.json"
+    assert parts.PARTS[0].state() == "fresh"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"unfinished": True}))
+    assert parts.PARTS[0].state() == "partial"
+    measured("x = 2\n")
+    assert parts.PARTS[0].state() == "stale"
+    path.unlink()
+    assert parts.PARTS[0].state() == "missing"
+
+
 def test_rows_of_an_earlier_run_say_so(measured, folder):
     path = folder / "made-up.json"
     report = json.loads(path.read_text())

@@ -1,26 +1,29 @@
-"""RMSE and time of every algorithm, ours, Surprise's and other libraries', on the same folds, with their defaults.
+"""RMSE and time of every algorithm, ours, Surprise's and other libraries', on the same folds.
 
-    python -m benchmarks.ratings.accuracy [--data ml-100k] [--only PMF ...]
+    python -m benchmarks.ratings.accuracy [--data ml-1m] [--only NAME ...] [--repeats 3]
 
-ML-100K: KFold(5, random_state=0). ML-1M: one random tenth is tested. Compiled code is warm; all test pairs
-are scored and clipped to the scale. A library that is not installed is left out, and a line says so; its rows of
-an earlier run stay. Nothing was tuned on these folds: settings come from the first two folds
-of KFold(5, random_state=1).
+Ours have their defaults. The others have two rows: their defaults, and settings chosen on ratings held out
+(`benchmarks.ratings.peer_settings`). All test pairs are scored and clipped to the scale; compiled code is warm. cornac,
+LensKit and myFM run under an interpreter of their own (`benchmarks.ratings.other_libraries`); one that is not
+installed is left out, a line says so, and its rows of an earlier run stay. Every fold that is finished is kept, so
+that an interrupted run goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
 
-from surprise import SVD, AlgoBase, BaselineOnly, KNNBaseline, SVDpp, Trainset, accuracy
-from surprise.model_selection import KFold, train_test_split
+from surprise import AlgoBase
 
-from benchmarks import reporting
-from benchmarks.ratings import data
-from benchmarks.ratings.other_libraries import Cornac, LensKit, Library, MyFM
+from benchmarks import parts, reporting
+from benchmarks.embeddings import common
+from benchmarks.ratings import data, measuring, other_libraries, peer_process, peer_settings
+from benchmarks.ratings.data import Fold
+from benchmarks.ratings.measuring import SEED
+from benchmarks.ratings.other_libraries import Measured
+from benchmarks.ratings.peers import PEERS, told
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -31,24 +34,15 @@ from tacenda_surprise import (
     ConditionalRBM,
 )
 
-SEED = 0
-Maker = Callable[[], AlgoBase | Library]
-OURS: dict[str, Maker] = {
+OURS: dict[str, Callable[[], AlgoBase]] = {
     "PMF": lambda: PMF(random_state=SEED),
-    "PMF, Gibbs": lambda: BayesianPMF(random_state=SEED),
+    "BayesianPMF": lambda: BayesianPMF(random_state=SEED),
     "ConditionalPMF": lambda: ConditionalPMF(random_state=SEED),
-    "ConditionalPMF, Gibbs": lambda: ConditionalBayesianPMF(random_state=SEED),
+    "ConditionalBayesianPMF": lambda: ConditionalBayesianPMF(random_state=SEED),
     "RBM": lambda: RBM(random_state=SEED),
     "ConditionalRBM": lambda: ConditionalRBM(random_state=SEED),
-    "RBM of the thesis": lambda: RBM(
-        orientation="user",
-        ordinal=False,
-        offset=False,
-        reg_all=0.005,
-        n_epochs=30,
-        random_state=SEED,
-    ),
-    "Blend of Gibbs ConditionalPMF and ConditionalRBM": lambda: Blend(
+    "RBM of the thesis": lambda: RBM.thesis(random_state=SEED),
+    "Blend of ConditionalBayesianPMF and ConditionalRBM": lambda: Blend(
         [
             ConditionalBayesianPMF(random_state=SEED),
             ConditionalRBM(random_state=SEED),
@@ -56,97 +50,128 @@ OURS: dict[str, Maker] = {
         random_state=SEED,
     ),
 }
-PEERS: dict[str, Maker] = {
-    "Surprise BaselineOnly": lambda: BaselineOnly(verbose=False),
-    "Surprise SVD": lambda: SVD(random_state=SEED),
-    "Surprise SVD, biased=False": lambda: SVD(biased=False, random_state=SEED),
-    "Surprise KNNBaseline": lambda: KNNBaseline(verbose=False),
-    "Surprise SVDpp": lambda: SVDpp(random_state=SEED),
+CHOSEN = ", chosen settings"
+
+SEEN = {
+    "ml-100k": "penalties, rates, widths and epochs of ours were chosen on two folds of "
+    "KFold(5, random_state=1) of the same ratings, which hold ratings that are tested here",
+    "ml-1m": "penalties, rates and widths of ours were chosen on ML-100K and on parts of MovieLens-1M, from a "
+    "twentieth to all of it, test ratings among them",
 }
-LIBRARIES: dict[str, Maker] = {
-    "cornac MF": lambda: Cornac("MF", SEED),
-    "cornac PMF": lambda: Cornac("PMF", SEED),
-    "LensKit ALS with biases": lambda: LensKit(SEED),
-    "myFM, rank 10, 200 sweeps": lambda: MyFM(SEED),
+PROTOCOL = {
+    "ours": "defaults of every class, random_state=0",
+    "others": "the defaults of their documentation, and settings chosen on a tenth of the training ratings "
+    "(peer-settings); myFM has no default rank: rank 10, 200 sweeps and groups of users and items are those of "
+    "its documentation, and it has groups in both rows; what a library cannot predict is the mean of the training "
+    "ratings; all are given the ratings in one random order, drawn by seed",
+    "spread": "standard deviation of the RMSE over folds; folds differ by more than algorithms do, so compare fold "
+    "by fold",
+    "time": "one thread, seconds of processor time, median over folds and repeats, fitting and testing apart",
 }
 
 
-def folds(name: str) -> Iterator[tuple[Trainset, list[Any]]]:
-    loaded = data.movielens(name)
-    if name == "ml-100k":
-        yield from KFold(5, random_state=SEED).split(loaded)
-    else:
-        yield train_test_split(loaded, test_size=0.1, random_state=SEED)
+class Entry(NamedTuple):
+    """A row of the table, and what measures it on some folds."""
+
+    name: str
+    settings: str
+    library: str
+    measure: Callable[[Sequence[Fold]], Iterator[Measured]]
 
 
-def installed(makers: dict[str, Maker]) -> dict[str, Maker]:
-    """Those whose library can be imported; a line says why another cannot."""
-    found = {}
-    for name, make in makers.items():
-        try:
-            make()
-        except ImportError as error:
-            print(f"{name} is left out: {error}")
+def entries(name: str) -> Iterator[Entry]:
+    """Every row of a data set whose library is installed."""
+    own = f"tacenda-surprise {reporting.version('tacenda-surprise')}"
+    for row, make in OURS.items():
+        yield Entry(row, "defaults", own, lambda folds, make=make: measuring.here(make, folds))
+    chosen = peer_settings.chosen(name)
+    for peer in PEERS:
+        library = measuring.library(peer)
+        if library is None:
+            print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
             continue
-        found[name] = make
-    return found
+        rows = {peer.name: peer.default}
+        if peer.name in chosen:
+            rows[peer.name + CHOSEN] = chosen[peer.name]
+        for row, settings in rows.items():
+            yield Entry(
+                row,
+                told(settings),
+                library,
+                lambda folds, peer=peer, settings=settings: measuring.of_peer(
+                    peer, [settings], folds
+                ),
+            )
+
+
+def figures(
+    entry: Entry, folds: Sequence[Fold], repeats: int, cells: common.Cells
+) -> dict[str, Any]:
+    """The row of ``entry``, its folds measured now or found in the cells."""
+    rounds = [(repeat, number) for repeat in range(repeats) for number in range(len(folds))]
+    keys = [_key(entry, repeat, number) for repeat, number in rounds]
+    missing = [key for key in keys if key not in cells.values]
+    tested = [
+        folds[number] for key, (_, number) in zip(keys, rounds, strict=True) if key in missing
+    ]
+    measured = entry.measure(tested) if tested else iter(())
+    for key, fold in zip(missing, tested, strict=True):
+        estimates, fit, test = next(measured)
+        errors = {"rmse": measuring.rmse(estimates, fold), "mae": measuring.mae(estimates, fold)}
+        cells.measure(key, lambda value={**errors, "fit": fit, "test": test}: value)
+        print(f"{key}: {errors['rmse']:.4f}", flush=True)
+    found = [cells.values[key] for key in keys]
+    once = found[: len(folds)]
+    return {
+        "algorithm": entry.name,
+        "settings": entry.settings,
+        "library": entry.library,
+        "RMSE": round(fmean(cell["rmse"] for cell in once), 4),
+        "spread": round(stdev(cell["rmse"] for cell in once), 4) if len(once) > 1 else None,
+        "RMSE of folds": [round(cell["rmse"], 4) for cell in once],
+        "MAE": round(fmean(cell["mae"] for cell in once), 4),
+        "fit s": reporting.summary([cell["fit"] for cell in found]),
+        "test s": reporting.summary([cell["test"] for cell in found]),
+    }
+
+
+def _key(entry: Entry, repeat: int, fold: int) -> str:
+    """What was measured: code, library and settings are part of it."""
+    own = entry.library.startswith("tacenda")
+    code = [parts.code(each) for each in parts.RATINGS] if own else ""
+    row = common.cell_key(row=entry.name, settings=entry.settings, library=entry.library)
+    return f"{row} | {common.cell_key(code=code, repeat=repeat, fold=fold)}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default="ml-100k", choices=["ml-100k", "ml-1m"])
-    parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
-    parser.add_argument("--no-save", action="store_true")
+    parser = data.parser(__doc__)
+    parser.add_argument("--repeats", type=int, default=1, help="fits of every fold, for the times")
     options = parser.parse_args()
-    makers = {
-        name: make
-        for name, make in {**OURS, **PEERS, **LIBRARIES}.items()
-        if not options.only or any(part in name for part in options.only)
-    }
-    makers = installed(makers)
-    found: dict[str, dict[str, list[float]]] = {
-        name: {"rmse": [], "mae": [], "fit": [], "test": []} for name in makers
-    }
-    for fold, (trainset, testset) in enumerate(folds(options.data)):
-        for name, make in makers.items():
-            if not fold:
-                make().fit(trainset) if options.data == "ml-100k" and name in OURS else None
-            start = time.process_time()
-            algo = make().fit(trainset)
-            between = time.process_time()
-            predictions = algo.test(testset)
-            row = found[name]
-            row["test"].append(time.process_time() - between)
-            row["fit"].append(between - start)
-            row["rmse"].append(float(accuracy.rmse(predictions, verbose=False)))
-            row["mae"].append(float(accuracy.mae(predictions, verbose=False)))
-            print(f"{name}, fold {fold}: {row['rmse'][-1]:.4f}", flush=True)
-    rows = [
-        {
-            "algorithm": name,
-            "RMSE": round(data.spread(row["rmse"])["mean"], 4),
-            "RMSE of folds": [round(value, 4) for value in row["rmse"]],
-            "MAE": round(data.spread(row["mae"])["mean"], 4),
-            "fit s": reporting.summary(row["fit"]),
-            "test s": reporting.summary(row["test"]),
-        }
-        for name, row in found.items()
-    ]
+    name = f"ratings-{options.data}"
+    cells = common.Cells(options.cache, name)
+    every = list(entries(options.data))
+    wanted = data.wanted([entry.name for entry in every], options.only)
+    folds = data.folds(options.data)
+    python = other_libraries.versions(other_libraries.interpreter())
     protocol = {
-        "data": "MovieLens-100K, KFold(5, random_state=0)"
-        if options.data == "ml-100k"
-        else "MovieLens-1M, train_test_split(test_size=0.1, random_state=0)",
-        "settings": "defaults of every algorithm, random_state=0; ours chosen on two folds of "
-        "ML-100K, KFold(5, random_state=1)",
-        "other libraries": "what cannot be predicted is the mean of the training ratings; myFM has no "
-        "default rank: 10, 200 sweeps and groups for users and items are its documentation's, and needs setuptools<81",
-        "time": "one thread, seconds of processor time a fold, median; of rows named under "
-        "`earlier` by the wall clock",
+        "data": data.SPLITS[options.data],
+        "settings seen": SEEN[options.data],
+        **PROTOCOL,
+        "cornac, LensKit and myFM under": python,
+        "the others under": peer_process.installed(),
+        "repeats": options.repeats,
     }
+    rows: list[dict[str, Any]] = []
+    for entry in every:
+        if entry.name not in wanted:
+            continue
+        rows.append(figures(entry, folds, options.repeats, cells))
+        if not options.no_save:
+            reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm")
     if options.no_save:
         reporting.print_table(rows)
-    else:
-        reporting.save(f"ratings-{options.data}", protocol, rows, keep="algorithm")
+    elif not options.only:
+        cells.clear()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,32 @@
-"""The ratings that are measured on, as Surprise data sets."""
+"""The ratings that are measured on, as Surprise data sets, and the folds of them that are tested."""
 
 from __future__ import annotations
 
-import numpy as np
-from surprise import Dataset, Reader
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from surprise import Dataset, Reader, Trainset
+from surprise.model_selection import KFold, train_test_split
 
 from tacenda import datasets
 from tacenda.ratings import read_ratings
+
+NAMES = ("ml-100k", "ml-1m")
+SEED = 0
+SPLITS = {
+    "ml-100k": f"MovieLens-100K, KFold(5, random_state={SEED})",
+    "ml-1m": f"MovieLens-1M, train_test_split(test_size=0.1, random_state={SEED})",
+}
+
+
+class Fold(NamedTuple):
+    """A training part, and the pairs that are tested with their ratings: (raw user, raw item, rating)."""
+
+    trainset: Trainset
+    testset: list[tuple[Any, Any, float]]
 
 
 def movielens(name: str) -> Dataset:
@@ -23,6 +43,45 @@ def movielens(name: str) -> Dataset:
     return data
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    """Mean and standard deviation over folds."""
-    return {"mean": float(np.mean(values)), "sd": float(np.std(values)), "n": len(values)}
+def folds(name: str) -> list[Fold]:
+    """Five folds of MovieLens-100K, a single split of MovieLens-1M: see `SPLITS`."""
+    loaded = movielens(name)
+    if name == "ml-100k":
+        return [Fold(*parts) for parts in KFold(5, random_state=SEED).split(loaded)]
+    return [Fold(*train_test_split(loaded, test_size=0.1, random_state=SEED))]
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options of the benchmarks that measure rows on one of the data sets."""
+    found = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    found.add_argument("--data", default=NAMES[0], choices=NAMES)
+    found.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
+    found.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("TACENDA_BENCH_CACHE", cache)),
+        help="where finished fits are kept (default: TACENDA_BENCH_CACHE)",
+    )
+    found.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
+    return found
+
+
+def wanted(rows: Sequence[str], only: Sequence[str]) -> list[str]:
+    """The rows that are called so or, where none is called just so, have it in their names; all for no name."""
+    return [
+        row
+        for row in rows
+        if not only or any(name == row or (name not in rows and name in row) for name in only)
+    ]
+
+
+def held_out(fold: Fold, share: float = 0.1) -> Fold:
+    """The training part of ``fold`` parted again: what settings are chosen on, which no test part enters."""
+    trainset = fold.trainset
+    data = Dataset(Reader(rating_scale=trainset.rating_scale))
+    data.raw_ratings = [
+        (trainset.to_raw_uid(user), trainset.to_raw_iid(item), rating, None)
+        for user, item, rating in trainset.all_ratings()
+    ]
+    return Fold(*train_test_split(data, test_size=share, random_state=SEED))

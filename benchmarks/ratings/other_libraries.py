@@ -1,144 +1,131 @@
-"""Other libraries' factorizations with their own defaults, as far as Surprise's `fit` and `test` go.
+"""cornac, LensKit and myFM on the folds of a benchmark, in a process and under an interpreter of their own.
 
-Each is imported where it is used, so that one which is missing hinders no other. What a library cannot
-predict (a user or an item without training ratings) is predicted as the mean of the training ratings.
+Their newest versions ask for another Python than the one these benchmarks may run under. The environment variable
+TACENDA_PEERS_PYTHON names an interpreter that has them; without it it is that of `.venv-peers`, which `make bench`
+makes where Python 3.12.5 or newer is found, and without that the interpreter of the benchmark itself.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-from surprise import Prediction, Trainset
 
-from tacenda.ratings import Ratings
+from benchmarks import parts
+from benchmarks.ratings import peer_process
+from benchmarks.ratings.data import Fold
+from benchmarks.ratings.peers import Peer, Settings
 from tacenda_surprise.trainsets import numbers, ratings_of
 
-Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-
-class Library:
-    """A peer: `learn` from ratings by number, then `score` pairs of numbers, -1 for what is unknown."""
-
-    requirements: tuple[str, ...] = ()
-
-    def learn(self, ratings: Ratings) -> None:
-        raise NotImplementedError
-
-    def score(self, users: Numbers, items: Numbers) -> Floats:
-        """Expected ratings (pairs,); NaN where there is none."""
-        raise NotImplementedError
-
-    def fit(self, trainset: Trainset) -> Self:
-        self._trainset = trainset
-        self.learn(ratings_of(trainset))
-        return self
-
-    def test(self, testset: list[tuple[Any, Any, float]]) -> list[Prediction]:
-        trainset = self._trainset
-        uids, iids, truths = zip(*testset, strict=True)
-        users = numbers(uids, trainset._raw2inner_id_users)
-        items = numbers(iids, trainset._raw2inner_id_items)
-        known = (users >= 0) & (items >= 0)
-        scores = np.full(len(users), np.nan)
-        scores[known] = self.score(users[known], items[known])
-        scores[~np.isfinite(scores)] = trainset.global_mean
-        estimates = np.clip(scores, *trainset.rating_scale).tolist()
-        rows = zip(uids, iids, truths, estimates, strict=True)
-        return [Prediction(*row, {}) for row in rows]
+ONE_THREAD_AND_QUIET = {
+    f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON", "LK")
+} | {"LK_NUM_BACKEND_THREADS": "1", "TQDM_DISABLE": "1"}
 
 
-class Cornac(Library):
-    """``name``: "MF" or "PMF" of cornac.models."""
+class Measured(NamedTuple):
+    """Estimates (test pairs,), clipped to the scale, and processor seconds."""
 
-    requirements = ("cornac",)
-
-    def __init__(self, name: str, seed: int) -> None:
-        from cornac import models
-
-        settings: dict[str, Any] = {"num_threads": 1} if name == "MF" else {}
-        self._model = getattr(models, name)(seed=seed, **settings)
-
-    def learn(self, ratings: Ratings) -> None:
-        from cornac.data import Dataset
-
-        users, items = ({n: n for n in range(k)} for k in (ratings.n_users, ratings.n_items))
-        numbered = (ids.astype(np.int64) for ids in (ratings.user_ids, ratings.item_ids))
-        triples = (*numbered, ratings.values.astype(np.float64))
-        self._model.fit(Dataset(ratings.n_users, ratings.n_items, users, items, triples))
-
-    def score(self, users: Numbers, items: Numbers) -> Floats:
-        pairs = zip(users.tolist(), items.tolist(), strict=True)
-        return np.array([self._model.rate(u, i) for u, i in pairs], float)
+    estimates: Floats
+    fit: float
+    test: float
 
 
-class LensKit(Library):
-    """Explicit ALS with biases."""
-
-    requirements = ("lenskit",)
-
-    def __init__(self, seed: int) -> None:
-        from lenskit.als import BiasedMFScorer
-
-        self._model, self._seed = BiasedMFScorer(), seed
-
-    def learn(self, ratings: Ratings) -> None:
-        import pandas as pd
-        from lenskit.data import from_interactions_df
-        from lenskit.training import TrainingOptions
-
-        frame = pd.DataFrame(
-            {
-                "user_id": ratings.user_ids,
-                "item_id": ratings.item_ids,
-                "rating": ratings.values.astype(np.float64),
-            }
-        )
-        self._model.train(from_interactions_df(frame), TrainingOptions(rng=self._seed))
-
-    def score(self, users: Numbers, items: Numbers) -> Floats:
-        from lenskit.data import ItemList
-
-        found = np.empty(len(users))
-        order = np.argsort(users, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(users[order])) + 1):
-            if len(rows):
-                wanted = ItemList(item_ids=items[rows])
-                found[rows] = self._model(int(users[rows[0]]), wanted).scores()
-        return found
+def interpreter() -> Path:
+    """The Python that has the libraries."""
+    named = os.environ.get("TACENDA_PEERS_PYTHON")
+    own = parts.ROOT / ".venv-peers" / "bin" / "python"
+    return Path(named) if named else own if own.exists() else Path(sys.executable)
 
 
-class MyFM(Library):
-    """A factorization machine of user and item alone: Bayesian matrix factorization, by Gibbs sampling.
+@cache
+def versions(python: Path) -> dict[str, str]:
+    """Of Python and of the libraries under ``python``, by name."""
+    done = subprocess.run(_command(python), stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout))
 
-    It has no default rank; 10, 200 sweeps and groups for users and items are those of its documentation.
-    """
 
-    requirements = ("myfm", "setuptools<81")
+def version_of(library: str) -> str | None:
+    """The version that is measured; None: it is not installed."""
+    return versions(interpreter()).get(library)
 
-    def __init__(self, seed: int, rank: int = 10, sweeps: int = 200) -> None:
-        from myfm import MyFMRegressor
 
-        self._model, self._sweeps = MyFMRegressor(rank, random_seed=seed), sweeps
+def measure(
+    peer: Peer, tried: Sequence[Settings], folds: Sequence[Fold], seed: int
+) -> Iterator[Measured]:
+    """Fits and tests ``peer`` with every one of the settings on every fold: all folds of the first, then the next."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, fold in enumerate(folds):
+            write(folder / f"{number}.npz", fold)
+        with _process(folder) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for settings in tried:
+                for number, fold in enumerate(folds):
+                    job = {
+                        "library": peer.library,
+                        "algorithm": peer.algorithm,
+                        "settings": dict(settings),
+                        "seed": seed,
+                        "fold": str(number),
+                        "scores": "scores",
+                    }
+                    print(json.dumps(job), file=process.stdin, flush=True)
+                    line = process.stdout.readline()
+                    if not line:
+                        raise RuntimeError(f"{peer.name} failed; its own words are above")
+                    yield Measured(read(folder / "scores.npy", fold), **json.loads(line))
 
-    def learn(self, ratings: Ratings) -> None:
-        self._sizes = [ratings.n_users, ratings.n_items]
-        self._model.fit(
-            self._rows(ratings.user_ids.astype(np.int64), ratings.item_ids.astype(np.int64)),
-            ratings.values.astype(np.float64),
-            n_iter=self._sweeps,
-            n_kept_samples=self._sweeps,
-            group_shapes=self._sizes,
-        )
 
-    def score(self, users: Numbers, items: Numbers) -> Floats:
-        return np.asarray(self._model.predict(self._rows(users, items)), float)
+def write(path: Path, fold: Fold) -> None:
+    """The fold as numbers: -1 is a user or item of the test part that has no training rating."""
+    ratings = ratings_of(fold.trainset)
+    uids, iids, _ = zip(*fold.testset, strict=True)
+    np.savez(
+        path,
+        users=ratings.user_ids.astype(np.int64),
+        items=ratings.item_ids.astype(np.int64),
+        values=ratings.values.astype(np.float64),
+        n_users=ratings.n_users,
+        n_items=ratings.n_items,
+        test_users=numbers(uids, fold.trainset._raw2inner_id_users),
+        test_items=numbers(iids, fold.trainset._raw2inner_id_items),
+    )
 
-    def _rows(self, users: Numbers, items: Numbers) -> scipy.sparse.csr_matrix:
-        columns = np.stack([users, items + self._sizes[0]], axis=1).ravel()
-        offsets = np.arange(0, len(columns) + 1, 2)
-        shape = (len(users), sum(self._sizes))
-        return scipy.sparse.csr_matrix((np.ones(len(columns)), columns, offsets), shape)
+
+def read(path: Path, fold: Fold) -> Floats:
+    """Estimates as Surprise makes them: clipped, and the mean rating where the library has none."""
+    scores = np.load(path)
+    scores[~np.isfinite(scores)] = fold.trainset.global_mean
+    return np.asarray(np.clip(scores, *fold.trainset.rating_scale), np.float64)
+
+
+@contextmanager
+def _process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [*_command(interpreter()), str(folder)]
+    environment: dict[str, Any] = {**os.environ, **ONE_THREAD_AND_QUIET}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _command(python: Path) -> list[str]:
+    """``-P``: the modules that lie beside the script are not what the libraries mean to import."""
+    return [str(python), "-P", peer_process.__file__]

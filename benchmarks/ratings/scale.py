@@ -96,7 +96,7 @@ def main() -> None:
     if options.no_save:
         reporting.print_table(rows)
     else:
-        reporting.save("ratings-scale", protocol, rows)
+        reporting.save("ratings-scale", protocol, rows, seeds=[0])
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def main() -> None:
     if options.no_save:
         reporting.print_table(rows)
     else:
-        reporting.save("ratings-speed", PROTOCOL, rows)
+        reporting.save("ratings-speed", PROTOCOL, rows, seeds=[0])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""Word similarity (the paper's Table 1) and QVEC (Table 2) of every model that `models` has trained.
+"""Word similarity (the paper's Table 1) and QVEC (Table 2) of word vectors trained on one text.
 
-python -m benchmarks.varembed.intrinsic --tokens 6 --seeds 0
+    python -m benchmarks.varembed.intrinsic [--tokens 1.5]
+
+Everything is trained here that is not in the cache yet, seed by seed, and every row is saved as it is made: the
+command can be stopped at any time and goes on where it was. The whole text takes hours of a core.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
+from scipy.stats import t as student
 
 from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.varembed import models, qvec
+from tacenda import Corpus
 from tacenda.datasets import locate, word_similarity
 
 Make = Callable[[Sequence[str]], np.ndarray]
@@ -26,8 +31,29 @@ PROTOCOL = {
     "the oracle in the vocabulary (Tsvetkov et al. 2015); morphemes: vectors made of morphemes alone; QVEC-CCA: "
     "largest canonical correlation x 100 (2016), and the mean of all; effective columns: (sum of the variances of "
     "the principal directions)^2 / sum of their squares",
-    "training": "gensim: 5 epochs, window 5, otherwise its defaults, one thread",
+    "training": "one thread each; gensim reads the same words, rare types replaced alike (min_count 1): 5 epochs, its "
+    "default, and as many as take the CPU seconds of VarEmbed, both of seed 0, where these are more",
+    "cpu seconds": "the whole fit, segmentation and start included; none for rows that share another row's training",
+    "settings": "of each row, with all defaults; gensim's seed is ours and one",
 }
+
+#: Pairs of rows whose differences are shown.
+PAIRS = (
+    ("VarEmbed", "SumEmbed"),
+    ("VarEmbed", "SumEmbed, base"),
+    ("VarEmbed", "VarEmbed, no refit"),
+    ("VarEmbed", "VarEmbed, no base"),
+    ("VarEmbed", "VarEmbed, no base, no refit"),
+    ("VarEmbed", "VarEmbed, start only"),
+    ("VarEmbed", "VarEmbed, KL per token"),
+    ("VarEmbed", "word2vec CBOW, CPU time of VarEmbed"),
+    ("VarEmbed", "word2vec skip-gram, CPU time of VarEmbed"),
+    ("VarEmbed", "FastText skip-gram"),
+    ("VarEmbed, n-grams", "VarEmbed"),
+    ("VarEmbed, n-grams", "FastText skip-gram"),
+)
+SEEDS = {0, 1, 2}
+MEASURES = ("WS353 all", "WS353 in vocabulary", "RW all", "RW in vocabulary", "QVEC", "QVEC-CCA")
 
 
 def similarity(make: Make, knows: Callable[[str], bool], role: str) -> dict[str, float]:
@@ -44,57 +70,123 @@ def similarity(make: Make, knows: Callable[[str], bool], role: str) -> dict[str,
     }
 
 
-def measure(row: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    found = models.trained(row, seed, options)
-    vocabulary = found.vocabulary
-
+def measure(found: models.Vectors) -> dict[str, Any]:
     def knows(word: str) -> bool:
-        return word in vocabulary
+        return word in found.vocabulary
 
-    cell: dict[str, Any] = {"cpu seconds": found.seconds, **qvec.measure(found.make, knows)}
+    cell: dict[str, Any] = qvec.measure(found.make, knows)
     for name, role in (("WS353", "ws353"), ("RW", "rare-words")):
         for part, value in similarity(found.make, knows, role).items():
             cell[f"{name} {part}"] = value
-    if models.ROWS[row]["kind"] in ("VarEmbed", "SumEmbed"):
-        cell["epochs"] = models.model(row, seed, options).settings.epochs
+    if found.model is not None:
         cell["QVEC morphemes"] = qvec.measure(
-            lambda words: found.make(words, prior=True),  # type: ignore[call-arg]
-            knows,
+            lambda words: found.model.vectors(words, prior=True), knows
         )["QVEC"]
-    if models.ROWS[row]["kind"] == "VarEmbed":
-        for part, value in similarity(
-            lambda words: found.make(words, output="logits"),  # type: ignore[call-arg]
-            knows,
-            "rare-words",
-        ).items():
-            cell[f"RW logits {part}"] = value
-    return cell
+    return {**cell, **found.facts()}
+
+
+def difference(first: list[float], second: list[float]) -> dict[str, Any]:
+    """Mean of first less second over seeds, and half the width of its 95 per cent interval by Student's t."""
+    of_seeds = np.array(first) - np.array(second)
+    n = len(of_seeds)
+    half = float(student.ppf(0.975, n - 1) * of_seeds.std(ddof=1) / np.sqrt(n))
+    mean = float(of_seeds.mean())
+    shown = f"{mean:+.2f} ± {half:.2f}"
+    return {
+        "shown": f"**{shown}**" if abs(mean) > half else shown,
+        "mean": mean,
+        "half width": half,
+    }
+
+
+def differences(cells: dict[str, dict[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Rows of paired differences over the seeds that both rows have; none of fewer than two seeds."""
+    rows = []
+    for first, second in PAIRS:
+        seeds = sorted(set(cells.get(first, ())) & set(cells.get(second, ())))
+        if len(seeds) < 2:
+            continue
+        found = {
+            key: difference(*([cells[row][seed][key] for seed in seeds] for row in (first, second)))
+            for key in MEASURES
+        }
+        rows.append(
+            {
+                "difference": f"{first} less {second}",
+                "seeds": len(seeds),
+                **{key: each["shown"] for key, each in found.items()},
+                "figures": found,
+            }
+        )
+    return rows
 
 
 def main() -> None:
     options = models.arguments(__doc__).parse_args()
     log = common.logger("varembed", options.cache)
-    rows: list[dict[str, Any]] = []
-    for row in models.chosen(models.ROWS, options):
-        seeds = [seed for seed in options.seeds if models.place(row, seed, options).exists()]
-        cells = [measure(row, seed, options) for seed in seeds]
-        for seed, cell in zip(seeds, cells, strict=True):
-            log.info("%s, seed %d: %s", row, seed, cell)
-        if cells:
-            spreads = {key: common.spread([c[key] for c in cells]) for key in cells[0]}
-            if "epochs" in spreads:
-                spreads["epochs"] = cells[0]["epochs"]
-            rows.append({"row": row, **spreads})
-    found = models.corpus(options)
+    cache = common.Cells(options.cache, f"varembed-intrinsic-{options.tokens:g}")
+    text = models.corpus(options)
+    table = list(models.ROWS) + (list(models.ABLATIONS) if options.tokens else [])
+    cells: dict[str, dict[int, dict[str, Any]]] = {}
+    left = [(seed, row) for seed in options.seeds for row in models.chosen(table, options)]
+    for fit in (
+        False,
+        True,
+    ):  # what is there first, so that no row is saved with fewer seeds than it had
+        for seed, row in list(left) if not (fit and options.no_fit) else ():
+            found = models.trained(row, seed, options, text, fit=fit)
+            if found is None:
+                continue
+            key = common.cell_key(row=row, seed=seed, model=found.key)
+            cell = cache.measure(key, lambda: measure(found))  # noqa: B023
+            cells.setdefault(row, {})[seed] = cell
+            left.remove((seed, row))
+            log.info("%s: %s", key, {k: v for k, v in cell.items() if k != "settings"})
+            if fit and not options.no_save:
+                save(options, text, table, cells, finished=False)
+    everything = set(models.chosen(table, options)) == set(table) and set(options.seeds) >= SEEDS
+    finished = everything and not options.no_fit
+    save(options, text, table, cells, finished)
+
+
+def save(
+    options: argparse.Namespace,
+    text: Corpus,
+    table: list[str],
+    cells: dict[str, dict[int, dict[str, Any]]],
+    finished: bool,
+) -> None:
+    """Save the table and the differences, or print them."""
     protocol = {
         **PROTOCOL,
-        "text": f"{found.n_tokens} tokens of Wikipedia, lower case, NUM, {len(found.vocabulary)} types",
-        "seeds": options.seeds,
+        "text": f"{text.n_tokens} tokens of Wikipedia, lower case, NUM, {len(text.vocabulary)} types",
     }
-    if not options.no_save:
-        reporting.save(
-            models.results_name("varembed-intrinsic", options), protocol, rows, keep="row"
-        )
+    measured = [
+        {"row": row, **models.combined([cells[row][seed] for seed in sorted(cells[row])])}
+        for row in table
+        if row in cells
+    ]
+    paired = differences(cells)
+    explained = (
+        "mean over the seeds that both rows have, ± half the width of its 95 per cent interval (Student's t, "
+        "paired by seed); bold where the interval leaves out 0. It says what another seed would give, not "
+        "what other words or another text would"
+    )
+    for name, what, found, key in (
+        ("varembed-intrinsic", protocol, measured, "row"),
+        ("varembed-differences", {**protocol, "difference": explained}, paired, "difference"),
+    ):
+        if options.no_save:
+            reporting.print_table(found)
+        elif found:
+            reporting.save(
+                models.results_name(name, options),
+                what,
+                found,
+                seeds=options.seeds,
+                keep=None if finished else key,
+                unfinished=not finished,
+            )
 
 
 if __name__ == "__main__":

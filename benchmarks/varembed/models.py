@@ -1,30 +1,100 @@
-"""The word vectors that are compared, all trained on the same text, kept in the cache.
-
-    python -m benchmarks.varembed.models --tokens 6 --seeds 0 [--only VarEmbed]
+"""The word vectors that are compared, all trained on the same text and kept in the cache.
 
 The text is the beginning of English Wikipedia's good and featured articles, `--tokens` million tokens of it (0:
 all 26), in lower case, numbers as NUM, with the 50,000 most frequent types, as in the paper (section 3.1).
+
+A model is found again under a name made of all its settings, its text and the code that fits it: what has changed
+is trained anew. An interrupted training of ours goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import inspect
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tacenda
+import tacenda_embeddings
+from benchmarks import parts
 from benchmarks.embeddings import common, text
 from tacenda import Corpus
 from tacenda.vocabulary import Vocabulary
 
 MAX_VOCABULARY = 50_000
 WIDTH = 128
+PEER_EPOCHS = 5  # gensim's default
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: a class of ours or of gensim, and what differs from its defaults."""
+
+    kind: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    #: Of gensim: trained for as many epochs as take the CPU time of our row of this name.
+    as_long_as: str | None = None
+
+    @property
+    def ours(self) -> bool:
+        return self.kind in ("VarEmbed", "SumEmbed")
+
+
+def _ours(kind: str, /, **settings: Any) -> Row:
+    return Row(kind, {"epochs": 1, **settings})
+
+
+def _variants(name: str, **settings: Any) -> dict[str, Row]:
+    """VarEmbed with and without its base and its last regression."""
+    return {
+        f"{name}{label}": _ours("VarEmbed", **settings, **({"advanced": off} if off else {}))
+        for label, off in (
+            ("", {}),
+            (", no refit", {"refit_morphemes": False}),
+            (", no base", {"base": False}),
+            (", no base, no refit", {"base": False, "refit_morphemes": False}),
+        )
+    }
+
+
+_UNSHRUNK = {"start_shrinkage": 0.0}
+
+#: The paper's models, its baselines, with and without what is ours, and what the figures must be seen beside.
+ROWS: dict[str, Row] = {
+    "word2vec CBOW": Row("Word2Vec"),
+    "word2vec skip-gram": Row("Word2Vec", {"sg": 1}),
+    "FastText skip-gram": Row("FastText", {"sg": 1}),
+    "word2vec CBOW, CPU time of VarEmbed": Row("Word2Vec", as_long_as="VarEmbed"),
+    "word2vec skip-gram, CPU time of VarEmbed": Row("Word2Vec", {"sg": 1}, as_long_as="VarEmbed"),
+    "FastText skip-gram, CPU time of VarEmbed": Row("FastText", {"sg": 1}, as_long_as="VarEmbed"),
+    "SumEmbed": _ours("SumEmbed"),
+    "SumEmbed, base": _ours("SumEmbed", advanced={"base": True}),
+    **_variants("VarEmbed"),
+    **_variants("VarEmbed, n-grams", segmenter="ngrams"),
+}
+
+#: What else was taken away or added, on the small text alone.
+ABLATIONS: dict[str, Row] = {
+    "VarEmbed, 3 epochs": _ours("VarEmbed", epochs=3),
+    "SumEmbed, 3 epochs": _ours("SumEmbed", epochs=3),
+    "VarEmbed, start only": _ours("VarEmbed", epochs=0),
+    "VarEmbed, KL per token": _ours("VarEmbed", advanced={"kl": "tokens"}),
+    "VarEmbed, no shrinkage": _ours("VarEmbed", advanced=_UNSHRUNK),
+    "VarEmbed, window alone": _ours("VarEmbed", advanced={"start_adjacent": 0.0}),
+    "SumEmbed, word2vec start": _ours("SumEmbed", start="word2vec", advanced=_UNSHRUNK),
+    "VarEmbed, word2vec start": _ours("VarEmbed", start="word2vec", advanced=_UNSHRUNK),
+    "VarEmbed, random start": _ours("VarEmbed", start="random", advanced=_UNSHRUNK),
+}
 
 
 @dataclass
@@ -33,22 +103,34 @@ class Vectors:
 
     vocabulary: Vocabulary
     make: Callable[[Sequence[str]], np.ndarray]
-    seconds: float
+    settings: dict[str, Any]  # all of them, but for the seed
+    seconds: float | None  # of CPU; None for a fit that took over another one's training
+    key: str  # of the model in the cache
+    model: Any = None  # of ours, the model itself
 
     def zeros(self, words: Sequence[str]) -> np.ndarray:
         """The same with zeros for what it does not know."""
         return np.nan_to_num(self.make(words))
 
+    def facts(self) -> dict[str, Any]:
+        """What a cell says of the model it was measured with."""
+        return {"cpu seconds": self.seconds, "settings": self.settings, "model": self.key}
 
-def arguments(description: str | None, seeds: str = "0") -> argparse.ArgumentParser:
+
+# -- the command line and the text ---------------------------------------------------------------------
+
+
+def arguments(description: str | None, seeds: str = "0-2") -> common.Parser:
     parser = common.arguments(description, seeds)
     parser.add_argument("--tokens", type=float, default=0, help="millions of tokens; 0 is all")
     parser.add_argument("--rows", nargs="*", default=[], help="rows of exactly these names")
+    parser.add_argument("--no-fit", action="store_true", help="leave out what is not trained yet")
     return parser
 
 
 def chosen(rows: Iterable[str], options: argparse.Namespace) -> list[str]:
     """The rows that `--rows` and `--only` ask for; all if neither is given."""
+    rows = list(rows)
     unknown = sorted(set(options.rows) - set(rows))
     if unknown:
         raise SystemExit(f"No row is called {unknown[0]!r}: the rows are {', '.join(rows)}.")
@@ -61,15 +143,31 @@ def results_name(name: str, options: argparse.Namespace) -> str:
     return f"{name}-{options.tokens:g}" if options.tokens else name
 
 
-def corpus(options: argparse.Namespace) -> Corpus:
-    name = f"varembed-{options.tokens:g}"
+def combined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row of a table, from the cells of its seeds."""
+    facts = ("cpu seconds", "settings", "model")
+    figures = [key for key, value in cells[0].items() if key not in facts and value is not None]
+    seconds = [cell["cpu seconds"] for cell in cells if cell["cpu seconds"] is not None]
+    settings = cells[0]["settings"]
+    return {
+        "seeds": len(cells),
+        "epochs": settings.get("epochs"),
+        "cpu seconds": common.spread(seconds) if seconds else None,
+        **{key: common.spread([cell[key] for cell in cells]) for key in figures},
+        "settings": settings,
+        "models": [cell["model"] for cell in cells],
+    }
+
+
+def corpus(options: argparse.Namespace, max_vocabulary: int = MAX_VOCABULARY) -> Corpus:
+    name = f"varembed-{options.tokens:g}-{max_vocabulary}"
     folder = options.cache / f"corpus-{name}"
     if folder.exists():
         return Corpus.open(folder)
     return Corpus.from_text(
         beginning(options.tokens * 1e6 or float("inf")),
         tokenizer="words",
-        max_vocabulary=MAX_VOCABULARY,
+        max_vocabulary=max_vocabulary,
         digits=True,
         lowercase=True,
         cache=folder,
@@ -91,99 +189,183 @@ def beginning(n_tokens: float) -> Iterator[str]:
                 return
 
 
-def _ours(cls: str, **settings: Any) -> dict[str, Any]:
-    return {"kind": cls, **settings}
+# -- models by row and seed ----------------------------------------------------------------------------
 
 
-#: The paper's models, its baselines, ablations of ours, and what the figures must be seen beside.
-ROWS: dict[str, dict[str, Any]] = {
-    "word2vec CBOW": {"kind": "Word2Vec"},
-    "word2vec skip-gram": {"kind": "Word2Vec", "sg": 1},
-    "FastText CBOW": {"kind": "FastText"},
-    "FastText skip-gram": {"kind": "FastText", "sg": 1},
-    "SumEmbed": _ours("SumEmbed"),
-    "SumEmbed, word2vec start": _ours(
-        "SumEmbed", start="word2vec", advanced={"start_shrinkage": 0.0}
-    ),
-    "VarEmbed": _ours("VarEmbed"),
-    "VarEmbed, word2vec start": _ours(
-        "VarEmbed", start="word2vec", advanced={"start_shrinkage": 0.0}
-    ),
-    "VarEmbed, start only": _ours("VarEmbed", epochs=0),
-    "VarEmbed, random start": _ours("VarEmbed", start="random", advanced={"start_shrinkage": 0.0}),
-    "VarEmbed, no shrinkage": _ours("VarEmbed", advanced={"start_shrinkage": 0.0}),
-    "VarEmbed, KL per token": _ours("VarEmbed", advanced={"kl": "tokens"}),
-    "VarEmbed, no base": _ours("VarEmbed", advanced={"base": False}),
-    "VarEmbed, no refit": _ours("VarEmbed", advanced={"refit_morphemes": False}),
-    "VarEmbed, window alone": _ours("VarEmbed", advanced={"start_adjacent": 0.0}),
-    "VarEmbed, Morfessor": _ours("VarEmbed", segmenter="morfessor"),
-    "VarEmbed, n-grams": _ours("VarEmbed", segmenter="ngrams"),
-    "VarEmbed, n-grams, start only": _ours("VarEmbed", segmenter="ngrams", epochs=0),
-}
+def trained(
+    row: str, seed: int, options: argparse.Namespace, found: Corpus, *, fit: bool | None = None
+) -> Vectors | None:
+    """The model of a row, from the cache or, unless ``--no-fit`` or ``fit`` says otherwise, trained now.
+
+    None if it is not to be had, or is a row of gensim that would be the same as the one of its default epochs,
+    because these take our CPU time already.
+    """
+    fit = not options.no_fit if fit is None else fit
+    wanted = {**ROWS, **ABLATIONS}[row]
+    where = options.cache / "varembed"
+    if wanted.as_long_as is not None:
+        epochs = _epochs_as_long_as(wanted, options, found, fit)
+        if epochs is None or epochs <= PEER_EPOCHS:
+            return None
+        wanted = Row(wanted.kind, {**wanted.settings, "epochs": epochs})
+    return fitted(wanted, seed, where, found, fit=fit)
 
 
-def place(row: str, seed: int, options: argparse.Namespace) -> Path:
-    """The folder of a trained model."""
-    name = f"{row} {options.tokens:g} seed {seed}".replace(",", "").replace(" ", "-")
-    return Path(options.cache / "varembed" / name)
+def _epochs_as_long_as(
+    row: Row, options: argparse.Namespace, found: Corpus, fit: bool
+) -> int | None:
+    """The epochs in which gensim uses the CPU seconds of ours, both of seed 0."""
+    assert row.as_long_as is not None
+    where = options.cache / "varembed"
+    ours = fitted(ROWS[row.as_long_as], 0, where, found, fit=fit)
+    theirs = fitted(Row(row.kind, row.settings), 0, where, found, fit=fit)
+    if ours is None or theirs is None or ours.seconds is None or theirs.seconds is None:
+        return None
+    return round(PEER_EPOCHS * ours.seconds / theirs.seconds)
 
 
-def model(row: str, seed: int, options: argparse.Namespace) -> Any:
-    """A trained VarEmbed or SumEmbed itself."""
-    return tacenda.load(place(row, seed, options))
+def fitted(row: Row, seed: int, where: Path, found: Corpus, *, fit: bool = True) -> Vectors | None:
+    """The model of these settings in the cache; one that is not there is trained if ``fit``."""
+    settings = _all_settings(row)
+    ours = [*map(parts.code, parts.VAREMBED), version("torch")]
+    made_by = ours if row.ours else [version("gensim")]
+    shared = {**settings, "seed": seed, "text": [found.vocabulary.fingerprint, found.n_tokens]}
+    key = _key(row.kind, shared, made_by)
+    if not (where / key).exists():
+        if not fit:
+            return None
+        where.mkdir(parents=True, exist_ok=True)
+        if row.ours:
+            _train_ours(row, seed, where, key, _key(row.kind, _training(shared), made_by), found)
+        else:
+            _train_gensim(row, seed, where, key, found)
+    return (
+        _ours_from(where, key, settings, found)
+        if row.ours
+        else _gensim_from(where, key, settings, row.kind, found)
+    )
 
 
-def trained(row: str, seed: int, options: argparse.Namespace, found: Corpus | None = None) -> Any:
-    """The model of a row, from the cache or trained now; `seconds` is what training took."""
-    settings = dict(ROWS[row])
-    kind, where = settings.pop("kind"), place(row, seed, options)
-    found = found or corpus(options)
-    if kind in ("VarEmbed", "SumEmbed"):
-        return trained_ours(kind, settings, seed, where, found, getattr(options, "epochs", None))
-    return trained_gensim(kind, settings, seed, where, found)
+def _all_settings(row: Row) -> dict[str, Any]:
+    """Every option of a row, with the defaults, but for the seed."""
+    if row.ours:
+        settings = getattr(tacenda_embeddings, row.kind)(width=WIDTH, **row.settings).settings
+        found = dict(settings.to_dict())
+    else:
+        import gensim.models
+
+        signature = inspect.signature(getattr(gensim.models, row.kind))
+        defaults = {name: option.default for name, option in signature.parameters.items()}
+        found = {**defaults, "vector_size": WIDTH, "min_count": 1, "workers": 1, **row.settings}
+        found = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    found.pop("seed")
+    return found
 
 
-def trained_ours(
-    kind: str, settings: dict[str, Any], seed: int, where: Path, found: Corpus, epochs: int | None
-) -> Vectors:
-    import tacenda_embeddings
-
-    if not where.exists():
-        if epochs is not None:
-            settings = {"epochs": epochs, **settings}
-        start = time.process_time()
-        fitted = getattr(tacenda_embeddings, kind)(width=WIDTH, seed=seed, **settings)
-        fitted.fit(found, checkpoints=where.with_name(f"{where.name}-checkpoint"))
-        fitted.fitted_on["cpu_seconds"] = round(time.process_time() - start, 1)
-        fitted.save(where)
-    loaded = tacenda.load(where)
-    return Vectors(found.vocabulary, loaded.vectors, loaded.fitted_on["cpu_seconds"])
+def _training(settings: dict[str, Any]) -> dict[str, Any]:
+    """What decides the training: the last regression follows it, so rows with and without share one."""
+    advanced = {k: v for k, v in settings["advanced"].items() if k != "refit_morphemes"}
+    return {**settings, "advanced": advanced}
 
 
-def trained_gensim(
-    kind: str, settings: dict[str, Any], seed: int, where: Path, found: Corpus
+def _key(kind: str, settings: dict[str, Any], made_by: list[str]) -> str:
+    described = json.dumps([kind, settings, made_by], sort_keys=True)
+    return f"{kind}-{hashlib.sha256(described.encode()).hexdigest()[:16]}"
+
+
+# -- ours ----------------------------------------------------------------------------------------------
+
+
+def _train_ours(row: Row, seed: int, where: Path, key: str, training: str, found: Corpus) -> None:
+    clock = Clock(where / f"{training}-seconds.json")
+    model = getattr(tacenda_embeddings, row.kind)(width=WIDTH, seed=seed, **row.settings)
+    _compile()
+    with clock:
+        model.fit(found, checkpoints=where / f"{training}-checkpoint")
+    model.fitted_on["cpu_seconds"] = clock.seconds
+    model.save(where / key)
+
+
+@cache
+def _compile() -> None:
+    """Import torch and compile what a fit compiles, which happens once and not once for every model."""
+    tacenda_embeddings.VarEmbed(width=4, epochs=1).fit(Corpus.from_sentences([["a", "word"]] * 99))
+
+
+def _ours_from(where: Path, key: str, settings: dict[str, Any], found: Corpus) -> Vectors:
+    model: Any = tacenda.load(where / key)
+    seconds = model.fitted_on["cpu_seconds"]
+    return Vectors(found.vocabulary, model.vectors, settings, seconds, key, model)
+
+
+class Clock:
+    """CPU seconds of a training, those before an interruption included.
+
+    Within ten seconds, that is: they are written to a file as they pass. ``seconds`` is None if the training
+    had been finished before, by a row that shares it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        before = json.loads(path.read_text()) if path.exists() else {"seconds": 0.0}
+        self._before, self._shared = before["seconds"], before.get("finished", False)
+        self._stop = threading.Event()
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self._shared else round(self._passed, 1)
+
+    def __enter__(self) -> None:
+        self._start = time.process_time()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._write(finished=error[0] is None)
+
+    @property
+    def _passed(self) -> float:
+        return self._before + time.process_time() - self._start
+
+    def _watch(self) -> None:
+        while not self._stop.wait(10):
+            self._write(finished=False)
+
+    def _write(self, finished: bool) -> None:
+        if not self._shared:
+            common.write_json(self.path, {"seconds": self._passed, "finished": finished})
+
+
+# -- gensim --------------------------------------------------------------------------------------------
+
+
+def _train_gensim(row: Row, seed: int, where: Path, key: str, found: Corpus) -> None:
+    """With our vocabulary (no type is dropped again) in one thread; other options are gensim's defaults."""
+    import gensim.models
+
+    start = time.process_time()
+    model = getattr(gensim.models, row.kind)(
+        text.WordSentences(found),
+        **{"vector_size": WIDTH, "min_count": 1, "workers": 1, **row.settings},
+        seed=seed + 1,
+    )
+    seconds = round(time.process_time() - start, 1)
+    unfinished = where / f".{key}-unfinished"
+    unfinished.mkdir(exist_ok=True)
+    model.wv.save(str(unfinished / "vectors"))
+    common.write_json(unfinished / "seconds.json", {"cpu_seconds": seconds})
+    unfinished.rename(where / key)
+
+
+def _gensim_from(
+    where: Path, key: str, settings: dict[str, Any], kind: str, found: Corpus
 ) -> Vectors:
     import gensim.models
 
-    cls = getattr(gensim.models, kind)
-    if not where.exists():
-        unfinished = where.with_name(f".{where.name}-unfinished")
-        unfinished.mkdir(parents=True, exist_ok=True)
-        start = time.process_time()
-        model = cls(
-            text.WordSentences(found),
-            vector_size=WIDTH,
-            min_count=1,
-            workers=1,
-            seed=seed + 1,
-            **{"epochs": 5, **settings},
-        )
-        model.wv.save(str(unfinished / "vectors"))
-        seconds = round(time.process_time() - start, 1)
-        common.write_json(unfinished / "seconds.json", {"cpu_seconds": seconds})
-        unfinished.rename(where)
-    vectors = gensim.models.KeyedVectors.load(str(where / "vectors"))
-    seconds = json.loads((where / "seconds.json").read_text())["cpu_seconds"]
+    vectors = gensim.models.KeyedVectors.load(str(where / key / "vectors"))
+    seconds = json.loads((where / key / "seconds.json").read_text())["cpu_seconds"]
     normalize = found.vocabulary.normalization
 
     def make(words: Sequence[str]) -> np.ndarray:
@@ -193,24 +375,4 @@ def trained_gensim(
                 rows[i] = vectors[word]
         return rows
 
-    return Vectors(found.vocabulary, make, seconds)
-
-
-def main() -> None:
-    """Train what the other benchmarks read."""
-    parser = arguments(__doc__)
-    parser.add_argument(
-        "--epochs", type=int, help="of VarEmbed and SumEmbed; the default if not given"
-    )
-    options = parser.parse_args()
-    log = common.logger("varembed", options.cache)
-    text_ = corpus(options)
-    log.info("%d tokens, %d types", text_.n_tokens, len(text_.vocabulary))
-    for seed in options.seeds:
-        for row in chosen(ROWS, options):
-            found = trained(row, seed, options, text_)
-            log.info("%s, seed %d: %.0f s of CPU", row, seed, found.seconds)
-
-
-if __name__ == "__main__":
-    main()
+    return Vectors(found.vocabulary, make, settings, seconds, key)

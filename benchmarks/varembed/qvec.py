@@ -24,6 +24,7 @@ from tacenda.datasets import locate
 
 Make = Callable[[Sequence[str]], np.ndarray]
 
+ROWS = ("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram", "SumEmbed", "VarEmbed")
 FEW = 4  # leading directions that are kept where vectors are cut
 
 
@@ -88,8 +89,8 @@ def mixed(make: Make, knows: Callable[[str], bool], seed: int) -> dict[str, floa
     return {
         "QVEC": score(vectors, oracle),
         "turned at random": score(U * S @ turn, oracle),
-        f"{FEW} leading directions, turned": score(U * cut @ turn, oracle),
-        "all directions alike, turned": score(U @ turn, oracle),
+        f"{FEW} leading directions turned": score(U * cut @ turn, oracle),
+        "all directions alike turned": score(U @ turn, oracle),
         "rows of one length": score(one_length - one_length.mean(0), oracle),
     }
 
@@ -97,22 +98,28 @@ def mixed(make: Make, knows: Callable[[str], bool], seed: int) -> dict[str, floa
 def main() -> None:
     options = models.arguments(__doc__).parse_args()
     log = common.logger("varembed", options.cache)
-    rows: list[dict[str, Any]] = []
-    for row in models.chosen(models.ROWS, options):
-        if not models.place(row, 0, options).exists():
-            continue
-        found = models.trained(row, 0, options)
-        knows = found.vocabulary.__contains__
-        cells = [mixed(found.make, knows, seed) for seed in range(3)]
-        log.info("%s: %s", row, cells[0])
-        rows.append({"row": row, **{k: common.spread([c[k] for c in cells]) for k in cells[0]}})
+    text = models.corpus(options)
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for seed in options.seeds:
+        for row in models.chosen(ROWS, options):
+            found = models.trained(row, seed, options, text)
+            if found is None:
+                continue
+            cell = mixed(found.make, found.vocabulary.__contains__, seed)
+            log.info("%s, seed %d: %s", row, seed, cell)
+            cells.setdefault(row, []).append({**cell, **found.facts()})
+    rows = [{"row": row, **models.combined(found)} for row, found in cells.items()]
     protocol = {
         "what": "QVEC of vectors as they are, and changed: turned by a random rotation, cut to the directions of "
         "most variance and turned, all directions given the same variance, rows given the same length",
-        "text": f"{models.corpus(options).n_tokens} tokens of Wikipedia; vectors of seed 0, three rotations",
+        "text": f"{text.n_tokens} tokens of Wikipedia",
+        "seeds": "of the vectors and of the rotation",
     }
-    if not options.no_save:
-        reporting.save(models.results_name("varembed-qvec", options), protocol, rows, keep="row")
+    if options.no_save:
+        reporting.print_table(rows)
+    else:
+        name = models.results_name("varembed-qvec", options)
+        reporting.save(name, protocol, rows, seeds=options.seeds, keep="row")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """spaCy's own tagger and ner with the word vectors as `include_static_vectors`.
 
-    python -m benchmarks.varembed.static --tokens 0 [--tasks ewt-upos] [--sizes 250 1000] --seeds 0-2
+    python -m benchmarks.varembed.static [--tasks ewt-upos] [--sizes 250 1000]
 
 The pipelines, the training and the subsets are those of `benchmarks.embeddings.spacy_rows`: hash embeddings and word
 vectors, four convolution layers. The vectors are those of `models`, all of one length; a word that a model does not
@@ -9,7 +9,7 @@ know has zeros.
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,67 +22,79 @@ from benchmarks.varembed import models
 from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
 NONE = "no word vectors"
+ROWS = ("word2vec skip-gram", "FastText skip-gram", "SumEmbed", "VarEmbed")
 WITHOUT, WITH = pipelines.Row(depth=4), pipelines.Row(static=True, depth=4)
 PARTS = ("train", "dev", "test")
 
 
-def vectors_of(row: str, task: labelled.Task, options: argparse.Namespace) -> Any:
+def in_spacy(found: models.Vectors, task: labelled.Task) -> Any:
     """What stands in ``nlp.vocab``: our own class, or a table of every word of the task."""
     strings = StringStore()
-    if models.ROWS[row]["kind"] in ("VarEmbed", "SumEmbed"):
-        return MorphologicalVectors(strings=strings, model=models.model(row, 0, options))
+    if found.model is not None:
+        return MorphologicalVectors(strings=strings, model=found.model)
     words = sorted({word for part in PARTS for s in getattr(task, part) for word in s.words})
-    rows = models.trained(row, 0, options).zeros(words).astype(np.float32)
+    rows = found.zeros(words).astype(np.float32)
     squares = np.square(rows).mean(axis=1, keepdims=True)
     rows /= np.sqrt(np.where(squares == 0, 1, squares))
     return Vectors(strings=strings, keys=words, data=rows, name="gensim")
 
 
 def measure(
-    row: str, task: labelled.Task, size: int | None, seed: int, options: argparse.Namespace
+    found: models.Vectors | None, task: labelled.Task, size: int | None, seed: int, cache: Path
 ) -> dict[str, Any]:
-    vectors = None if row == NONE else vectors_of(row, task, options)
-    pipeline = WITHOUT if row == NONE else WITH
+    pipeline = WITHOUT if found is None else WITH
+    vectors = None if found is None else in_spacy(found, task)
     nlp = pipelines.build(spacy_rows.TASKS[task.name], pipeline, vectors)
-    docs = {p: pipelines.documents(nlp, task, p, pipeline, options.cache) for p in PARTS}
+    docs = {p: pipelines.documents(nlp, task, p, pipeline, cache) for p in PARTS}
     return spacy_rows.measure(task, size, seed, nlp, docs)
 
 
 def main() -> None:
-    parser = models.arguments(__doc__, "0-2")
+    parser = models.arguments(__doc__)
     parser.add_argument("--tasks", nargs="*", default=["ewt-upos"], choices=spacy_rows.TASKS)
     parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=[250])
     options = parser.parse_args()
     log = common.logger("varembed", options.cache)
     cells = common.Cells(options.cache, f"varembed-static-{options.tokens:g}")
-    trained = (r for r in models.ROWS if models.place(r, 0, options).exists())
-    wanted = [NONE, *(r for r in trained if r in models.chosen(models.ROWS, options))]
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    text = models.corpus(options)
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name in options.tasks:
         task = labelled.load(name)
         for seed in options.seeds:
-            for size in options.sizes:
-                for row in wanted:
-                    key = common.cell_key(task=name, row=row, size=size or "all", seed=seed)
-                    cell = cells.measure(key, lambda: measure(row, task, size, seed, options))  # noqa: B023
+            for row in (NONE, *models.chosen(ROWS, options)):
+                vectors = None if row == NONE else models.trained(row, seed, options, text)
+                if vectors is None and row != NONE:
+                    continue
+                facts: dict[str, Any] = {"cpu seconds": None, "settings": {}, "model": None}
+                facts = facts if vectors is None else vectors.facts()
+                figures = {}
+                for size in options.sizes:
+                    key = common.cell_key(
+                        task=name, row=row, size=size or "all", seed=seed, model=facts["model"]
+                    )
+                    cell = cells.measure(
+                        key,
+                        lambda: measure(vectors, task, size, seed, options.cache),  # noqa: B023
+                    )
                     log.info("%s: %.2f", key, cell["test"])
-                    of_row = found.setdefault((name, row), {})
-                    for part in ("dev", "test"):
-                        of_row.setdefault(f"{part} {size or 'all'}", []).append(cell[part])
+                    figures |= {f"{part} {size or 'all'}": cell[part] for part in ("dev", "test")}
+                found.setdefault((name, row), []).append({**figures, **facts})
     rows = [
-        {"task": task, "row": row, "key": f"{task} {row}"}
-        | {part: common.spread(values) for part, values in scores.items()}
-        for (task, row), scores in found.items()
+        {"task": task, "row": row, "key": f"{task} {row}", **models.combined(each)}
+        for (task, row), each in found.items()
     ]
     protocol = {
         **spacy_rows.PROTOCOL,
         "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500, "
         "include_static_vectors; MaxoutWindowEncoder of depth 4",
-        "vectors": "128 columns, all of one length, of seed 0, trained on the same text as in varembed-intrinsic",
-        "seeds": options.seeds,
+        "vectors": f"{models.WIDTH} columns, all of one length, {text.n_tokens} tokens of Wikipedia",
+        "seeds": "of the vectors, the labelled sentences and the network",
     }
-    if not options.no_save:
-        reporting.save("varembed-static", protocol, rows, keep="key")
+    if options.no_save:
+        reporting.print_table(rows)
+    else:
+        name = models.results_name("varembed-static", options)
+        reporting.save(name, protocol, rows, seeds=options.seeds, keep="key")
 
 
 if __name__ == "__main__":

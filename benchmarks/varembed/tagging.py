@@ -4,14 +4,12 @@
 
 Features are the vectors of the word and its two neighbours on either side, zeros outside the sentence and for
 words a model does not have; the network is `benchmarks.local_classifier` with 256 hidden units, early-stopped
-on dev (the paper's: two layers of 625). Word vectors are trained once (seed 0); seeds are the classifier's.
+on dev (the paper's: two layers of 625). A seed is that of the word vectors and of the classifier.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,10 @@ EPOCHS = 12
 #: Upper ends of the bins of a word's frequency in the unlabelled text.
 BINS = {"unseen": 0, "1-100": 100, "101-1000": 1000, "1001-10000": 10_000, "more": np.inf}
 
+ROWS = (
+    *("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram"),
+    *("SumEmbed", "VarEmbed", "VarEmbed, n-grams"),
+)
 #: Rows in the picture.
 DRAWN = ("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram", "SumEmbed", "VarEmbed")
 
@@ -57,16 +59,14 @@ def frequencies(text: Corpus, sentences: list[labelled.Sentence]) -> np.ndarray:
 
 
 def measure(
-    row: str, task: labelled.Task, seed: int, options: argparse.Namespace, text: Corpus
+    found: models.Vectors, task: labelled.Task, seed: int, epochs: int, text: Corpus
 ) -> dict[str, Any]:
-    found = models.trained(row, 0, options, text)
-    start = time.perf_counter()
     tags = {
         part: np.array([tag for s in getattr(task, part) for tag in s.tags])
         for part in ("train", "dev", "test")
     }
     features = {part: windows(found, getattr(task, part)) for part in tags}
-    model = MLPClassifier(hidden=HIDDEN, epochs=options.epochs or EPOCHS, seed=seed, scale="none")
+    model = MLPClassifier(hidden=HIDDEN, epochs=epochs, seed=seed, scale="none")
     model.fit(features["train"], tags["train"], features["dev"], tags["dev"])
     wrong = model.predict(features["test"]) != tags["test"]
     counts = frequencies(text, task.test)
@@ -78,7 +78,7 @@ def measure(
         cell[f"error {name}"] = 100 * float(wrong[chosen].mean()) if chosen.any() else None
         cell[f"tokens {name}"] = int(chosen.sum())
         low = high
-    return {**cell, "seconds": round(time.perf_counter() - start, 1)}
+    return {**cell, **found.facts()}
 
 
 def picture(name: str, rows: list[dict[str, Any]]) -> None:
@@ -96,42 +96,47 @@ def picture(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = models.arguments(__doc__, "0-2")
+    parser = models.arguments(__doc__)
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--epochs", type=int, help="of the classifier at most")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the classifier at most")
     options = parser.parse_args()
     log = common.logger("varembed", options.cache)
     cells = common.Cells(options.cache, f"varembed-tagging-{options.tokens:g}")
     text = models.corpus(options)
-    rows: list[dict[str, Any]] = []
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name in options.tasks:
         task = labelled.load(name)
-        for row in models.chosen(models.ROWS, options):
-            if not models.place(row, 0, options).exists():
-                continue
-            found = []
-            for seed in options.seeds:
-                key = common.cell_key(task=name, row=row, seed=seed, epochs=options.epochs)
-                cell = cells.measure(key, lambda: measure(row, task, seed, options, text))  # noqa: B023
-                log.info("%s: %s", key, cell)
-                found.append(cell)
-            spreads = {
-                key: common.spread([c[key] for c in found])
-                for key in found[0]
-                if found[0][key] is not None and key != "seconds"
-            }
-            rows.append({"task": name, "row": row, "key": f"{name} {row}", **spreads})
+        for seed in options.seeds:
+            for row in models.chosen(ROWS, options):
+                vectors = models.trained(row, seed, options, text)
+                if vectors is None:
+                    continue
+                key = common.cell_key(
+                    task=name, row=row, seed=seed, epochs=options.epochs, model=vectors.key
+                )
+                cell = cells.measure(
+                    key,
+                    lambda: measure(vectors, task, seed, options.epochs, text),  # noqa: B023
+                )
+                log.info("%s: %.2f", key, cell["test"])
+                found.setdefault((name, row), []).append(cell)
+    rows = [
+        {"task": task, "row": row, "key": f"{task} {row}", **models.combined(each)}
+        for (task, row), each in found.items()
+    ]
     protocol = {
         "features": "vectors of a window of five words, 640 columns, each of the same length",
-        "classifier": f"{HIDDEN} hidden units, at most {options.epochs or EPOCHS} epochs, best on dev",
+        "classifier": f"{HIDDEN} hidden units, at most {options.epochs} epochs, best on dev",
         "bins": "frequency of the word in the unlabelled text, errors in per cent",
-        "text": f"{text.n_tokens} tokens of Wikipedia; epochs of training as in varembed-intrinsic",
-        "seeds": options.seeds,
+        "text": f"{text.n_tokens} tokens of Wikipedia",
+        "seeds": "of the vectors and of the classifier",
     }
-    if not options.no_save:
-        name_ = models.results_name("varembed-tagging", options)
-        path = reporting.save(name_, protocol, rows, keep="key")
-        picture(name_, json.loads(path.read_text(encoding="utf8"))["rows"])
+    if options.no_save:
+        reporting.print_table(rows)
+        return
+    name = models.results_name("varembed-tagging", options)
+    path = reporting.save(name, protocol, rows, seeds=options.seeds, keep="key")
+    picture(name, json.loads(path.read_text(encoding="utf8"))["rows"])
 
 
 if __name__ == "__main__":

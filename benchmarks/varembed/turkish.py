@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,14 +26,14 @@ from benchmarks.varembed import models, tagging
 from tacenda import Corpus
 from tacenda.datasets import conllu
 
-ROWS: dict[str, dict[str, Any]] = {
-    "word2vec CBOW": {"kind": "Word2Vec", "epochs": 20},
-    "word2vec skip-gram": {"kind": "Word2Vec", "sg": 1, "epochs": 20},
-    "FastText skip-gram": {"kind": "FastText", "sg": 1, "epochs": 20},
-    "SumEmbed": {"kind": "SumEmbed", "advanced": {"n_morphemes": 400}},
-    "VarEmbed": {"kind": "VarEmbed", "advanced": {"n_morphemes": 400}},
-    "VarEmbed, n-grams": {"kind": "VarEmbed", "segmenter": "ngrams"},
-    "VarEmbed, Morfessor": {"kind": "VarEmbed", "segmenter": "morfessor"},
+ROWS = {
+    "word2vec CBOW": models.Row("Word2Vec", {"epochs": 20}),
+    "word2vec skip-gram": models.Row("Word2Vec", {"sg": 1, "epochs": 20}),
+    "FastText skip-gram": models.Row("FastText", {"sg": 1, "epochs": 20}),
+    "SumEmbed": models.Row("SumEmbed", {"advanced": {"n_morphemes": 400}}),
+    "VarEmbed": models.Row("VarEmbed", {"advanced": {"n_morphemes": 400}}),
+    "VarEmbed, n-grams": models.Row("VarEmbed", {"segmenter": "ngrams"}),
+    "VarEmbed, Morfessor": models.Row("VarEmbed", {"segmenter": "morfessor"}),
 }
 MIN_COUNT = 2
 
@@ -55,15 +54,8 @@ def lower(found: Sequence[labelled.Sentence]) -> list[labelled.Sentence]:
 
 
 def measure(
-    row: str, seed: int, text: Corpus, parts: dict[str, list[labelled.Sentence]], where: Path
+    found: models.Vectors, seed: int, text: Corpus, parts: dict[str, list[labelled.Sentence]]
 ) -> dict[str, Any]:
-    settings = dict(ROWS[row])
-    kind = settings.pop("kind")
-    name = f"turkish {row} seed {seed}".replace(",", "").replace(" ", "-")
-    if kind in ("VarEmbed", "SumEmbed"):
-        found = models.trained_ours(kind, settings, seed, where / name, text, None)
-    else:
-        found = models.trained_gensim(kind, settings, seed, where / name, text)
     features = {part: tagging.windows(found, each) for part, each in parts.items()}
     tags = {part: np.array([t for s in each for t in s.tags]) for part, each in parts.items()}
     model = MLPClassifier(hidden=tagging.HIDDEN, epochs=8, seed=seed, scale="none")
@@ -77,6 +69,7 @@ def measure(
         "seen": 100 - 100 * float(wrong[~unseen].mean()),
         "unseen": 100 - 100 * float(wrong[unseen].mean()),
         "unseen tokens": int(unseen.sum()),
+        **found.facts(),
     }
 
 
@@ -115,24 +108,27 @@ def main() -> None:
         for row in common.chosen(ROWS, options.only):
             found = []
             for seed in options.seeds:
-                key = common.cell_key(treebank=treebank, row=row, seed=seed)
-                where = options.cache / "varembed" / treebank
-                cell = cells.measure(key, lambda: measure(row, seed, text, parts, where))  # noqa: B023
-                log.info("%s: %s", key, cell)
+                vectors = models.fitted(ROWS[row], seed, options.cache / "varembed", text)
+                assert vectors is not None
+                key = common.cell_key(treebank=treebank, row=row, seed=seed, model=vectors.key)
+                cell = cells.measure(key, lambda: measure(vectors, seed, text, parts))  # noqa: B023
+                log.info("%s: %.2f", key, cell["test"])
                 found.append(cell)
-            spreads = {k: common.spread([c[k] for c in found]) for k in found[0]}
-            rows.append({"treebank": treebank, "row": row, "key": f"{treebank} {row}", **spreads})
+            key = f"{treebank} {row}"
+            rows.append({"treebank": treebank, "row": row, "key": key, **models.combined(found)})
     protocol = {
         "text": f"training part of IMST; for BOUN four fifths of its development part too; lower case, types that "
         f"occur at least {MIN_COUNT} times: {texts}",
         "task": "UPOS, accuracy in per cent on the test part; unseen: not among the types",
         "classifier": f"window of five words, {tagging.HIDDEN} hidden units, 8 epochs, best on dev",
         "VarEmbed, SumEmbed": "400 unigram pieces: chosen on the development part of IMST",
-        "gensim": "window 5, 20 epochs, one thread; a word without a vector has zeros",
-        "seeds": options.seeds,
+        "gensim": "20 epochs, one thread; a word without a vector has zeros",
+        "seeds": "of the vectors and of the classifier",
     }
-    if not options.no_save:
-        reporting.save("varembed-turkish", protocol, rows, keep="key")
+    if options.no_save:
+        reporting.print_table(rows)
+    else:
+        reporting.save("varembed-turkish", protocol, rows, seeds=options.seeds, keep="key")
 
 
 if __name__ == "__main__":

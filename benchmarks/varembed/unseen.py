@@ -2,13 +2,12 @@
 
     python -m benchmarks.varembed.unseen --tokens 0 --seeds 0-2
 
-The LDS is that of `benchmarks.embeddings` (cased, 40,000 types, OOV classes); the word vectors are VarEmbed's of
+The LDS is that of `benchmarks.embeddings` (cased, 40,000 types, OOV classes); the word vectors are those of
 `models`. A classifier reads a token's vector alone, as in `benchmarks.embeddings.local`.
 """
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tacenda_embeddings import MorphologicalLDS
 
 TASK = "ewt-upos"
 OUTPUT = "own_past_future"
+CLASSES = "OOV classes alone"
 WORDS = ("VarEmbed", "VarEmbed, n-grams", "SumEmbed")
 
 
@@ -44,34 +44,42 @@ def measure(model: Any, task: labelled.Task, unseen: np.ndarray, seed: int) -> d
 
 
 def main() -> None:
-    options: argparse.Namespace = models.arguments(__doc__, "0-2").parse_args()
+    options = models.arguments(__doc__).parse_args()
     log = common.logger("varembed", options.cache)
     cells = common.Cells(options.cache, f"varembed-unseen-{options.tokens:g}")
     lds = lds_models.fitted(options.cache, "em")
+    read = lds_models.version(options.cache, "em")
+    text = models.corpus(options)
     task = labelled.load(TASK)
     words = [word for sentence in task.test for word in sentence.words]
     unseen = np.array([word not in lds.vocabulary for word in words])
-    rows: list[dict[str, Any]] = []
-    for row in ("OOV classes alone", *models.chosen(WORDS, options)):
-        model: Any = lds
-        if row in WORDS:
-            if not models.place(row, 0, options).exists():
-                continue
-            model = MorphologicalLDS.join(lds, models.model(row, 0, options))
-        found = []
-        for seed in options.seeds:
-            key = common.cell_key(row=row, seed=seed)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for seed in options.seeds:
+        for row in (CLASSES, *models.chosen(WORDS, options)):
+            model: Any = lds
+            facts: dict[str, Any] = {"cpu seconds": None, "settings": lds.settings.to_dict()}
+            facts["model"] = f"lds-{read}"
+            if row != CLASSES:
+                vectors = models.trained(row, seed, options, text)
+                if vectors is None:
+                    continue
+                model, facts = MorphologicalLDS.join(lds, vectors.model), vectors.facts()
+            key = common.cell_key(row=row, seed=seed, model=facts["model"], lds=read)
             cell = cells.measure(key, lambda: measure(model, task, unseen, seed))  # noqa: B023
             log.info("%s: %s", key, cell)
-            found.append(cell)
-        rows.append({"row": row, **{k: common.spread([c[k] for c in found]) for k in found[0]}})
+            found.setdefault(row, []).append({**cell, **facts})
+    rows = [{"row": row, **models.combined(each)} for row, each in found.items()]
     protocol = {
         "task": "UPOS of EWT, a token's vector alone, errors in per cent; unseen: not in the LDS's vocabulary",
         "output": OUTPUT,
-        "seeds": options.seeds,
+        "LDS": lds.settings.to_dict(),
+        "seeds": "of the word vectors and of the classifier; the LDS is fitted once",
     }
-    if not options.no_save:
-        reporting.save(models.results_name("varembed-unseen", options), protocol, rows, keep="row")
+    if options.no_save:
+        reporting.print_table(rows)
+    else:
+        name = models.results_name("varembed-unseen", options)
+        reporting.save(name, protocol, rows, seeds=options.seeds, keep="row")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
     python -m benchmarks.ratings.thesis [STUDY ...] [--no-save]
 
 Studies: machines (Table 5.1), conditioning (Figures 5.1 and 5.2), factorizations (Table 5.2, Figure 5.3),
-frequency (Figures 5.4 and 5.6 to 5.8), cold (Figure 5.5), parameters (Table 5.3); all if none is named. Every fit
-is a cell in the cache, saved when it is done and shared by the studies. Needs matplotlib.
+frequency (Figures 5.4 and 5.6 to 5.8), cold (Figure 5.5), parameters (Table 5.3), spread (what other seeds change);
+all if none is named. Every fit is a cell in the cache, saved when it is done and shared by the studies. Needs
+matplotlib.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from benchmarks.embeddings import common
 from benchmarks.ratings.thesis import splits
 from benchmarks.ratings.thesis.fits import Bench
 
-STUDIES = ("machines", "conditioning", "factorizations", "frequency", "cold", "parameters")
+STUDIES = (
+    "machines",
+    "conditioning",
+    "factorizations",
+    "frequency",
+    "cold",
+    "parameters",
+    "spread",
+)
 
 
 def main() -> None:

@@ -114,7 +114,7 @@ def main(bench: Bench, save: bool) -> None:
     if not save:
         reporting.print_table(rows)
         return
-    reporting.save(NAME, protocol, rows)
+    reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
     titles = [f"ratings of {setting.name} of the training part" for setting in SETTINGS]
     panels = [panel(title, part) for title, part in zip(titles, found.values(), strict=True)]
     pictures.draw(NAME, panels)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import parts
 from benchmarks.embeddings.common import Cells
 from benchmarks.ratings.thesis import splits
 from benchmarks.ratings.thesis.splits import Numbers, Parts
@@ -118,10 +119,11 @@ class Bench:
 
 
 def key_of(model: RatingModel, train: Ratings, test: Ratings, told: str) -> str:
-    """Model, what it is told, its settings, the data."""
+    """Model, what it is told, its settings, the data, and the code that learns and predicts."""
     settings = json.dumps(model.settings.to_dict(), sort_keys=True)  # type: ignore[attr-defined]
     data = f"{train.fingerprint[:10]} {test.fingerprint[:10]}"
-    return " | ".join((model.name, told, settings, data))
+    code = " ".join(parts.code(each) for each in parts.RATINGS)
+    return " | ".join((model.name, told, settings, data, code))
 
 
 def measured(

@@ -53,6 +53,6 @@ def main(bench: Bench, save: bool) -> None:
         "published": published.SOURCE,
     }
     if save:
-        reporting.save(NAME, protocol, rows)
+        reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
     else:
         reporting.print_table(rows)

@@ -30,20 +30,21 @@ THESIS = (
 )
 
 
-def rbm(hidden: int, *, ours: bool = False) -> RBMModel:
-    return RBMModel.from_settings(_machine(BoltzmannSettings, hidden, ours))
+def rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> RBMModel:
+    return RBMModel.from_settings(_machine(BoltzmannSettings, hidden, ours, seed))
 
 
-def conditional_rbm(hidden: int, *, ours: bool = False) -> ConditionalRBMModel:
-    return ConditionalRBMModel.from_settings(_machine(ConditionalBoltzmannSettings, hidden, ours))
+def conditional_rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> ConditionalRBMModel:
+    settings = _machine(ConditionalBoltzmannSettings, hidden, ours, seed)
+    return ConditionalRBMModel.from_settings(settings)
 
 
-def _machine(settings: type[M], hidden: int, ours: bool) -> M:
+def _machine(settings: type[M], hidden: int, ours: bool, seed: int) -> M:
     if ours:
-        return settings(n_hidden=hidden)
+        return settings(n_hidden=hidden, seed=seed)
     epochs = settings.thesis().epochs
     held_out: dict[str, Any] = {"validation": VALIDATION, "patience": epochs, "refit": False}
-    return settings.thesis(n_hidden=hidden, **held_out)
+    return settings.thesis(n_hidden=hidden, seed=seed, **held_out)
 
 
 def pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMFModel:

@@ -64,7 +64,7 @@ def main(bench: Bench, save: bool) -> None:
     if not save:
         reporting.print_table(rows)
         return
-    reporting.save(NAME, protocol, rows)
+    reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
     curves = [
         Curve(
             model,

@@ -18,15 +18,22 @@ class FakePoint:
 
 class FakeDistribution:
     def __init__(self, name, points=(), version="1.0"):
-        self.metadata = {"Name": name}
-        self.version = version
+        self.metadata = {"Name": name, "Version": version}
         self._points = points
+
+    def read_text(self, name):
+        return None
 
     @property
     def entry_points(self):
         if isinstance(self._points, Exception):
             raise self._points
         return self._points
+
+
+def model(**attributes):
+    """A class that says that it is an embedder."""
+    return type("Model", (), {"kind": "embedders", **attributes})
 
 
 def raising(error):
@@ -56,9 +63,9 @@ def embedder(name, load, value="module:Class"):
 
 
 def test_a_registered_object_is_got_listed_and_taken_back():
-    plugins.register("embedders", "mine", model := object())
+    plugins.register("embedders", "mine", mine := model())
     try:
-        assert plugins.get("embedders", "mine") is model
+        assert plugins.get("embedders", "mine") is mine
         (record,) = [r for r in plugins.available("embedders") if r.name == "mine"]
         assert (record.distribution, record.status) == (plugins.RUNTIME, "loaded")
     finally:
@@ -76,6 +83,8 @@ def test_an_unfitted_model_is_made_from_its_name_and_options():
         def __init__(self, width=3):
             self.width = width
 
+        kind = "embedders"
+
     plugins.register("embedders", "old", Old)
     try:
         assert plugins.make("embedders", "old").width == 3
@@ -90,9 +99,9 @@ def test_an_unfitted_model_is_made_from_its_name_and_options():
 
 def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice():
     try:
-        for model in (object(), object()):
-            plugins.register("embedders", "mine", model)
-            assert plugins.get("embedders", "mine") is model
+        for mine in (model(), model()):
+            plugins.register("embedders", "mine", mine)
+            assert plugins.get("embedders", "mine") is mine
     finally:
         plugins.unregister("embedders", "mine")
 
@@ -104,9 +113,9 @@ def test_an_installed_name_cannot_be_registered_for_the_same_distribution(instal
 
 
 def test_a_runtime_object_does_not_silently_displace_an_installed_one(install):
-    installed = object()
+    installed = model()
     install(FakeDistribution("dist", [embedder("lds", lambda: installed)]))
-    plugins.register("embedders", "lds", mine := object())
+    plugins.register("embedders", "lds", mine := model())
     try:
         with pytest.raises(PluginError, match=r"<runtime> .* and dist"):
             plugins.get("embedders", "lds")
@@ -135,9 +144,9 @@ def test_an_unknown_name_lists_what_is_installed_and_the_nearest(install):
 
 
 def test_a_name_of_two_distributions_is_an_error_only_when_it_is_asked_for(install):
-    first, second = object(), object()
+    first, second = model(), model()
     install(
-        FakeDistribution("a", [embedder("lds", lambda: first), embedder("only", object)]),
+        FakeDistribution("a", [embedder("lds", lambda: first), embedder("only", model)]),
         FakeDistribution("b_c", [embedder("lds", lambda: second)]),
     )
     assert len(plugins.available("embedders")) == 3
@@ -157,29 +166,51 @@ def test_a_name_that_one_distribution_claims_twice_is_an_error(install):
 
 
 def test_a_distribution_seen_twice_counts_once(install):
-    twice = [FakeDistribution("my_dist", [embedder("x", lambda: 1)]) for _ in range(2)]
-    twice[1].metadata = {"Name": "My-Dist"}
+    twice = [FakeDistribution(name, [embedder("x", model)]) for name in ("my_dist", "My-Dist")]
     install(*twice)
-    assert len(plugins.available("embedders")) == 1
-    assert plugins.get("embedders", "x") == 1
+    [record] = plugins.available("embedders")
+    assert record.distribution == "my_dist"
 
 
 @pytest.mark.parametrize(
-    "error", [ImportError("no torch"), SyntaxError("bad"), SystemExit(3), ValueError("x\n y")]
+    "error",
+    [
+        ImportError("no torch"),
+        SyntaxError("bad"),
+        SystemExit(3),
+        ValueError("x\n y"),
+        GeneratorExit(),
+        BaseException("of a panic"),
+    ],
 )
 def test_a_plugin_that_fails_is_broken_with_its_cause_and_disturbs_no_other(install, error):
+    good = model()
     install(
         FakeDistribution("bad", [embedder("sick", raising(error))]),
-        FakeDistribution("good", [embedder("well", lambda: 1)]),
+        FakeDistribution("good", [embedder("well", lambda: good)]),
     )
     with pytest.raises(PluginLoadError, match=r"'sick' \(embedders\) of bad 1.0") as caught:
         plugins.get("embedders", "sick")
     assert caught.value.__cause__ is error
     assert "\n" not in str(caught.value)
-    assert plugins.get("embedders", "well") == 1
+    assert plugins.get("embedders", "well") is good
     sick, well = plugins.available("embedders")
     assert (sick.status, sick.cause) == ("broken", error)
     assert (well.status, well.cause) == ("loaded", None)
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [None, 7, model(kind="recommenders"), model()(), type("Model", (), {})],
+    ids=["None", "number", "another kind", "an instance", "no kind"],
+)
+def test_what_is_not_of_its_kind_is_broken(install, thing):
+    install(FakeDistribution("a", [embedder("x", lambda: thing)]))
+    with pytest.raises(
+        PluginLoadError, match=r"it is .*, not a class whose attribute kind is 'emb"
+    ):
+        plugins.get("embedders", "x")
+    assert plugins.available("embedders")[0].status == "broken"
 
 
 def test_a_keyboard_interrupt_during_loading_is_not_taken_for_a_broken_plugin(install):
@@ -198,13 +229,14 @@ def test_a_plugin_can_say_that_it_is_unavailable_here(install):
 
 
 def test_a_broken_plugin_stays_broken_until_refresh(install):
-    answers = [raising(ImportError("not yet")), lambda: "mended"]
+    mended = model()
+    answers = [raising(ImportError("not yet")), lambda: mended]
     install(FakeDistribution("a", [embedder("x", lambda: answers.pop(0)())]))
     for _ in range(2):
         with pytest.raises(PluginLoadError):
             plugins.get("embedders", "x")
     plugins.refresh()
-    assert plugins.get("embedders", "x") == "mended"
+    assert plugins.get("embedders", "x") is mended
 
 
 @pytest.mark.parametrize(
@@ -212,29 +244,27 @@ def test_a_broken_plugin_stays_broken_until_refresh(install):
     [(2, "upgrade tacenda"), (0, "upgrade a"), ("1", "upgrade a"), (True, "upgrade a")],
 )
 def test_a_plugin_of_another_api_version_is_refused_with_a_remedy(install, version, remedy):
-    model = type("Model", (), {"api_version": version})
-    install(FakeDistribution("a", [embedder("x", lambda: model)]))
+    install(FakeDistribution("a", [embedder("x", lambda: model(api_version=version))]))
     with pytest.raises(PluginLoadError, match=rf"api_version is {version!r}.*speaks 1: {remedy}$"):
         plugins.get("embedders", "x")
     assert plugins.available("embedders")[0].status == "broken"
 
 
-@pytest.mark.parametrize("model", [object, type("Model", (), {"api_version": 1})])
-def test_a_plugin_of_this_api_version_or_of_none_is_accepted(install, model):
-    install(FakeDistribution("a", [embedder("x", lambda: model)]))
-    assert plugins.get("embedders", "x") is model
+@pytest.mark.parametrize("sound", [model(), model(api_version=1)])
+def test_a_plugin_of_this_api_version_or_of_none_is_accepted(install, sound):
+    install(FakeDistribution("a", [embedder("x", lambda: sound)]))
+    assert plugins.get("embedders", "x") is sound
 
 
 def test_unreadable_metadata_of_one_distribution_hide_no_other(install, caplog):
-    nameless = FakeDistribution("x")
-    nameless.metadata = {"Name": None}
+    nameless = FakeDistribution(None)
     install(
         FakeDistribution("torn", TypeError("not name = value")),
         nameless,
-        FakeDistribution("good", [embedder("x", lambda: 1)]),
+        FakeDistribution("good", [embedder("x", model)]),
     )
     assert [r.name for r in plugins.available()] == ["x"]
-    assert "unreadable metadata" in caplog.text
+    assert "torn 1.0 is damaged" in caplog.text
 
 
 def test_other_groups_are_not_ours(install):
@@ -253,10 +283,7 @@ def test_other_groups_are_not_ours(install):
 def test_threads_that_ask_at_once_get_one_object(install):
     barrier = threading.Barrier(8)
 
-    def load():
-        return object()
-
-    install(FakeDistribution("a", [embedder("x", load)]))
+    install(FakeDistribution("a", [embedder("x", model)]))
     found = []
 
     def ask():
@@ -273,7 +300,8 @@ def test_threads_that_ask_at_once_get_one_object(install):
 
 
 def test_a_plugin_may_ask_the_registry_while_it_is_loaded(install):
-    inner = embedder("inner", lambda: 1)
-    outer = embedder("outer", lambda: plugins.get("embedders", "inner") + 1)
+    base = model()
+    inner = embedder("inner", lambda: base)
+    outer = embedder("outer", lambda: type("Outer", (plugins.get("embedders", "inner"),), {}))
     install(FakeDistribution("a", [inner, outer]))
-    assert plugins.get("embedders", "outer") == 2
+    assert issubclass(plugins.get("embedders", "outer"), base)

@@ -153,7 +153,7 @@ def test_an_artifact_cannot_have_any_plugin_but_a_model_loaded(tmp_path, kind):
 
 
 def test_a_plugin_that_loads_no_artifacts_says_so(tmp_path):
-    plugins.register("embedders", "test_bare", type("Bare", (), {}))
+    plugins.register("embedders", "test_bare", type("Bare", (), {"kind": "embedders"}))
     try:
         artifact.write(tmp_path / "m", Artifact("embedders", "test_bare", "<runtime>", "", {}, {}))
         with pytest.raises(PluginError, match="loads no artefacts"):

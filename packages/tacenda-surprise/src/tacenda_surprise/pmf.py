@@ -168,8 +168,8 @@ class PMF(_MAP[PMFSettings]):
 class ConditionalPMF(_MAP[ConditionalPMFSettings]):
     """Matrix factorization that also learns from which items a user has rated (Mnih 2010, eq 5.22).
 
-    The one to reach for first: better than `PMF` with every user, and the only one with something to say
-    about a user of whom nothing but the identities of rated items is known.
+    The one to reach for first: better than `PMF`, most of all for users with few ratings, and the only one
+    with something to say about a user of whom nothing but the identities of rated items is known.
     """
 
     settings_class = ConditionalPMFSettings
@@ -183,7 +183,7 @@ class ConditionalPMF(_MAP[ConditionalPMFSettings]):
 class BayesianPMF(TacendaAlgorithm[BayesianPMFSettings]):
     """Matrix factorization averaged over samples of its parameters (Salakhutdinov and Mnih 2008).
 
-    Gibbs sampling predicts better than `PMF`, knows how sure it is and needs no tuning, but takes ten times as
+    Gibbs sampling predicts better than `PMF`, knows how sure it is and needs no tuning, but takes several times as
     long.
     """
 

@@ -86,7 +86,7 @@ class RBM(_Machine[RBMSettings]):
 
 
 class ConditionalRBM(_Machine[ConditionalRBMSettings]):
-    """A machine that is also told what has been rated (Mnih 2010, eq 5.12): much better than `RBM`.
+    """A machine that is also told what has been rated (Mnih 2010, eq 5.12): better than `RBM`.
 
     With items as cases (the default) it is told who has rated an item. To predict for users of whom only the
     identities of rated items are known, give ``orientation="user"``.

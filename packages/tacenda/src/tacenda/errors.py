@@ -11,11 +11,7 @@ class TacendaError(Exception):
     """
 
     def __init__(self, message: object = "") -> None:
-        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(message))
-        if len(text) > _LONGEST:
-            half = _LONGEST // 2
-            text = f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"
-        super().__init__(text)
+        super().__init__(_harmless(str(message)))
 
 
 class PluginError(TacendaError):
@@ -60,7 +56,19 @@ class NotFittedError(TacendaError, RuntimeError):
 
 def describe(error: BaseException | None) -> str:
     """An exception in one line: the message of ours, type and message of any other."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an error of others may fail even at this
+        text = ""
     if isinstance(error, TacendaError):
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _harmless(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _harmless(text: str) -> str:
+    """A text that a terminal can show: nothing but printable characters and line feeds, and not too many."""
+    text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"

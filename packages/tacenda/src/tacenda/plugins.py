@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.metadata
-import logging
-import re
 import threading
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tacenda.errors import (
@@ -25,8 +22,7 @@ from tacenda.errors import (
     PluginUnavailableError,
     describe,
 )
-
-logger = logging.getLogger(__name__)
+from tacenda.installed import Entry, Installed, canonical, find
 
 #: What a plugin can be; its entry-point group is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
@@ -34,6 +30,14 @@ KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", 
 #: The version of the contract between the core and its plugins. The integer attribute ``api_version`` of an object
 #: says for which version it was written; without the attribute, that is version 1.
 API_VERSION = 1
+
+#: What an entry of a kind must be. All but the commands say it themselves, in an attribute ``kind``.
+_EXPECTED = {
+    **dict.fromkeys(KINDS, "a class whose attribute kind is {kind!r}"),
+    "kernels": "a tacenda.kernels.Backend",
+    "datasets": "a tacenda.datasets.DatasetSpec or a list of them",
+    "commands": "a typer.Typer",
+}
 
 #: The distribution of an object that `register` adds without naming one.
 RUNTIME = "<runtime>"
@@ -57,32 +61,20 @@ class PluginRecord:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A claim on a name: an installed entry point, or an object registered in this process."""
-
-    kind: str
-    name: str
-    distribution: str
-    version: str
-    target: str
-    load: Callable[[], Any] = field(compare=False, repr=False)
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return kind, name and distribution, which stay the same however the last is spelled."""
-        return self.kind, self.name, canonical(self.distribution)
-
-
-@dataclass(frozen=True)
 class _Outcome:
     status: str = "not loaded"
     cause: BaseException | None = None
     value: Any = None
 
+    @classmethod
+    def before_loading(cls, entry: Entry) -> _Outcome:
+        """What the metadata alone show."""
+        return cls("broken", PluginLoadError(entry.damage)) if entry.damage else cls()
+
 
 _lock = threading.Lock()
 _generation = 0
-_installed: tuple[Entry, ...] | None = None
+_installed: Installed | None = None
 _registered: dict[tuple[str, str, str], Entry] = {}
 _outcomes: dict[Entry, _Outcome] = {}
 
@@ -98,11 +90,18 @@ def available(kind: str | None = None) -> list[PluginRecord]:
     entries = [entry for entry in _entries() if entry.kind in kinds]
     entries.sort(key=lambda e: (KINDS.index(e.kind), e.name, e.distribution, e.target))
     with _lock:
-        found = [(entry, _outcomes.get(entry, _Outcome())) for entry in entries]
+        found = [
+            (entry, _outcomes.get(entry) or _Outcome.before_loading(entry)) for entry in entries
+        ]
     return [
         PluginRecord(e.kind, e.name, e.distribution, e.version, o.status, o.cause, e.target)
         for e, o in found
     ]
+
+
+def unreadable() -> tuple[str, ...]:
+    """Return the names of the distributions whose entry points cannot all be read, so that plugins may be missing."""
+    return _scan().unreadable
 
 
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
@@ -113,8 +112,8 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     PluginError
         The kind or the name is unknown, or the name is claimed more than once.
     PluginLoadError
-        The plugin cannot be imported, or was written for another `API_VERSION`. ``__cause__`` says why; the plugin
-        stays broken until `refresh`.
+        The plugin cannot be imported, is not what its kind asks for, has damaged metadata, or was written for
+        another `API_VERSION`. ``__cause__`` says why; the plugin stays broken until `refresh`.
     PluginUnavailableError
         The plugin says that it cannot work on this machine.
     """
@@ -170,7 +169,7 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     entry = Entry(_checked_kind(kind), name, distribution, "", target, lambda: obj)
     if not name:
         raise PluginError("a plugin needs a name")
-    if any(installed.key == entry.key for installed in _scan()):
+    if any(installed.key == entry.key for installed in _scan().entries):
         raise PluginError(
             f"{distribution} already installs {name!r} under tacenda.{kind}: "
             "register it under another name or distribution"
@@ -204,46 +203,21 @@ def refresh() -> None:
 
 
 def _entries() -> list[Entry]:
-    installed = _scan()
+    installed = _scan().entries
     with _lock:
         return [*installed, *_registered.values()]
 
 
-def _scan() -> tuple[Entry, ...]:
+def _scan() -> Installed:
     """Return the installed entry points, which are read only once."""
     global _installed
     with _lock:
         if _installed is not None:
             return _installed
-    found = installed_entries(KINDS)
+    found = find(KINDS)
     with _lock:
         _installed = found
         return _installed
-
-
-def installed_entries(kinds: Collection[str]) -> tuple[Entry, ...]:
-    """Return the entry points of these kinds; a distribution whose metadata are unreadable is skipped."""
-    found: dict[Entry, None] = {}
-    seen: set[str] = set()
-    for dist in importlib.metadata.distributions():
-        try:
-            name = dist.metadata["Name"]
-            if not name or canonical(name) in seen:
-                continue  # an editable install may be seen twice: what is first on sys.path counts
-            for point in dist.entry_points:
-                kind = point.group.removeprefix("tacenda.")
-                if kind in kinds and point.group != kind:
-                    entry = Entry(kind, point.name, name, dist.version, point.value, point.load)
-                    found[entry] = None
-            seen.add(canonical(name))
-        except Exception as error:  # foreign metadata may fail in any way
-            logger.warning("skipped a distribution with unreadable metadata: %r", error)
-    return tuple(found)
-
-
-def canonical(distribution: str) -> str:
-    """Return the name of a distribution in the form in which the packaging standards compare names."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def _load(entry: Entry) -> Any:
@@ -266,20 +240,50 @@ def _load(entry: Entry) -> Any:
 
 
 def _attempt(entry: Entry) -> _Outcome:
+    if entry.damage:
+        return _Outcome.before_loading(entry)
     try:
         value = entry.load()
-        version = getattr(value, "api_version", 1)
-        if type(version) is not int or version != API_VERSION:
-            newer = type(version) is int and version > API_VERSION
-            remedy = f"upgrade {'tacenda' if newer else entry.distribution}"
-            raise PluginLoadError(
-                f"its api_version is {version!r} and this tacenda speaks {API_VERSION}: {remedy}"
-            )
+        fault = _other_version(value, entry.distribution) or _other_type(value, entry.kind)
+        if fault:
+            raise PluginLoadError(fault)
+    except KeyboardInterrupt:  # it is the user's, who need not try again for long
+        raise
     except PluginUnavailableError as error:
         return _Outcome("unavailable", error)
-    except (Exception, SystemExit) as error:  # one that calls sys.exit() is merely broken
+    except BaseException as error:  # such as SystemExit, or the panic of an extension in Rust
         return _Outcome("broken", error)
     return _Outcome("loaded", None, value)
+
+
+def _other_version(value: Any, distribution: str) -> str:
+    """What is wrong with the ``api_version`` of a plugin's object; "" if nothing is."""
+    version = getattr(value, "api_version", 1)
+    if type(version) is int and version == API_VERSION:
+        return ""
+    newer = type(version) is int and version > API_VERSION
+    remedy = f"upgrade {'tacenda' if newer else distribution}"
+    return f"its api_version is {version!r} and this tacenda speaks {API_VERSION}: {remedy}"
+
+
+def _other_type(value: Any, kind: str) -> str:
+    """Why a plugin's object is not of its kind; "" if it is."""
+    if kind == "commands":
+        from typer import Typer
+
+        sound = isinstance(value, Typer)
+    else:
+        parts = value if kind == "datasets" and isinstance(value, list | tuple) else [value]
+        sound = all(
+            isinstance(part, type) == (kind not in ("kernels", "datasets"))
+            and getattr(part, "kind", None) == kind
+            for part in parts
+        )
+    if sound:
+        return ""
+    found = f"{value!r:.60}" if value is None or isinstance(value, type) else ""
+    found = found or f"an object of type {type(value).__name__}"
+    return f"it is {found}, not {_EXPECTED[kind].format(kind=kind)}"
 
 
 def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]) -> str:
@@ -291,6 +295,8 @@ def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]
     close = difflib.get_close_matches(name, names, n=1)
     source = f" of {distribution}" if distribution else ""
     hint = f"; did you mean {close[0]!r}?" if close else ""
+    torn = unreadable()
+    hint += f"; the entry points of {', '.join(torn)} cannot all be read" if torn else ""
     return f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
 
 

@@ -149,7 +149,9 @@ def test_a_broken_backend_disturbs_no_other(install):
     old = kernels.Backend("old", 999, 200, {"op": answer("old")})
     plugins.register("kernels", "old", old, distribution="theirs")
     try:
-        assert kernels.resolve("op")() == "low"
+        with pytest.warns(RuntimeWarning, match="does not load") as caught:
+            assert [kernels.resolve("op")() for _ in range(2)] == ["low", "low"]
+        assert len(caught) == 2, "one for each broken backend"
         with (
             pytest.raises(KernelError, match=r"'old' is ready here .*api_version"),
             kernels.use("old"),
@@ -158,6 +160,23 @@ def test_a_broken_backend_disturbs_no_other(install):
     finally:
         plugins.unregister("kernels", "not-a-backend", distribution="theirs")
         plugins.unregister("kernels", "old", distribution="theirs")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"name": None}, "named by a text"),
+        ({"priority": "high"}, "priority"),
+        ({"priority": float("nan")}, "priority"),
+        ({"devices": "cpu"}, "a set of names"),
+        ({"operations": None}, "operations"),
+        ({"operations": {"op": 3}}, "operations"),
+    ],
+)
+def test_a_backend_that_cannot_be_compared_or_called_is_refused(change, reason):
+    sound = {"name": "b", "api_version": 1, "priority": 1, "operations": {"op": print}}
+    with pytest.raises(KernelError, match=reason):
+        kernels.Backend(**{**sound, **change})
 
 
 def test_a_broken_operation_leaves_the_backend_s_others_alone(install):

@@ -39,12 +39,10 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         """Make the context of the real command, which takes over from here."""
-        app = self._load()
-        if not isinstance(app, typer.Typer):
-            kind = type(app).__name__
-            raise PluginLoadError(f"the commands {self.name!r} are a {kind}, not a typer.Typer")
         try:
-            command = get_group(app)
+            command = get_group(self._load())
+        except PluginError:
+            raise
         except Exception as error:  # a plugin's signatures may be wrong in any way
             raise PluginLoadError(
                 f"the commands {self.name!r} cannot be built: {describe(error)}"
@@ -147,6 +145,10 @@ def list_plugins(
                 typer.echo("".join(traceback.format_exception(cause)).rstrip())
     if not records:
         typer.echo("(none is installed)")
+    for distribution in plugins.unreadable():
+        typer.echo(
+            f"{distribution}: its entry points cannot all be read, so plugins may be missing"
+        )
 
 
 def main() -> None:

@@ -8,8 +8,9 @@ datasets. A name that two distributions claim is an error when somebody asks for
 import difflib
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from tacenda import plugins
@@ -72,6 +73,8 @@ class DatasetSpec:
         The name is not plain, no file is named, or there is neither a download nor a
         word on how to obtain the data.
     """
+
+    kind: ClassVar[str] = "datasets"
 
     name: str
     title: str
@@ -144,15 +147,5 @@ def _registered() -> list[tuple[str, DatasetSpec]]:
             warnings.warn(f"datasets left out: {error}", stacklevel=3)
             continue
         specs = [entry] if isinstance(entry, DatasetSpec) else entry
-        if not isinstance(specs, Iterable):
-            specs = [specs]
-        for spec in specs:
-            if isinstance(spec, DatasetSpec):
-                found.append((record.distribution, spec))
-            else:
-                warnings.warn(
-                    f"datasets left out: {record.distribution} registers a "
-                    f"{type(spec).__name__} under {record.name!r}, not a DatasetSpec",
-                    stacklevel=3,
-                )
+        found.extend((record.distribution, spec) for spec in specs)
     return found

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from tacenda import plugins
-from tacenda.errors import KernelError, describe
+from tacenda.errors import KernelError, PluginError, PluginUnavailableError, describe
 
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
@@ -53,11 +53,34 @@ class Backend:
         Device types served: ``"cpu"`` (numpy arrays), ``"cuda"`` (torch tensors) ...
     """
 
+    kind: ClassVar[str] = "kernels"
+
     name: str
     api_version: int
     priority: int
     operations: Mapping[str, str | Operation]
     devices: frozenset[str] = field(default_factory=lambda: frozenset({"cpu"}))
+
+    def __post_init__(self) -> None:
+        """Refuse what would fail only when the dispatcher compares backends or calls an operation."""
+        if not isinstance(self.name, str) or not self.name:
+            raise KernelError(f"a kernel backend is named by a text, not {self.name!r}")
+        if not isinstance(self.priority, int | float) or self.priority != self.priority:
+            raise KernelError(
+                f"the priority of the kernel backend {self.name} is a number, not {self.priority!r}"
+            )
+        if isinstance(self.devices, str):
+            raise KernelError(
+                f"the devices of the kernel backend {self.name} are a set of names, not {self.devices!r}"
+            )
+        sound = isinstance(self.operations, Mapping)
+        if not sound or not all(
+            isinstance(o, str) or callable(o) for o in self.operations.values()
+        ):
+            raise KernelError(
+                f"the operations of the kernel backend {self.name} are a mapping from their names to "
+                'functions or "module:function"'
+            )
 
 
 _Choice = tuple[str, ...]
@@ -131,7 +154,9 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
             continue
         try:
             fitting.append((backend.name, _import(backend.operations[operation])))
-        except Exception as error:  # a broken backend must not disturb the others
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a broken operation must not disturb the others
             skipped.append(
                 f"{backend.name} cannot be imported ({describe(error.__cause__ or error)})"
             )
@@ -168,15 +193,12 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
     for record in plugins.available("kernels"):
         try:
             backend = plugins.get("kernels", record.name, distribution=record.distribution)
-        except Exception as error:  # a broken backend must not disturb the others
-            skipped.append(
-                f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
-            )
-            continue
-        if isinstance(backend, Backend):
             loaded.append((backend, record.distribution))
-        else:
-            skipped.append(f"{record.name} of {record.distribution} is not a Backend")
+        except PluginError as error:  # a broken backend must not disturb the others
+            reason = f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
+            skipped.append(reason)
+            if record.status == "not loaded" and not isinstance(error, PluginUnavailableError):
+                warnings.warn(f"the kernel backend {reason}", RuntimeWarning, stacklevel=4)
     loaded.sort(key=lambda owned: -owned[0].priority)
     return loaded, skipped
 
@@ -212,6 +234,8 @@ def _import(target: str | Operation) -> Operation:
         return target
     module, _, attribute = target.partition(":")
     operation: Operation = getattr(import_module(module), attribute)
+    if not callable(operation):
+        raise KernelError(f"{target} is a {type(operation).__name__}, not a function")
     return operation
 
 

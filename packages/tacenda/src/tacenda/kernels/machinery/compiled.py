@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core import event
+from numba.core import entrypoints, event
 
+from tacenda import plugins
 from tacenda.progress import announce
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -50,6 +51,13 @@ class _Notice(event.Listener):
 
 
 event.register("numba:compile", _Notice())
+
+# numba looks for its extensions before it first compiles, through all entry points that are installed; one file of
+# them that cannot be read would fail that compilation. Asked for here, the search fails apart, and is not repeated.
+try:
+    entrypoints.init_all()
+except Exception:
+    plugins.available()  # warns of the distribution, unless it did so before
 
 
 @cache

@@ -1,0 +1,78 @@
+"""One algorithm on some folds: estimates and processor time, ours, Surprise's or another library's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.metadata import version
+
+import numpy as np
+import surprise
+from surprise import AlgoBase, Dataset, Reader
+
+from benchmarks.ratings import other_libraries
+from benchmarks.ratings.data import Fold
+from benchmarks.ratings.other_libraries import Floats, Measured
+from benchmarks.ratings.peers import Peer, Settings
+from tacenda.datasets import synthetic_ratings
+
+SEED = 0
+RANDOM = "SVD", "SVDpp", "NMF"  # those of Surprise that take a random_state
+
+
+def here(make: Callable[[], AlgoBase], folds: Sequence[Fold]) -> Iterator[Measured]:
+    """Of an algorithm of Surprise's kind, in this process, its compiled code warm."""
+    warm(make())
+    for fold in folds:
+        start = time.process_time()
+        algo = make().fit(fold.trainset)
+        between = time.process_time()
+        predictions = algo.test(fold.testset)
+        seconds = between - start, time.process_time() - between
+        yield Measured(np.array([prediction.est for prediction in predictions]), *seconds)
+
+
+def of_peer(peer: Peer, tried: Sequence[Settings], folds: Sequence[Fold]) -> Iterator[Measured]:
+    """Of another library's algorithm: with the first settings on all folds, then with the next."""
+    if not peer.in_surprise:
+        yield from other_libraries.measure(peer, tried, folds, SEED)
+        return
+    for settings in tried:
+        yield from here(partial(in_surprise, peer, settings), folds)
+
+
+def library(peer: Peer) -> str | None:
+    """The library and its version, as `cornac 3.0.1`; None: it is not installed."""
+    found = version(peer.library) if peer.in_surprise else other_libraries.version_of(peer.library)
+    return found and f"{peer.library} {found}"
+
+
+def in_surprise(peer: Peer, settings: Settings) -> AlgoBase:
+    """An algorithm of Surprise itself."""
+    more = {"random_state": SEED} if peer.algorithm in RANDOM else {"verbose": False}
+    return getattr(surprise, peer.algorithm)(**settings, **more)
+
+
+def warm(algo: AlgoBase) -> None:
+    """Compiles what a fit and a test compile, on few ratings."""
+    ratings = synthetic_ratings.generate(60, 40, 800, seed=0).ratings
+    data = Dataset(Reader(rating_scale=(1, 5)))
+    rows = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values, strict=True)
+    trainset = data.construct_trainset([(str(u), str(i), float(r), None) for u, i, r in rows])
+    algo.fit(trainset).test(trainset.build_testset())
+
+
+def rmse(estimates: Floats, fold: Fold) -> float:
+    """Root of the mean squared error of the test part."""
+    return float(np.sqrt(((estimates - truth(fold)) ** 2).mean()))
+
+
+def mae(estimates: Floats, fold: Fold) -> float:
+    """Mean absolute error of the test part."""
+    return float(np.abs(estimates - truth(fold)).mean())
+
+
+def truth(fold: Fold) -> Floats:
+    """The ratings (test pairs,) of the test part."""
+    return np.array([rating for _, _, rating in fold.testset], np.float64)

@@ -1,0 +1,103 @@
+"""Settings of the peers that are fair to them: those that predict ratings held out best.
+
+    python -m benchmarks.ratings.peer_settings [--data ml-1m] [--only NAME ...]
+
+A tenth of the training part of the first fold is held out. Every candidate of `benchmarks.ratings.peers` is fitted
+to the rest, and the best one is what `benchmarks.ratings.accuracy` measures beside the defaults. No test part is seen
+on MovieLens-1M; on MovieLens-100K the training part of the first fold holds the test parts of the others, which can
+only favour the peers. Every finished candidate is kept, so that an interrupted run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import parts, reporting
+from benchmarks.embeddings import common
+from benchmarks.ratings import data, measuring
+from benchmarks.ratings.data import Fold
+from benchmarks.ratings.peers import PEERS, Peer, Settings, told
+
+PROTOCOL = {
+    "measure": "RMSE of a tenth of the training part, held out; the test part decides nothing",
+    "MovieLens-100K": "the training part of the first fold, which holds test ratings of the other folds",
+    "time": "seconds of processor time, one thread",
+}
+
+
+def results(name: str) -> str:
+    """The name of the results of a data set."""
+    return f"ratings-peer-settings-{name}"
+
+
+def chosen(name: str) -> dict[str, Settings]:
+    """The settings of every peer, by name, that were best on the data set, as far as they are searched."""
+    path = parts.RESULTS / f"{results(name)}.json"
+    if not path.exists():
+        print(f"Defaults alone: run python -m benchmarks.ratings.peer_settings --data {name}")
+        return {}
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return {row["peer"]: row["options"] for row in rows if row["chosen"] == "yes"}
+
+
+def rows_of(
+    peer: Peer, candidates: Sequence[Settings], fold: Fold, cells: common.Cells
+) -> list[dict[str, Any]]:
+    """One row a candidate; the best is chosen."""
+    library = measuring.library(peer)
+    keys = {
+        common.cell_key(peer=peer.name, library=library, settings=told(settings)): settings
+        for settings in candidates
+    }
+    missing = {key: settings for key, settings in keys.items() if key not in cells.values}
+    measured = measuring.of_peer(peer, list(missing.values()), [fold])
+    for key, (estimates, fit, _) in zip(missing, measured, strict=True):
+        rmse = round(measuring.rmse(estimates, fold), 4)
+        cells.measure(key, lambda rmse=rmse, fit=fit: {"rmse": rmse, "fit": round(fit, 2)})
+        print(f"{key}: {rmse:.4f}", flush=True)
+    best = min(keys, key=lambda key: cells.values[key]["rmse"])
+    return [
+        {
+            "row": f"{peer.name}: {told(settings)}",
+            "peer": peer.name,
+            "library": library,
+            "settings": told(settings),
+            "RMSE held out": cells.values[key]["rmse"],
+            "fit s": cells.values[key]["fit"],
+            "chosen": "yes" if key == best else "no",
+            "options": dict(settings),
+        }
+        for key, settings in keys.items()
+    ]
+
+
+def main() -> None:
+    parser = data.parser(__doc__)
+    parser.add_argument("--again", action="store_true", help="measure finished candidates too")
+    options = parser.parse_args()
+    cells = common.Cells(options.cache, results(options.data))
+    if options.again:
+        cells.clear()
+    tried = {peer: peer.tried(options.data) for peer in PEERS if peer.tried(options.data)}
+    wanted = data.wanted([peer.name for peer in tried], options.only)
+    fold = data.held_out(data.folds(options.data)[0])
+    rows: list[dict[str, Any]] = []
+    for peer, candidates in tried.items():
+        if peer.name not in wanted:
+            continue
+        if measuring.library(peer) is None:
+            print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
+            continue
+        rows += rows_of(peer, candidates, fold, cells)
+        if not options.no_save:
+            protocol = {"data": data.SPLITS[options.data], **PROTOCOL}
+            seeds = [measuring.SEED]
+            reporting.save(results(options.data), protocol, rows, seeds=seeds, keep="row")
+    if options.no_save:
+        reporting.print_table(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What several tests that cross packages need."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+class Site:
+    """A folder of fake distributions, put on the path of a fresh interpreter."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def install(self, name, entry_points, version="1.0", metadata=None, **modules):
+        """Write a distribution; metadata and entry points given as bytes are written as they are."""
+        info = self.path / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        if metadata is None:
+            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        for file, content in (("METADATA", metadata), ("entry_points.txt", entry_points)):
+            if isinstance(content, str):
+                content = textwrap.dedent(content).encode()
+            (info / file).write_bytes(content)
+        for module, source in modules.items():
+            (self.path / f"{module}.py").write_text(textwrap.dedent(source))
+        return info
+
+    def run(self, *arguments):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.path),
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
+            "TERM": "dumb",
+        }
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def python(self, source):
+        done = self.run("-c", textwrap.dedent(source))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def tacenda(self, *arguments):
+        return self.run("-m", "tacenda", *arguments)
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)

@@ -1,0 +1,258 @@
+"""Plugins that fail at import, are no plugins, or have damaged metadata: none disturbs another, each is named."""
+
+import pytest
+
+KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
+
+SOUND = """
+    from tacenda.datasets import DatasetSpec
+    from tacenda.kernels import API_VERSION, Backend
+    import typer
+
+    class embedders: kind = "embedders"
+    class language_models: kind = "language_models"
+    class recommenders: kind = "recommenders"
+    kernels = Backend("sound", API_VERSION, 5, {"sound_operation": lambda: 42})
+    datasets = DatasetSpec(name="sound-data", title="", licence="", licence_text="", homepage="",
+                           files={"all": ("a",)}, obtain="Ask.")
+    commands = typer.Typer()
+
+    @commands.command()
+    def answer(): print(42)
+    """
+
+#: What a module of a sick plugin does -> what the registry says of it.
+FAULTS = {
+    "exits": ("import sys; sys.exit(3)", "SystemExit: 3"),
+    "leaves": ("exit()", "SystemExit"),
+    "panics": (
+        "class PanicException(BaseException): pass\nraise PanicException('a bug in Rust')",
+        "PanicException: a bug in Rust",
+    ),
+    "mute": (
+        "class Mute(BaseException):\n    def __str__(self): raise ValueError\nraise Mute",
+        "Mute",
+    ),
+    "loud": ("raise ValueError('\\x1b[2J' + 5000 * 'x')", "ValueError: \\x1b[2Jxxx"),
+    "none": ("thing = None", "it is None, not a"),
+    "number": ("thing = 7", "it is an object of type int, not a"),
+    "wrong": ("class thing: kind = 'models'", "thing'>, not a"),
+    "hollow": ("", "has no attribute 'thing'"),
+    "torn": ("def broken(:", "SyntaxError"),
+}
+
+
+def install_everything(site):
+    groups = "".join(f"[tacenda.{kind}]\nsound = sound:{kind}\n" for kind in KINDS)
+    site.install("sound-plugins", groups, sound=SOUND)
+    for fault, (source, _) in FAULTS.items():
+        groups = "".join(f"[tacenda.{kind}]\n{fault} = {fault}_module:thing\n" for kind in KINDS)
+        site.install(f"a-{fault}", groups, **{f"{fault}_module": source})
+
+
+def test_whatever_a_plugin_does_at_import_it_is_broken_and_the_others_load(site):
+    install_everything(site)
+    out = site.python(f"""
+        from tacenda import plugins
+        from tacenda.errors import PluginLoadError
+        for kind in {KINDS}:
+            assert plugins.get(kind, "sound") is not None
+            for fault in {list(FAULTS)}:
+                try:
+                    plugins.get(kind, fault)
+                except PluginLoadError as error:
+                    print(kind, fault, error, sep="|")
+            broken = [r.name for r in plugins.available(kind) if r.status == "broken"]
+            assert set(broken) == set({list(FAULTS)}), broken
+        """)
+    lines = [line.split("|") for line in out.splitlines()]
+    assert [(kind, fault) for kind, fault, _ in lines] == [(k, f) for k in KINDS for f in FAULTS]
+    for kind, fault, message in lines:
+        assert f"the plugin '{fault}' ({kind}) of a-{fault} 1.0 cannot be loaded" in message
+        assert FAULTS[fault][1] in message
+        assert len(message) < 900
+
+
+def test_hosts_of_broken_plugins_go_on_with_the_others(site):
+    """The dispatcher and the registry of datasets, which go through all plugins, warn once of each."""
+    install_everything(site)
+    out = site.python("""
+        import warnings
+        from tacenda import datasets, kernels
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert [kernels.resolve("sound_operation")() for _ in range(2)] == [42, 42]
+            assert kernels.operations()["sound_operation"] == ["sound"]
+        print(*(warning.message for warning in caught), sep="\\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert datasets.get("sound-data").obtain == "Ask."
+        try:
+            with kernels.use("panics"):
+                kernels.resolve("sound_operation")
+        except kernels.dispatch.KernelError as error:
+            print(error)
+        """)
+    *warned, asked_for = out.splitlines()
+    assert len(warned) == len(FAULTS)
+    for fault, (_, reason) in FAULTS.items():
+        [line] = [line for line in warned if f"the kernel backend {fault} of a-{fault}" in line]
+        assert reason in line
+    assert "'panics' is ready here" in asked_for
+    assert "PanicException: a bug in Rust" in asked_for
+
+
+def test_the_command_line_lists_all_and_names_the_reasons(site):
+    install_everything(site)
+    listed = site.tacenda("plugins")
+    assert listed.returncode == 0, listed.stderr
+    lines = listed.stdout.splitlines()
+    for fault, (_, reason) in FAULTS.items():
+        places = [i for i, line in enumerate(lines) if f"  a-{fault}  " in line]
+        assert len(places) == len(KINDS)
+        for i in places:
+            assert lines[i].endswith("broken")
+            assert reason in lines[i + 1]
+    assert sum(" sound-plugins " in line and line.endswith("loaded") for line in lines) == 6
+    assert site.tacenda("sound", "answer").stdout == "42\n"
+    sick = site.tacenda("panics", "answer")
+    assert (sick.returncode, sick.stdout, sick.stderr.count("\n")) == (1, "", 1)
+
+
+def test_an_operation_whose_module_exits_leaves_the_backend_s_others_alone(site):
+    site.install(
+        "lazy",
+        "[tacenda.kernels]\nlazy = lazy_module:backend\n",
+        lazy_module="""
+            from tacenda.kernels import API_VERSION, Backend
+            operations = {"leaves": "leaving:run", "odd": "math:pi", "sound": max}
+            backend = Backend("lazy", API_VERSION, 5, operations)
+            """,
+        leaving="exit()",
+    )
+    out = site.python("""
+        from tacenda import kernels
+        print(kernels.resolve("sound")(2, 3))
+        for operation in ("leaves", "odd"):
+            try:
+                kernels.resolve(operation)
+            except kernels.dispatch.KernelError as error:
+                print(error)
+        """)
+    answer, leaves, odd = out.splitlines()
+    assert answer == "3"
+    assert "lazy cannot be imported (SystemExit" in leaves
+    assert "math:pi is a float, not a function" in odd
+
+
+WELL = "[tacenda.embedders]\nwell = well_module:Model\n"
+MODEL = "class Model:\n    kind = 'embedders'\n"
+
+#: Damaged entry_points.txt -> what the warning says, and what the line of `tacenda plugins` begins with.
+TORN = {
+    "garbage": (b"\xf0\xff\x00[tacenda.embedders]\xba", "is not UTF-8 at byte 0", ""),
+    "part-garbage": (b"[tacenda.embedders]\nmine = m:M\xff\n", "not UTF-8 at byte 30", "mine"),
+    "no-equals": ("[tacenda.embedders]\nmine m:M\n", "line 2", "mine m:M"),
+    "no-name": ("[tacenda.embedders]\n= m:M\n", "' = m:M'", "?"),
+    "no-value": ("[tacenda.embedders]\nmine =\n", "mine =", "mine"),
+    "no-path": ("[tacenda.embedders]\nmine = !! m\n", "is not NAME = MODULE:OBJECT", "mine"),
+    "no-section": ("mine = m:M\n", "before the first [group]", ""),
+    "half-section": ("[tacenda.embedders]\n[tacenda.\n", "line 2", "[tacenda."),
+    "twice": ("[tacenda.embedders]\nmine = m:A\nmine = m:B\n", "m:A and m:B", "mine"),
+}
+
+
+@pytest.mark.parametrize("case", TORN)
+def test_damaged_entry_points_are_named_once_and_hide_no_other_plugin(site, case):
+    content, reason, name = TORN[case]
+    site.install(case, content)
+    site.install("well", WELL, well_module=MODEL)
+    done = site.run(
+        "-c",
+        "from tacenda import plugins\n"
+        "from tacenda.cli.main import app\n"
+        "from tacenda.errors import PluginError\n"
+        "app(['plugins', 'embedders'], standalone_mode=False)\n"
+        "try:\n"
+        f"    plugins.get('embedders', {name or 'mine'!r})\n"
+        "except PluginError as error:\n"
+        "    print(error)\n",
+    )
+    assert done.returncode == 0, done.stderr
+    [warned] = done.stderr.splitlines()
+    assert f"{case} 1.0 is damaged" in warned
+    assert reason in warned
+    *listed, asked_for = done.stdout.splitlines()
+    assert ["embedders", "well", "well", "1.0", "loaded"] in [line.split() for line in listed]
+    assert case in asked_for
+    if name:
+        [line] = [line for line in listed if f" {case} " in line]
+        assert line.split("  ")[1] == name
+        assert line.endswith("broken")
+    else:
+        assert any(line.startswith(f"{case}: its entry points cannot all be") for line in listed)
+
+
+def test_sound_lines_of_a_damaged_file_count(site):
+    site.install("torn", WELL + "this line is no entry point\n", well_module=MODEL)
+    out = site.python("from tacenda import plugins; print(plugins.get('embedders', 'well'))")
+    assert out.strip() == "<class 'well_module.Model'>"
+
+
+@pytest.mark.parametrize("metadata", ["", "\xff\xfe", b"\xba\x00", "Version: 2\n", None])
+def test_a_distribution_without_metadata_is_broken_under_the_name_of_its_folder(site, metadata):
+    info = site.install("lost-one", WELL, metadata=metadata or b"", well_module=MODEL)
+    if metadata is None:
+        (info / "METADATA").unlink()
+    site.install("other", WELL.replace("well =", "other ="))
+    listed = site.tacenda("plugins", "embedders")
+    assert listed.returncode == 0
+    [row] = [line.split() for line in listed.stdout.splitlines() if "lost_one" in line]
+    assert row == ["embedders", "well", "lost_one", "1.0", "broken"]
+    assert any(
+        line.split()[2:] == ["other", "1.0", "loaded"] for line in listed.stdout.splitlines()
+    )
+    assert listed.stderr.count("its METADATA") == 1
+
+
+def test_a_distribution_without_a_version_is_listed(site):
+    site.install("ageless", WELL, metadata="Name: ageless\n", well_module=MODEL)
+    listed = site.tacenda("plugins", "embedders")
+    assert listed.returncode == 0
+    assert any(
+        line.split()[1:] == ["well", "ageless", "loaded"] for line in listed.stdout.splitlines()
+    )
+
+
+def test_what_an_interrupted_upgrade_left_behind_does_not_hide_the_new_version(site):
+    leftover = site.install("twin", "[tacenda.embedders]\nold = gone:Model\n", version="1.0")
+    (leftover / "METADATA").unlink()
+    site.install("twin", WELL, version="2.0", well_module=MODEL)
+    out = site.python("""
+        from tacenda import plugins
+        print([(r.name, r.version) for r in plugins.available("embedders") if r.distribution == "twin"])
+        """)
+    assert out.strip() == "[('well', '2.0')]"
+
+
+def test_two_versions_of_a_distribution_bring_one_warning(site):
+    for version in ("1.0", "2.0"):
+        site.install("twin", WELL, version=version, well_module=MODEL)
+    out = site.run("-c", "from tacenda import plugins; print(plugins.get('embedders', 'well'))")
+    assert out.returncode == 0
+    assert out.stdout.strip() == "<class 'well_module.Model'>"
+    assert out.stderr.count("twin is installed twice, as ") == 1
+
+
+def test_compiled_kernels_run_beside_entry_points_that_cannot_be_read(site):
+    """numba reads all entry points that are installed before it first compiles."""
+    site.install("garbage", b"\xf0\xff[tacenda.kernels]")
+    done = site.run(
+        "-c",
+        "import numpy as np\n"
+        "from tacenda.kernels.dynamics.lagged_counts import lagged_counts\n"
+        "print(lagged_counts(np.array([0, 1, 0, 1], np.int32), 1, 2)[0].data)",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[1 2]"
+    assert done.stderr.count("garbage 1.0 is damaged: entry_points.txt is not UTF-8") == 1

@@ -1,0 +1,107 @@
+"""Benchmarks of the word vectors: models are found again by what made them, and claims need more than one seed."""
+
+import json
+from argparse import Namespace
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+
+pytest.importorskip("torch")
+intrinsic = pytest.importorskip("benchmarks.varembed.intrinsic")
+models = pytest.importorskip("benchmarks.varembed.models")
+
+
+@pytest.fixture
+def text():
+    return Corpus.from_sentences([["unfriendly", "friend", "kind", "unkind"]] * 40)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    monkeypatch.setattr(models, "WIDTH", 4)
+
+
+def test_a_model_is_trained_once_and_found_again(text, narrow, tmp_path):
+    row = models.ROWS["VarEmbed"]
+    assert models.fitted(row, 0, tmp_path, text, fit=False) is None
+    made = models.fitted(row, 0, tmp_path, text)
+    again = models.fitted(row, 0, tmp_path, text, fit=False)
+    assert again.key == made.key
+    assert again.seconds == made.seconds > 0
+    np.testing.assert_array_equal(again.make(["kind"]), made.make(["kind"]))
+
+
+def test_another_seed_setting_text_or_code_is_another_model(text, narrow, tmp_path, monkeypatch):
+    def found(name, seed, corpus):
+        return models.fitted(models.ROWS[name], seed, tmp_path, corpus, fit=False)
+
+    models.fitted(models.ROWS["VarEmbed"], 0, tmp_path, text)
+    assert found("VarEmbed", 0, text) is not None
+    assert found("VarEmbed", 1, text) is None
+    assert found("VarEmbed, no base", 0, text) is None
+    assert found("VarEmbed", 0, Corpus.from_sentences([["other", "words"]] * 40)) is None
+    monkeypatch.setattr(models.parts, "code", lambda measured: "changed")
+    assert found("VarEmbed", 0, text) is None
+
+
+def test_every_option_of_a_row_is_told_but_for_the_seed(text, narrow, tmp_path):
+    settings = models.fitted(models.ROWS["VarEmbed, no refit"], 0, tmp_path, text).settings
+    assert settings["epochs"] == 1
+    assert settings["learning_rate"] > 0
+    assert settings["advanced"]["refit_morphemes"] is False
+    assert "seed" not in settings
+
+
+def test_rows_with_and_without_the_last_regression_share_one_training(text, narrow, tmp_path):
+    refitted = models.fitted(models.ROWS["VarEmbed"], 0, tmp_path, text)
+    shared = models.fitted(models.ROWS["VarEmbed, no refit"], 0, tmp_path, text)
+    assert len(list(tmp_path.glob("*-checkpoint"))) == 1
+    assert shared.seconds is None  # its own seconds would leave the training out
+    both = [each.model.vectors(["kind"], output="logits") for each in (refitted, shared)]
+    np.testing.assert_array_equal(*both)  # the words' own vectors
+    unseen = [each.model.vectors(["unkindfriend"], output="logits") for each in (refitted, shared)]
+    assert np.abs(unseen[0] - unseen[1]).max() > 1e-6
+
+
+def test_the_clock_of_an_interrupted_training_goes_on(tmp_path):
+    path = tmp_path / "seconds.json"
+    path.write_text(json.dumps({"seconds": 100.0, "finished": False}))
+    clock = models.Clock(path)
+    with pytest.raises(KeyboardInterrupt), clock:
+        raise KeyboardInterrupt
+    kept = json.loads(path.read_text())
+    assert kept["seconds"] >= 100
+    assert not kept["finished"]
+
+
+def test_gensim_gets_as_many_epochs_as_take_our_time(monkeypatch, tmp_path):
+    seconds = {"VarEmbed": 48.0, "Word2Vec": 10.0}
+    trained = []
+
+    def fitted(row, seed, where, text, *, fit=True):
+        trained.append(row.settings.get("epochs"))
+        return models.Vectors(None, None, {}, seconds[row.kind], "key")
+
+    monkeypatch.setattr(models, "fitted", fitted)
+    options = Namespace(cache=tmp_path, no_fit=False)
+    assert models.trained("word2vec CBOW, CPU time of VarEmbed", 2, options, None) is not None
+    assert trained[-1] == 24
+    seconds["Word2Vec"] = 60.0  # takes longer than ours already
+    assert models.trained("word2vec CBOW, CPU time of VarEmbed", 2, options, None) is None
+
+
+def test_a_difference_is_bold_only_where_its_interval_leaves_out_zero():
+    clear = intrinsic.difference([3.0, 3.1, 2.9], [1.0, 1.0, 1.0])
+    assert clear["shown"] == "**+2.00 ± 0.25**"  # 4.303 * 0.1 / sqrt(3)
+    assert not intrinsic.difference([3.0, 1.0, 2.0], [1.0, 1.1, 1.0])["shown"].startswith("*")
+
+
+def test_differences_are_paired_by_seed_and_need_two():
+    cell = dict.fromkeys(intrinsic.MEASURES, 1.0)
+    assert intrinsic.differences({"VarEmbed": {0: cell}, "SumEmbed": {0: cell, 1: cell}}) == []
+    rows = intrinsic.differences(
+        {"VarEmbed": {1: cell, 2: cell}, "SumEmbed": {0: cell, 1: cell, 2: cell}}
+    )
+    assert [(row["difference"], row["seeds"]) for row in rows] == [("VarEmbed less SumEmbed", 2)]
