@@ -9,7 +9,7 @@ from tacenda import Corpus
 from tacenda_lm import LanguageModel, Mixture
 from tacenda_lm.perplexity import Context
 
-__all__ = ["CONTEXTS", "PROTOCOL", "perplexities"]
+__all__ = ["CONTEXTS", "EITHER", "PROTOCOL", "perplexities"]
 
 CONTEXTS: tuple[Context, ...] = ("sentence", "stream")
 EITHER = "either"
@@ -47,7 +47,7 @@ def perplexities(
             found = model.perplexity(text, context=context)
             row[name] = found.value
             if without_unknown:
-                row[f"{name} without <unk>"] = found.without_oov
+                row[f"{name} without unknown"] = found.without_oov
         rows.append(row)
     if model.own_context == "sentence":
         first, second = rows

@@ -1,6 +1,6 @@
 """Language models of 26 million tokens of Wikipedia: seconds, memory, size on disk and perplexity.
 
-    python -m benchmarks.language_models.scale [--epochs 2] [--lines 0] [--threads 1]
+    python -m benchmarks.language_models.scale [--only kneser_ney] [--epochs 2] [--lines 0] [--threads 1]
 
 The good and featured articles of English Wikipedia, from TACENDA_DATA, in the split that comes with them. Every
 model has a process of its own, which reads the corpus, fits, and measures the dev and test parts; the mixture reads
@@ -28,8 +28,8 @@ NAMES = ("kneser_ney", "hlbl", "mixture")
 PROTOCOL = {
     "text": "good and featured articles of English Wikipedia; a paragraph is a sentence, tokens by the tokenizer "
     "'words'; the 40,000 most frequent words, all others are <unk> and are scored as such",
-    "perplexity": "dev and test part, </s> predicted; without <unk>: words outside the vocabulary left out of the sum "
-    "and of the count",
+    "perplexity": "dev and test part, </s> predicted; without unknown: words outside the vocabulary left out of "
+    "the sum and of the count",
     "context": contexts.PROTOCOL,
     "fit s": "by the clock, reading the corpus left out; CPU s of the processor",
     "peak GB": "the most that was resident in the process up to the end of the fit: corpus and compiled code included",
@@ -94,6 +94,7 @@ def rows_of(name: str, options: argparse.Namespace) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--lines", type=int, default=0, help="paragraphs of the text; 0 takes all")
     parser.add_argument("--epochs", type=int, default=2, help="of the HLBL")
     parser.add_argument("--threads", type=int, default=1, help="of the HLBL's training")
@@ -103,16 +104,16 @@ def main() -> None:
         print(json.dumps(rows_of(options.in_this_process, options)))
         return
     corpora(options.lines)  # tokenized once, before the processes that read it
-    rows = []
-    for name in NAMES:
+    for name in options.only:
         command = [sys.executable, "-m", "benchmarks.language_models.scale", *sys.argv[1:]]
         done = subprocess.run(
             [*command, "--in-this-process", name], stdout=subprocess.PIPE, text=True, check=True
         )
-        rows += json.loads(done.stdout.splitlines()[-1])
-        reporting.print_table(rows)
-    if not options.lines:
-        reporting.save("lm-scale", PROTOCOL, rows, seeds=(0,))
+        rows = json.loads(done.stdout.splitlines()[-1])
+        if options.lines:
+            reporting.print_table(rows)
+        else:
+            reporting.save("lm-scale", PROTOCOL, rows, seeds=(0,), keep="what")
 
 
 if __name__ == "__main__":

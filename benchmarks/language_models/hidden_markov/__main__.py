@@ -67,7 +67,7 @@ def fits_of(part: str, texts: Texts, folder: Path) -> Iterator[Row]:
 def times_of(part: str, texts: Texts, repeats: int) -> Iterator[Row]:
     """The rows of a part that is timed."""
     if part == "classes":
-        yield from speed.class_seconds(texts.train)
+        yield from speed.class_seconds(texts.train, min(repeats, 3))
     elif part == "step":
         for size in ((4096, 512), (4096, 4096), (8192, 512)):
             yield from speed.step_seconds(texts.train, *size, repeats)

@@ -31,7 +31,6 @@ from tacenda_lm.hidden_markov.word_classes import word_classes
 __all__ = ["PROTOCOL", "class_seconds", "scoring_rates", "step_seconds"]
 
 _WIDTH, _CLASSES = 256, 128  # of the paper
-_CLASS_RUNS = 3
 PROTOCOL = {
     "repeats": timing.PROTOCOL,
     "step": f"parameterisation with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
@@ -44,7 +43,7 @@ PROTOCOL = {
 }
 
 
-def class_seconds(train: Corpus) -> Iterator[dict[str, Any]]:
+def class_seconds(train: Corpus, repeats: int) -> Iterator[dict[str, Any]]:
     """Time of clustering the words."""
     ids, _ = text_of(train)
     boundary, types = train.vocabulary.boundary_id, len(train.vocabulary)
@@ -56,7 +55,7 @@ def class_seconds(train: Corpus) -> Iterator[dict[str, Any]]:
             works[f"{n_classes} classes by {method}"] = lambda n=n_classes, how=method: (  # type: ignore[misc]
                 word_classes(stream, types, n, boundary=boundary, method=how)
             )
-    for what, seconds in timing.interleaved(works, _CLASS_RUNS).items():
+    for what, seconds in timing.interleaved(works, repeats).items():
         yield {"what": what, "words": types, **_spread(seconds, "CPU seconds")}
 
 
