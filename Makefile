@@ -3,6 +3,7 @@
 #   make test    everything that must hold: installation, lint, types, tests
 #   make unit | lint | install-check    its parts
 #   make bench   measure what the documentation states             (needs TACENDA_DATA; hours, resumes)
+#   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
 #   make docs    the documentation as web pages, in site/
 #   tox          the full matrix of environments
 
@@ -26,7 +27,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo test unit lint install-check bench peers docs clean
+.PHONY: setup demo test unit lint install-check bench peers robustness docs clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -75,6 +76,9 @@ peers: setup
 		{ $(UV_PEERS) --torch-backend cpu 2>/dev/null || $(UV_PEERS); } && touch $(PEERS)/.ready; } || \
 		{ rm -rf $(PEERS); $(PIP) install --quiet --constraint constraints.txt cornac lenskit myfm 'setuptools<81'; \
 		echo "older releases of LensKit and myFM will be measured: the newest want Python 3.12.5 (PEERS_PYTHON=...)"; }
+
+robustness: setup
+	TACENDA_PROGRESS=0 $(BIN)/python tests/robustness/harness.py --log robustness.log --save
 
 docs: setup
 	$(BIN)/tox run -e docs

@@ -56,30 +56,33 @@ def main() -> None:
         ("numpy: sort of int64 keys, one block", block, lambda: by_sorting(block)),
         ("scipy: coo to csr, one block", block, lambda: by_scipy(block)),
     ]
+    rates: dict[str, list[float]] = {name: [] for name, _, _ in ways}
+    for turn in range(options.repeats + 1):  # the first warms up
+        for name, counted, function in ways:
+            [seconds] = reporting.timed(function, repeats=1, warmup=0)
+            if turn:
+                rates[name].append(len(counted) * LAGS / seconds / 1e6)
     rows = []
-    for name, counted, function in ways:
-        repeats = options.repeats if name.startswith("tacenda") else min(options.repeats, 3)
-        seconds = reporting.timed(function, repeats)
-        rates = [len(counted) * LAGS / s / 1e6 for s in seconds]
-        found = reporting.summary(rates)
+    for name, counted, _ in ways:
+        found = reporting.summary(rates[name])
+        against = [a / b for a, b in zip(rates[name], rates[ways[-1][0]], strict=True)]
         rows.append(
             {
                 "way": name,
                 "tokens": len(counted),
-                "seconds": float(np.median(seconds)),
                 "M updates/s": found["median"],
                 "least": found["min"],
                 "most": found["max"],
-                "repeats": repeats,
+                "repeats": found["repeats"],
+                "times scipy": reporting.summary(against),
             }
         )
-    for row in rows:
-        row["times scipy"] = row["M updates/s"] / rows[-1]["M updates/s"]
     protocol = {
         "text": source,
         "vocabulary": VOCABULARY,
         "lags": LAGS,
         "unit": "(pair, lag) updates per second, one thread, warm, results allocated anew",
+        "turns": "the ways take turns; one turn to warm up; medians, and of the ratios of the same turn",
         "first call (import, compilation or its cache), seconds": round(first_call, 2),
     }
     reporting.save("lagged_counts", protocol, rows)

@@ -39,7 +39,13 @@ NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
-RATINGS = ("surprise/models", "core/kernels/ratings")
+RATINGS = (
+    "surprise/models/factorization",
+    "surprise/models/boltzmann",
+    "surprise/models/bias.py",
+    "surprise/models/identities.py",
+    "core/kernels/ratings",
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ PARTS = (
     Part("embeddings.local", ("embeddings-local",), LDS),
     Part("embeddings.start", ("embeddings-start",), LDS_IN_SPACY),
     Part("embeddings.spacy_rows", ("embeddings-spacy",), LDS_IN_SPACY),
+    Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),

@@ -1,9 +1,11 @@
 """What several tests that cross packages need."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 
 import pytest
 
@@ -17,7 +19,7 @@ class Site:
     def install(self, name, entry_points, version="1.0", metadata=None, **modules):
         """Write a distribution; metadata and entry points given as bytes are written as they are."""
         info = self.path / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir()
+        info.mkdir(parents=True)
         if metadata is None:
             metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
         for file, content in (("METADATA", metadata), ("entry_points.txt", entry_points)):
@@ -57,3 +59,34 @@ class Site:
 @pytest.fixture
 def site(tmp_path):
     return Site(tmp_path)
+
+
+@pytest.fixture
+def package_of():
+    """A function that writes the package that a page shows into a folder, with the metadata of an installed one.
+
+    A Python block that begins with the path of a file is that file; a TOML block with entry points is
+    ``pyproject.toml``. Returns the entry points by group.
+    """
+
+    def write(page, folder):
+        groups = {}
+        for language, block in BLOCK.findall(page.read_text(encoding="utf8")):
+            if language == "toml" and "[project.entry-points" in block and "name =" in block:
+                project = tomllib.loads(block)["project"]
+                groups = project["entry-points"]
+                text = "".join(
+                    f"[{group}]\n" + "".join(f"{n} = {target}\n" for n, target in points.items())
+                    for group, points in groups.items()
+                )
+                Site(folder / "src").install(project["name"], text, project["version"])
+            if language == "python" and (path := FILE.match(block)):
+                (folder / path[1]).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path[1]).write_text(block, encoding="utf8")
+        return groups
+
+    return write
+
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# ((?:src|tests)/\S+\.py)\n")

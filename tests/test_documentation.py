@@ -1,7 +1,8 @@
 """What the documentation shows works: Python blocks, commands and configurations, on a small text.
 
 The blocks of a page run in order, in one namespace and one empty folder that holds ``text.txt``. Only the
-number of states is changed, because the text is small.
+number of states is changed, because the text is small. A block that begins with the path of a file is written
+there, so that later blocks can import it.
 """
 
 import configparser
@@ -67,16 +68,25 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TACENDA_CACHE", str(tmp_path / "cache"))
     before = {(r.kind, r.name, r.distribution) for r in plugins.available()}
     yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_package"]:
+        del sys.modules[name]
     for record in plugins.available():
         if (record.kind, record.name, record.distribution) not in before:
             plugins.unregister(record.kind, record.name, distribution=record.distribution)
 
 
 @pytest.mark.parametrize("page", having("python"))
-def test_python_blocks_run(page, folder):
+def test_python_blocks_run(page, folder, package_of, monkeypatch):
     run_commands(page, folder)  # a page may use what its commands made
+    (folder / "package").mkdir()
+    package_of(page, folder / "package")
+    for metadata in folder.glob("package/src/*.dist-info"):
+        shutil.rmtree(metadata)  # here the blocks register what they use
+    monkeypatch.syspath_prepend(folder / "package" / "src")
     names = {"__name__": "documentation"}
     for source in blocks(page, "python"):
+        if source.lstrip().startswith(("# src/", "# tests/")):
+            continue
         exec(compile(small(source), str(page), "exec"), names)
 
 

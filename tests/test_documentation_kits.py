@@ -1,6 +1,6 @@
-"""The models shown in the documentation pass the conformance kits shown beside them."""
+"""The package that the page about plugins shows is built from that page, and does what the page says."""
 
-import ast
+import os
 import re
 import subprocess
 import sys
@@ -8,28 +8,54 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
+TEXT = "the cat sat on the mat\nthe dog sat on the mat\nthe mat sat on a dog\n"
 
 
-@pytest.mark.parametrize("page", ["plugins.md", "language-models.md"])
-def test_the_models_of_a_page_pass_their_kits(page, tmp_path):
-    """The imports and classes of the page become a test file, and what uses them is left out."""
-    kept = []
-    for block in BLOCK.findall((DOCS / page).read_text(encoding="utf8")):
-        tree = ast.parse(block)
-        kinds = ast.Import | ast.ImportFrom | ast.ClassDef
-        kept += [ast.unparse(node) for node in tree.body if isinstance(node, kinds)]
-    (tmp_path / "test_page.py").write_text("\n".join(kept), encoding="utf8")
+@pytest.fixture
+def package(tmp_path, package_of):
+    """The entry points and the folder of the package."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf8")
+    return package_of(PAGE, tmp_path), tmp_path
+
+
+def run(folder, *arguments):
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],
-        cwd=tmp_path,
+        [sys.executable, "-m", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "src"), "TACENDA_PROGRESS": "0"},
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
-    passed = int(re.search(r"(\d+) passed", done.stdout)[1])
-    assert passed >= 25, "the kit of a model has more tests"
+    return done.stdout
+
+
+def test_every_plugin_of_the_page_is_listed_and_used_by_its_name(package):
+    groups, folder = package
+    kinds = {"embedders", "language_models", "recommenders", "kernels", "commands", "datasets"}
+    assert {group.removeprefix("tacenda.") for group in groups} == kinds
+    rows = [line.split() for line in run(folder, "tacenda", "plugins").splitlines()]
+    for group, points in groups.items():
+        for name in points:
+            kind = group.removeprefix("tacenda.")
+            assert [kind, name, "my-package", "0.1.0", "loaded"] in rows
+    assert "my-corpus" in run(folder, "tacenda", "data", "list")
+    fit = ("--text", "text.txt", "--output")
+    run(folder, "tacenda", "embed", "fit", "--model", "neighbours", *fit, "vectors")
+    run(folder, "tacenda", "lm", "fit", "--model", "bigrams", *fit, "bigrams")
+    shown = run(folder, "tacenda", "rare", "words", "bigrams", "text.txt", "-n", "2")
+    assert len(shown.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "tests"),
+    [("embedder", 25), ("language_model", 25), ("recommender", 45), ("kernels", 5)],
+)
+def test_the_plugins_of_the_page_pass_their_kits(package, file, tests):
+    _, folder = package
+    out = run(folder, "pytest", "-q", "-p", "no:cacheprovider", f"tests/test_{file}.py")
+    assert int(re.search(r"(\d+) passed", out)[1]) >= tests

@@ -61,9 +61,12 @@ def cornac(tmp_path, monkeypatch):
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: cornac\nVersion: 9.9\n")
     learned = tmp_path / "learned"
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", "of the other interpreter")
     monkeypatch.setenv("STUB_LEARNED", str(learned))
-    monkeypatch.setenv("TACENDA_PEERS_PYTHON", sys.executable)
+    monkeypatch.setenv("TACENDA_PEERS_PYTHON", str(python))
     other_libraries.versions.cache_clear()
     yield lambda: [np.array(json.loads(line)) for line in learned.read_text().splitlines()]
     other_libraries.versions.cache_clear()

@@ -25,6 +25,7 @@ def data_folder() -> Path:
     return Path(folder)
 
 
+SEEDS = (0, 1, 2)  # what a finished table has
 TEXTS = ("wiki", "wiki+ewt", "wiki+novels+ewt")
 
 

@@ -1,8 +1,8 @@
 """The labelled data: sentences as (words, tags), split into train, dev and test.
 
 Nothing is trained on text it is tested on: the unlabelled text is Wikipedia (with `--text`, training
-parts and novels too), the labelled text web English (EWT), newswire (treebank sample, CoNLL-2003) and
-social media (WNUT-17).
+parts and novels too), the labelled text web English (EWT), newswire (treebank sample, CoNLL-2000,
+CoNLL-2003) and social media (WNUT-17).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks.embeddings import common
 from tacenda.datasets import columns, conllu, treebank
 
 SIZES: tuple[int | None, ...] = (250, 1000, None)
+SPLIT_SEED = 0
 
 
 class Sentence(NamedTuple):
@@ -47,8 +48,10 @@ def load(name: str) -> Task:
     folder = common.data_folder()
     if name in ("ewt-upos", "ewt-xpos"):
         return _ewt(name, folder / "ud" / "UD_English-EWT")
-    if name == "treebank-xpos":
-        return _treebank(folder / "tagging" / "treebank-sample" / "treebank.zip")
+    if name in ("treebank-xpos", "treebank-drawn"):
+        return _treebank(name, folder / "tagging" / "treebank-sample" / "treebank.zip")
+    if name == "conll2000":
+        return _chunks(folder / "tagging" / "conll2000")
     if name == "conll2003":
         names = ("eng.train", "eng.testa", "eng.testb")
         return _entities(name, [folder / "tagging" / "conll2003" / file for file in names], "iob1")
@@ -87,19 +90,41 @@ def _ewt(name: str, folder: Path) -> Task:
     return Task(name, *parts)
 
 
-def _treebank(archive: Path) -> Task:
-    """Split by file: wsj_0001-0110 train, 0111-0125 dev, 0126-0199 test; quotes as in plain text."""
+def _treebank(name: str, archive: Path) -> Task:
+    """The sample with its Penn tags, split by file; quotes as in plain text.
+
+    `treebank-xpos` takes the files in their order: 0001-0110 train, 0111-0125 dev, 0126-0199 test.
+    `treebank-drawn` draws them, with a seed of its own: 120 train, 29 dev, 50 test.
+    """
     parts: tuple[list[Sentence], ...] = ([], [], [])
     with zipfile.ZipFile(archive) as files:
         names = sorted(n for n in files.namelist() if "combined/" in n and n.endswith(".mrg"))
-        for name in names:
-            number = int(Path(name).stem.removeprefix("wsj_"))
-            part = parts[0 if number <= 110 else 1 if number <= 125 else 2]
-            lines: Iterable[str] = io.TextIOWrapper(files.open(name), encoding="utf8")
-            for sentence in treebank.parse(enumerate(lines, 1), name):
-                words = ['"' if w in ("``", "''") else w for w in sentence.words]
-                part.append(Sentence(words, list(sentence.tags)))
-    return Task("treebank-xpos", *parts)
+        ends = (110, 125)
+        if name == "treebank-drawn":
+            names = [names[i] for i in np.random.default_rng(SPLIT_SEED).permutation(len(names))]
+            ends = (120, 149)
+        for i, file in enumerate(names):
+            part = parts[0 if i < ends[0] else 1 if i < ends[1] else 2]
+            lines: Iterable[str] = io.TextIOWrapper(files.open(file), encoding="utf8")
+            for sentence in treebank.parse(enumerate(lines, 1), file):
+                part.append(Sentence(_plain_quotes(sentence.words), list(sentence.tags)))
+    return Task(name, *parts)
+
+
+def _chunks(folder: Path) -> Task:
+    """CoNLL-2000: the last 936 of the 8,936 training sentences are the dev part, which it lacks."""
+    train, test = (
+        [
+            Sentence(_plain_quotes(each["word"]), list(each["chunk"]))
+            for each in columns.read(folder / file, columns.CONLL2000)
+        ]
+        for file in ("train.txt", "test.txt")
+    )
+    return Task("conll2000", train[:-936], train[-936:], test)
+
+
+def _plain_quotes(words: Iterable[str]) -> list[str]:
+    return ['"' if word in ("``", "''") else word for word in words]
 
 
 def _entities(name: str, paths: list[Path], scheme: columns.Scheme) -> Task:
@@ -108,3 +133,23 @@ def _entities(name: str, paths: list[Path], scheme: columns.Scheme) -> Task:
         read = columns.read_ner(path, scheme)
         parts.append([Sentence(list(words), list(tags)) for words, tags in read])
     return Task(name, *parts)
+
+
+def spans(tags: list[str]) -> set[tuple[int, int, str]]:
+    """(start, end, type) of the entities or chunks of IOB2 or repaired IOB tags."""
+    found, start = set(), None
+    for i, tag in enumerate([*tags, "O"]):
+        if start is not None and not (tag[0] == "I" and tag[2:] == tags[start][2:]):
+            found.add((start, i, tags[start][2:]))
+            start = None
+        if tag != "O" and start is None:
+            start = i
+    return found
+
+
+def span_f1(guesses: Iterable[list[str]], truth: Iterable[list[str]]) -> float:
+    """F1 of exact spans in percent."""
+    right = guessed = true = 0
+    for guess, gold in ((spans(a), spans(b)) for a, b in zip(guesses, truth, strict=True)):
+        right, guessed, true = right + len(guess & gold), guessed + len(guess), true + len(gold)
+    return 200 * right / max(guessed + true, 1)

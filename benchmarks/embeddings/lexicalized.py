@@ -81,26 +81,6 @@ def items(
         yield pycrfsuite.ItemSequence(sequence)
 
 
-def spans(tags: list[str]) -> set[tuple[int, int, str]]:
-    """(start, end, type) of the entities of IOB2 or repaired IOB tags."""
-    found, start = set(), None
-    for i, tag in enumerate([*tags, "O"]):
-        if start is not None and not (tag[0] == "I" and tag[2:] == tags[start][2:]):
-            found.add((start, i, tags[start][2:]))
-            start = None
-        if tag != "O" and start is None:
-            start = i
-    return found
-
-
-def entity_f1(tagger: Any, sentences: list[labelled.Sentence], encoded: Iterable[Any]) -> float:
-    right = guessed = true = 0
-    for sentence, sequence in zip(sentences, encoded, strict=True):
-        guess, gold = spans(biluo_to_iob(tagger.tag(sequence))), spans(sentence.tags)
-        right, guessed, true = right + len(guess & gold), guessed + len(guess), true + len(gold)
-    return 200 * right / max(guessed + true, 1)
-
-
 def measure(
     options: argparse.Namespace, task: labelled.Task, name: str, c2: float
 ) -> dict[str, Any]:
@@ -126,7 +106,10 @@ def measure(
     tagger = pycrfsuite.Tagger()
     tagger.open(str(model))
     scores = {
-        part: entity_f1(tagger, getattr(task, part), items(getattr(task, part), paths, x))
+        part: labelled.span_f1(
+            (biluo_to_iob(tagger.tag(each)) for each in items(getattr(task, part), paths, x)),
+            (sentence.tags for sentence in getattr(task, part)),
+        )
         for part, x in vectors.items()
         if part != "train"
     }

@@ -90,10 +90,11 @@ def report(options: argparse.Namespace) -> None:
     """Write benchmarks/results/embeddings-local.json from the cells that are there."""
     cells = common.Cells(options.cache, "local")
     rows: list[dict[str, Any]] = []
+    unfinished = False
     for task in TASKS:
         for name, spec in features.ROWS.items():
-            folder = options.cache / f"lds-{spec.lds}"
-            if spec.lds and not folder.exists():
+            if spec.lds and not models.folder(options.cache, spec.lds).exists():
+                unfinished = True
                 continue
             version = models.version(options.cache, spec.lds, not spec.lds)
             row: dict[str, Any] = {"task": task, "row": name}
@@ -104,6 +105,7 @@ def report(options: argparse.Namespace) -> None:
                     for seed in options.seeds
                 ]
                 found = [cells.values[key] for key in keys if key in cells.values]
+                unfinished |= len(found) < len(common.SEEDS)
                 if found:
                     row["width"] = found[0]["width"]
                     for part in ("dev", "test"):
@@ -112,8 +114,10 @@ def report(options: argparse.Namespace) -> None:
                 rows.append(row)
     reporting.save(
         common.results_name("embeddings-local", options.cache),
-        {**PROTOCOL, "text": common.text_of(options.cache), "seeds": options.seeds},
+        {**PROTOCOL, "text": common.text_of(options.cache)},
         rows,
+        seeds=options.seeds,
+        unfinished=unfinished,
     )
 
 

@@ -1,4 +1,4 @@
-"""The LDS models that are compared: fitted once on the text, kept in the cache."""
+"""The LDS models that are compared: fitted once on the text by the code as it is, kept in the cache."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tacenda
+from benchmarks import parts
 from benchmarks.embeddings import common, text
 from tacenda_embeddings import LDS, LaggedCounts, LDSSettings
 
@@ -35,19 +36,30 @@ def counts(cache: Path) -> LaggedCounts:
     return LaggedCounts.from_corpus(text.corpus(cache), LDSSettings().n_lags)
 
 
+def code() -> str:
+    """Digest of the code of the LDS: what other code has made does not count."""
+    digests = "".join(parts.code(each) for each in parts.LDS)
+    return hashlib.sha256(digests.encode()).hexdigest()[:8]
+
+
+def folder(cache: Path, variant: str) -> Path:
+    """Where the model of a variant lies."""
+    return cache / f"lds-{variant}-{code()}"
+
+
 @lru_cache(maxsize=2)
 def fitted(cache: Path, variant: str = "em") -> LDS:
     """The variant's model, loaded or fitted and saved."""
-    folder = cache / f"lds-{variant}"
-    if folder.exists():
-        return tacenda.load(folder)
+    path = folder(cache, variant)
+    if path.exists():
+        return tacenda.load(path)
     log = common.logger("models", cache)
     lagged = counts(cache)
     start = time.perf_counter()
     model = LDS(**VARIANTS[variant]).fit(lagged)
     log.info("fitted LDS %s in %.0f s, counts apart", variant, time.perf_counter() - start)
-    model.save(folder)
-    return tacenda.load(folder)
+    model.save(path)
+    return tacenda.load(path)
 
 
 def version(cache: Path, variant: str | None, static: bool = False) -> str:
@@ -55,7 +67,7 @@ def version(cache: Path, variant: str | None, static: bool = False) -> str:
     parts = []
     if variant:
         fitted(cache, variant)
-        manifest = (cache / f"lds-{variant}" / "model.json").read_bytes()
+        manifest = (folder(cache, variant) / "model.json").read_bytes()
         parts.append(hashlib.sha256(manifest).hexdigest()[:10])
     if static:
         parts.append(text.corpus(cache).vocabulary.fingerprint[:10])

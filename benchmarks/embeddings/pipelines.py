@@ -21,13 +21,13 @@ Config = dict[str, Any]
 class Row:
     """What stands between the words and the tagger's softmax (or the parser's state).
 
-    `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: word2vec beside
-    them; `output` and `columns`: the vectors in Doc.tensor of the LDS variant `lds`; `depth`:
-    convolution layers; `width`: of the layer that mixes them.
+    `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: width of the
+    word2vec vectors beside them, 0 for none; `output` and `columns`: the vectors in Doc.tensor of the
+    LDS variant `lds`; `depth`: convolution layers; `width`: of the layer that mixes them.
     """
 
     hashed: bool = True
-    static: bool = False
+    static: int = 0
     output: str | None = None
     columns: tuple[int, int] | None = None
     depth: int = 0
@@ -42,7 +42,7 @@ class Row:
                 "width": WIDTH,
                 "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
                 "rows": [5000, 1000, 2500, 2500],
-                "include_static_vectors": self.static,
+                "include_static_vectors": self.static > 0,
             }
         if self.output:
             columns = list(self.columns) if self.columns else None
@@ -72,26 +72,45 @@ class Row:
         return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
 
 
+COMPARED = (
+    "hash, CNN4 (spaCy's default)",
+    "hash + word2vec, CNN4",
+    f"hash + word2vec {STATES}, CNN4",
+    "hash + word2vec, CNN1",
+    f"hash + word2vec {STATES}, CNN1",
+    "hash, no CNN",
+    "hash + word2vec, no CNN",
+    "hash + LDS own_past_future, no CNN",
+)
+
+
+def group(row: str) -> str:
+    """Whether a row is one of those that the README compares or a variant of them."""
+    return "compared" if row in COMPARED else "variants"
+
+
 THREE, TWO = "own_past_future", "own_context"
 ROWS: dict[str, Row] = {
     "hash, CNN4 (spaCy's default)": Row(depth=4),
-    "hash + word2vec, CNN4": Row(static=True, depth=4),
+    "hash + word2vec, CNN4": Row(static=100, depth=4),
     "hash, no CNN": Row(),
-    "hash + word2vec, no CNN": Row(static=True),
-    "hash + word2vec, CNN1": Row(static=True, depth=1),
+    "hash + word2vec, no CNN": Row(static=100),
+    "hash + word2vec, CNN1": Row(static=100, depth=1),
+    f"hash + word2vec {STATES}, CNN4": Row(static=STATES, depth=4),
+    f"hash + word2vec {STATES}, CNN1": Row(static=STATES, depth=1),
     "hash + LDS own_context, no CNN": Row(output=TWO),
     "hash + LDS own_past_future, no CNN": Row(output=THREE),
     "hash + word2vec + LDS past, future, no CNN": Row(
-        static=True, output=THREE, columns=(STATES, 3 * STATES)
+        static=100, output=THREE, columns=(STATES, 3 * STATES)
     ),
-    "hash + word2vec + LDS own_context, no CNN": Row(static=True, output=TWO),
-    "hash + word2vec + LDS own_past_future, no CNN": Row(static=True, output=THREE),
+    "hash + word2vec + LDS own_context, no CNN": Row(static=100, output=TWO),
+    "hash + word2vec + LDS own_past_future, no CNN": Row(static=100, output=THREE),
     "hash + word2vec + LDS own_past_future, no CNN, 288 wide": Row(
-        static=True, output=THREE, width=288
+        static=100, output=THREE, width=288
     ),
     "hash + LDS own_past_future, no CNN, 288 wide": Row(output=THREE, width=288),
     "hash + LDS 300 own_context, no CNN": Row(output=TWO, lds="h300"),
-    "hash + word2vec + LDS 300 own_context, no CNN": Row(static=True, output=TWO, lds="h300"),
+    "hash + word2vec + LDS 300 own_context, no CNN": Row(static=100, output=TWO, lds="h300"),
     "hash + LDS own_past_future, CNN1": Row(output=THREE, depth=1),
     "hash + LDS own_past_future, CNN4": Row(output=THREE, depth=4),
     "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
@@ -119,7 +138,7 @@ def build(component: str, row: Row, vectors: Vectors | None) -> spacy.Language:
     return nlp
 
 
-def static_vectors(cache: Path, tasks: list[labelled.Task], width: int = 100) -> Vectors:
+def static_vectors(cache: Path, tasks: list[labelled.Task], width: int) -> Vectors:
     """word2vec as spaCy vectors: every word of the data points at the row of its type or class."""
     rows = text.word2vec(cache, width)
     vocabulary = text.corpus(cache).vocabulary

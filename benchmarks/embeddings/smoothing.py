@@ -4,7 +4,8 @@
 
 The two-sided smoother does two h x h products per token: 4 h^2 = 160,000 flops. The peer is the
 float32 matrix product (sgemm) of the same run: of two 2048 x 2048 matrices, which is the machine's
-rate, and of (256 x 200) by (200 x 200), the shape of one batched step. Turns alternate; medians.
+rate, and of (256 x 200) by (200 x 200), the shape of one batched step. Turns alternate, one to warm up;
+medians, and of the ratios of the same turn.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, models, text
 
+MACHINE = "sgemm 2048 x 2048"
 PROTOCOL = {
     "measure": "tokens per second, and floating-point operations per second at 4 h^2 per token",
     "threads": 1,
@@ -59,12 +61,12 @@ def main() -> None:
     long = [corpus.sentence(i) for i in range(min(2500, corpus.n_sentences))]
     flops = 4.0 * models.VARIANTS["em"].get("n_states", 200) ** 2
     runs: dict[str, tuple[Callable[[], Any], float]] = {
-        "sgemm 2048 x 2048": product(2048, 2048, 4),
+        MACHINE: product(2048, 2048, 4),
         "sgemm 256 x 200 x 200": product(256, 200, 2000),
     }
     for name, ids in (("EWT sentences", short), ("Wikipedia paragraphs", long)):
         tokens = float(sum(map(len, ids)))
-        for output in ("weighted_mean", "own_context"):
+        for output in ("weighted_mean", "own_context", "own_past_future"):
 
             def run(ids: list[Any] = ids, output: str = output) -> None:
                 model.transform_ids(ids, output=output)
@@ -89,18 +91,22 @@ def main() -> None:
             value = rate(call, work)
             if repeat:
                 measured[name].append(value)
-    machine = reporting.summary(measured["sgemm 2048 x 2048"])["median"]
     rows = []
     for name, values in measured.items():
-        median = reporting.summary(values)["median"]
-        row = {"row": name, "GFLOP/s": median / 1e9, "share of sgemm": median / machine}
+        found = reporting.summary(values)
+        shares = [a / b for a, b in zip(values, measured[MACHINE], strict=True)]
+        row = {"row": name, "GFLOP/s": found["median"] / 1e9}
+        row["share of sgemm"] = reporting.summary(shares)
         if name.startswith("LDS"):
-            row["tokens/s"] = round(median / flops)
-        rows.append({**row, "flops": reporting.summary(values)})
+            row["tokens/s"] = round(found["median"] / flops)
+            row["least"] = round(found["min"] / flops)
+            row["most"] = round(found["max"] / flops)
+        rows.append(row)
     if options.no_save:
         reporting.print_table(rows)
     else:
-        reporting.save("embeddings-smoothing", PROTOCOL, rows)
+        protocol = {**PROTOCOL, "repeats": options.repeats}
+        reporting.save("embeddings-smoothing", protocol, rows, seeds=[0])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import spacy
@@ -20,6 +20,7 @@ from spacy.scorer import Scorer
 from spacy.tokens import Doc
 from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
 from spacy.training.batchers import minibatch_by_words
+from spacy.vectors import Vectors
 from thinc.api import Adam, compounding
 
 from benchmarks import reporting
@@ -37,7 +38,8 @@ PROTOCOL = {
     "epochs by sentences: tagger 250: 40, 1000: 15, all: 4; ner 250: 40, 1000: 15, all: 5; "
     "the best epoch on the dev part",
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
-    "word2vec CBOW 100 wide and LDS 200 states, both fitted on the same text, "
+    "word2vec CBOW 100 wide (200 where the row says so), gensim's defaults (window 5, 5 epochs), and LDS "
+    "200 states, both fitted on the same text, "
     "40,000 types, the same OOV classes",
 }
 
@@ -58,12 +60,16 @@ def gold(docs: list[Doc], sentences: list[labelled.Sentence], component: str) ->
 def score(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) -> float:
     """Percent; the documents are copied, so that nothing predicted stays in them."""
     component = nlp.pipe_names[-1]
-    pipe = nlp.get_pipe(component)
-    predicted = pipe.pipe((doc.copy() for doc in docs), batch_size=256)
-    pairs = [Example(p, g.reference) for p, g in zip(predicted, gold_examples, strict=True)]
+    pairs = predicted(nlp, docs, gold_examples)
     if component == "tagger":
         return 100 * Scorer.score_token_attr(pairs, "tag")["tag_acc"]
-    return 100 * pipe.score(pairs)["ents_f"]
+    return 100 * nlp.get_pipe(component).score(pairs)["ents_f"]
+
+
+def predicted(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) -> list[Example]:
+    """Copies of the documents as the last component marks them, beside their references."""
+    marked = nlp.get_pipe(nlp.pipe_names[-1]).pipe((doc.copy() for doc in docs), batch_size=256)
+    return [Example(p, g.reference) for p, g in zip(marked, gold_examples, strict=True)]
 
 
 def batches(examples: list[Example], sizes: Iterator[float]) -> Iterator[list[Example]]:
@@ -77,9 +83,10 @@ def measure(
     seed: int,
     nlp: spacy.Language,
     docs: dict[str, list[Doc]],
+    score: Callable[[spacy.Language, list[Doc], list[Example]], float] = score,
 ) -> dict[str, Any]:
     """Train on the subset of this seed; dev and test score of the best epoch."""
-    component = TASKS[task.name]
+    component = nlp.pipe_names[-1]
     spacy.util.fix_random_seed(seed)
     chosen = task.subset(size, seed)
     examples = gold([docs["train"][i] for i in chosen], [task.train[i] for i in chosen], component)
@@ -106,6 +113,13 @@ def measure(
     }
 
 
+def seeds_of(task: str, row: str, seeds: Sequence[int]) -> Sequence[int]:
+    """Variants of what the README compares are measured on EWT alone, with one seed."""
+    if pipelines.group(row) == "compared":
+        return seeds
+    return seeds[:1] if task == "ewt-upos" else ()
+
+
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
     return models.version(options.cache, row.lds if row.output else None, row.static)
 
@@ -119,19 +133,23 @@ def run(options: argparse.Namespace) -> None:
     cells = common.Cells(options.cache, "spacy_rows")
     for task_name in options.tasks:
         task = labelled.load(task_name)
-        vectors = None
+        vectors: dict[int, Vectors] = {}
         for seed in options.seeds:
             for size in options.sizes:
                 for name in common.chosen(pipelines.ROWS, options.only):
                     row = pipelines.ROWS[name]
                     if row.output and options.without_lds:
                         continue
+                    if seed not in seeds_of(task_name, name, options.seeds):
+                        continue
                     key = key_of(task_name, name, size, seed, version(options, row))
                     if key in cells.values:
                         continue
-                    if row.static and vectors is None:
-                        vectors = pipelines.static_vectors(options.cache, [task])
-                    nlp = pipelines.build(TASKS[task_name], row, vectors)
+                    if row.static and row.static not in vectors:
+                        vectors[row.static] = pipelines.static_vectors(
+                            options.cache, [task], row.static
+                        )
+                    nlp = pipelines.build(TASKS[task_name], row, vectors.get(row.static))
                     docs = {
                         part: pipelines.documents(nlp, task, part, row, options.cache)
                         for part in ("train", "dev", "test")
@@ -143,28 +161,49 @@ def run(options: argparse.Namespace) -> None:
                     log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
 
 
+Case = tuple[str, str, str]  # task, row, and version of the vectors
+
+
+def summary(cells: common.Cells, case: Case, seeds: Sequence[int]) -> dict[str, Any]:
+    """Mean and spread over seeds of dev and test score, for every size that has cells."""
+    found: dict[str, Any] = {}
+    for size in labelled.SIZES:
+        keys = [key_of(*case[:2], size, seed, case[2]) for seed in seeds]
+        measured = [cells.values[key] for key in keys if key in cells.values]
+        for part in ("dev", "test"):
+            if measured:
+                found[f"{part} {size or 'all'}"] = common.spread([c[part] for c in measured])
+    return found
+
+
+def complete(cells: common.Cells, case: Case, seeds: Sequence[int]) -> bool:
+    """Whether every size and seed has a cell."""
+    keys = [key_of(*case[:2], size, seed, case[2]) for size in labelled.SIZES for seed in seeds]
+    return all(key in cells.values for key in keys)
+
+
 def report(options: argparse.Namespace) -> None:
     """Write benchmarks/results/embeddings-spacy.json from the cells that are there."""
     cells = common.Cells(options.cache, "spacy_rows")
     rows: list[dict[str, Any]] = []
+    unfinished = False
     for task, component in TASKS.items():
         for name, spec in pipelines.ROWS.items():
-            if spec.output and not (options.cache / f"lds-{spec.lds}").exists():
+            if spec.output and not models.folder(options.cache, spec.lds).exists():
+                unfinished = True
                 continue
-            model = version(options, spec)
-            row: dict[str, Any] = {"task": task, "component": component, "row": name}
-            for size in labelled.SIZES:
-                keys = [key_of(task, name, size, seed, model) for seed in options.seeds]
-                found = [cells.values[key] for key in keys if key in cells.values]
-                for part in ("dev", "test"):
-                    if found:
-                        row[f"{part} {size or 'all'}"] = common.spread([c[part] for c in found])
-            if len(row) > 3:
-                rows.append(row)
+            case = (task, name, version(options, spec))
+            found = summary(cells, case, seeds_of(task, name, options.seeds))
+            unfinished |= not complete(cells, case, seeds_of(task, name, common.SEEDS))
+            if found:
+                kind = {"task": task, "component": component, "group": pipelines.group(name)}
+                rows.append({**kind, "row": name, **found})
     reporting.save(
         common.results_name("embeddings-spacy", options.cache),
-        {**PROTOCOL, "text": common.text_of(options.cache), "seeds": options.seeds},
+        {**PROTOCOL, "text": common.text_of(options.cache)},
         rows,
+        seeds=options.seeds,
+        unfinished=unfinished,
     )
 
 

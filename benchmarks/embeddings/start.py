@@ -72,7 +72,7 @@ def main() -> None:
     for seed in options.seeds:
         for start in STARTS:
             arguments = (start, seed, options.states, options.iterations)
-            key = f"{arguments} | {vocabulary}"
+            key = f"{arguments} | {vocabulary} | {models.code()}"
             cell = cells.measure(key, lambda: measure(options.cache, *arguments))  # noqa: B023
             log.info("%s: %.3f to %.3f nats", key, cell["gain"][0], cell["gain"][-1])
             ends = {"first": cell["gain"][0], "last": cell["gain"][-1]}
@@ -84,7 +84,12 @@ def main() -> None:
             "states": options.states,
             "iterations": options.iterations,
         }
-        reporting.save(common.results_name("embeddings-start", options.cache), protocol, rows)
+        reporting.save(
+            common.results_name("embeddings-start", options.cache),
+            protocol,
+            rows,
+            seeds=options.seeds,
+        )
         picture(reporting.RESULTS / "embeddings-start.png", rows)
 
 

@@ -51,6 +51,7 @@ OURS: dict[str, Callable[[], AlgoBase]] = {
     ),
 }
 CHOSEN = ", chosen settings"
+SLOW = 30.0  # seconds of processor time: what takes longer is timed once
 
 SEEN = {
     "ml-100k": "penalties, rates, widths and epochs of ours were chosen on two folds of "
@@ -66,7 +67,8 @@ PROTOCOL = {
     "ratings; all are given the ratings in one random order, drawn by seed",
     "spread": "standard deviation of the RMSE over folds; folds differ by more than algorithms do, so compare fold "
     "by fold",
-    "time": "one thread, seconds of processor time, median over folds and repeats, fitting and testing apart",
+    "time": "one thread, seconds of processor time, fitting and testing apart, median over folds and repeats; what "
+    f"takes more than {SLOW:.0f} s is not repeated",
 }
 
 
@@ -91,7 +93,7 @@ def entries(name: str) -> Iterator[Entry]:
             print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
             continue
         rows = {peer.name: peer.default}
-        if peer.name in chosen:
+        if chosen.get(peer.name, peer.default) != peer.default:
             rows[peer.name + CHOSEN] = chosen[peer.name]
         for row, settings in rows.items():
             yield Entry(
@@ -108,19 +110,21 @@ def figures(
     entry: Entry, folds: Sequence[Fold], repeats: int, cells: common.Cells
 ) -> dict[str, Any]:
     """The row of ``entry``, its folds measured now or found in the cells."""
-    rounds = [(repeat, number) for repeat in range(repeats) for number in range(len(folds))]
-    keys = [_key(entry, repeat, number) for repeat, number in rounds]
-    missing = [key for key in keys if key not in cells.values]
-    tested = [
-        folds[number] for key, (_, number) in zip(keys, rounds, strict=True) if key in missing
-    ]
-    measured = entry.measure(tested) if tested else iter(())
-    for key, fold in zip(missing, tested, strict=True):
-        estimates, fit, test = next(measured)
-        errors = {"rmse": measuring.rmse(estimates, fold), "mae": measuring.mae(estimates, fold)}
-        cells.measure(key, lambda value={**errors, "fit": fit, "test": test}: value)
-        print(f"{key}: {errors['rmse']:.4f}", flush=True)
-    found = [cells.values[key] for key in keys]
+    found: list[dict[str, Any]] = []
+    for repeat in range(repeats):
+        if repeat and found[0]["fit"] + found[0]["test"] > SLOW:
+            break
+        keys = [_key(entry, repeat, number) for number in range(len(folds))]
+        left = [
+            (key, fold) for key, fold in zip(keys, folds, strict=True) if key not in cells.values
+        ]
+        measured = entry.measure([fold for _, fold in left]) if left else ()
+        for (key, fold), (estimates, fit, test) in zip(left, measured, strict=True):
+            rmse, mae = measuring.rmse(estimates, fold), measuring.mae(estimates, fold)
+            cell = {"rmse": rmse, "mae": mae, "fit": fit, "test": test}
+            cells.measure(key, lambda cell=cell: cell)
+            print(f"{entry.name}: {rmse:.4f}", flush=True)
+        found += [cells.values[key] for key in keys]
     once = found[: len(folds)]
     return {
         "algorithm": entry.name,
@@ -161,16 +165,14 @@ def main() -> None:
         "the others under": peer_process.installed(),
         "repeats": options.repeats,
     }
-    rows: list[dict[str, Any]] = []
-    for entry in every:
-        if entry.name not in wanted:
-            continue
-        rows.append(figures(entry, folds, options.repeats, cells))
-        if not options.no_save:
-            reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm")
+    rows = [
+        figures(entry, folds, options.repeats, cells) for entry in every if entry.name in wanted
+    ]
     if options.no_save:
         reporting.print_table(rows)
-    elif not options.only:
+        return
+    reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm")
+    if not options.only:
         cells.clear()
 
 

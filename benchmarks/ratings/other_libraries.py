@@ -52,7 +52,8 @@ def interpreter() -> Path:
 @cache
 def versions(python: Path) -> dict[str, str]:
     """Of Python and of the libraries under ``python``, by name."""
-    done = subprocess.run(_command(python), stdout=subprocess.PIPE, text=True, check=True)
+    command, environment = _command(python), _environment()
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
@@ -115,15 +116,19 @@ def read(path: Path, fold: Fold) -> Floats:
 @contextmanager
 def _process(folder: Path) -> Iterator[subprocess.Popen[str]]:
     command = [*_command(interpreter()), str(folder)]
-    environment: dict[str, Any] = {**os.environ, **ONE_THREAD_AND_QUIET}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=_environment(), **pipes) as process:
         try:
             yield process
         finally:
             assert process.stdin is not None
             process.stdin.close()
+
+
+def _environment() -> dict[str, str]:
+    """One thread; PYTHONPATH is left out, as it is meant for the Python of the benchmark."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return own | ONE_THREAD_AND_QUIET
 
 
 def _command(python: Path) -> list[str]:

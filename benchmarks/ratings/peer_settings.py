@@ -91,12 +91,12 @@ def main() -> None:
             print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
             continue
         rows += rows_of(peer, candidates, fold, cells)
-        if not options.no_save:
-            protocol = {"data": data.SPLITS[options.data], **PROTOCOL}
-            seeds = [measuring.SEED]
-            reporting.save(results(options.data), protocol, rows, seeds=seeds, keep="row")
     if options.no_save:
         reporting.print_table(rows)
+        return
+    protocol = {"data": data.SPLITS[options.data], **PROTOCOL}
+    seeds = [measuring.SEED]
+    reporting.save(results(options.data), protocol, rows, seeds=seeds, keep="row")
 
 
 if __name__ == "__main__":

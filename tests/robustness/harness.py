@@ -1,8 +1,11 @@
-"""Does a saved model that was tampered with ever do harm: python tests/robustness/harness.py --mutants 10000.
+"""Does anything do harm: python tests/robustness/harness.py, or with --short what `make test` runs.
 
-Every mutant is loaded and used in a process of its own kind of worker. Nothing may come of it but a valid result or
-one clear error: no crash, no hang, no traceback of another kind, no answer that is not one, no flood of memory.
-Failures are printed with the seed that repeats them, and kept in a file with ``--report``.
+Saved models are altered, processes are killed, forked and threaded, and readers are given bombs. Nothing may come of
+it but a valid result or one clear error: no crash, no hang, no traceback of another kind, no answer that is not one,
+no half of a model, no flood of memory. Failures are printed with what repeats them.
+
+What has been done is kept in the file of ``--log``, from which an interrupted run goes on; ``--save`` writes the
+summary among the results of the benchmarks.
 """
 
 from __future__ import annotations
@@ -10,123 +13,172 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
-import resource
-import signal
 import sys
 import tempfile
 import time
-import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import bombs
+import kills
 import numpy as np
+import together
+from children import complaints
+from mutants import checkpoint_mutants, hostile, mutants
+from specimens import exercise, fitted, load, specimens
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from mutants import mutants
-from specimens import InvalidError, exercise, specimens
-
-import tacenda
 from tacenda import artifact
-from tacenda.errors import TacendaError
 
-SECONDS = 30  # a mutant that takes longer hangs
-MEMORY = 6 << 30  # bytes of address space beyond what the worker has
-LONGEST = 1000  # characters of an error message
+_AT_ONCE = 64  # altered models that one child tries
+_SHORT = ("lds", "varembed", "hlbl", "vlhmm", "mixture", "rbm")  # one of each family
 
 
-def outcome(folder: Path, algorithm: bool) -> str:
-    """Load and use the model in a folder; "" where the result is valid or the error clear."""
-    try:
-        if algorithm:
-            from tacenda_surprise.algorithm import TacendaAlgorithm
+class Unit(NamedTuple):
+    """A part of the work that is done as a whole or not at all."""
 
-            model: Any = TacendaAlgorithm.load(folder)
-        else:
-            model = tacenda.load(folder)
-        exercise(model)
-    except TacendaError as error:
-        text = str(error)
-        if len(text) > LONGEST:
-            return f"a message of {len(text)} characters"
-        if any(not character.isprintable() for character in text):
-            return f"a message with control characters: {text!r:.200}"
-    except InvalidError as error:
-        return f"it gave {error}"
-    except MemoryError:
-        return "it asked for too much memory"
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno}: {error!s:.200}"
-    return ""
+    part: str
+    name: str
+    run: Callable[[Path], Iterator[tuple[str, str]]]  # yields (what was done, complaint or "")
 
 
-def in_child(folder: Path, algorithm: bool) -> str:
-    """`outcome` in a forked child, so that a crash or a hang is one too."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        signal.alarm(SECONDS)
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY,) * 2)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.write(writing, outcome(folder, algorithm).encode()[:60_000])
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return (
-            "it hung" if number == signal.SIGALRM else f"it crashed ({signal.Signals(number).name})"
+def altered(name: str, n: int | None, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+    """Alter a saved model: ``n`` times at random, or every tensor in all ways if that is None."""
+    fitted(name).save(folder / "whole")
+    whole = artifact.read(folder / "whole")
+    exercise(load(folder / "whole", name))
+    if n is None:
+        found = hostile(whole)
+    else:
+        rng = np.random.default_rng([seed, *name.encode()])
+        found = itertools.islice(mutants(whole, rng), n)
+
+    def attempt(mutant: artifact.Artifact) -> None:
+        artifact.write(folder / "mutant", mutant)
+        exercise(load(folder / "mutant", name))
+
+    while some := list(itertools.islice(found, _AT_ONCE)):
+        notes, acts = zip(*((note, partial(attempt, mutant)) for note, mutant in some), strict=True)
+        yield from zip(notes, complaints(acts), strict=True)
+
+
+def resumed(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+    """Alter the checkpoint of a fit, and go on from it."""
+    specimen = specimens()[name]
+    place = folder / "checkpoints"
+    specimen.fit(checkpoints=place)
+    # the checkpoint of a mixture's component, or that of the first of two fits, lies deeper
+    deepest = sorted(place.rglob("checkpoint.json"))[-1].parent
+    rng = np.random.default_rng([seed, *name.encode()])
+
+    def attempt(put: Callable[[], None]) -> None:
+        put()
+        exercise(specimen.fit(checkpoints=place))
+
+    exercise(specimen.fit(checkpoints=place))
+    found = itertools.islice(checkpoint_mutants(deepest, rng), n)
+    while some := list(itertools.islice(found, _AT_ONCE)):
+        notes, acts = zip(*((note, partial(attempt, put)) for note, put in some), strict=True)
+        yield from zip(notes, complaints(acts), strict=True)
+
+
+def units(options: argparse.Namespace) -> list[Unit]:
+    """The whole work."""
+    names = list(specimens())
+    each = -(-options.mutants // len(names))
+    found = [Unit("mutants", name, partial(altered, name, each, options.seed)) for name in names]
+    found += [
+        Unit("kills", name, partial(scenario, n, options.seed))
+        for (name, scenario), n in zip(
+            kills.scenarios(options.short).items(),
+            kills.shares(options.kills, options.short),
+            strict=True,
         )
-    return said
+    ]
+    found.append(Unit("bombs", "readers", partial(bombs.readers, options.short)))
+    found.append(Unit("bombs", "paths", bombs.paths))
+    some = _SHORT if options.short else names
+    found += [Unit("forks", name, partial(together.forks, name)) for name in some]
+    found += [Unit("threads", name, partial(together.threads, name)) for name in some]
+    kept = [name for name, specimen in specimens().items() if specimen.keeps_checkpoints]
+    n_resumed = 2 if options.short else 200
+    found += [
+        Unit("checkpoints", name, partial(resumed, name, n_resumed, options.seed)) for name in kept
+    ]
+    if not options.short:
+        found += [Unit("tensors", name, partial(altered, name, None, 0)) for name in names]
+    return [u for u in found if options.only is None or options.only in (u.part, u.name)]
+
+
+def run(unit: Unit) -> dict[str, Any]:
+    """Do a unit; what was done, as a line of the log."""
+    begun = time.monotonic()
+    n, failures = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        for what, complaint in unit.run(Path(folder)):
+            n += 1
+            if complaint:
+                failures.append({"case": n - 1, "what": what, "result": complaint})
+                print(f"{unit.part}, {unit.name}, {n - 1}: {what}: {complaint}", flush=True)
+    seconds = round(time.monotonic() - begun, 1)
+    print(f"{unit.part}, {unit.name}: {n} cases, {len(failures)} failures, {seconds} s", flush=True)
+    return {
+        "part": unit.part,
+        "name": unit.name,
+        "cases": n,
+        "failures": failures,
+        "seconds": seconds,
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--mutants", type=int, default=10_000, help="in all, shared among the models"
-    )
+    parser.add_argument("--mutants", type=int, default=10_000, help="altered models in all")
+    parser.add_argument("--kills", type=int, default=200, help="processes killed in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="the name of one model")
-    parser.add_argument("--report", type=Path, help="a JSON file for the failures")
-    arguments = parser.parse_args()
-    chosen = {n: make for n, make in specimens().items() if arguments.only in (None, n)}
-    each = -(-arguments.mutants // len(chosen))
-    failures: list[dict[str, str]] = []
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        for model, make in chosen.items():
-            fitted = make()
-            fitted.save(place / model)
-            algorithm = not hasattr(fitted, "kind")
-            whole = artifact.read(place / model)
-            complaint = in_child(place / model, algorithm)
-            if complaint:
-                raise SystemExit(f"{model} as it was saved: {complaint}")
-            rng = np.random.default_rng([arguments.seed, sum(model.encode())])
-            found = 0
-            for i, (note, mutant) in enumerate(itertools.islice(mutants(whole, rng), each)):
-                artifact.write(place / "mutant", mutant)
-                complaint = in_child(place / "mutant", algorithm)
-                if complaint:
-                    found += 1
-                    failures.append(
-                        {"model": model, "mutant": str(i), "altered": note, "result": complaint}
-                    )
-                    print(f"{model} {i}: {note}: {complaint}", flush=True)
-            print(f"{model}: {each} mutants, {found} failures", flush=True)
-    if arguments.report:
-        arguments.report.write_text(json.dumps(failures, indent=1), encoding="utf-8")
-    total = each * len(chosen)
-    print(f"{total} mutants, {len(failures)} failures, {time.monotonic() - begun:.0f} s")
+    parser.add_argument("--only", help="one part (mutants, tensors, kills, ...) or one model")
+    parser.add_argument(
+        "--short", action="store_true", help="a part of everything, in half a minute"
+    )
+    parser.add_argument("--log", type=Path, help="JSON lines; what is in there is not done again")
+    parser.add_argument("--save", action="store_true", help="write the summary")
+    options = parser.parse_args()
+    if options.short:
+        options.mutants, options.kills = min(options.mutants, 170), min(options.kills, 8)
+    done: dict[tuple[str, str], dict[str, Any]] = {}
+    if options.log and options.log.exists():
+        lines = map(json.loads, options.log.read_text(encoding="utf-8").splitlines())
+        done = {(line["part"], line["name"]): line for line in lines}
+    rows = []
+    for unit in units(options):
+        row = done.get((unit.part, unit.name)) or run(unit)
+        rows.append(row)
+        if options.log and (unit.part, unit.name) not in done:
+            with options.log.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(row) + "\n")
+    failures = sum(len(row["failures"]) for row in rows)
+    counts = dict.fromkeys(dict.fromkeys(row["part"] for row in rows), 0)
+    for row in rows:
+        counts[row["part"]] += row["cases"]
+    print(", ".join(f"{n} {part}" for part, n in counts.items()) + f": {failures} failures")
+    if options.save:
+        save(rows, options.seed)
     return bool(failures)
+
+
+def save(rows: list[dict[str, Any]], seed: int) -> None:
+    """Write the counts of every unit among the results of the benchmarks."""
+    sys.path.append(str(Path(__file__).parents[2]))
+    from benchmarks import reporting
+
+    protocol = {
+        "what": "altered models, kills, forks, threads and hostile files that did harm",
+        "command": "make robustness",
+        "failure": "a crash, a hang, an exception that is not a TacendaError, an invalid answer, half a model",
+    }
+    table = [{**row, "failures": len(row["failures"])} for row in rows]
+    reporting.save("robustness", protocol, table, seeds=[seed])
 
 
 if __name__ == "__main__":

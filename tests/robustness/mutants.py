@@ -1,24 +1,30 @@
 """Altered copies of a saved model: adversarial values in its tensors and settings, hashes made right again.
 
 A mutant is what a careful attacker or a bug in another program would write: a well-formed folder whose
-checksums hold and whose contents do not make sense.
+checksums hold and whose contents do not make sense. `mutants` draws them at random, and `hostile` goes through
+every tensor of a model, those of the models inside it too.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from tacenda.artifact import Artifact
+from tacenda.fitting.checkpoint import MANIFEST as CHECKPOINT
 
 INTEGERS = (0, -1, 1, 2, 255, 2**31 - 1, -(2**31), 2**31, 2**62, 2**63 - 1, -(2**63), 10**9)
 FLOATS = (0.0, -0.0, -1.0, 1.0, 5.0, 1e-300, 1e30, 3e38, -3e38, 1e308, np.inf, -np.inf, np.nan)
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, -0.5, 0.5, 5.0, 1e308, "", "x", "x" * 5000, "\x1b[2J\n",
+    None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, 10**400, -0.5, 0.5, 5.0, 1e308, "", "x", "x" * 5000, "\x1b[2J\n",
     [], [0], [1e308] * 3, {}, {"a": {"b": [None]}}, [[[[[]]]]],
 )  # fmt: skip
 
@@ -42,6 +48,87 @@ def mutants(artifact: Artifact, rng: np.random.Generator) -> Iterator[tuple[str,
             config = copy.deepcopy(artifact.config)
             note = alter_value(config, rng)
             yield f"setting {note}", replace(artifact, config=config)
+
+
+def checkpoint_mutants(
+    folder: Path, rng: np.random.Generator
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield what puts altered copies of a checkpoint into its folder, each with a note saying what was altered."""
+    manifest = json.loads((folder / CHECKPOINT).read_bytes())
+    files = {
+        role: (folder / entry["name"]).read_bytes() for role, entry in manifest["files"].items()
+    }
+    while True:
+        altered, data = copy.deepcopy(manifest), dict(files)
+        if rng.random() < 0.5:
+            note = f"progress {alter_value(altered['progress'], rng)}"
+        else:
+            role = str(rng.choice(sorted(files)))
+            arrays = safetensors.numpy.load(files[role])
+            name = str(rng.choice(sorted(arrays)))
+            what, array = mutated(arrays.pop(name), rng)
+            if array is not None:
+                arrays[name] = np.ascontiguousarray(array)
+            data[role] = safetensors.numpy.save(arrays)
+            digest = hashlib.sha256(data[role]).hexdigest()
+            entry = {"name": f"{role}-{digest[:32]}.safetensors", "size": len(data[role])}
+            altered["files"][role] = {**entry, "sha256": digest}
+            note = f"{role} {name!r} {what}"
+
+        def put(altered: dict[str, Any] = altered, data: dict[str, bytes] = data) -> None:
+            for role, entry in altered["files"].items():
+                (folder / entry["name"]).write_bytes(data[role])
+            (folder / CHECKPOINT).write_text(json.dumps(altered), encoding="utf-8")
+
+        yield note, put
+
+
+def hostile(artifact: Artifact) -> Iterator[tuple[str, Artifact]]:
+    """Yield copies with one tensor altered, for every tensor and every alteration of `_hostile_copies`."""
+    for name, array in sorted(artifact.arrays.items()):
+        for note, copied in _hostile_copies(array):
+            yield (
+                f"tensor {name!r} {note}",
+                replace(artifact, arrays={**artifact.arrays, name: copied}),
+            )
+    for name, part in sorted(artifact.nested.items()):
+        for note, altered in hostile(part):
+            yield f"{name}: {note}", replace(artifact, nested={**artifact.nested, name: altered})
+
+
+def tensors(artifact: Artifact) -> int:
+    """How many tensors a model has, with the models inside it."""
+    return len(artifact.arrays) + sum(map(tensors, artifact.nested.values()))
+
+
+def _hostile_copies(array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield what stands in the place of a tensor, by hand: extremes where loops begin and end, and other shapes."""
+    n = array.size
+    whole = np.issubdtype(array.dtype, np.integer)
+    extremes: Any = (0, -1, 2**31 - 1, 2**62, 2**63 - 1, -(2**63)) if whole else FLOATS[2::2]
+    places = {"first": [0], "middle": [n // 2], "last": [-1], "each": slice(None)}
+    with np.errstate(all="ignore"):
+        for value in extremes if n > 1 else ():
+            for where, place in places.items():
+                changed = array.copy()
+                changed.reshape(-1)[place] = np.array(value).astype(array.dtype)
+                yield f"is {value} in {where} place", changed
+        if n > 3 and whole:
+            for at in (
+                1,
+                n // 2,
+                n - 3,
+            ):  # steps that wrap around, so that each looks like one forward
+                changed = array.copy()
+                changed.reshape(-1)[at : at + 2] = np.array([2**63 - 1, -2]).astype(array.dtype)
+                yield f"has steps that wrap at {at}", changed
+        yield "is reversed", np.ascontiguousarray(array[::-1]) if array.ndim else array
+        yield "is empty", np.empty((0,) * max(array.ndim, 1), array.dtype)
+        yield "is one number", np.array(1).astype(array.dtype)
+        yield "has one element more", np.append(array.reshape(-1), array.reshape(-1)[-1:])
+        yield "is one dimension deeper", array[None]
+        for kind in ("float16", "float64", "int32", "int64", "bool"):
+            yield f"is of type {kind}", array.astype(kind)
 
 
 def mutated(array: np.ndarray, rng: np.random.Generator) -> tuple[str, np.ndarray | None]:

@@ -1,4 +1,4 @@
-"""One small fitted model of each kind, and what a user does with it after loading.
+"""One small model of each kind, how it is fitted, and what a user does with it after loading.
 
 `exercise` raises `InvalidError` where a model gives an answer that is not one: a number that is not finite, a
 distribution that does not sum to one, a vector of the wrong shape.
@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from children import require
 from surprise import Dataset, Reader
 
+import tacenda
 from tacenda import Corpus
 from tacenda.datasets import synthetic_ratings
 
@@ -24,10 +29,7 @@ WORDS = [
 NEW = [["walks", "unseen", "played"], [], ["look"]]
 
 
-class InvalidError(Exception):
-    """A loaded model gave an answer that makes no sense."""
-
-
+@cache
 def corpus() -> Corpus:
     """A few hundred made-up sentences over twenty words."""
     rng = np.random.default_rng(0)
@@ -35,105 +37,144 @@ def corpus() -> Corpus:
     return Corpus.from_sentences(sentences)
 
 
-def specimens() -> dict[str, Callable[[], Any]]:
-    """Names of the models, and what fits each."""
-    from tacenda_embeddings import LDS, MorphologicalLDS, VarEmbed
+@cache
+def ratings() -> Any:
+    """Three hundred made-up ratings."""
+    return synthetic_ratings.generate(40, 30, 300, rank=2, noise=0.6, seed=3).ratings
+
+
+@cache
+def trainset() -> Any:
+    """A hundred and fifty made-up ratings as Surprise has them."""
+    rows = [(f"u{i % 23}", f"i{i * 7 % 17}", float(i % 5 + 1), None) for i in range(150)]
+    return Dataset(Reader(rating_scale=(1, 5))).construct_trainset(rows)
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A small model."""
+
+    make: Callable[[], Any]  # a model that is not fitted
+    data: Callable[[], Any]  # what it is fitted to
+    keeps_checkpoints: bool = False
+
+    def fit(self, **options: Any) -> Any:
+        """A fitted one; ``options`` are for ``fit``."""
+        return self.make().fit(self.data(), **options)
+
+
+@cache
+def specimens() -> dict[str, Specimen]:
+    """Specimens by the names of their models."""
+    from tacenda_embeddings import LDS, MorphologicalLDS, SumEmbed, VarEmbed
     from tacenda_lm import HLBL, HMM, LBL, VLHMM, KneserNey, Mixture
-    from tacenda_surprise import PMF, RBM, BayesianPMF, ConditionalPMF, ConditionalRBM
+    from tacenda_surprise import (
+        PMF,
+        RBM,
+        BayesianPMF,
+        ConditionalBayesianPMF,
+        ConditionalPMF,
+        ConditionalRBM,
+    )
     from tacenda_surprise.models import BiasModel
 
-    text = corpus()
-    ratings = synthetic_ratings.generate(40, 30, 300, rank=2, noise=0.6, seed=3).ratings
-    rows = [(f"u{i % 23}", f"i{i * 7 % 17}", float(i % 5 + 1), None) for i in range(150)]
-    trainset = Dataset(Reader(rating_scale=(1, 5))).construct_trainset(rows)
-
-    def mixture() -> Any:
-        parts = {"kn": KneserNey(order=2).fit(text), "hmm": HMM(n_states=3, epochs=1).fit(text)}
-        return Mixture(parts)
-
+    lds, words = {"n_states": 3}, {"width": 4, "epochs": 1}
+    log_bilinear = {"width": 4, "context": 2, "epochs": 4}
+    # Surprise's algorithms shuffle users and items no more than their seed says
+    seeded = {"random_state": 0}
+    sampled = {"n_factors": 2, "burn_in": 2, "n_samples": 6, **seeded}
+    factors, boltzmann = {"n_factors": 2, "n_epochs": 6}, {"n_hidden": 2, "n_epochs": 6}
     return {
-        "lds": lambda: LDS(n_states=3).fit(text),
-        "morphological_lds": lambda: MorphologicalLDS(
-            lds={"n_states": 3}, words={"width": 4, "epochs": 1}
-        ).fit(text),
-        "sumembed": lambda: sumembed(text),
-        "varembed": lambda: VarEmbed(width=4, epochs=1).fit(text),
-        "kneser_ney": lambda: KneserNey(order=3).fit(text),
-        "lbl": lambda: LBL(width=4, context=2, epochs=1).fit(text),
-        "hlbl": lambda: HLBL(width=4, context=2, epochs=1).fit(text),
-        "hmm": lambda: HMM(n_states=3, epochs=1).fit(text),
-        "vlhmm": lambda: VLHMM(n_classes=4, states_per_class=4, epochs=1).fit(text),
-        "mixture": mixture,
-        "bias": lambda: BiasModel().fit(ratings),
-        "pmf": lambda: PMF(n_factors=2, n_epochs=2).fit(trainset),
-        "conditional_pmf": lambda: ConditionalPMF(n_factors=2, n_epochs=2).fit(trainset),
-        "bayesian_pmf": lambda: BayesianPMF(n_factors=2, burn_in=1, n_samples=3).fit(trainset),
-        "rbm": lambda: RBM(n_hidden=2, n_epochs=1).fit(trainset),
-        "conditional_rbm": lambda: ConditionalRBM(n_hidden=2, n_epochs=1).fit(trainset),
+        "lds": Specimen(lambda: LDS(**lds), corpus),
+        "morphological_lds": Specimen(lambda: MorphologicalLDS(lds=lds, words=words), corpus),
+        "sumembed": Specimen(lambda: SumEmbed(width=4, epochs=4), corpus, True),
+        "varembed": Specimen(lambda: VarEmbed(width=4, epochs=4), corpus, True),
+        "kneser_ney": Specimen(lambda: KneserNey(order=3), corpus),
+        "lbl": Specimen(lambda: LBL(**log_bilinear), corpus, True),
+        "hlbl": Specimen(lambda: HLBL(**log_bilinear), corpus, True),
+        "hmm": Specimen(lambda: HMM(n_states=3, epochs=4), corpus, True),
+        "vlhmm": Specimen(lambda: VLHMM(n_classes=4, states_per_class=4, epochs=4), corpus, True),
+        "mixture": Specimen(
+            lambda: Mixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=4)}),
+            corpus,
+            True,
+        ),
+        "bias": Specimen(BiasModel, ratings),
+        "pmf": Specimen(lambda: PMF(**factors, **seeded), trainset, True),
+        "conditional_pmf": Specimen(lambda: ConditionalPMF(**factors, **seeded), trainset, True),
+        "bayesian_pmf": Specimen(lambda: BayesianPMF(**sampled), trainset, True),
+        "conditional_bayesian_pmf": Specimen(
+            lambda: ConditionalBayesianPMF(**sampled), trainset, True
+        ),
+        "rbm": Specimen(lambda: RBM(**boltzmann, **seeded), trainset, True),
+        "conditional_rbm": Specimen(lambda: ConditionalRBM(**boltzmann, **seeded), trainset, True),
     }
 
 
-def sumembed(text: Corpus) -> Any:
-    """A small SumEmbed."""
-    from tacenda_embeddings import SumEmbed
+@cache
+def fitted(name: str) -> Any:
+    """A specimen that is fitted, and has been used, so that what must be compiled is."""
+    model = specimens()[name].fit()
+    exercise(model)
+    return model
 
-    return SumEmbed(width=4, epochs=1).fit(text)
+
+def load(folder: Path, name: str) -> Any:
+    """Load a saved specimen as its users do."""
+    if specimens()[name].data is not trainset:
+        return tacenda.load(folder)
+    from tacenda_surprise.algorithm import TacendaAlgorithm
+
+    return TacendaAlgorithm.load(folder)
 
 
-def exercise(model: Any) -> None:
-    """Use a loaded model as a user would; raises `InvalidError` for answers that make no sense."""
+def exercise(model: Any) -> list[np.ndarray]:
+    """Use a model as a user would; return what it answers. Raises `InvalidError` for answers that make no sense."""
     from surprise import AlgoBase
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if isinstance(model, AlgoBase):
-            _recommend(model)
-        else:
-            {"embedders": _embed, "language_models": _score, "recommenders": _rate}[model.kind](
-                model
-            )
+            return _recommended(model)
+        by_kind = {"embedders": _embedded, "language_models": _scored, "recommenders": _rated}
+        return by_kind[model.kind](model)
 
 
-def _embed(model: Any) -> None:
-    for sentence, vectors in zip(NEW, model.transform(NEW), strict=True):
-        _require(vectors.shape == (len(sentence), model.width), f"vectors of shape {vectors.shape}")
-        _require(bool(np.isfinite(vectors).all()), "vectors that are not finite")
+def _embedded(model: Any) -> list[np.ndarray]:
+    found = list(model.transform(NEW))
+    for sentence, vectors in zip(NEW, found, strict=True):
+        require(vectors.shape == (len(sentence), model.width), f"vectors of shape {vectors.shape}")
+        require(bool(np.isfinite(vectors).all()), "vectors that are not finite")
+    return found
 
 
-def _score(model: Any) -> None:
-    found = model.surprisal(NEW[0])
-    _require(
-        bool(np.isfinite(found).all() and (np.asarray(found) > -1e-6).all()), f"surprisals {found}"
-    )
-    _require(model.perplexity(NEW).value >= 1 - 1e-6, "a perplexity below one")
-    rows = model.log_probs([model.start()])
-    total = float(np.exp(np.asarray(rows, np.float64)).sum())
-    if not _has_ngrams(model):  # whose tables may come from any ARPA file, normalised or not
-        _require(abs(total - 1) < 1e-3, f"a distribution that sums to {total}")
-    model.top_k(NEW[0][:1], 3)
+def _scored(model: Any) -> list[np.ndarray]:
+    found = np.asarray(model.surprisal(NEW[0]))
+    require(bool(np.isfinite(found).all() and (found > -1e-6).all()), f"surprisals {found}")
+    require(model.perplexity(NEW).value >= 1 - 1e-6, "a perplexity below one")
+    states = [model.start()]
+    for word in model.vocabulary.encode(NEW[0]).tolist():
+        states.append(model.advance(states[-1], word))
+    rows = np.asarray(model.log_probs(states), np.float64)
+    totals = np.exp(rows).sum(axis=1)
+    require(bool((abs(totals - 1) < 1e-3).all()), f"distributions that sum to {totals}")
+    best = np.array([p for _, p in model.top_k(NEW[0][:1], 3)])
+    return [found, rows, best]
 
 
-def _has_ngrams(model: Any) -> bool:
-    return model.name == "kneser_ney" or any(map(_has_ngrams, model.nested().values()))
-
-
-def _rate(model: Any) -> None:
+def _rated(model: Any) -> list[np.ndarray]:
     users, items = np.array([0, 1, -1, 2]), np.array([0, -1, 1, 2])
     scores = model.score_pairs(users, items)
-    _require(scores.shape == (4,) and bool(np.isfinite(scores).all()), f"scores {scores}")
+    require(scores.shape == (4,) and bool(np.isfinite(scores).all()), f"scores {scores}")
     folded = model.fold_in(np.array([0, 1]), np.array([3.0, 4.0])).score()
-    _require(bool(np.isfinite(folded).all()), "scores of a new user that are not finite")
+    require(bool(np.isfinite(folded).all()), "scores of a new user that are not finite")
+    return [scores, folded]
 
 
-def _recommend(algorithm: Any) -> None:
+def _recommended(algorithm: Any) -> list[np.ndarray]:
     found = algorithm.test([("u1", "i3", 3.0), ("nobody", "i3", 3.0), ("u1", "nothing", None)])
     low, high = algorithm.trainset.rating_scale
-    estimates = [prediction.est for prediction in found]
-    _require(all(low <= one <= high for one in estimates), f"estimates {estimates}")
+    estimates = np.array([prediction.est for prediction in found])
+    require(bool(((low <= estimates) & (estimates <= high)).all()), f"estimates {estimates}")
     algorithm.top_n(3, ["u1"])
-    _rate(algorithm.model)
-
-
-def _require(fits: bool, what: str) -> None:
-    if not fits:
-        raise InvalidError(what)
+    return [estimates, *_rated(algorithm.model)]

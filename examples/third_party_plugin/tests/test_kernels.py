@@ -1,27 +1,35 @@
 import numpy as np
 import pytest
-from tacenda_random_indexing.kernels import backend, decayed_sum
+from tacenda_classics.kernels import backend, decayed_sum, decayed_sum_naive
 
 from tacenda import kernels
-from tacenda.testing.kernels import KernelBackendTests
+from tacenda.errors import KernelError
+from tacenda.testing.kernels import KernelBackendTests, OwnOperation
+
+
+def cases():
+    """What is awkward about it, and the arguments."""
+    for length in (0, 1, 2, 63):
+        for width in (0, 1, 3):
+            x = np.random.default_rng(length).standard_normal((length, width), np.float32)
+            yield f"{length} tokens, {width} wide", (x, 0.5)
+    yield "no memory", (np.ones((4, 2), np.float32), 0.0)
 
 
 class TestBackend(KernelBackendTests):
-    """The operations we share with Tacenda are held to its reference."""
+    """What we share with Tacenda is held to its reference, what is new to ours."""
 
     backend = backend
-
-
-@pytest.mark.parametrize("length", [0, 1, 2, 63])
-def test_our_own_operation_agrees_with_the_plain_loop(length):
-    x = np.random.default_rng(length).standard_normal((length, 3)).astype(np.float32)
-    y = decayed_sum(x, 0.5)
-    assert y.dtype == np.float32
-    state = np.zeros(3)
-    for t in range(length):
-        state = x[t] + 0.5 * state
-        np.testing.assert_allclose(y[t], state, rtol=1e-5)
+    own = (OwnOperation("decayed_sum", decayed_sum, decayed_sum_naive, cases),)
 
 
 def test_the_dispatcher_finds_our_operation():
-    assert kernels.operations()["decayed_sum"] == ["random_indexing"]
+    assert kernels.operations()["decayed_sum"] == ["classics"]
+
+
+@pytest.mark.parametrize(
+    ("x", "decay"), [([1, 2], 0.5), ([[1]], 1), ([[1]], -0.1), ([[1]], np.nan)]
+)
+def test_the_public_function_refuses_what_no_backend_could_use(x, decay):
+    with pytest.raises(KernelError, match="decayed_sum takes a matrix"):
+        decayed_sum(x, decay)

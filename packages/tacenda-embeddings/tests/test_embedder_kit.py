@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from tacenda import plugins
 from tacenda.artifact import Saveable, require
 from tacenda.corpus import Corpus
 from tacenda.errors import NotFittedError
@@ -281,6 +282,22 @@ def test_a_model_that_is_used_unfitted_without_a_word_is_caught(tmp_path):
     kit = type("Kit", (EmbedderTests,), {"make_model": lambda self: Unready()})()
     with pytest.raises(AssertionError, match="transform before fit raises no NotFittedError"):
         kit.test_an_unfitted_model_says_so(tmp_path)
+
+
+def test_a_model_that_names_another_distribution_than_its_own_is_caught():
+    class Stray(Toy):
+        name = "stray"
+
+    kit = type("Kit", (EmbedderTests,), {"make_model": lambda self: Stray()})()
+    plugins.register("embedders", "stray", Stray, distribution="<kit>")
+    try:
+        kit.test_names_its_entry_point(Stray())
+        plugins.register("embedders", "stray", Stray, distribution="its-own")
+        with pytest.raises(AssertionError, match="its-own installs it"):
+            kit.test_names_its_entry_point(Stray())
+    finally:
+        plugins.unregister("embedders", "stray", distribution="<kit>")
+        plugins.unregister("embedders", "stray", distribution="its-own")
 
 
 def test_a_crash_is_not_a_clear_refusal():

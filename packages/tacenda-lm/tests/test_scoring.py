@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError, CorpusError, DataError
@@ -311,12 +312,39 @@ def test_next_words_by_their_probability(model):
     assert len(model.top_k("b", 100)) == len(WORDS)
 
 
-def test_samples_are_drawn_with_the_models_probabilities(model):
+@pytest.mark.parametrize(
+    ("options", "power", "allowed"),
+    [
+        ({"unknown": True}, 1.0, WORDS),
+        ({}, 1.0, ["</s>", "a", "b", "c"]),
+        ({"temperature": 0.5}, 2.0, ["</s>", "a", "b", "c"]),
+        ({"k": 2}, 1.0, None),
+    ],
+)
+def test_samples_are_drawn_with_the_models_probabilities(model, options, power, allowed):
+    """Chi-square over all beginnings of two words, which right samples fail for one in a million seeds."""
+
+    def chances(before):
+        kept = allowed or [word for word, _ in model.top_k(before, options["k"])]
+        row = TABLE[WORDS.index(before or "</s>")]
+        p = np.array([row[i] if word in kept else 0.0 for i, word in enumerate(WORDS)]) ** power
+        return dict(zip(WORDS, p / p.sum(), strict=True))
+
+    expected = {}
+    for first, chance in chances("").items():
+        if first == "</s>":
+            expected[()] = chance
+            continue
+        for second, then in chances(first).items():
+            words = (first,) if second == "</s>" else (first, second)
+            expected[words] = chance * then
+    expected = {words: 3000 * chance for words, chance in expected.items() if chance}
     rng = np.random.default_rng(0)
-    drawn = [model.sample(max_words=1, seed=rng, unknown=True) for _ in range(4000)]
-    for i, word in enumerate(WORDS):
-        rate = np.mean([(each.words or ["</s>"]) == [word] for each in drawn])
-        assert rate == pytest.approx(TABLE[0, i], abs=5 * math.sqrt(TABLE[0, i] / 4000))
+    drawn = [model.sample(max_words=2, seed=rng, **options) for _ in range(3000)]
+    counts = dict.fromkeys(expected, 0)
+    for each in drawn:
+        counts[tuple(each.words)] += 1
+    assert chisquare(list(counts.values()), list(expected.values())).pvalue > 1e-6
     for each in drawn[:20]:
         scored = [*each.words, "</s>"] if each.ended else each.words
         assert each.log_prob == pytest.approx(math.log(p(*scored)))

@@ -72,6 +72,11 @@ def test_top_n_is_the_best_of_what_is_not_rated(refit, trainset):
         blend.predict_many(["a", "b"], ["c"])
 
 
+def test_a_blend_shows_whether_it_is_fitted(blend):
+    assert repr(Blend(PARTS)).endswith("), not fitted>")
+    assert repr(blend).endswith("), fitted>")
+
+
 def test_what_is_blended_is_left_alone(blend):
     assert PARTS[0].model is None or PARTS[0].model is not blend.fitted[0].model
 
@@ -92,6 +97,39 @@ def test_weights_are_the_least_squares_ones():
     assert fit_weights(predictions, truth, ridge=1e6).weights == pytest.approx(
         [1 / 3] * 3, abs=1e-3
     )
+
+
+class Recorder(AlgoBase):
+    """Keeps what it is fitted to and what it is asked for, over all copies."""
+
+    fitted, asked = [], []
+
+    def fit(self, trainset):
+        AlgoBase.fit(self, trainset)
+        raw_user, raw_item = trainset.to_raw_uid, trainset.to_raw_iid
+        self.fitted.append({(raw_user(u), raw_item(i)) for u, i, _ in trainset.all_ratings()})
+        return self
+
+    def test(self, testset, verbose=False):
+        self.asked.append({(uid, iid) for uid, iid, _ in testset})
+        return AlgoBase.test(self, testset, verbose)
+
+    def estimate(self, u, i):
+        return 3.0
+
+
+def test_weights_are_fitted_to_ratings_that_no_part_has_seen(trainset, monkeypatch):
+    monkeypatch.setattr(Recorder, "fitted", [])
+    monkeypatch.setattr(Recorder, "asked", [])
+    Blend([Recorder(), Recorder()], holdout=0.2, random_state=0).fit(trainset)
+    before, again = Recorder.fitted[:2], Recorder.fitted[2:]
+    everything = {pair for pairs in again for pair in pairs}
+    assert len(everything) == trainset.n_ratings
+    assert len(Recorder.asked) == 2
+    for seen, held_out in zip(before, Recorder.asked, strict=True):
+        assert len(held_out) == round(0.2 * trainset.n_ratings)
+        assert not seen & held_out
+        assert seen | held_out == everything
 
 
 def test_nothing_to_blend(trainset, make_dataset):

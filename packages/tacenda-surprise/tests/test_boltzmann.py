@@ -16,7 +16,10 @@ from tacenda_surprise.models import (
     PMFModel,
     RBMModel,
 )
-from tacenda_surprise.models.boltzmann.machine import squash
+from tacenda_surprise.models.boltzmann.machine import Cases, Scale, squash
+from tacenda_surprise.models.boltzmann.new_units import usual_slope
+from tacenda_surprise.models.boltzmann.training import ContrastiveDivergence
+from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
 
 VARIANTS = [(o, t) for o in ("item", "user") for t in (True, False)]
@@ -74,6 +77,29 @@ def test_exact_predictions_are_those_of_all_hidden_states(ratings, orientation, 
         user, item = (q, c) if orientation == "item" else (c, q)
         found = model.probabilities(np.array([user]), np.array([item]))[0]
         np.testing.assert_allclose(found, chances, atol=1e-4)
+
+
+def test_slopes_are_those_that_the_ratings_were_drawn_with():
+    """P(r = k) ~ exp(b_mk + s_k o_c): of the cases of a fit, and of one that joins later."""
+    rng = np.random.default_rng(0)
+    n_cases, n_visible, s = 40, 1500, np.arange(-2.0, 3.0)
+    biases, slopes = rng.normal(0, 0.3, (n_visible, 5)), rng.normal(0, 0.12, n_cases)
+    chances = np.exp(biases + s * slopes[:, None, None])
+    edges = np.cumsum(chances / chances.sum(axis=2, keepdims=True), axis=2)
+    levels = (rng.random((n_cases, n_visible, 1)) > edges).sum(axis=2).clip(max=4)
+    users, items = np.indices(levels.shape).reshape(2, -1)
+    ratings = Ratings.from_arrays(users, items, levels.ravel() + 1.0)
+    catalogue = Catalogue.of(ratings)
+    scale = Scale.of(catalogue, "RBM")
+    settings = BoltzmannSettings(orientation="user", advanced={"damping": 5.0})
+    cases = Cases.of(settings, scale, ratings, None)
+    assert np.polyfit(slopes, cases.slopes, 1)[0] == pytest.approx(1.0, abs=0.08)
+    assert np.corrcoef(slopes, cases.slopes)[0, 1] > 0.95
+
+    machine = ContrastiveDivergence(settings, cases, scale).machine()
+    every = np.arange(n_visible)
+    found = [usual_slope(machine, scale, every, row.astype(np.int32), 5.0) for row in levels]
+    assert np.polyfit(slopes, found, 1)[0] == pytest.approx(1.0, abs=0.08)
 
 
 def test_mean_field_and_exact_predictions_hardly_differ(ratings):

@@ -9,7 +9,7 @@ from tacenda import plugins
 from tacenda.cli.main import main
 from tacenda.errors import ConfigurationError, PluginError
 from tacenda_surprise import ConditionalPMF, Recommender
-from tacenda_surprise.models import BiasModel
+from tacenda_surprise.models import BiasModel, RatingModel
 from tacenda_surprise.testing import AlgorithmTests
 
 
@@ -103,3 +103,24 @@ def test_what_there_is_not(trainset):
         Recommender(name="halfway", settings={"n_factors": 3}).fit(trainset)
     with pytest.raises(ConfigurationError, match="random_state"):
         Recommender(name="pmf", settings={"seed": 3})
+
+
+def test_a_model_fitted_in_one_go_refuses_checkpoints(tmp_path, trainset):
+    class InOneGo(Halfway):
+        keeps_checkpoints = False
+
+    plugins.register("recommenders", "halfway", InOneGo, distribution="elsewhere")
+    with pytest.raises(ConfigurationError, match="InOneGo cannot save the progress of its fit"):
+        Recommender(name="halfway").fit(trainset, checkpoints=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("method", "n"), [("_fit", 3), ("deviations", 2), ("fold_in", 2)])
+def test_what_a_model_leaves_out_is_named(method, n):
+    with pytest.raises(NotImplementedError, match=f"Unfinished does not implement {method}"):
+        getattr(type("Unfinished", (RatingModel,), {})(), method)(*[None] * n)
+
+
+def test_a_model_without_scores_says_so():
+    with pytest.raises(NotImplementedError, match="neither tables nor scores of its own"):
+        type("Unfinished", (RatingModel,), {})().score_pairs(np.array([0]), np.array([0]))

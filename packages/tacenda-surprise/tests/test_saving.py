@@ -144,6 +144,9 @@ def test_what_cannot_be_loaded(saved, tmp_path):
         {"_config": {"arguments": {"callbacks": []}}},
         {"_config": {"arguments": {"rated": [["a", "b"]]}}},
         {"_config": {"checkpoints": "/tmp/elsewhere"}},
+        {"_config": {"mean": 10**400}},
+        {"_config": {"scale": [1, 10**400]}},
+        {"users.text": np.full(200, ord("7"), np.uint8)},
     ],
     ids=lambda changes: str(changes)[:40],
 )
@@ -173,3 +176,22 @@ def test_ids_as_arrays():
     ids = ["", "a", "a\0", -3, 2**70, 0.5, "\udcff", "0.5"]
     assert unpack_ids(pack_ids(ids, "x"), "x") == ids
     assert unpack_ids(pack_ids([], "x"), "x") == []
+    with pytest.raises(ArtifactError, match="more than 4,300 digits"):
+        pack_ids([10**4999], "x")
+
+
+@pytest.mark.parametrize("path", [None, 3, b"folder", "a\0b", "\ud800"])
+def test_what_is_no_path(path, saved):
+    algo = PMF.load(saved)
+    for use in (algo.save, PMF.load):
+        with pytest.raises(ArtifactError, match="file or folder"):
+            use(path)
+
+
+@pytest.mark.parametrize("catalogue", [{"mean": 1e308}, {"mean": 0.9}, {"scale": [1, 1e30]}])
+def test_a_mean_off_the_scale_and_a_scale_without_end_are_refused(catalogue, saved):
+    found = artifact.read(saved)
+    found.config["catalogue"].update(catalogue)
+    artifact.write(saved, found)
+    with pytest.raises(ArtifactError, match="no rating scale"):
+        tacenda.load(saved)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings, folds, read_ratings, split, split_per_user
@@ -168,6 +169,23 @@ def test_different_seeds_split_differently():
         assert cut(0)[1].fingerprint != cut(1)[1].fingerprint
 
 
+@pytest.mark.parametrize(
+    "held_out",
+    [
+        lambda r, seed: split(r, 1 / 3, seed=seed)[1],
+        lambda r, seed: next(folds(r, 3, seed=seed))[1],
+        lambda r, seed: split_per_user(r, 2, seed=seed)[1],
+    ],
+)
+def test_every_choice_of_ratings_is_as_likely(held_out):
+    """Chi-square over the 15 pairs of six ratings, which a right draw fails for one in a million seeds."""
+    r = Ratings.from_arrays(["u"] * 6, list("abcdef"), np.ones(6))
+    found = [held_out(r, seed).item_ids for seed in range(1500)]
+    _, counts = np.unique(found, axis=0, return_counts=True)
+    assert len(counts) == 15
+    assert chisquare(counts).pvalue > 1e-6
+
+
 def test_splits_that_cannot_be_are_refused():
     r = Ratings.from_triples(TRIPLES)
     for attempt in (
@@ -225,7 +243,7 @@ def test_columns_may_stand_anywhere(tmp_path):
         (b"user,item,rating\n", "no ratings"),
         (b"1\t2\t3\n1\t3\n", "line 2: 2 fields where 3 are needed"),
         (b"1\t2\t3\n1\t3\tx\n", "line 2: the rating 'x' is not a number"),
-        (b"1\t2\tnan\n1\t3\t4\n", "item '2' is nan"),
+        (b"1\t2\tnan\n1\t3\t4\n", "line 1: the rating 'nan' is not finite"),
         (b"1\t2\t3\n1\t2\t4\n", "more than once"),
         (b"1\t2\t3\n\t2\t4\n", "an empty user id"),
         ("1\tAmélie\t3\n".encode("latin-1"), "utf-8 at line 1"),

@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tacenda import artifact, datasets, plugins, store
 from tacenda.corpus import Corpus
+from tacenda.errors import ArtifactError
 from tacenda.fitting.checkpoint import Checkpoint, CheckpointFolder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a umask and file locks")
@@ -152,3 +154,42 @@ def test_a_lock_that_is_held_is_waited_for_or_refused(tmp_path):
             pass
     with store.locked(tmp_path, wait=False) as held:
         assert held
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "Expecting value"),
+        (b"\xff", "decode"),
+        (b"[" * 200_000, "nested too deep"),
+        (b"[" * 200 + b"]" * 200, "nested more than 100 deep"),
+        (b"1" * 5000, "4300"),
+        (b"[1e999]", "too large"),
+        (b"[NaN]", "NaN is not JSON"),
+        (b'{"a": 1, "a": 2}', "'a' appears twice"),
+    ],
+)
+def test_json_that_could_not_be_written_again_is_refused(data, reason):
+    with pytest.raises(ValueError, match=reason):
+        store.parse_json(data)
+
+
+@posix
+def test_what_is_no_file_or_too_large_a_file_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(6 << 30)
+    for name, reason in {"pipe": "not a file", "large": "are not read"}.items():
+        with pytest.raises(ValueError, match=reason):
+            store.read_json(tmp_path / name)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", ["x"], "a\0b", "\ud800", "x" * 5000])
+def test_what_cannot_name_a_file_is_a_clear_error(path):
+    with pytest.raises(ArtifactError, match="file"):
+        store.path_of(path, ArtifactError)
+
+
+def test_any_name_that_a_file_could_have_is_a_path(tmp_path):
+    for path in (tmp_path / "new", str(tmp_path), "\udcff", "", "a b\n"):
+        assert store.path_of(path, ArtifactError) == Path(path)

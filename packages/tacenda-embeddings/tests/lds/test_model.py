@@ -324,6 +324,7 @@ class TestRefused:
                 r"own_weight must be a number \(at least 0 and at most 1e\+06\)",
             ),
             ({"advanced": {"row_norm_power": "much"}}, "row_norm_power must be a number"),
+            ({"advanced": {"row_norm_power": 1e308}}, "at least 0 and at most 2"),
             ({"advanced": {"maximum_radius": 1.0}}, "above 0 and below 1"),
             ({"advanced": {"noise": "pink"}}, "noise must be one of full, diagonal, spherical"),
             ({"advanced": {"ends": "open"}}, "ends must be one of"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import chisquare
 
 from tacenda import Corpus
 from tacenda.errors import (
@@ -160,51 +161,107 @@ def test_a_heavier_divergence_keeps_words_nearer_to_their_priors(corpus):
     assert heavy.divergence().sum() < light.divergence().sum()
 
 
-def test_the_divergence_weighs_once_per_word_over_an_epoch(corpus):
-    """Occurrences times weight, summed over the stream, is one for every word of the text."""
+@pytest.fixture
+def trainer_of(corpus):
+    """A maker of a trainer of all of the corpus, from random vectors, and the stream of its tokens."""
     from tacenda_embeddings.varembed.morphemes import Inventory
     from tacenda_embeddings.varembed.training import Trainer, joined
 
     ids = joined(corpus)
     counts = np.bincount(ids, minlength=len(corpus.vocabulary))
     inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, 16, True)
-    words = np.zeros((len(counts), 6), np.float32)
-    morphemes = np.zeros((len(inventory), 6), np.float32)
-    per_type = Trainer(VarEmbed(**TINY).settings, inventory, counts, words, morphemes)
-    total = counts * per_type._kl_weights.numpy()
-    assert_allclose(total[counts > 0], 1, rtol=1e-6)
-    per_token = Trainer(VarEmbed(**tiny(kl="tokens")).settings, inventory, counts, words, morphemes)
-    assert_allclose(per_token._kl_weights.numpy(), 1 / 6)
-
-
-def test_gradients_of_a_step_are_those_of_the_whole_bound(corpus):
-    """One step over the whole text with plain tables and autograd, against the rows a batch touches."""
-    from tacenda_embeddings.varembed.morphemes import Inventory
-    from tacenda_embeddings.varembed.training import Trainer, bernoulli_kl
-
-    inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, 16, True)
-    counts = np.maximum(corpus.vocabulary.counts, 1)
     rng = np.random.default_rng(0)
     words = rng.standard_normal((len(counts), 6)).astype(np.float32)
     morphemes = rng.standard_normal((len(inventory), 6)).astype(np.float32)
-    config = VarEmbed(**tiny(softmax="exact")).settings
-    trainer = Trainer(config, inventory, counts, words, morphemes)
-    ids = np.arange(24).reshape(8, 3) % 9
-    rows, pieces, prior = trainer._looked_up(torch.from_numpy(ids))
-    g = torch.from_numpy(words).requires_grad_()
-    u = torch.from_numpy(morphemes).requires_grad_()
+
+    def make(model_class=VarEmbed, **advanced):
+        settings = model_class(**{**tiny(**advanced), "dropout": 0.0}).settings
+        return Trainer(settings, inventory, counts, words, morphemes)
+
+    return make, ids, counts, inventory
+
+
+@pytest.mark.parametrize("kl", ["types", "tokens"])
+def test_the_divergence_weighs_once_per_word_over_an_epoch(trainer_of, kl):
+    """The losses of all steps of an epoch, with the divergence and without: the difference is that of the words.
+
+    Once per word, or with ``kl="tokens"`` as often as a word occurs, for each of the columns.
+    """
+    from tacenda_embeddings.varembed.training import StreamBatches, bernoulli_kl
+
+    make, ids, counts, _ = trainer_of
+    with_it, without = make(softmax="exact", kl=kl), make(softmax="exact", kl_weight=0.0)
+    batches = list(StreamBatches(ids, streams=1, length=64).batches(0))
+    assert any(len(np.unique(inputs)) < len(inputs) for inputs, _ in batches)
+    found = sum(float(with_it.step(b, 0.0).loss - without.step(b, 0.0).loss) for b in batches)
+    rows, _, prior = with_it._looked_up(torch.arange(len(counts)))
+    each = bernoulli_kl(rows.values, prior).detach().double().numpy()
+    read = np.bincount(ids[:-1], minlength=len(counts))  # the last token is predicted only
+    expected = (read / 6 if kl == "tokens" else read / np.maximum(counts, 1)) @ each
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_step_descends_the_whole_bound(trainer_of):
+    """Against autograd through plain tables of all words, and AdaGrad and the clipping written out."""
+    from copy import deepcopy
+
+    from tacenda_embeddings.varembed.training import bernoulli_kl, exact_loss
+
+    make, ids, counts, inventory = trainer_of
+    trainer = make(softmax="exact", clip=1e9)
+    before = {name: table.values.clone() for name, table in trainer.tables.items()}
+    lstm = deepcopy(trainer.lstm)
+    inputs, targets = (torch.from_numpy(ids[i : i + 24].reshape(8, 3).astype(int)) for i in (0, 5))
+    result = trainer.step((inputs.numpy(), targets.numpy()), 0.1)
+
     A = torch.zeros(len(counts), len(inventory))
-    for w in range(len(counts)):
-        for m in inventory.ids[inventory.offsets[w] : inventory.offsets[w + 1]]:
-            A[w, m] += 1
-    different = torch.unique(torch.from_numpy(ids))
-    assert_allclose(prior.detach(), (A @ u)[different].detach(), rtol=1e-4, atol=1e-5)
-    bernoulli_kl(rows.values, prior).sum().backward()
-    bernoulli_kl(g[different], (A @ u)[different]).sum().backward()
-    assert_allclose(rows.values.grad, g.grad[different], rtol=1e-4, atol=1e-6)
-    assert_allclose(pieces.values.grad, u.grad[pieces.ids], rtol=1e-4, atol=1e-5)
-    untouched = np.setdiff1d(np.arange(len(inventory)), pieces.ids)
-    assert_array_equal(u.grad[untouched], 0)
+    for word in range(len(counts)):
+        for piece in inventory.ids[inventory.offsets[word] : inventory.offsets[word + 1]]:
+            A[word, piece] += 1
+    leaves = {name: table.requires_grad_() for name, table in before.items()}
+    g, outputs = leaves["words"], leaves["outputs"]
+    hidden = lstm(2 * g[inputs].sigmoid() - 1)[0].reshape(24, -1)
+    loss = exact_loss(hidden, targets.reshape(-1), outputs[:, :-1], outputs[:, -1])
+    read = np.bincount(inputs.reshape(-1), minlength=len(counts))
+    weight = torch.from_numpy((read / np.maximum(counts, 1)).astype(np.float32))
+    loss = loss + (weight * bernoulli_kl(g, A @ leaves["morphemes"])).sum()
+    loss.backward()
+    assert float(result.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
+    for ours, theirs in zip(trainer.lstm.parameters(), lstm.parameters(), strict=True):
+        assert_allclose(ours.grad, theirs.grad / 24, rtol=1e-3, atol=1e-6)
+    for name, leaf in leaves.items():
+        rate = 0.1 / (1e-6 + leaf.grad.square().mean(1, keepdim=True)).sqrt()
+        expected = (leaf - rate * leaf.grad).detach()
+        assert_allclose(trainer.tables[name].values, expected, rtol=1e-3, atol=1e-4, err_msg=name)
+        moved = (trainer.tables[name].values != leaf.detach()).any(1)
+        if name != "outputs":
+            assert 0 < moved.sum() < len(leaf)
+
+
+def test_the_sampled_loss_of_a_step_is_nearly_the_exact_one(trainer_of):
+    """With very many words of noise the sum over them is the normaliser."""
+    make, ids, _, _ = trainer_of
+    batch = ids[:60].reshape(20, 3).astype(int), ids[1:61].reshape(20, 3).astype(int)
+    exact = make(softmax="exact").step(batch, 0.0)
+    sampled = make(negatives=20_000).step(batch, 0.0)
+    assert float(sampled.loss) / 60 == pytest.approx(float(exact.loss) / 60, abs=0.02)
+
+
+def test_words_of_noise_are_drawn_by_the_stated_power_of_their_counts(trainer_of, monkeypatch):
+    """Chi-square, which a right draw fails for one in a million seeds."""
+    make, ids, counts, _ = trainer_of
+    trainer, batch = make(negatives=20_000), ids[:4].reshape(2, 2).astype(int)
+    asked = []
+    rows = trainer.tables["outputs"].rows
+    monkeypatch.setattr(trainer.tables["outputs"], "rows", lambda i: asked.append(i) or rows(i))
+    trainer.step((batch, batch), 0.0)
+    [found] = asked
+    assert_array_equal(found[:4], batch.reshape(-1))
+    expected = (counts + 1.0) ** 0.75
+    expected *= 20_000 / expected.sum()
+    drawn = np.bincount(found[4:], minlength=len(counts))
+    assert expected.min() > 5
+    assert chisquare(drawn, expected).pvalue > 1e-6
 
 
 def test_a_killed_fit_goes_on_to_the_same_model(corpus, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -14,9 +13,10 @@ import numpy.typing as npt
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, FittingError
 from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import Settings
+from tacenda.store import path_of
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State, ranks_and_entropies
@@ -114,7 +114,7 @@ class LanguageModel(KenlmInterface, Generation):
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         self.fitted_on = {}
         self.figures = []
-        folder = None if checkpoints is None else Path(checkpoints)
+        folder = None if checkpoints is None else path_of(checkpoints, FittingError)
         self._fit(corpus, held_out, FitContext(folder, resume))
         self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
         if valid is not None:

@@ -302,8 +302,8 @@ class Mixture(LanguageModel):
         models = dict(nested or {})
         if sorted(names) != sorted(models) or not names:
             raise ArtifactError(
-                f"the mixture is made of {', '.join(map(str, names)) or 'nothing'}, and there are "
-                f"{', '.join(models) or 'no models'}: the model is damaged"
+                f"the mixture is made of {names!r:.200}, and there are {sorted(models)!r:.200}: "
+                "the model is damaged"
             )
         weights = require(arrays, "weights", shape=(len(names),), dtype=np.float64, finite=True)
         if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:

@@ -1,11 +1,13 @@
 """HMM: EM never loses, and is a fit like others."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, FittingError
+from tacenda.fitting.checkpoint import CheckpointFolder
 from tacenda_lm import HMM
 from tacenda_lm.hidden_markov.hmm import BaumWelch
 
@@ -52,6 +54,16 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
     )
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(again.arrays()[name], array)
+
+
+@pytest.mark.parametrize("name", ["transitions", "emissions", "starts"])
+def test_a_checkpoint_of_what_are_no_distributions_is_refused(name, tmp_path):
+    HMM(n_states=3, epochs=2).fit(text(), checkpoints=tmp_path)
+    saved = CheckpointFolder(tmp_path).read()
+    state = {**saved.state, name: saved.state[name] * np.float32(1.1)}
+    CheckpointFolder(tmp_path).write(replace(saved, state=state), 1)
+    with pytest.raises(FittingError, match=f"'{name}' does not hold probabilities"):
+        HMM(n_states=3, epochs=2).fit(text(), checkpoints=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
 import tacenda
 from tacenda import Corpus, datasets
@@ -158,6 +159,44 @@ def test_the_number_of_threads_changes_nothing(model):
     assert same(VLHMM(**SMALL, threads=3).fit(text(), valid=text(30, 1)), model)
 
 
+def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps():
+    """Of every step up to the hundredth and then of every tenth, newer ones weighing more."""
+    sentences = [[0, 3, 2, 5], [1], [4, 4, 2, 1, 0]]
+    ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
+    lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
+    settings = VLHMMSettings(
+        n_classes=3, states_per_class=2, state_dropout=0.0, width=4, advanced={"averaging": 0.8}
+    )
+    network = drawn(settings, lexicon, ids, offsets)
+    trainer = Trainer(settings, network, lexicon, ids, offsets, (ids, offsets))
+    passed, weights = [], np.zeros(140)
+    for n in range(1, len(weights) + 1):
+        trainer.step(np.arange(3), 0.02)
+        passed.append({name: p.detach().clone() for name, p in network.named_parameters()})
+        each = 1 if n <= 100 else 10
+        if n % each == 0:
+            share = min(0.8**each, n / (n + 10 * each))
+            weights *= share
+            weights[n - 1] = 1 - share
+    assert weights.sum() == pytest.approx(1, abs=1e-6)
+    found = trainer.parameters()
+    for name in found:
+        mean = sum(float(w) * each[name] for w, each in zip(weights, passed, strict=True))
+        np.testing.assert_allclose(found[name], mean, atol=1e-5)
+    assert not np.allclose(found["states"], passed[-1]["states"], atol=1e-4)
+    perplexity = trainer.evaluate()
+    for name, p in network.named_parameters():
+        np.testing.assert_array_equal(p.detach(), passed[-1][name])
+    trainer.load_parameters(found)
+    total = log_likelihood(network(None), Observed.of(ids, offsets, lexicon), lexicon, "two_level")
+    assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(ids))), rel=1e-5)
+
+
+def test_the_fitted_model_is_the_one_that_did_best_on_the_held_out_text(model):
+    evaluations = [value for _, _, value in model.fitted_on["training"]["evaluations"]]
+    assert float(model.perplexity(text(30, 1))) == pytest.approx(min(evaluations), rel=1e-4)
+
+
 def test_another_seed_is_another_model(model):
     other = VLHMM(**SMALL, seed=1).fit(text(), valid=text(30, 1))
     assert not np.array_equal(other.tables.emissions, model.tables.emissions)
@@ -227,6 +266,20 @@ def test_state_dropout_keeps_as_many_states_of_every_class_and_draws_anew():
     assert (trainer.kept_states() != first).any()
     no_dropout = VLHMMSettings(state_dropout=0.0)
     assert Trainer(no_dropout, torch.nn.Linear(1, 1), None, None, None, None).kept_states() is None
+
+
+def test_every_choice_of_states_is_as_likely_in_every_class():
+    """Chi-square over the ten pairs of five states, which a right draw fails for one in a million seeds."""
+    settings = VLHMMSettings(n_classes=2, states_per_class=5, state_dropout=0.6, width=4)
+    trainer = Trainer(settings, torch.nn.Linear(1, 1), None, None, None, None)
+    drawn = []
+    for step in range(3000):
+        trainer.steps = step
+        drawn.append(trainer.kept_states().numpy())
+    for each in np.stack(drawn, axis=1):
+        pairs, counts = np.unique(each, axis=0, return_counts=True)
+        assert len(pairs) == 10
+        assert chisquare(counts).pvalue > 1e-6
 
 
 # -- states ----------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
+from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_lm import LBL, KneserNey
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
@@ -15,6 +17,7 @@ from tacenda_lm.log_bilinear.lbl_objective import (
     scores,
     softmax,
 )
+from tacenda_lm.log_bilinear.model import Stream, dropout_mask
 
 SMALL = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 
@@ -158,3 +161,39 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
     again = LBL(**SMALL).fit(text(), checkpoints=tmp_path, resume=True)
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(array, again.arrays()[name])
+
+
+def test_words_of_noise_are_drawn_as_often_as_they_occur(monkeypatch):
+    """Chi-square, which a right draw fails for one in a million seeds; log P_noise is that of the same distribution."""
+    from tacenda_lm.log_bilinear import lbl
+
+    counts, asked = np.array([50, 20, 9, 1, 0, 120]), []
+    options = {"loss": "nce", "advanced": {"noise_words": 20_000}, "dropout": 0.0}
+    text = Stream.of_corpus(Corpus.from_sentences([["a", "b", "c", "d"]]), True)
+    trainer = LBLTrainer(LBL(**{**SMALL, **options}).settings, counts, text, None)
+    monkeypatch.setattr(lbl, "nce", lambda *arguments: asked.append(arguments) or nce(*arguments))
+    trainer.step((np.array([0, 1]),), 0.0)
+    [(_, _, noise, log_noise, _)] = asked
+    expected = (counts + 0.1) / (counts + 0.1).sum()
+    np.testing.assert_allclose(np.exp(log_noise), expected, rtol=1e-5)
+    assert chisquare(np.bincount(noise, minlength=6), 20_000 * expected).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+def test_dropout_drops_its_share_and_keeps_the_mean(share):
+    """And elements are independent: numbers within 5.5 standard deviations, outside for one of a million seeds."""
+    mask = dropout_mask((401, 250), share, np.random.default_rng(0))
+    dropped = mask == 0
+    n, actual = mask.size, min(round(share * 65536), 65535) / 65536
+    assert dropped.sum() == pytest.approx(n * actual, abs=5.5 * np.sqrt(n * actual * (1 - actual)))
+    np.testing.assert_allclose(mask[~dropped], 1 / (1 - actual), rtol=1e-6)
+    for lag in (1, 2, 3, 4, 250):
+        one, other = dropped.ravel()[lag:], dropped.ravel()[:-lag]
+        covariance = np.mean((one - actual) * (other - actual))
+        assert abs(covariance) <= 5.5 * actual * (1 - actual) / np.sqrt(len(one))
+
+
+def test_some_elements_are_kept_however_large_the_share():
+    mask = dropout_mask((1000, 1000), 0.999999, np.random.default_rng(0))
+    assert 0 < (mask > 0).sum() < 50
+    assert mask.max() == 65536

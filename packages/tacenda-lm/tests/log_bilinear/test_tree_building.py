@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from tacenda.errors import ArtifactError, ConfigurationError, KernelError
 from tacenda.kernels.log_bilinear.tree_softmax import Codes, distribution
 from tacenda_lm import Tree, build_tree
+from tacenda_lm.log_bilinear import tree_building
 
 RULES = ["random", "balanced", "adaptive", "noisy"]
 
@@ -54,6 +56,40 @@ def test_its_probabilities_sum_to_one(rule):
 def test_halves_make_codes_of_the_logarithm(rule, n):
     tree = build_tree(rule, n, vectors=vectors(n))
     assert set(lengths(tree)) <= {int(np.floor(np.log2(n))), int(np.ceil(np.log2(n)))}
+
+
+def test_random_halves_are_all_as_likely():
+    """Chi-square over the 20 halves of six words at the root, which right ones fail for one in a million seeds."""
+    halves = []
+    for seed in range(1500):
+        codes = build_tree("random", 6, seed=seed).codes
+        halves.append(codes.signs[codes.code_steps[:-1]])
+    _, counts = np.unique(halves, axis=0, return_counts=True)
+    assert len(counts) == 20
+    assert chisquare(counts).pvalue > 1e-6
+
+
+def test_noisy_clusters_are_drawn_by_their_probabilities(monkeypatch):
+    """At the root, words of responsibility p go left p of the time, in each of five ranges of p.
+
+    Each of the five standard normal numbers is beyond 5.5 for one of a million seeds.
+    """
+    odds, found = tree_building._log_odds, []
+    monkeypatch.setattr(
+        tree_building, "_log_odds", lambda *given: found.append(odds(*given)) or found[-1]
+    )
+    p, left = [], []
+    for seed in range(200):
+        found.clear()
+        codes = build_tree("noisy", 42, vectors=vectors(42), seed=seed).codes
+        p.append(1 / (1 + np.exp(-found[0].clip(-500, 500))))
+        left.append(codes.signs[codes.code_steps[:-1]] > 0)
+    p, left = np.concatenate(p), np.concatenate(left)
+    for low in np.arange(0, 1, 0.2):
+        chosen = (p >= low) & (p < low + 0.2)
+        spread = np.sqrt((p * (1 - p))[chosen].sum())
+        assert spread > 2
+        assert abs((left - p)[chosen].sum()) < 5.5 * spread
 
 
 @pytest.mark.parametrize("rule", ["balanced", "adaptive", "noisy"])

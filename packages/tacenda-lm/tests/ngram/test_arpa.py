@@ -1,6 +1,7 @@
 """ARPA files: what we write others score alike, what others write we read, what is damaged we name."""
 
 import bz2
+import dataclasses
 import gzip
 import math
 
@@ -9,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda.errors import DataError
-from tacenda_lm import KneserNey
+from tacenda.errors import ArtifactError, DataError
+from tacenda_lm import KneserNey, State
 
 TEXT = [
     "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
@@ -137,6 +138,14 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(tmp
         (("-0.1	a b", "-0.1	a c"), 17, "'c' is no unigram"),
         (("-0.1	a b", "-0.1	a b b b"), 17, "2 words"),
         (("-0.1	a b", "-0.1	a b	inf"), 17, "not finite"),
+        (
+            ("-0.69897	a	-0.1", "-0.69897	a	0.8"),
+            None,
+            "'</s>' after 'a' a probability above one",
+        ),
+        (("ngram 1=5", f"ngram 1={'5' * 5000}"), 5, "ngram 1=COUNT"),
+        (("ngram 1=5", f"ngram {'1' * 5000}=5"), 5, "ngram 1=COUNT"),
+        (("-0.1	a b", f"-0.1	a b	{'9' * 5000}"), 17, "not finite"),
         (("-0.1	a b", "-0.1	<s> a"), None, "listed twice"),
         (("-0.1	a b", "-0.1	a <s>"), None, "sentences"),
         (("-0.69897	a	-0.1", "-0.69897	b	-0.1"), None, "listed twice"),
@@ -246,3 +255,43 @@ def test_log_probabilities_are_never_above_zero_in_a_file(tmp_path):
     assert math.isclose(
         KneserNey.from_arpa(tmp_path / "m.arpa").score("a"), model.score("a"), abs_tol=1e-5
     )
+
+
+def test_tables_that_do_not_sum_to_one_are_read_with_a_warning_and_saved_with_a_flag(tmp_path):
+    path = written(tmp_path, SMALL)
+    with pytest.warns(UserWarning, match=r"model\.arpa.* sum to") as caught:
+        model = KneserNey.from_arpa(path)
+    assert len(caught) == 1
+    assert not model.is_normalized
+    model.save(tmp_path / "saved")
+    again = KneserNey.load(tmp_path / "saved")
+    assert not again.is_normalized
+    assert again.score("a b") == model.score("a b")
+    assert KneserNey(order=2).fit(TEXT).is_normalized
+
+
+def test_a_flag_that_is_no_flag_is_refused(model):
+    artifact = model.to_artifact()
+    for strange in (0, None, "no"):
+        config = {**artifact.config, "is_normalized": strange}
+        with pytest.raises(ArtifactError, match="is_normalized"):
+            KneserNey.from_artifact(dataclasses.replace(artifact, config=config))
+
+
+@pytest.mark.parametrize("smoothing", ["interpolated", "backoff", "good_turing"])
+def test_the_sums_of_a_table_are_those_of_its_distributions(smoothing):
+    model = KneserNey(order=4, smoothing=smoothing).fit(TEXT)
+    rows = {tuple(row) for n in (1, 2, 3) for row in model.table.words_of(n).tolist()}
+    totals = np.exp(model.log_probs([State(()), *map(State, rows)])).sum(axis=1)
+    sums = model.table.sums()
+    assert totals.min() - 1e-6 < sums.low <= sums.high < totals.max() + 1e-6
+    assert sums.above_one is None
+
+
+def test_the_sums_of_a_table_that_is_not_normalized_are_those_of_its_distributions(tmp_path):
+    with pytest.warns(UserWarning, match="not normalized"):
+        model = KneserNey.from_arpa(written(tmp_path, SMALL))
+    rows = [State(()), *(State((word,)) for word in range(4))]
+    totals = np.exp(model.log_probs(rows)).sum(axis=1)
+    sums = model.table.sums()
+    assert (sums.low, sums.high) == pytest.approx((totals.min(), totals.max()), abs=1e-5)

@@ -78,7 +78,10 @@ def test_discounts_are_those_of_the_counts_of_counts():
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize("counts", [[], [0, 0], [1, 1, 1], [1, 2, 3, 4, 4, 4, 4, 4]])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "counts", [[], [0, 0], [1, 1, 1], [2, 2, 3, 4], [1, 1, 3, 4], [1, 2, 3, 4, 4, 4, 4, 4]]
+)
 def test_odd_counts_of_counts_take_the_fallback(counts):
     found, from_text = kneser_ney_discounts(np.array(counts, np.int64))
     assert (found.tolist(), from_text) == ([0.0, *FALLBACK], False)

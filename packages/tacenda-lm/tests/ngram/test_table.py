@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacenda.errors import ArtifactError
-from tacenda_lm import KneserNey
+from tacenda_lm import KneserNey, State
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,12 @@ def changed(array, place, value):
         ("log_prob", lambda a: changed(a, 3, np.inf)),
         ("backoff", lambda a: a[1:]),
         ("backoff", lambda a: changed(a, 0, np.nan)),
+        ("log_prob", np.zeros_like),
+        ("log_prob", lambda a: changed(a, 0, a[0] - 2)),
+        ("log_prob", lambda a: changed(a, -1, a[-1] - 2)),
+        ("backoff", np.zeros_like),
+        ("backoff", lambda a: changed(a, 2, a[2] + 1)),
+        ("backoff", lambda a: changed(a, -1, 5)),
     ],
 )
 def test_every_damage_is_refused(model, name, damage):
@@ -70,3 +76,27 @@ def test_random_damage_is_refused_or_harmless(model, seed):
     except ArtifactError:
         return
     assert np.isfinite(spoilt.score_batch(["a b c", "c b a", "x"])).all()
+
+
+@pytest.mark.parametrize("order", [2, 3, 5])
+def test_a_probability_above_one_is_found_wherever_it_is(order):
+    """Against all distributions: one back-off at a time is raised, of models that list words of every probability."""
+    rng = np.random.default_rng(order)
+    text = [" ".join(rng.choice(list("aaaaaabbcdefghij"), 6)) for _ in range(30)]
+    model = KneserNey(order=order, smoothing="good_turing").fit(text)
+    table = model.table
+    contexts = [row for n in range(1, order) for row in table.words_of(n).tolist()]
+    states = [State(()), *(State(tuple(row)) for row in contexts)]
+    n_found = 0
+    for place in range(len(table.backoff)):
+        backoff = changed(table.backoff, place, table.backoff[place] + rng.uniform(0, 6))
+        model._table = dataclasses.replace(table, backoff=backoff)
+        model._table.__dict__.pop("records", None)
+        rows = model.log_probs(states)
+        found = model._table.sums().above_one
+        assert (found is not None) == (rows.max() > 1e-3)
+        if found is not None:
+            n_found += 1
+            context, word = found
+            assert model.log_prob([State(tuple(context))], [word])[0] > 1e-3
+    assert 0 < n_found < len(table.backoff)

@@ -101,9 +101,9 @@ def load_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (ArtifactError, PluginError) as error:
-        raise type(error)(f"cannot load {os.fspath(path)}: {error}") from error
-    except (TacendaError, KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"cannot load {os.fspath(path)}: it is damaged: {error!r}") from error
+        raise type(error)(f"cannot load {path}: {error}") from error
+    except (TacendaError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ArtifactError(f"cannot load {path}: it is damaged: {error!r}") from error
 
 
 def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
@@ -193,7 +193,7 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
         if isinstance(one, str):
             kind, text = _TEXT, one
         elif isinstance(one, int | np.integer):
-            kind, text = _WHOLE, str(int(one))
+            kind, text = _WHOLE, _digits(int(one))
         elif isinstance(one, float | np.floating):
             kind, text = _REAL, repr(float(one))
         else:
@@ -204,6 +204,15 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
         # surrogates come from files that were read with errors="surrogateescape"
         encoded.append(text.encode("utf-8", "surrogatepass"))
     return {**pack(encoded, name), f"{name}.types": np.array(types, np.uint8)}
+
+
+def _digits(number: int) -> str:
+    try:
+        return str(number)
+    except ValueError:
+        raise ArtifactError(
+            "an id is a number of more than 4,300 digits; give it as text, or a shorter one"
+        ) from None
 
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:

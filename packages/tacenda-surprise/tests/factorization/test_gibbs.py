@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from tacenda.datasets import synthetic_ratings
+from tacenda.errors import ArtifactError
 from tacenda.ratings import split
 from tacenda_surprise.models import (
     BayesianPMFModel,
@@ -123,6 +124,17 @@ def parts():
     )
 
 
+@pytest.fixture(scope="module")
+def folding(parts):
+    """Users with twenty ratings and more, and models that were fitted without them."""
+    train, _ = parts
+    users = np.arange(0, train.n_users, 6)
+    rest = train.select(~np.isin(train.user_ids, users))
+    kinds = BayesianPMFModel, ConditionalBayesianPMFModel
+    models = {kind: kind(n_factors=4, burn_in=20, n_samples=40).fit(rest) for kind in kinds}
+    return users[np.diff(train.user_offsets)[users] >= 20], models
+
+
 @pytest.mark.parametrize("model_class", [BayesianPMFModel, ConditionalBayesianPMFModel])
 def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model_class):
     train, test = parts
@@ -158,6 +170,31 @@ def test_a_folded_user_is_near_the_same_user_fitted(parts):
         errors.append([np.mean((s - truth) ** 2) for s in (folded, refitted)])
     folded, refitted = np.sqrt(np.mean(errors, axis=0))
     assert folded < 1.06 * refitted
+
+
+@pytest.mark.parametrize("model_class", [BayesianPMFModel, ConditionalBayesianPMFModel])
+@pytest.mark.parametrize("n", [0, 2, 10])
+def test_a_folded_user_is_as_uncertain_as_few_ratings_leave_them(parts, folding, model_class, n):
+    """What is left of the ratings, in deviations from what is expected of them, has unit size."""
+    ratings, (users, models) = parts[0], folding
+    z = []
+    for user in users:
+        items, values = ratings.of_user(int(user))
+        given = np.zeros(len(items), bool)
+        given[np.random.default_rng(int(user)).permutation(len(items))[:n]] = True
+        folded = models[model_class].fold_in(items[given], values[given])
+        errors = values[~given] - folded.score(items[~given])
+        z.extend(errors / folded.deviations(items[~given]))
+    assert np.std(z) == pytest.approx(1.0, abs=0.1)
+
+
+def test_samples_that_hold_no_precision_are_refused(folding):
+    model = folding[1][BayesianPMFModel]
+    arrays = model.arrays()
+    arrays["samples.precision"] = -arrays["samples.precision"]
+    damaged = BayesianPMFModel.from_arrays(model.config_dict(), arrays)
+    with pytest.raises(ArtifactError, match="not positive definite: it is damaged"):
+        damaged.fold_in(np.array([], np.int64), np.array([], np.float32))
 
 
 def test_identities_alone_tell_something_of_a_user():

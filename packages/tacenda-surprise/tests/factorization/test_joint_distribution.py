@@ -149,3 +149,13 @@ def test_parameters_and_ratings_keep_their_joint_distribution(conditional):
         if not abs(value) < limit
     }
     assert not wrong, f"means that changed, in standard errors: {wrong}"
+
+
+def test_links_of_great_precision_are_drawn_near_zero():
+    joint = from_the_prior(np.random.default_rng(1), conditional=True)
+    loose, tight = (
+        one_sweep(joint._replace(links=np.zeros_like(joint.links), tau=tau), True, 0).links
+        for tau in (1.0, 1e8)
+    )
+    assert np.abs(loose).max() > 0.1
+    assert np.abs(tight).max() < 0.01

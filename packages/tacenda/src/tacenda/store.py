@@ -13,15 +13,22 @@ Permissions follow the umask, as those of any other file.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any, NoReturn
+
+from tacenda.errors import TacendaError
 
 try:
     import fcntl
@@ -33,6 +40,9 @@ __all__ = [
     "is_temporary",
     "locked",
     "new_folder",
+    "parse_json",
+    "path_of",
+    "read_json",
     "remove",
     "replacing",
     "sha256_of",
@@ -46,6 +56,78 @@ _PREFIX = ".tacenda-"
 _TEMPORARY = re.compile(r"\.tacenda-[0-9a-f]{32}")
 #: Where the system has no locks, what is older than this is taken to be abandoned.
 _ABANDONED_SECONDS = 24 * 3600.0
+
+LARGEST_JSON = 32 << 20
+"""The most bytes of a manifest that are read."""
+_DEEPEST_JSON = 100  # what is nested deeper could not be saved again
+
+
+def path_of(path: object, error: type[TacendaError]) -> Path:
+    """Return a path that a user gave. Raises ``error`` for what cannot be the name of a file or folder."""
+    if not isinstance(path, str | os.PathLike):
+        raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
+    try:
+        found = Path(path)
+        os.lstat(found)
+    except (TypeError, ValueError):  # a NUL in it, a lone surrogate, bytes
+        raise error(f"{str(path)!r:.200} cannot name a file or folder") from None
+    except OSError as problem:
+        if problem.errno == errno.ENAMETOOLONG:
+            raise error(f"there is no file {str(path)!r:.80}: its name is too long") from problem
+    return found
+
+
+def read_json(path: Path) -> Any:
+    """Read the JSON value in a file. Raises OSError and, as `parse_json` does, ValueError."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is not a file")
+    if status.st_size > LARGEST_JSON:
+        raise ValueError(f"it has {status.st_size} bytes; more than {LARGEST_JSON} are not read")
+    return parse_json(path.read_bytes())
+
+
+def parse_json(data: bytes) -> Any:
+    """Read a JSON value. Raises ValueError for what is none.
+
+    NaN, infinite numbers, repeated keys and values nested too deep to be written again are refused.
+    """
+    try:
+        document = json.loads(
+            data, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST_JSON):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+    if level:
+        raise ValueError(f"it is nested more than {_DEEPEST_JSON} deep")
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twice!r:.80} appears twice")
+    return document
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if abs(number) == float("inf"):
+        raise ValueError(f"the number {text:.40} is too large")
+    return number
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 import errno
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,6 +127,31 @@ def _edit(**changes):
     return edit
 
 
+def _progress(part, **changes):
+    """Alter what a checkpoint says of the progress."""
+
+    def edit(folder):
+        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest["progress"][part].update(changes)
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+
+    return edit
+
+
+def _arrays(alter):
+    """Alter every array of floats of a checkpoint, whose hashes are right again."""
+
+    def edit(folder):
+        checkpoint = CheckpointFolder(folder).read()
+        state = {
+            name: alter(array) if array.dtype.kind == "f" else array
+            for name, array in checkpoint.state.items()
+        }
+        CheckpointFolder(folder).write(replace(checkpoint, state=state), 1)
+
+    return edit
+
+
 def _traverse(folder):
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["files"]["state"]["name"] = "../state-secret"
@@ -145,6 +171,20 @@ def _traverse(folder):
         _edit(files={}),
         _edit(progress={}),
         _traverse,
+        _progress("history", epochs="x"),
+        _progress("history", epochs=-1),
+        _progress("history", epochs=10**30),
+        _progress("history", epoch_losses=[]),
+        _progress("history", stopped=["x"], seconds={}),
+        _progress("meter", rate=10**400),
+        _progress("meter", norms=-0.5),
+        _progress("best", version=[]),
+        lambda folder: (folder / MANIFEST).write_text("[" * 200_000),
+        lambda folder: (folder / MANIFEST).write_text(f'{{"format": {"1" * 5000}}}'),
+        _arrays(lambda array: array * np.nan),
+        _arrays(lambda array: array + 1e30),
+        _arrays(lambda array: array.astype(np.float16)),
+        _arrays(lambda array: array[..., None]),
     ],
 )
 def test_a_damaged_checkpoint_gets_a_clear_error(damage, models, saved):

@@ -4,7 +4,7 @@ import pytest
 from tacenda import kernels
 from tacenda.kernels import backends
 from tacenda.kernels.dynamics.lagged_counts import cpu as counts_cpu
-from tacenda.testing.kernels import KernelBackendTests
+from tacenda.testing.kernels import KernelBackendTests, OwnOperation
 
 
 class TestCpu(KernelBackendTests):
@@ -19,9 +19,9 @@ def _backend_with(**operations):
     return kernels.Backend("suspect", kernels.API_VERSION, 10, operations)
 
 
-def _run(test_name, backend):
+def _run(test_name, backend, **more):
     """Run one test of the kit on a backend, as a subclass in a test file would."""
-    suspect = type("Suspect", (KernelBackendTests,), {"backend": backend})()
+    suspect = type("Suspect", (KernelBackendTests,), {"backend": backend, **more})()
     registered = KernelBackendTests._registered.__wrapped__(suspect)
     next(registered)
     try:
@@ -73,3 +73,36 @@ def test_the_kit_finds_an_operation_that_remembers_its_last_call():
 def test_the_kit_finds_a_name_that_cannot_be_imported():
     with pytest.raises(kernels.dispatch.KernelError, match="nowhere"):
         _run("test_every_operation_can_be_imported", _backend_with(new="nowhere:at_all"))
+
+
+def _halved(x):
+    """The public function of a new operation."""
+    return kernels.resolve("halved")(x)
+
+
+def _spoils_and_halves(x):
+    x /= 2
+    return x
+
+
+_HALVED = OwnOperation("halved", _halved, lambda x: x / 2, lambda: iter([("some", (np.ones(3),))]))
+
+
+@pytest.mark.parametrize(
+    ("test_name", "operation"),
+    [
+        ("test_agrees_with_the_reference", lambda x: x / 3),
+        ("test_agrees_with_the_reference", _declines),
+        ("test_leaves_its_inputs_alone", _spoils_and_halves),
+        ("test_is_reentrant_and_repeatable", lambda x: x / 2 + np.random.default_rng().random()),
+    ],
+)
+def test_the_kit_holds_a_new_operation_to_its_own_specification(test_name, operation):
+    _run(test_name, _backend_with(halved=lambda x: x / 2), own=(_HALVED,))
+    with pytest.raises(AssertionError):
+        _run(test_name, _backend_with(halved=operation), own=(_HALVED,))
+
+
+def test_the_kit_finds_a_new_operation_that_the_backend_does_not_offer():
+    with pytest.raises(AssertionError, match="does not offer halved"):
+        _run("test_agrees_with_the_reference", _backend_with(), own=(_HALVED,))

@@ -151,6 +151,8 @@ def test_what_does_not_fit_is_refused(backend, change, message):
 def joint(given):
     """P(r, h) of a machine of two visible and two hidden units, by enumeration: {(r, h): chance}."""
     s, W = given["scores"].astype(float), given["weights"].astype(float)
+    if W.ndim == 2:
+        W = W[:, None, :] * s[None, :, None]
     found = {}
     for r in product(range(K), repeat=VISIBLE):
         for h in product((0, 1), repeat=HIDDEN):
@@ -185,22 +187,53 @@ def test_recalled_ratings_are_drawn_from_the_conditionals(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_persistent_chains_come_to_the_distribution_of_the_machine(backend):
-    """Step after step with the same parameters: what is recalled has the machine's marginals."""
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("identities", [False, True])
+def test_persistent_chains_come_to_the_distribution_of_the_machine(backend, tied, identities):
+    """Step after step with the same parameters: what is recalled has the moments of the enumerated machine.
+
+    Those are E[r_m = k], E[h_j] and E[h_j, r_m = k]; with identities, of the machine given these. The bounds are six
+    standard errors of a mean of numbers in [0, 1] (three times as much for scores), so a right chain is outside one of
+    the 26 for fewer than one of a million seeds.
+    """
     n, calls = (300, 12) if backend == "reference" else (20_000, 25)
-    given, p = machine(tied=False, n_cases=n), joint(machine(tied=False))
+    given = machine(tied, n_cases=n)
+    enumerated, side = machine(tied), {}
+    if identities:
+        U = np.array([[0.5, -1.0], [2.0, 0.3]], np.float32)
+        given["side_weights"] = U
+        side = {"side_offsets": np.arange(n + 1), "side_ids": np.ones(n, np.int32)}
+        enumerated["hidden_biases"] = enumerated["hidden_biases"] + U[1]
     chains = np.full((n, HIDDEN), 0.99, np.float32)
     with kernels.use(backend):
         for call in range(calls):
-            found = divergence(**{**given, "seed": call}, chains=chains)
-    marginals = np.zeros((VISIBLE, K))
-    for (r, _), chance in p.items():
-        marginals[[0, 1], r] += chance
+            found = divergence(**{**given, "seed": call}, **side, chains=chains)
+    levels, hidden = np.zeros((VISIBLE, K)), np.zeros(HIDDEN)
+    both = np.zeros((VISIBLE, K, HIDDEN))
+    for (r, h), chance in joint(enumerated).items():
+        levels[[0, 1], r] += chance
+        hidden += chance * np.array(h)
+        both[[0, 1], r] += chance * np.array(h)
+    bound = 3 / np.sqrt(n)
+    # The gradients are what the data say, every case being (0, 2), less what the chains say.
+    of_data = 1 / (1 + np.exp(-_inputs(enumerated)))
     recalled = -found.visible_biases / n
     recalled[[0, 1], (0, 2)] += 1
-    np.testing.assert_allclose(recalled, marginals, atol=0.1 if n < 1000 else 0.015)
-    hidden = [sum(c for (_, h), c in p.items() if h[j]) for j in range(HIDDEN)]
-    np.testing.assert_allclose(chains.mean(axis=0), hidden, atol=0.1 if n < 1000 else 0.015)
+    np.testing.assert_allclose(recalled, levels, atol=bound)
+    np.testing.assert_allclose(chains.mean(axis=0), hidden, atol=bound)
+    np.testing.assert_allclose(of_data - found.hidden_biases / n, hidden, atol=bound)
+    expected = -both
+    expected[[0, 1], (0, 2)] += of_data
+    if tied:
+        expected = np.einsum("mkh,k->mh", expected, given["scores"])
+    np.testing.assert_allclose(found.weights / n, expected, atol=3 * bound if tied else bound)
+
+
+def _inputs(given):
+    """What goes into the hidden units where the ratings are (0, 2)."""
+    s, W = given["scores"].astype(float), given["weights"].astype(float)
+    rows = [W[m] * s[k] if W.ndim == 2 else W[m, k] for m, k in enumerate((0, 2))]
+    return given["hidden_biases"] + sum(rows)
 
 
 def test_the_chain_of_a_case_that_is_not_taken_stays():

@@ -30,6 +30,7 @@ class LDSAdvanced(Settings):
         """the input row of each word is divided by its norm to this power before the recursions, because
         frequent words have tiny rows otherwise; the paper has 0""",
         at_least=0,
+        at_most=2,
     )
     hankel_blocks: int = option(
         4,

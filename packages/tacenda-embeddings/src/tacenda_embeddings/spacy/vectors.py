@@ -257,10 +257,12 @@ class MorphologicalVectors(BaseVectors):
 
     def from_disk(self, path: str | Path, **kwargs: Any) -> "MorphologicalVectors":
         """Load what `to_disk` saved; nothing where there is nothing."""
+        from tacenda.spacy.component import read_cfg
+
         folder = Path(path) / FOLDER
         if (folder / "cfg.json").exists():
             self.take(folder / "model")
-            self.name = srsly.read_json(folder / "cfg.json").get("name")
+            self.name = read_cfg(folder).get("name")
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

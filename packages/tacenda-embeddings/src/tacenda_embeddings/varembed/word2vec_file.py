@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +36,7 @@ def save_word2vec(
         for word in dict.fromkeys((*vocabulary.words, *words))
         if word not in special and word.split() == [word]
     ]
-    path = Path(path)
+    path = store.path_of(path, DataError)
     try:
         with (
             store.replacing(path) as whole,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
 from tacenda import store
-from tacenda.corpus.lines import read_blocks, text_file
+from tacenda.corpus.lines import whole_number
 from tacenda.corpus.text import Text, as_corpus
+from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda_lm.hidden_markov.brown import agglomerate
 from tacenda_lm.hidden_markov.classed_text import text_of
@@ -101,7 +101,7 @@ class BrownClusters:
 
         Raises DataError for a word with a tab or line end in it, or a path that cannot be written.
         """
-        place = Path(file)
+        place = store.path_of(file, DataError)
         lines = []
         for path, word in sorted((path, word) for word, path in self._paths.items()):
             if not word or any(end in word for end in "\t\n\r"):
@@ -120,25 +120,22 @@ class BrownClusters:
 
         Raises DataError, which names the line, for a file that is missing or not of this form.
         """
-        try:
-            place = text_file(file)
-            lines = [line for block in read_blocks(place) for line in block]
-        except CorpusError as error:
-            raise DataError(str(error)) from error
         rows = []
-        for number, line in enumerate(lines, 1):
-            columns = line.rstrip("\r\n").split("\t")
+        for number, line in numbered_lines(store.path_of(file, DataError)):
+            columns = line.rstrip("\r").split("\t")
             if columns == [""]:
                 continue
-            if len(columns) != 3 or not columns[2].isdecimal():
+            count = whole_number(columns[2]) if len(columns) == 3 else None
+            if count is None:
                 raise DataError(
-                    f"{place}, line {number}: expected bits, word and count with tabs between, not {line!r:.80}"
+                    f"{os.fspath(file)}, line {number}: expected bits, word and count with tabs between, "
+                    f"not {line!r:.80}"
                 )
-            rows.append((columns[1], columns[0], int(columns[2])))
+            rows.append((columns[1], columns[0], count))
         try:
             return cls(rows)
         except DataError as error:
-            raise DataError(f"{place}: {error}") from error
+            raise DataError(f"{os.fspath(file)}: {error}") from error
 
 
 def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> BrownClusters:

@@ -150,7 +150,9 @@ class BaumWelch:
         return self.tables
 
     def load_state(self, state: State) -> None:
-        """Put back what `state` gave. Raises ValueError where names or shapes differ."""
+        """Put back what `state` gave. Raises ArtifactError for what are no distributions of these shapes."""
+        for name, over in {"transitions": 1, "emissions": 0, "starts": 1}.items():
+            distributions(dict(state), name, *self.tables[name].shape, over=over)
         put(self.tables, state)
 
 

@@ -285,7 +285,7 @@ def dropout_mask(
     shape: tuple[int, ...], share: float, rng: np.random.Generator
 ) -> npt.NDArray[np.float32]:
     """Draw 0 for about this share of the elements (in steps of 2^-16), and for the others what keeps the mean."""
-    limit = round(share * 65536)
+    limit = min(round(share * 65536), 65535)  # some are kept, however large the share
     size = math.prod(shape)
     # four 16-bit numbers in each word: much faster than drawing small numbers
     words = rng.integers(0, 2**64, -(-size // 4), dtype=np.uint64)

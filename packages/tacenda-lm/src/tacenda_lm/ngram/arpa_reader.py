@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tacenda.corpus.lines import read_blocks, text_file
+from tacenda.corpus.lines import read_blocks, text_file, whole_number
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
@@ -123,10 +123,11 @@ class _Reader:
                 self._fail(rf"expected \data\, found {line!r:.60}: this is no ARPA file")
         counts: list[int] = []
         while (line := self._next()) != r"\1-grams:":
-            match = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)", line)
-            if not match or int(match[1]) != len(counts) + 1:
+            match = re.fullmatch(r"ngram\s+([0-9]+)\s*=\s*([0-9]+)", line)
+            count = whole_number(match[2]) if match else None
+            if match is None or count is None or whole_number(match[1]) != len(counts) + 1:
                 self._fail(f"expected 'ngram {len(counts) + 1}=COUNT', found {line!r:.60}")
-            counts.append(int(match[2]))
+            counts.append(count)
         if not 1 <= len(counts) <= MAX_ORDER or not counts[0]:
             self._fail(f"the counts are of {len(counts)} orders; 1 to {MAX_ORDER} can be read")
         return counts

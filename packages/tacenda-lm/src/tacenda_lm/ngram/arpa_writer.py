@@ -10,7 +10,6 @@ import gzip
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO
 
 import numpy as np
@@ -34,7 +33,7 @@ def write_arpa(path: str | os.PathLike[str], vocabulary: Vocabulary, table: Tabl
     Raises DataError for a word that the format cannot hold, or a path that cannot be written.
     """
     _check_words(vocabulary)
-    path = Path(path)
+    path = store.path_of(path, DataError)
     try:
         with store.replacing(path) as part, part.open("wb") as raw:
             if path.suffix == ".gz":

@@ -10,6 +10,7 @@ sorted table, in compiled code.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.errors import ArtifactError, DataError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State
@@ -48,6 +50,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     name: ClassVar[str] = "kneser_ney"
     settings_class = KneserNeySettings
     _table: Table | None = None
+    is_normalized = True
+    """False for a model read from an ARPA file whose distributions do not all sum to one."""
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
@@ -190,15 +194,33 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     def from_arpa(cls, path: str | os.PathLike[str]) -> Self:
         """Read the back-off model of an ARPA file, plain or compressed (gzip, bzip2, xz).
 
+        Files whose distributions do not sum to one are read too, with a warning; `is_normalized` is False then.
+
         Raises
         ------
         DataError
-            The file is cut short or breaks the format; the message names the line.
+            The file is cut short or breaks the format, and the message names the line; or its back-offs give a word a
+            probability above one.
         """
         from tacenda_lm.ngram.arpa_reader import read_arpa
 
         vocabulary, table, notes = read_arpa(path)
+        sums = table.sums()
+        if sums.above_one is not None:
+            context, word = (
+                " ".join(vocabulary.decode(ids)) for ids in (sums.above_one[0], [sums.above_one[1]])
+            )
+            raise DataError(
+                f"{path}: back-offs give {word!r} after {context!r} a probability above one; correct the file"
+            )
+        if not sums.are_one:
+            warnings.warn(
+                f"{path} is not normalized: the probabilities after a context sum to {sums.low:.4g} at the lowest and "
+                f"{sums.high:.4g} at the highest, so its perplexities cannot be compared with those of other models",
+                stacklevel=2,
+            )
         model = cls(order=table.order)
+        model.is_normalized = sums.are_one
         model._vocabulary, model._table = vocabulary, table
         model.fitted_on = {"arpa": Path(path).name, "n_grams": table.sizes, **notes}
         return model
@@ -217,6 +239,10 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     # -- artefact ----------------------------------------------------------------------------------
 
+    def config_dict(self) -> dict[str, Any]:
+        """Return the settings, the vocabulary's, and whether distributions sum to one, as JSON values."""
+        return {**super().config_dict(), "is_normalized": self.is_normalized}
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the table and of the vocabulary. Raises NotFittedError."""
         return {**self.table.arrays(), **self.vocabulary.arrays()}
@@ -226,5 +252,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         """Rebuild the model of an artefact and check every array. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        model._table = Table.from_arrays(arrays, len(model._vocabulary))
+        model.is_normalized = config.get("is_normalized", True)
+        if not isinstance(model.is_normalized, bool):
+            raise ArtifactError(f"is_normalized is {model.is_normalized!r:.80}, not true or false")
+        model._table = Table.from_arrays(arrays, len(model._vocabulary), model.is_normalized)
         return model

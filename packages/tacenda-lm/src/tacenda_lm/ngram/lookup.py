@@ -20,7 +20,10 @@ from tacenda.kernels.machinery.compiled import njit
 #: Columns of a record.
 WORD, LOG_PROB, BACKOFF, FIRST = 0, 1, 2, 3
 
-__all__ = ["conditionals", "endings", "pair_scores", "sequence_scores"]
+ABOVE_ONE = 1e-3
+"""The log-probability that is above one by more than rounding."""
+
+__all__ = ["check_distributions", "conditionals", "endings", "pair_scores", "sequence_scores"]
 
 
 @njit
@@ -152,3 +155,78 @@ def conditionals(nodes, values, order, contexts, lengths, out):
                     row[w] += penalty
             for child in range(nodes[node, FIRST], nodes[node + 1, FIRST]):
                 row[nodes[child, WORD]] = values[child, LOG_PROB]
+
+
+@njit
+def check_distributions(nodes, values, starts, sums):
+    """Write the lowest and the highest sum of the unigrams' probabilities and those after a context into ``sums`` (2,).
+
+    Return a context and a word after it whose probability is above one, as the place of an n-gram and an id; (-1, -1)
+    if there is none; (place, -1) of an n-gram that is listed without its last words. What follows a context without its
+    first word is compared word by word: both are sorted.
+    """
+    n_types, n_contexts = starts[1], starts[-2]
+    suffix = np.empty(n_contexts, np.int64)  # where each context without its first word is listed
+    suffix[:n_types] = -1
+    total, best = 0.0, values[0, LOG_PROB]
+    for w in range(n_types):
+        total += np.exp(np.float64(values[w, LOG_PROB]))
+        best = max(best, values[w, LOG_PROB])
+    sums[:] = total
+    for node in range(n_contexts):
+        begin, end = _after(nodes, suffix[node], n_types)
+        listed = below = 0.0
+        for child in range(nodes[node, FIRST], nodes[node + 1, FIRST]):
+            w = nodes[child, WORD]
+            begin = _at_or_after(nodes, begin, end, w) if suffix[node] >= 0 else np.int64(w)
+            if begin == end or nodes[begin, WORD] != w:
+                return np.int64(child), np.int64(-1)
+            if child < n_contexts:
+                suffix[child] = begin
+            listed += np.exp(np.float64(values[child, LOG_PROB]))
+            below += np.exp(np.float64(values[begin, LOG_PROB]))
+        # what is listed keeps its probability; the back-off scales what the shorter context gives the others
+        total = listed + np.exp(np.float64(values[node, BACKOFF])) * max(1 - below, 0.0)
+        if total < sums[0] or total != total:
+            sums[0] = total
+        if total > sums[1] or total != total:
+            sums[1] = total
+        penalty, longer = 0.0, np.int64(node)
+        while longer >= 0:
+            penalty += values[longer, BACKOFF]
+            if penalty <= 0:
+                break  # what is above one after a shorter context is found there
+            begin, end = _after(nodes, suffix[longer], n_types)
+            if suffix[longer] < 0 and penalty + best <= ABOVE_ONE:
+                break
+            for place in range(begin, end):
+                w = nodes[place, WORD]
+                if penalty + values[place, LOG_PROB] > ABOVE_ONE and _child(nodes, longer, w) < 0:
+                    return np.int64(node), np.int64(w)
+            longer = suffix[longer]
+    return np.int64(-1), np.int64(-1)
+
+
+@njit
+def _at_or_after(nodes, begin, end, w):
+    """Return the first place from ``begin`` whose word is not below w, or ``end``; quick where it is near."""
+    step = 1
+    while begin + step < end and nodes[begin + step, WORD] < w:
+        begin += step
+        step *= 2
+    high = min(begin + step, end)
+    while begin < high:
+        middle = (begin + high) >> 1
+        if nodes[middle, WORD] < w:
+            begin = middle + 1
+        else:
+            high = middle
+    return begin
+
+
+@njit
+def _after(nodes, node, n_types):
+    """Places of the n-grams that continue one; of the unigrams for -1."""
+    if node < 0:
+        return np.int64(0), np.int64(n_types)
+    return np.int64(nodes[node, FIRST]), np.int64(nodes[node + 1, FIRST])

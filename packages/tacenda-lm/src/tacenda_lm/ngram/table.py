@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,23 @@ from tacenda.offsets import checked_offsets, rises
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.sequences import Float64
 
-__all__ = ["MAX_ORDER", "Table"]
+__all__ = ["MAX_ORDER", "Sums", "Table"]
 
 MAX_ORDER = 16  # the longest n-grams of any model
+_ROUNDING = 1e-3  # of a sum of float32 probabilities
+
+
+class Sums(NamedTuple):
+    """What the probabilities after contexts sum to, from the lowest to the highest, and one that is above one."""
+
+    low: float
+    high: float
+    above_one: tuple[list[int], int] | None  # a context and the word after it
+
+    @property
+    def are_one(self) -> bool:
+        """Whether all are one, but for rounding."""
+        return self.low > 1 - _ROUNDING and self.high < 1 + _ROUNDING
 
 
 @dataclass(frozen=True)
@@ -94,9 +108,10 @@ class Table:
             np.concatenate([np.empty(0), *backoffs]).astype(np.float32),
         )
 
-    def words_of(self, order: int) -> npt.NDArray[np.int32]:
-        """Return the words of all n-grams of one order: int32 (n-grams, order)."""
-        places = np.arange(self.starts[order - 1], self.starts[order])
+    def words_of(self, order: int, places: Int64 | None = None) -> npt.NDArray[np.int32]:
+        """Return the words of n-grams of one order, by default of all: int32 (n-grams, order)."""
+        if places is None:
+            places = np.arange(self.starts[order - 1], self.starts[order])
         columns = []
         for n in range(order, 0, -1):
             columns.append(self.word[places])
@@ -105,6 +120,23 @@ class Table:
                 places = self.starts[n - 2] + np.searchsorted(below, places, side="right") - 1
         return np.stack(columns[::-1], axis=1)
 
+    def sums(self) -> Sums:
+        """Sum the probabilities of the unigrams and those after every context, and look for one that is above one.
+
+        Raises ArtifactError where an n-gram is listed without its last words.
+        """
+        from tacenda_lm.ngram import lookup
+
+        found = np.empty(2)
+        node, word = lookup.check_distributions(*self.records, self.starts, found)
+        if node < 0:
+            return Sums(float(found[0]), float(found[1]), None)
+        order = int(np.searchsorted(self.starts, node, side="right"))
+        words = self.words_of(order, np.array([node]))[0].tolist()
+        if word < 0:
+            raise ArtifactError(f"the n-gram {words} is listed without its last words")
+        return Sums(float(found[0]), float(found[1]), (words, int(word)))
+
     # -- artefact ----------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -112,8 +144,14 @@ class Table:
         return {name: getattr(self, name) for name in _DTYPES}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_types: int) -> Self:
-        """Rebuild the table of an artefact, checked so that no look-up can leave it. Raises ArtifactError."""
+    def from_arrays(
+        cls, arrays: dict[str, npt.NDArray[Any]], n_types: int, is_normalized: bool = True
+    ) -> Self:
+        """Rebuild the table of an artefact. Raises ArtifactError.
+
+        It is checked so that no look-up can leave it, no probability is above one, and those after a context sum to
+        one where they should.
+        """
         dims: dict[str, int] = {}
         shapes = {"starts": ("ends",), "word": ("n-grams",), "log_prob": ("n-grams",)}
         shapes |= {"first": ("contexts and one",), "backoff": ("contexts",)}
@@ -123,6 +161,14 @@ class Table:
         }
         table = cls(**found)
         table._check(n_types)
+        sums = table.sums()
+        if sums.above_one is not None:
+            raise ArtifactError("its back-offs give a word a probability above one")
+        if is_normalized and not sums.are_one:
+            raise ArtifactError(
+                f"its probabilities sum to {sums.low:.4g} at the lowest and {sums.high:.4g} at the highest, not to "
+                "one: the model is damaged"
+            )
         return table
 
     def _check(self, n_types: int) -> None:

@@ -1,6 +1,6 @@
 """Rating models on plain arrays: they know nothing of Surprise."""
 
-from tacenda_surprise.models.base import FoldedUser, RatingModel
+from tacenda_surprise.models.base import FoldedUser, Loop, RatingModel, check_rated
 from tacenda_surprise.models.bias import BiasModel, BiasSettings
 from tacenda_surprise.models.boltzmann.rbm import ConditionalRBMModel, RBMModel
 from tacenda_surprise.models.boltzmann.settings import (
@@ -35,7 +35,9 @@ __all__ = [
     "FactorizationSettings",
     "FoldedUser",
     "Identities",
+    "Loop",
     "PMFModel",
     "RBMModel",
     "RatingModel",
+    "check_rated",
 ]

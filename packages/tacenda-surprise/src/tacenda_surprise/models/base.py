@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -15,13 +13,14 @@ from scipy.special import ndtr
 
 from tacenda import plugins
 from tacenda.artifact import Saveable
-from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.errors import ConfigurationError, FittingError, NotFittedError
 from tacenda.fitting import BatchSource, Callback, FitSettings, History, Trainable
 from tacenda.fitting import fit as run
 from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
+from tacenda.store import path_of
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
 
@@ -56,7 +55,7 @@ class Loop(NamedTuple):
         """Put checkpoints into a folder of their own, for the first of two fits."""
         if self.checkpoints is None:
             return self
-        return self._replace(checkpoints=Path(self.checkpoints) / folder)
+        return self._replace(checkpoints=path_of(self.checkpoints, FittingError) / folder)
 
     def after_the_first(self) -> Loop:
         """Prepare for the second of two fits, which need not have begun before the interruption."""
@@ -91,6 +90,8 @@ class RatingModel(Saveable):
     ----------
     conditional
         Whether the model conditions on the identities of rated items.
+    keeps_checkpoints
+        Whether ``fit`` can save its progress; a model that is fitted in one go refuses ``checkpoints``.
     history
         The course of the last fit.
     figures
@@ -103,6 +104,7 @@ class RatingModel(Saveable):
     distribution: ClassVar[str] = "tacenda-surprise"
     api_version: ClassVar[int] = 1
     conditional: ClassVar[bool] = False
+    keeps_checkpoints: ClassVar[bool] = True
 
     history = History()
     _catalogue: Catalogue | None = None
@@ -138,16 +140,20 @@ class RatingModel(Saveable):
         Raises
         ------
         ConfigurationError
-            The model cannot use the identities, or learn from ratings of this kind.
+            The model cannot use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
         """
         self._refuse_identities(identities)
+        if checkpoints is not None and not self.keeps_checkpoints:
+            raise ConfigurationError(
+                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
+            )
         loop = Loop(callbacks, checkpoints, resume, progress or self.name)
         self._fit(loop, ratings, identities)
         return self
 
-    @abstractmethod
     def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         """Fit the model, training with ``loop.run``; identities are None but in conditional models."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
     def partial_fit(
         self,
@@ -226,11 +232,10 @@ class RatingModel(Saveable):
         scores += c + np.float32(self.catalogue.mean)
         return np.asarray(scores)
 
-    @abstractmethod
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Standard deviation of the rating of each pair (pairs,), its noise included."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement deviations")
 
-    @abstractmethod
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUser:
@@ -251,6 +256,7 @@ class RatingModel(Saveable):
             ``identities`` are given to a model that does not use them, ratings and items do not match,
             or a rating is not finite.
         """
+        raise NotImplementedError(f"{type(self).__name__} does not implement fold_in")
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
         """Probability of every level of ``catalogue.levels`` (pairs, levels).

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import require
+from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.offsets import checked_offsets
 from tacenda.ratings import IdIndex, Ratings
@@ -128,7 +129,8 @@ class Catalogue:
         """The catalogue of an artefact. Raises ArtifactError."""
         low, high = (float(end) for end in config["scale"])
         mean = float(config["mean"])
-        if not (np.isfinite([low, high, mean]).all() and low <= high):
+        slack = 1e-6 * (abs(low) + abs(high))  # the mean of float32 values, rounded
+        if not (-LARGEST <= low <= high <= LARGEST and low - slack <= mean <= high + slack):
             raise ArtifactError(f"{low} to {high} with mean {mean} is no rating scale")
         levels = require(arrays, "levels", shape=("levels",), dtype=np.float32, finite=True)
         ends = np.array([low, high], np.float32)

@@ -37,7 +37,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
     folder that is empty or holds a model, or if writing fails; a model that was there is then still
     whole. Of two writers at once, one waits for the other, and the last one wins.
     """
-    folder = Path(path)
+    folder = store.path_of(path, ArtifactError)
     try:
         created = _prepare(folder)
         with store.locked(folder) as alone:
@@ -66,7 +66,7 @@ def read(path: str | os.PathLike[str]) -> Artifact:
     Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
     format.
     """
-    folder = Path(path)
+    folder = store.path_of(path, ArtifactError)
     for last in [False] * 20 + [True]:
         head = _head_or_nothing(folder)
         try:

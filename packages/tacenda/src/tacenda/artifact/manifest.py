@@ -18,17 +18,18 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
+from tacenda import store
 from tacenda.artifact import arrays as named_arrays
 from tacenda.errors import ArtifactError
 
 MAGIC = b"TACENDA\x01"
 FORMAT = "tacenda artifact"
 FORMAT_VERSION = 1
-MAX_BYTES = 32 << 20
+MAX_BYTES = store.LARGEST_JSON
 MAX_DEPTH = 8
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -238,25 +239,12 @@ def _parse(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_BYTES:
         raise ArtifactError(f"model.json has {len(data)} bytes; more than {MAX_BYTES} are not read")
     try:
-        document = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        document = store.parse_json(data)
+    except ValueError as error:
         raise ArtifactError(f"model.json is damaged: {error}") from error
     if not isinstance(document, dict):
         raise ArtifactError("model.json is damaged: it must be an object")
     return document
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} appears twice")
-    return document
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
 
 
 def _text(value: Any, key: str) -> str:

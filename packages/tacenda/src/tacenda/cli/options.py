@@ -28,7 +28,7 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
             place = place.setdefault(group, {})
         try:
             place[last] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             place[last] = value
     return found
 

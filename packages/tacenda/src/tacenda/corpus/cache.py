@@ -56,8 +56,8 @@ def read_manifest(folder: Path) -> Manifest:
             "give a folder that was the cache= of Corpus.from_text"
         )
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
+        entries = store.read_json(path)
+    except (ValueError, OSError) as error:
         raise CorpusError(
             f"{path} cannot be read ({error}); remove {folder} and build the corpus again"
         ) from error

@@ -5,7 +5,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.corpus.word_ids import CodedBlock, Selection, Types
 from tacenda.errors import CorpusError
 from tacenda.lookup import Oov
+from tacenda.store import path_of
 from tacenda.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
 from tacenda.vocabulary import Vocabulary
 
@@ -211,7 +211,7 @@ class Corpus:
         if cache is None:
             place = Place()
             return cls(*assemble(place), origin, place=place)
-        folder = Path(cache)
+        folder = path_of(cache, CorpusError)
         found = caches.reusable(folder, fingerprint)
         if found is not None:
             # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
@@ -225,7 +225,7 @@ class Corpus:
     @classmethod
     def open(cls, folder: Folder) -> Self:
         """Open the corpus that ``cache=folder`` left; CorpusError if it is missing or damaged."""
-        stored = caches.open_folder(Path(folder))
+        stored = caches.open_folder(path_of(folder, CorpusError))
         return cls(stored.ids, stored.offsets, stored.vocabulary, stored.manifest.origin)
 
     @property

@@ -1,8 +1,11 @@
-r"""Lines of text files, plain or compressed, in blocks of bounded size.
+r"""Lines of text files, plain or compressed, in blocks of bounded size: every reader of text goes through here.
 
 Only ``\n`` and ``\r\n`` end a line; other characters that Unicode counts as line separators do
 not. A byte-order mark at the start of a file is dropped. Compression is known by content, not by
 name.
+
+A few kilobytes of a compressed file may unpack to gigabytes. So a line has a limit, `LONGEST_LINE` in running text and
+`LONGEST_ROW` in a file of rows, beyond which reading ends with an error; and numbers are read by `whole_number`.
 """
 
 import bz2
@@ -18,9 +21,16 @@ from typing import Any, Final, TypeAlias, cast
 
 from tacenda.errors import CorpusError
 from tacenda.progress import Progress, track
+from tacenda.store import path_of
 
 BLOCK_BYTES = 1 << 17  # the strings of a block fit into a processor's cache
 """How much text is held, decoded and tokenized at a time."""
+
+LONGEST_LINE: Final = 1 << 27
+"""The most characters of a line of text: a corpus in one line of a hundred megabytes can still be read."""
+
+LONGEST_ROW: Final = 1 << 20
+"""The most characters of a line in files whose lines are rows: n-grams, ratings, treebanks, clusters."""
 
 _TEXT_SUFFIXES: Final = (".txt", ".gz", ".xz", ".bz2")
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
@@ -48,20 +58,14 @@ def text_files(text: object) -> list[Path] | None:
 
 def text_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of a text file. Raises CorpusError if it is missing or is a directory."""
-    file = Path(path)
-    try:
-        is_folder, exists = file.is_dir(), file.exists()
-    except (OSError, ValueError):  # a name that is too long or has a NUL in it
-        is_folder = exists = False
-    if is_folder:
+    file = path_of(path, CorpusError)
+    if file.is_dir():
         raise CorpusError(
             f"{file} is a directory where a text file is meant; give the files in it, "
             f'e.g. sorted(Path("{file}").glob("*.txt"))'
         )
-    if not exists:
-        name = str(file)  # the end of a long path says more than its middle
-        shown = name if len(name) < 200 else f"{name[:60]}...{name[-60:]}"
-        raise CorpusError(f"there is no file {shown!r}; check its name and folder")
+    if not file.exists():
+        raise CorpusError(f"there is no file {str(file)!r}; check its name and folder")
     return file
 
 
@@ -104,44 +108,82 @@ def text_blocks(
 
 
 def read_blocks(
-    path: Path, encoding: str = "utf-8", errors: str = "strict", advance: Advance | None = None
+    path: Path,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    advance: Advance | None = None,
+    *,
+    longest: int = LONGEST_ROW,
 ) -> Iterator[list[str]]:
     """Yield the lines of a file in blocks, without their ends; ``advance`` is called with the bytes read.
 
-    A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that
-    and by the longest line. Raises CorpusError for bytes the encoding does not have, or a damaged
-    archive.
+    A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that and by the longest
+    line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the
+    encoding does not have, or a damaged archive.
+    """
+    yield from decoded_blocks(_chunks(path, advance), str(path), encoding, errors, longest=longest)
+
+
+def decoded_blocks(
+    chunks: Iterable[bytes],
+    name: str,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    *,
+    longest: int = LONGEST_ROW,
+) -> Iterator[list[str]]:
+    """Yield lines in blocks as `read_blocks` does, of bytes that come in pieces, the last of them empty.
+
+    ``name`` is what error messages call the file.
     """
     try:
         decoder = codecs.getincrementaldecoder(encoding)(errors)
         codecs.lookup_error(errors)
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise CorpusError(f"{error}; use e.g. encoding='utf-8', errors='replace'") from error
     tail: list[str] = []
-    n_lines = n_bytes = 0
+    n_lines = n_bytes = n_tail = 0
     at_start = True
-    for data in _chunks(path, advance):
+    for data in chunks:
         pending = len(decoder.getstate()[0])
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
-            raise _undecodable(path, encoding, error, n_bytes - pending, n_lines) from error
+            raise _undecodable(name, encoding, error, n_bytes - pending, n_lines) from error
         except UnicodeError as error:
-            raise CorpusError(f"{path} is not {encoding}: {error}; name its encoding") from error
+            raise CorpusError(f"{name} is not {encoding}: {error}; name its encoding") from error
         n_bytes += len(data)
         if at_start and text:
             text, at_start = text.removeprefix("\ufeff"), False
         head, newline, rest = text.rpartition("\n")
+        # only the first line of a block can have begun in an earlier one
+        if n_tail + (text.find("\n") if newline else len(rest)) > longest:
+            raise CorpusError(
+                f"{name}, line {n_lines + 1}: the line has more than {longest:,} characters; make sure that it is the "
+                "file you mean, or break its lines"
+            )
         if newline:
             # a carriage return and its line feed may come in different chunks: look at them joined
             block = "".join([*tail, head, "\n"]).replace("\r\n", "\n")[:-1].split("\n")
             n_lines += len(block)
-            tail = [rest] if rest else []
+            tail, n_tail = [], 0
             yield block
-        elif rest:
+        if rest:
             tail.append(rest)
+            n_tail += len(rest)
     if tail:
         yield ["".join(tail)]
+
+
+def whole_number(digits: str) -> int | None:
+    """Return the number below 2**63 that ASCII digits write, and None for anything else.
+
+    ``int`` takes other digits too, and raises ValueError for more than 4,300 of them.
+    """
+    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > 19:
+        return None
+    number = int(digits.lstrip("0") or "0")
+    return number if number < 1 << 63 else None
 
 
 def _chunks(path: Path, advance: Advance | None) -> Iterator[bytes]:
@@ -163,18 +205,20 @@ def _chunks(path: Path, advance: Advance | None) -> Iterator[bytes]:
             yield b""
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise CorpusError(f"{path} is a damaged {compression} file: {error}") from error
+    except MemoryError as error:  # the header of an xz file may ask for gigabytes
+        raise CorpusError(f"{path} needs more memory to be unpacked than there is") from error
     except OSError as error:
         what = "cannot read" if compression == "text" else f"cannot read the {compression} file"
         raise CorpusError(f"{what} {path}: {error.strerror or error}") from error
 
 
 def _undecodable(
-    path: Path, encoding: str, error: UnicodeDecodeError, start: int, n_lines: int
+    name: str, encoding: str, error: UnicodeDecodeError, start: int, n_lines: int
 ) -> CorpusError:
     bad = error.object[error.start : min(error.end, error.start + 4)]
     line = n_lines + error.object[: error.start].count(b"\n") + 1
     return CorpusError(
-        f"{path} is not {encoding} at line {line}, byte offset {start + error.start} "
+        f"{name} is not {encoding} at line {line}, byte offset {start + error.start} "
         f'(0x{bad.hex()}: {error.reason}); name its encoding, or pass errors="replace"'
     )
 
@@ -185,7 +229,7 @@ def file_blocks(paths: Sequence[Path], encoding: str, errors: str) -> Iterator[l
     bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
     with bar:
         for path in paths:
-            yield from read_blocks(path, encoding, errors, bar.update)
+            yield from read_blocks(path, encoding, errors, bar.update, longest=LONGEST_LINE)
 
 
 def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:

@@ -79,7 +79,7 @@ def as_corpus(
             vocabulary.require_same(text.vocabulary, "the corpus")
         return text
     if not isinstance(text, str | os.PathLike):
-        sentences = iter(cast("Iterable[Sentence]", text))
+        sentences = iter(_checked(text))
         first = next(sentences, None)
         if not isinstance(first, str | os.PathLike):
             rest = [] if first is None else chain([first], sentences)
@@ -107,5 +107,14 @@ def sentences_of(
         for lines in text_blocks(cast("Lines", text), encoding):
             yield from map(split, lines)
         return
-    for sentence in cast("Iterable[Sentence]", text):
+    for sentence in _checked(text):
         yield tokens_of(sentence, split)
+
+
+def _checked(text: object) -> Iterable[Sentence]:
+    """Return a text that is not a file or a string. Raises CorpusError if it cannot be sentences."""
+    if isinstance(text, bytes) or not isinstance(text, Iterable):
+        raise CorpusError(
+            f"a text is a path, a string or sentences, not {text!r:.40}, a {type(text).__name__}"
+        )
+    return text

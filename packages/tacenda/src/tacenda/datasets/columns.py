@@ -15,6 +15,7 @@ from typing import Literal
 
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
+from tacenda.store import path_of
 
 CONLL2000 = ("word", "pos", "chunk")
 CONLL2003 = ("word", "pos", "chunk", "entity")
@@ -80,7 +81,7 @@ def read(
     """
     if not columns or len(set(columns)) != len(columns):
         raise DataError(f"the column names {tuple(columns)} are empty or repeat: name each once")
-    for _, rows in _sentences(Path(path), len(columns), separator):
+    for _, rows in _sentences(path_of(path, DataError), len(columns), separator):
         yield dict(zip(columns, zip(*rows, strict=True), strict=True))
 
 
@@ -141,7 +142,7 @@ def read_ner(
     """
     if scheme not in ("iob1", "iob2"):
         raise DataError(f"the tagging scheme {scheme!r} is unknown: choose iob1 or iob2")
-    path = Path(path)
+    path = path_of(path, DataError)
     for first, rows in _sentences(path, None, separator):
         if len(rows[0]) < 2:
             raise DataError(f"{path}, line {first}: one column, expected a word and its tag")

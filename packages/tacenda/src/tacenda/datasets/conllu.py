@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tacenda.corpus.lines import whole_number
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
+from tacenda.store import path_of
 
 _COLUMNS = 10
 _RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)\Z")
@@ -68,14 +70,15 @@ class _Builder:
         if identifier == str(len(self.rows) + 1):
             self._add_word(number, cells, spaced)
         elif match := _RANGE.match(identifier):
-            first, last = int(match[1]), int(match[2])
-            if first != len(self.rows) + 1 or last < first or self._open_span():
-                raise self.fault(number, f"the multiword token {identifier} is out of place")
+            first, last = whole_number(match[1]), whole_number(match[2])
+            next_one = first == len(self.rows) + 1
+            if first is None or last is None or not next_one or last < first or self._open_span():
+                raise self.fault(number, f"the multiword token {identifier:.80} is out of place")
             self.span = (first, last, spaced)
             self.surface.append(form + " " * spaced)
         elif not _EMPTY_NODE.match(identifier):
             raise self.fault(
-                number, f"the id is {identifier!r} where {len(self.rows) + 1} is expected"
+                number, f"the id is {identifier!r:.80} where {len(self.rows) + 1} is expected"
             )
 
     def _open_span(self) -> bool:
@@ -87,9 +90,9 @@ class _Builder:
             spaced = self.span[2] and position == self.span[1]
         else:
             self.surface.append(cells[1] + " " * spaced)
-        head = -1 if cells[6] == "_" else _integer(cells[6])
+        head = -1 if cells[6] == "_" else whole_number(cells[6])
         if head is None:
-            raise self.fault(number, f"the head {cells[6]!r} is not a number")
+            raise self.fault(number, f"the head {cells[6]!r:.80} is not a number")
         self.rows.append((cells[1], cells[3], cells[4], head, cells[7], spaced))
 
     def finish(self, number: int) -> Sentence:
@@ -106,10 +109,6 @@ class _Builder:
         return Sentence(words, upos, xpos, heads, relations, text, space_after, self.sent_id)
 
 
-def _integer(cell: str) -> int | None:
-    return int(cell) if cell.isascii() and cell.isdigit() else None
-
-
 def read(path: str | Path) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file one by one, whatever its length.
 
@@ -118,7 +117,7 @@ def read(path: str | Path) -> Iterator[Sentence]:
     DataError
         The file cannot be read, or a line is not CoNLL-U; the message names file and line.
     """
-    path = Path(path)
+    path = path_of(path, DataError)
     builder = _Builder(path)
     pending, number = False, 0
     for number, line in numbered_lines(path):

@@ -77,7 +77,9 @@ def fetch(
     if here is not None and (dataset := places.find_in(spec, here, places.DATA_VARIABLE)):
         return Fetched(dataset, (), {})
     options = {"timeout": timeout, "attempts": attempts}
-    root = Path(output).expanduser() if output is not None else places.cache_root()
+    root = (
+        store.path_of(output, DataError).expanduser() if output is not None else places.cache_root()
+    )
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = root / f".{name}.lock"
@@ -204,12 +206,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        manifest = json.loads(path.read_text("utf-8"))
+        manifest = store.read_json(path)
         for entry in manifest["downloads"]:
             _ = str(entry["filename"]), str(entry["sha256"])
         for name, entry in manifest["files"].items():
             _ = str(name), str(entry["sha256"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({error!r}): remove the folder and fetch it") from error
     return dict(manifest)
 

@@ -144,7 +144,8 @@ def _registered() -> list[tuple[str, DatasetSpec]]:
         try:
             entry = plugins.get("datasets", record.name, distribution=record.distribution)
         except PluginError as error:
-            warnings.warn(f"datasets left out: {error}", stacklevel=3)
+            if record.status == "not loaded":  # otherwise it was said before
+                warnings.warn(f"datasets left out: {error}", stacklevel=3)
             continue
         specs = [entry] if isinstance(entry, DatasetSpec) else entry
         found.extend((record.distribution, spec) for spec in specs)

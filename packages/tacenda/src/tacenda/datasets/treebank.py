@@ -6,16 +6,18 @@ file, a folder, or a zip file such as NLTK's ``treebank.zip``; in a folder or zi
 ``combined`` are read in the order of their names.
 """
 
-import io
 import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
+from tacenda.corpus.lines import BLOCK_BYTES, decoded_blocks
 from tacenda.datasets.textfile import numbered_lines
-from tacenda.errors import DataError
+from tacenda.errors import CorpusError, DataError
+from tacenda.store import path_of
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _EMPTY = "-NONE-"
@@ -86,7 +88,7 @@ def read(path: str | Path) -> Iterator[TaggedSentence]:
     DataError
         There is no file to read, or a file is malformed; the message names file and line.
     """
-    path = Path(path)
+    path = path_of(path, DataError)
     if path.suffix == ".zip":
         yield from _read_zip(path)
     elif path.is_dir():
@@ -109,14 +111,19 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
     try:
         with zipfile.ZipFile(path) as archive:
             for name in _choose(archive.namelist(), path):
-                with (
-                    archive.open(name) as member,
-                    io.TextIOWrapper(member, "utf-8", newline="\n") as stream,
-                ):
-                    yield from parse(enumerate(stream, 1), f"{path}:{name}")
+                with archive.open(name) as member:
+                    lines = chain.from_iterable(decoded_blocks(_chunks(member), f"{path}:{name}"))
+                    yield from parse(enumerate(lines, 1), f"{path}:{name}")
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist: check the name") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} holds a tree file that is not utf-8: convert it") from error
+    except CorpusError as error:
+        raise DataError(str(error)) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
         raise DataError(f"{path} is no sound zip file ({error}): obtain it again") from error
+
+
+def _chunks(member: IO[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a file in pieces, then one empty piece."""
+    while data := member.read(BLOCK_BYTES):
+        yield data
+    yield b""

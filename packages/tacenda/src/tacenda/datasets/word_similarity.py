@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
+from tacenda.store import path_of
 
 
 class WordPair(NamedTuple):
@@ -31,14 +32,16 @@ def read(path: str | Path) -> Iterator[WordPair]:
         The file cannot be read, or a row is not two words and a number; file and line
         are named.
     """
-    path = Path(path)
+    path = path_of(path, DataError)
     for number, line in numbered_lines(path):
         cells = line.split("\t" if "\t" in line else ",")
         if not line.strip() or (number == 1 and cells[0].lower().startswith("word")):
             continue
         score = _score(cells[2]) if len(cells) >= 3 else None
         if score is None or not cells[0] or not cells[1]:
-            raise DataError(f"{path}, line {number}: expected word, word, score, found {line!r}")
+            raise DataError(
+                f"{path}, line {number}: expected word, word, score, found {line!r:.80}"
+            )
         yield WordPair(cells[0], cells[1], score)
 
 

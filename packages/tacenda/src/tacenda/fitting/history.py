@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from tacenda.errors import FittingError
-from tacenda.fitting.trainable import HasParameters, StepResult, Trainable, copy_state
+from tacenda.fitting.trainable import (
+    HasParameters,
+    State,
+    StepResult,
+    Trainable,
+    check_state,
+    copy_state,
+)
 
-__all__ = ["BestSeen", "DivergenceError", "Evaluation", "History", "LossMeter"]
+__all__ = ["BestSeen", "DivergenceError", "Evaluation", "History", "LossMeter", "saved_count"]
 
 
 class Evaluation(NamedTuple):
@@ -21,6 +28,19 @@ class Evaluation(NamedTuple):
     step: int
     epoch: int
     value: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Evaluation:
+        """Make an evaluation of three numbers."""
+        step, epoch, value = values
+        return cls(saved_count(step), saved_count(epoch), float(value))
+
+
+def saved_count(value: Any) -> int:
+    """Return a number of things that was saved. Raises ValueError if it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r:.80} where a number of things was saved")
+    return value
 
 
 @dataclass
@@ -56,11 +76,22 @@ class History:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> History:
-        """Make a history from what `as_dict` returned."""
-        values = dict(values)
-        values["evaluations"] = [Evaluation(*evaluation) for evaluation in values["evaluations"]]
-        values["best"] = None if values["best"] is None else Evaluation(*values["best"])
-        return cls(**values)
+        """Make a history from what `as_dict` returned. Raises KeyError, TypeError, ValueError for anything else."""
+        best, norms = values["best"], values["gradient_norms"]
+        found = cls(
+            epoch_losses=[float(loss) for loss in values["epoch_losses"]],
+            learning_rates=[float(rate) for rate in values["learning_rates"]],
+            gradient_norms=[None if norm is None else float(norm) for norm in norms],
+            evaluations=[Evaluation.of(evaluation) for evaluation in values["evaluations"]],
+            best=None if best is None else Evaluation.of(best),
+            steps=saved_count(values["steps"]),
+            epochs=saved_count(values["epochs"]),
+            stopped=str(values["stopped"]),
+            seconds=float(values["seconds"]),
+        )
+        if len(found.epoch_losses) != found.epochs:
+            raise ValueError(f"{len(found.epoch_losses)} losses of {found.epochs} epochs")
+        return found
 
     def figure(self, criterion: str = "criterion") -> dict[str, Any]:
         """Return one entry for ``Artifact.figures``: what was reached, after how much training."""
@@ -171,9 +202,9 @@ class LossMeter:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Put back what `state` returned."""
-        self.rate = math.nan if state["rate"] is None else state["rate"]
-        self._loss, self._count = state["loss"], state["count"]
-        self._norm, self._norms = state["norm"], state["norms"]
+        self.rate = math.nan if state["rate"] is None else float(state["rate"])
+        self._loss, self._count = float(state["loss"]), float(state["count"])
+        self._norm, self._norms = float(state["norm"]), saved_count(state["norms"])
 
 
 class BestSeen:
@@ -198,10 +229,13 @@ class BestSeen:
         """Copy the model's parameters, unless none are to be restored."""
         if not self._keep:
             return
-        model = self._model
-        state = model.parameters() if isinstance(model, HasParameters) else model.state()
-        self.parameters = copy_state(state)
+        self.parameters = copy_state(self._saved())
         self.version += 1
+
+    def _saved(self) -> State:
+        """The arrays that are kept, as the model has them now."""
+        model = self._model
+        return model.parameters() if isinstance(model, HasParameters) else model.state()
 
     def restore(self) -> None:
         """Put the copied parameters back into the model."""
@@ -220,5 +254,7 @@ class BestSeen:
         self, state: dict[str, Any], parameters: Mapping[str, NDArray[Any]] | None
     ) -> None:
         """Put back what `state` returned, and the parameters."""
-        self.waited, self.version = int(state["waited"]), int(state["version"])
+        self.waited, self.version = saved_count(state["waited"]), saved_count(state["version"])
+        if parameters is not None:
+            check_state(parameters, self._saved())
         self.parameters = parameters

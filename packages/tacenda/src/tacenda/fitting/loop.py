@@ -19,11 +19,18 @@ from dataclasses import MISSING, dataclass, fields
 from types import FrameType
 from typing import Any, Literal
 
-from tacenda.errors import ConfigurationError, FittingError
+from tacenda.errors import ConfigurationError, FittingError, describe
 from tacenda.fitting.checkpoint import Checkpoints, Recorder, Resume
-from tacenda.fitting.history import BestSeen, DivergenceError, Evaluation, History, LossMeter
+from tacenda.fitting.history import (
+    BestSeen,
+    DivergenceError,
+    Evaluation,
+    History,
+    LossMeter,
+    saved_count,
+)
 from tacenda.fitting.schedules import Position, Schedule, as_schedule
-from tacenda.fitting.trainable import BatchSource, StepResult, Trainable
+from tacenda.fitting.trainable import BatchSource, StepResult, Trainable, check_state
 from tacenda.progress import track
 from tacenda.settings import Settings, option
 
@@ -334,11 +341,12 @@ class FitLoop:
             self.history = History.from_dict(progress["history"])
             self._meter.load_state(progress["meter"])
             self._best.load_state(progress["best"], saved.best)
-            self._batch = int(progress["batch"])
+            self._batch = saved_count(progress["batch"])
+            check_state(saved.state, self.model.state())
             self.model.load_state(saved.state)
-        except (KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever a damaged checkpoint provokes in a model's own code
             raise FittingError(
-                f"the checkpoint does not fit this model: {error!r}; start afresh with resume=False"
+                f"the checkpoint does not fit this model ({describe(error)}); start afresh with resume=False"
             ) from error
         self.learning_rate = self._meter.rate
         if self.history.stopped not in _FINAL:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol, SupportsFloat, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.artifact.arrays import LARGEST
+
 State = Mapping[str, NDArray[Any]]
 
 
@@ -78,6 +80,23 @@ class BatchSource(Protocol):
     def fingerprint(self) -> str:
         """Identify data, order and batch size; a checkpoint of another fingerprint is refused."""
         ...
+
+
+def check_state(found: State, own: State) -> None:
+    """Raise ValueError unless a state that was saved could be one of the model whose state is ``own`` now.
+
+    Its floating-point arrays must be there, of the same type and shape, and no number may be infinite or senselessly
+    large. There may be more arrays, as those of an optimizer, which has none before its first step.
+    """
+    for name, array in own.items():
+        like, kept = np.asarray(array), found[name]
+        if like.dtype.kind == "f" and (kept.dtype, kept.shape) != (like.dtype, like.shape):
+            raise ValueError(
+                f"{name!r} is {kept.dtype} of shape {kept.shape}, not {like.dtype} of {like.shape}"
+            )
+    for name, array in found.items():
+        if array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
+            raise ValueError(f"{name!r} holds NaN, infinite or senselessly large numbers")
 
 
 def copy_state(state: State) -> dict[str, NDArray[Any]]:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
 from tacenda.ratings.table import Duplicates, IdIndex, Ratings
+from tacenda.store import path_of
 
+_LARGEST = 1e38  # float32 holds no more
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 
 
@@ -56,7 +58,7 @@ def read_ratings(
     DataError
         Something cannot be read; the message names file and line.
     """
-    path = Path(path)
+    path = path_of(path, DataError)
     users, items, values = _Numbering(), _Numbering(), array("f")
     user_at, item_at, _ = columns
     for fields, value in _parsed(path, separator, header, columns, encoding):
@@ -96,13 +98,15 @@ def _parsed(
             first = False
             if header or (header is None and not _is_number(fields[value_at])):
                 continue
-        try:
-            yield fields, float(fields[value_at])
-        except ValueError:
+        text = fields[value_at]
+        value = float(text) if _is_number(text) else None
+        if value is None or not abs(value) < _LARGEST:
+            fault = "not a number" if value is None else "not finite"
             raise DataError(
-                f"{path}, line {line}: the rating {fields[value_at]!r} is not a number; "
+                f"{path}, line {line}: the rating {text!r:.80} is {fault}; "
                 "check separator, header and columns"
-            ) from None
+            )
+        yield fields, value
 
 
 def _is_number(text: str) -> bool:
@@ -128,7 +132,13 @@ class _Numbering:
         if "" in self.numbers:
             raise DataError(f"an empty {what} id; every rating needs one")
         whole = all(text.isascii() and text.isdigit() for text in raw)
-        order = sorted(range(len(raw)), key=lambda n: (int(raw[n]), raw[n]) if whole else raw[n])
+        if whole:  # by value: the longer of two numbers without leading zeros is the larger
+            significant = [text.lstrip("0") for text in raw]
+            order = sorted(
+                range(len(raw)), key=lambda n: (len(significant[n]), significant[n], raw[n])
+            )
+        else:
+            order = sorted(range(len(raw)), key=raw.__getitem__)
         rank = np.empty(len(raw), np.int32)
         rank[order] = np.arange(len(raw), dtype=np.int32)
         return IdIndex([raw[n] for n in order], what), rank[np.frombuffer(self.rows, np.int32)]
@@ -143,6 +153,9 @@ def _rows(path: Path, separator: str | None, encoding: str) -> Iterator[tuple[in
         if separator == " ":
             yield number, line.split()
         elif len(separator) == 1 and '"' in line:
-            yield number, next(csv.reader([line], delimiter=separator))
+            try:
+                yield number, next(csv.reader([line], delimiter=separator))
+            except csv.Error as error:  # a field of more than 131,072 characters, for one
+                raise DataError(f"{path}, line {number}: {error}; is it the right file?") from error
         else:
             yield number, line.split(separator)

@@ -16,10 +16,11 @@ from spacy import util
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
-from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda import store
+from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.spacy.documents import boundaries_known, token_batches
 
-__all__ = ["ModelComponent", "note_requirement"]
+__all__ = ["ModelComponent", "note_requirement", "read_cfg"]
 
 
 class ModelComponent(Pipe):
@@ -244,7 +245,7 @@ class ModelComponent(Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save to a folder: ``cfg.json`` and, unless ``exclude=["model"]``, an artefact in ``model``."""
-        folder = Path(path)
+        folder = store.path_of(path, ArtifactError)
         folder.mkdir(parents=True, exist_ok=True)
         model = None if "model" in exclude else self._model
         if model is not None:
@@ -254,9 +255,9 @@ class ModelComponent(Pipe):
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         """Load what `to_disk` saved; a component saved without a model has none afterwards."""
-        folder = Path(path)
+        folder = store.path_of(path, ArtifactError)
         if "model" not in exclude:
-            fitted = srsly.read_json(folder / "cfg.json").get("fitted")
+            fitted = read_cfg(folder).get("fitted")
             self._set_model(self._load_model(folder / "model") if fitted else None)
         return self
 
@@ -266,6 +267,17 @@ class ModelComponent(Pipe):
         taken = {name: getattr(self, name) for name in self._pickled}
         handler = getattr(self, "error_handler", None)
         return _unpickle, (type(self), self.vocab, settings, taken, handler, self.to_bytes())
+
+
+def read_cfg(folder: Path) -> dict[str, Any]:
+    """Read the ``cfg.json`` of a component's folder. Raises ArtifactError if it is missing or damaged."""
+    try:
+        found = store.read_json(folder / "cfg.json")
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"cannot read {folder / 'cfg.json'}: {error}") from error
+    if not isinstance(found, dict):
+        raise ArtifactError(f"cannot read {folder / 'cfg.json'}: it must be an object")
+    return found
 
 
 class _PipelineStandIn:

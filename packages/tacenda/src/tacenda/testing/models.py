@@ -12,6 +12,7 @@ import multiprocessing
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ import pytest
 import tacenda
 from tacenda import plugins
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, TacendaError
+from tacenda.errors import ArtifactError, PluginError, TacendaError
+from tacenda.installed import canonical
 
 __all__ = ["ModelTests", "assert_refuses", "in_forked_process", "refusal_of"]
 
@@ -105,6 +107,17 @@ class ModelTests:
         assert getattr(model, "api_version", 1) == plugins.API_VERSION
         found = plugins.get(model.kind, model.name, distribution=model.distribution)
         assert found is type(model), "the entry point leads to another class"
+        for record in plugins.available(model.kind):
+            if record.name != model.name or canonical(record.distribution) == canonical(
+                model.distribution
+            ):
+                continue
+            with suppress(PluginError):  # it is somebody else's, and sick
+                rival = plugins.get(model.kind, model.name, distribution=record.distribution)
+                assert rival is not type(model), (
+                    f"{record.distribution} installs it, and its distribution is {model.distribution!r}: "
+                    "a saved model would not find its class"
+                )
 
     # -- hosts with threads and processes ----------------------------------------------------------
 

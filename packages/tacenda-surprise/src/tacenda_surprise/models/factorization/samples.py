@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacenda.kernels.ratings import solves as rating_solves
+from tacenda.errors import ArtifactError
 from tacenda_surprise.models.base import Floats, Numbers
 
 _OVERSAMPLING = 16
@@ -74,27 +74,41 @@ def side_by_side(samples: Floats) -> Floats:
 
 
 class FoldedSamples(NamedTuple):
-    """Bias and factors of one user for every sample; see `tacenda_surprise.models.FoldedUser`."""
+    """Bias and factors of one user for every sample; see `tacenda_surprise.models.FoldedUser`.
+
+    Under a sample they are normal about ``user``, with covariance A^{-1}, A = L L^T.
+    """
 
     user: Floats  # (samples, width)
+    inverse_roots: Floats  # L^{-1} (samples, width, width)
     items: Floats  # (samples, items, width)
     base: float
     noise: float
 
-    def _draws(self, items: Numbers) -> Floats:
+    def _chosen(self, items: Numbers) -> Floats:
         known = (np.asarray(items) >= 0).astype(np.float32)
-        chosen = self.items[:, items] * known[None, :, None]
+        return np.asarray(self.items[:, items] * known[None, :, None])
+
+    def _means(self, chosen: Floats) -> Floats:
         scores = np.einsum("sd,sid->si", self.user[:, :-1], chosen[:, :, :-1])
         return np.asarray(scores + chosen[:, :, -1] + self.user[:, -1:] + self.base, np.float32)
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return np.asarray(self._draws(wanted).mean(axis=0))
+        return np.asarray(self._means(self._chosen(wanted)).mean(axis=0))
 
     def deviations(self, items: Numbers) -> Floats:
-        """Spread over the samples and noise together, (items,)."""
-        return np.asarray(np.sqrt(self._draws(items).var(axis=0) + self.noise**2), np.float32)
+        """Standard deviations (items,), by the law of total variance.
+
+        The variance is that over samples, the mean of what is not known of the user under a sample,
+        |L^{-1} (q_i, 1)|^2, and the noise.
+        """
+        chosen = self._chosen(items)
+        between = self._means(chosen).var(axis=0)
+        chosen[:, :, -1] = 1.0
+        within = (np.einsum("skl,sil->sik", self.inverse_roots, chosen) ** 2).sum(axis=2)
+        return np.asarray(np.sqrt(between + within.mean(axis=0) + self.noise**2), np.float32)
 
 
 def fold(
@@ -102,19 +116,28 @@ def fold(
 ) -> FoldedSamples:
     """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
 
-    ``known`` are all items known to be rated, ascending; of no consequence without conditioning.
+        A = Lambda + alpha Z^T Z,    A x = Lambda (mu + s) + alpha Z^T t,    rows of Z: (q_i, 1)
+
+    ``known`` are all items known to be rated, ascending; of no consequence without conditioning. Raises
+    ArtifactError where A is not positive definite.
     """
-    expected = samples.mean.copy()
+    expected = samples.mean.astype(np.float64)
     if samples.links.shape[1]:
         expected += samples.links[:, known].sum(axis=1) / np.sqrt(max(len(known), 1))
-    user = np.empty_like(expected)
-    offsets, ids = np.array([0, len(items)]), np.arange(len(items))
-    for s in range(len(user)):
-        table = samples.items[s, items]
-        targets = values - np.float32(mean) - table[:, -1]
-        table[:, -1] = 1.0
-        user[s] = rating_solves.solve(
-            offsets, ids, targets, table, expected[s], samples.precision[s],
-            float(samples.alpha[s]),
-        )[0]  # fmt: skip
-    return FoldedSamples(user, samples.items, mean, samples.noise)
+    Z = samples.items[:, items].astype(np.float64)
+    targets = values - mean - Z[:, :, -1]
+    Z[:, :, -1] = 1.0
+    Z_T = Z.transpose(0, 2, 1)
+    alpha = samples.alpha.astype(np.float64)[:, None, None]
+    precision = samples.precision.astype(np.float64)
+    A = precision + alpha * (Z_T @ Z)
+    b = precision @ expected[:, :, None] + alpha * (Z_T @ targets[:, :, None])
+    try:
+        inverse_roots = np.linalg.inv(np.linalg.cholesky(A))
+    except np.linalg.LinAlgError:
+        raise ArtifactError(
+            "the samples of the model hold a precision that is not positive definite: it is damaged"
+        ) from None
+    user = (inverse_roots.transpose(0, 2, 1) @ (inverse_roots @ b))[:, :, 0].astype(np.float32)
+    inverse_roots = inverse_roots.astype(np.float32)
+    return FoldedSamples(user, inverse_roots, samples.items, mean, samples.noise)

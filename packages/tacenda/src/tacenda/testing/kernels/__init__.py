@@ -9,6 +9,10 @@
 Every operation that the backend shares with Tacenda is called through its public function, on the shapes that break
 kernels. The kit compares the results with the reference, calls the operation from several threads at once, and watches
 its inputs. A backend may decline a shape with `UnsupportedShape`, but not all of them.
+
+An operation that is new is tested in the same way, once the class says what it is held to:
+
+        own = (OwnOperation("my_operation", my_operation, my_plain_loop, my_cases),)
 """
 
 import copy
@@ -16,7 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -28,14 +32,14 @@ from tacenda.kernels.dispatch import REFERENCE
 from tacenda.testing.kernels import dynamics, hidden_markov, log_bilinear, ratings, shared
 from tacenda.testing.kernels.shared import Case
 
-__all__ = ["CASES", "KernelBackendTests"]
+__all__ = ["CASES", "Case", "KernelBackendTests", "OwnOperation"]
 
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
     function.__name__: function
     for wing in (dynamics, hidden_markov, log_bilinear, ratings, shared)
     for function in wing.CASES
 }
-"""Operation -> its cases. Operations that are not here are a backend's own, and its own to test."""
+"""Operation -> its cases. Operations that are not here are a backend's own: it describes them as `OwnOperation`."""
 
 # Operation -> the positions of the arguments that it writes into.
 _OUTPUTS = {
@@ -45,6 +49,30 @@ _OUTPUTS = {
     "row_steps": (0, 1),
     "tree_softmax_step": (3, 4, 6, 7),
 }
+
+
+class OwnOperation(NamedTuple):
+    """A new operation of a backend, and what it is held to.
+
+    Attributes
+    ----------
+    name
+        The name under which the backend offers it.
+    public
+        The function that users call. It checks the arguments, and hands them to what `tacenda.kernels.resolve` finds.
+    reference
+        The specification: a plain loop with the arguments of ``public``.
+    cases
+        Yields a label, which says what is awkward, and the positional arguments, made anew at every call.
+    outputs
+        The positions of the arguments that it writes into.
+    """
+
+    name: str
+    public: Callable[..., Any]
+    reference: Callable[..., Any]
+    cases: Callable[[], Iterator[Case]]
+    outputs: tuple[int, ...] = ()
 
 
 class KernelBackendTests:
@@ -58,6 +86,8 @@ class KernelBackendTests:
     """Relative tolerance of floating results; integers must be equal."""
     atol: float = 1e-5
     """Absolute tolerance of floating results, relative to the largest magnitude expected."""
+    own: tuple[OwnOperation, ...] = ()
+    """The operations that are new."""
 
     @pytest.fixture(autouse=True)
     def _registered(self) -> Iterator[None]:
@@ -88,22 +118,23 @@ class KernelBackendTests:
                 assert callable(kernels.resolve(operation, self.device)), operation
 
     def test_agrees_with_the_reference(self) -> None:
-        for operation in self._shared_operations():
+        for operation in self._operations():
             served = 0
-            for label, arguments in CASES[operation]():
+            for label, arguments in self._cases(operation):
                 actual = self._run(operation, copy.deepcopy(arguments))
                 if actual is None:
                     continue
                 served += 1
                 with kernels.use(REFERENCE):
-                    expected = _public(operation)(*copy.deepcopy(arguments))
+                    expected = self._reference(operation)(*copy.deepcopy(arguments))
                 self._assert_close(actual, expected, f"{operation}: {label}")
             assert served, f"{operation} declines every case; leave it out of the backend"
 
     def test_leaves_its_inputs_alone(self) -> None:
-        for operation in self._shared_operations():
-            outputs = _OUTPUTS.get(operation, ())
-            for label, arguments in CASES[operation]():
+        for operation in self._operations():
+            own = self._own().get(operation)
+            outputs = own.outputs if own else _OUTPUTS.get(operation, ())
+            for label, arguments in self._cases(operation):
                 before = copy.deepcopy(arguments)
                 self._run(operation, arguments)
                 for i, (now, then) in enumerate(zip(arguments, before, strict=True)):
@@ -111,8 +142,8 @@ class KernelBackendTests:
                         _assert_same(now, then, f"{operation} changes argument {i}: {label}")
 
     def test_is_reentrant_and_repeatable(self) -> None:
-        for operation in self._shared_operations():
-            once, again = list(CASES[operation]()), list(CASES[operation]())
+        for operation in self._operations():
+            once, again = list(self._cases(operation)), list(self._cases(operation))
             alone = [self._run(operation, arguments) for _, arguments in once]
             with ThreadPoolExecutor(4) as pool:
                 run = partial(self._run, operation)
@@ -120,15 +151,31 @@ class KernelBackendTests:
             for (label, _), first, second in zip(once, alone, together, strict=True):
                 _assert_same(first, second, f"{operation} differs between threads: {label}")
 
-    def _shared_operations(self) -> list[str]:
-        """The operations of this backend that Tacenda has a specification and cases for."""
-        return [name for name in CASES if name in self.backend.operations]
+    def _operations(self) -> list[str]:
+        """The operations of this backend that there are a specification and cases for."""
+        own = self._own()
+        missing = own.keys() - self.backend.operations.keys()
+        assert not missing, f"the backend does not offer {', '.join(sorted(missing))}"
+        return [*(name for name in CASES if name in self.backend.operations), *own]
+
+    def _own(self) -> dict[str, OwnOperation]:
+        return {operation.name: operation for operation in self.own}
+
+    def _cases(self, operation: str) -> Iterator[Case]:
+        own = self._own().get(operation)
+        return own.cases() if own else CASES[operation]()
+
+    def _reference(self, operation: str) -> Callable[..., Any]:
+        own = self._own().get(operation)
+        return own.reference if own else _public(operation)
 
     def _run(self, operation: str, arguments: tuple[Any, ...]) -> Any:
         """What the public function returns with this backend alone, or None where the backend declines the shape."""
         try:
             with kernels.use(self.backend.name):
-                return _public(operation)(*map(self._to_device, arguments))
+                own = self._own().get(operation)
+                public = own.public if own else _public(operation)
+                return public(*map(self._to_device, arguments))
         except kernels.UnsupportedShape:
             return None
 

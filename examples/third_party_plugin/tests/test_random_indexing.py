@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tacenda_random_indexing import RandomIndexing
+from tacenda_classics.random_indexing import RandomIndexing
 
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError

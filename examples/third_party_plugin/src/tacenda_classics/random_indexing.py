@@ -11,62 +11,59 @@ and a token's vector is that of its word beside what the words around it leave b
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from tacenda import Corpus, Vocabulary, kernels
-from tacenda.artifact import Saveable, require
-from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda import Corpus, Vocabulary
+from tacenda.artifact import Configured, require
 from tacenda.kernels.dynamics.lagged_counts import lagged_counts
+from tacenda.settings import Settings, configured_by, option
+from tacenda_classics.kernels import decayed_sum
 
 Float32 = npt.NDArray[np.float32]
 
 
-class RandomIndexing(Saveable):
-    """Token embeddings of twice ``dimensions`` columns: the word's own, and its context's.
+@dataclass(frozen=True, kw_only=True)
+class RandomIndexingSettings(Settings):
+    """Settings of `RandomIndexing`: each is declared, documented and bounded here, and nowhere else."""
 
-    Parameters
-    ----------
-    dimensions
-        Length of the random rows.
-    decay
-        What is left of a word's influence one token further on, from 0 to below 1.
-    seed
-        Of the random rows.
+    dimensions: int = option(100, "length of the random rows", at_least=1)
+    decay: float = option(
+        0.5, "what is left of a word's influence one token further on", at_least=0, below=1
+    )
+    seed: int = option(0, "seed of the random rows", at_least=0)
 
-    """
+
+class RandomIndexing(Configured[RandomIndexingSettings]):
+    """Token embeddings of twice ``dimensions`` columns: the word's own, and its context's."""
 
     # What the registry and the artefact know this class by: the entry point in pyproject.toml.
     kind: ClassVar[str] = "embedders"
     name: ClassVar[str] = "random_indexing"
-    distribution: ClassVar[str] = "tacenda-random-indexing"
+    distribution: ClassVar[str] = "tacenda-classics"
     api_version: ClassVar[int] = 1
+    settings_class = RandomIndexingSettings
 
-    def __init__(self, dimensions: int = 100, decay: float = 0.5, seed: int = 0) -> None:
-        if dimensions < 1 or not 0 <= decay < 1:
-            raise ConfigurationError(
-                f"RandomIndexing needs dimensions >= 1 and 0 <= decay < 1, not {dimensions}, {decay}"
-            )
-        self.dimensions, self.decay, self.seed = dimensions, decay, seed
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-        self._vocabulary: Vocabulary | None = None
-        self._table: Float32 = np.empty((0, dimensions), np.float32)
+    _words: Vocabulary | None = None
+    _table: Float32 | None = None
+
+    @configured_by(RandomIndexingSettings)
+    def __init__(self, settings: RandomIndexingSettings) -> None:
+        super().__init__(settings)
 
     @property
     def width(self) -> int:
         """Columns of what `transform` returns."""
-        return 2 * self.dimensions
+        return 2 * self.settings.dimensions
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words of the text it was fitted on; raises `NotFittedError` before that."""
-        if self._vocabulary is None:
-            raise NotFittedError("this RandomIndexing is not fitted: call fit, or tacenda.load")
-        return self._vocabulary
+        """The words of the text it was fitted on. Raises NotFittedError before that."""
+        return self._learned(self._words)
 
     def fit(self, corpus: Corpus) -> Self:
         """Count neighbours in one pass over the corpus, and project the counts."""
@@ -79,23 +76,28 @@ class RandomIndexing(Saveable):
             N += csr_array((counts.data, counts.indices, counts.indptr), shape=(size, size))
             before = stream[-1:]
         N = (N + N.T).log1p()
-        rows = np.random.default_rng(self.seed).integers(-1, 2, (size, self.dimensions))
+        rows = np.random.default_rng(self.settings.seed).integers(
+            -1, 2, (size, self.settings.dimensions)
+        )
         table = N @ rows
         length = np.linalg.norm(table, axis=1, keepdims=True)
         self._table = (table / np.where(length > 0, length, 1)).astype(np.float32)
-        self._vocabulary = corpus.vocabulary
+        self._words = corpus.vocabulary
         self.fitted_on = {"tokens": int(corpus.n_tokens), "types": size}
         return self
 
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
         """Vectors of tokens: one float32 array (tokens, width) a sentence."""
-        encode = self.vocabulary.encode
-        decayed_sum = kernels.resolve("decayed_sum")
+        table, encode, decay = (
+            self._learned(self._table),
+            self.vocabulary.encode,
+            self.settings.decay,
+        )
         arrays = []
         for sentence in sentences:
-            own = self._table[encode(sentence)]
-            left = decayed_sum(own, self.decay) - own
-            right = decayed_sum(own[::-1], self.decay)[::-1] - own
+            own = table[encode(sentence)]
+            left = decayed_sum(own, decay) - own
+            right = decayed_sum(own[::-1], decay)[::-1] - own
             arrays.append(np.hstack([own, left + right]))
         return arrays
 
@@ -103,18 +105,17 @@ class RandomIndexing(Saveable):
 
     def config_dict(self) -> dict[str, Any]:
         """The settings, and how the vocabulary looks words up."""
-        settings = {"dimensions": self.dimensions, "decay": self.decay, "seed": self.seed}
-        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
+        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The word vectors, and the words."""
-        return {"table": self._table, **self.vocabulary.arrays()}
+        return {"table": self._learned(self._table), **self.vocabulary.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The model again; nothing that was read is trusted before it is checked."""
-        model = cls(**config["settings"])
-        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        shape = (len(model._vocabulary), model.dimensions)
+        model = cls.from_settings(config["settings"])
+        model._words = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        shape = (len(model._words), model.settings.dimensions)
         model._table = require(arrays, "table", shape=shape, dtype=np.float32, finite=True)
         return model

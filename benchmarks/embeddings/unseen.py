@@ -1,0 +1,155 @@
+"""Stock spaCy taggers on data that no setting of the LDS was chosen on.
+
+    python -m benchmarks.embeddings.unseen [--tasks treebank-drawn] [--sizes 250 1000 all] [--seeds 0-2]
+
+The settings of the LDS were chosen with the dev and test parts of EWT in view. Here the configuration of the
+README is taken as it stands, for two tasks that took no part in that:
+
+- Penn tags of the treebank sample, its 199 files drawn into train, dev and test (seed 0);
+- chunks of CoNLL-2000 as IOB2 tags, scored by the F1 of whole chunks.
+
+Rows, pipelines and training are those of `spacy_rows`; word2vec has as many columns as the LDS has states.
+The test part is looked at once, with the epoch that is best on the dev part.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.vectors import Vectors
+
+from benchmarks import reporting
+from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, text
+
+TASKS = {"treebank-drawn": "tag accuracy", "conll2000": "chunk F1"}
+STATES = pipelines.STATES
+ROWS = {
+    name: pipelines.ROWS[name]
+    for name in (
+        "hash, CNN4 (spaCy's default)",
+        f"hash + word2vec {STATES}, CNN4",
+        f"hash + word2vec {STATES}, CNN1",
+        "hash + LDS own_past_future, no CNN",
+    )
+}
+N_GRAM = 8
+PROTOCOL = {
+    "measure": "treebank-drawn: accuracy of Penn tags in percent; conll2000: F1 of chunks in percent",
+    "splits": "treebank sample: 120 files train, 29 dev, 50 test, drawn with seed 0; CoNLL-2000: the last 936 "
+    "training sentences are the dev part, official test part; quotes as in plain text",
+    "settings": "the README's, chosen on other data; nothing was changed after these figures were seen",
+    "tokens": spacy_rows.PROTOCOL["tokens"],
+    "training": spacy_rows.PROTOCOL["training"],
+    "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
+    f"word2vec CBOW {STATES} wide, gensim's defaults (window 5, 5 epochs), and LDS {STATES} states, "
+    "both fitted on the same text, 40,000 types, the same OOV classes",
+}
+
+
+def chunk_f1(nlp: spacy.Language, docs: list[Doc], gold: list[Example]) -> float:
+    """F1 of whole chunks in percent, from the tags of the last component."""
+    pairs = spacy_rows.predicted(nlp, docs, gold)
+    return labelled.span_f1(
+        ([token.tag_ for token in pair.predicted] for pair in pairs),
+        ([token.tag_ for token in pair.reference] for pair in pairs),
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    log = common.logger("unseen", options.cache)
+    cells = common.Cells(options.cache, "unseen")
+    for name in options.tasks:
+        task = labelled.load(name)
+        score = chunk_f1 if name == "conll2000" else spacy_rows.score
+        vectors: dict[int, Vectors] = {}
+        for seed in options.seeds:
+            for size in options.sizes:
+                for row_name in common.chosen(ROWS, options.only):
+                    row = ROWS[row_name]
+                    version = spacy_rows.version(options, row)
+                    key = spacy_rows.key_of(name, row_name, size, seed, version)
+                    if key in cells.values:
+                        continue
+                    if row.static and row.static not in vectors:
+                        vectors[row.static] = pipelines.static_vectors(
+                            options.cache, [task], row.static
+                        )
+                    nlp = pipelines.build("tagger", row, vectors.get(row.static))
+                    docs = {
+                        part: pipelines.documents(nlp, task, part, row, options.cache)
+                        for part in ("train", "dev", "test")
+                    }
+                    cell = cells.measure(
+                        key,
+                        lambda: spacy_rows.measure(task, size, seed, nlp, docs, score),  # noqa: B023
+                    )
+                    log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
+
+
+def overlap(options: argparse.Namespace, task: labelled.Task) -> dict[str, int]:
+    """How many 8-grams of the labelled text occur in the unlabelled one, both as ids of its vocabulary.
+
+    Unknown words and numbers of one shape count as equal, so that this is an upper bound.
+    """
+    corpus = text.corpus(options.cache)
+    known = np.unique(_n_gram_codes(np.asarray(corpus.ids)))
+    found = [
+        _n_gram_codes(np.asarray(corpus.vocabulary.encode(sentence.words)))
+        for part in (task.train, task.dev, task.test)
+        for sentence in part
+    ]
+    codes = np.unique(np.concatenate(found))
+    return {"8-grams": len(codes), "in the unlabelled text": int(np.isin(codes, known).sum())}
+
+
+def _n_gram_codes(ids: np.ndarray) -> np.ndarray:
+    """A 64-bit code of every N_GRAM ids in a row, (tokens - N_GRAM + 1,); empty for a shorter text."""
+    n = len(ids) - N_GRAM + 1
+    codes = np.zeros(max(n, 0), np.uint64)
+    for k in range(N_GRAM):
+        codes = codes * np.uint64(0x9E3779B97F4A7C15) + ids[k : k + len(codes)].astype(np.uint64)
+        codes ^= codes >> np.uint64(29)
+    return codes
+
+
+def report(options: argparse.Namespace) -> None:
+    """Write benchmarks/results/embeddings-unseen.json from the cells that are there."""
+    cells = common.Cells(options.cache, "unseen")
+    rows = []
+    unfinished = False
+    for task, measure in TASKS.items():
+        for name, row in ROWS.items():
+            case = (task, name, spacy_rows.version(options, row))
+            found = spacy_rows.summary(cells, case, options.seeds)
+            unfinished |= not spacy_rows.complete(cells, case, common.SEEDS)
+            if found:
+                rows.append({"task": task, "measure": measure, "row": name, **found})
+    reporting.save(
+        common.results_name("embeddings-unseen", options.cache),
+        {
+            **PROTOCOL,
+            "text": common.text_of(options.cache),
+            "overlap": {task: overlap(options, labelled.load(task)) for task in TASKS},
+        },
+        rows,
+        seeds=options.seeds,
+        unfinished=unfinished,
+    )
+
+
+def main() -> None:
+    parser = common.arguments(__doc__)
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=list(labelled.SIZES))
+    options = parser.parse_args()
+    run(options)
+    if not options.no_save:
+        report(options)
+
+
+if __name__ == "__main__":
+    main()

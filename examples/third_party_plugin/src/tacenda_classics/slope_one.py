@@ -1,0 +1,229 @@
+"""Slope One (Lemire and Maclachlan, SDM 2005), weighted and shrunk towards damped means.
+
+How far above item j item i is rated, by the users who rated both, predicts i from each rating of j:
+
+    d_ij = sum_{u in S_ij} (r_ui - r_uj) / (n_ij + k),   n_ij = |S_ij|
+
+    r_ui ~ sum_j w_ij (r_uj + d_ij) + k b_ui,  divided by sum_j w_ij + k,   w_ij = n_ij / (n_ij + k)
+
+over the items j != i that u has rated. b_ui = mean + c_i + b_u are damped means: c_i of what is left of an item's
+ratings without the mean, b_u of what is left of a user's ratings without both. k counts users: with fewer in common,
+a difference is taken for chance.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from tacenda.artifact import Configured, require
+from tacenda.errors import ArtifactError, DataError, PluginUnavailableError
+from tacenda.ratings import Ratings
+from tacenda.settings import Settings, configured_by, option
+
+try:
+    from tacenda_surprise.models import Catalogue, Identities, Loop, RatingModel, check_rated
+except ImportError as error:  # the registry lists the model as unavailable, with this reason
+    raise PluginUnavailableError(
+        "slope_one needs tacenda-surprise: install tacenda-classics[ratings]"
+    ) from error
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.integer[Any]]
+
+_BLOCK = 256  # users scored at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlopeOneSettings(Settings):
+    """Settings of `SlopeOne`."""
+
+    shrinkage: float = option(
+        2.0, "k: users in common at which a difference counts half", at_least=0
+    )
+    damping: float = option(
+        5.0, "ratings at the mean that are added to those of every item and user", at_least=0
+    )
+
+
+class Learned(NamedTuple):
+    """What a fit finds, all of it from the ratings.
+
+    Attributes
+    ----------
+    rated
+        (users + 1, items) sparse: the ratings; the last row is that of an unknown user.
+    weights, differences
+        (items, items) sparse: at [j, i] w_ij, and w_ij d_ij.
+    item_biases
+        (items,): c.
+    """
+
+    rated: csr_array
+    weights: csr_array
+    differences: csr_array
+    item_biases: Floats
+
+
+class Folded(NamedTuple):
+    """A user who is not among those fitted; see `tacenda_surprise.models.FoldedUser`."""
+
+    scores: Floats  # (items + 1,), the last that of an unknown item
+    noise: float
+
+    def score(self, items: Numbers | None = None) -> Floats:
+        """Expected ratings (items,); of all items if None; -1 is an unknown item."""
+        return self.scores[:-1] if items is None else self.scores[items]
+
+    def deviations(self, items: Numbers) -> Floats:
+        """The noise of the ratings (items,)."""
+        return np.full(len(items), self.noise, np.float32)
+
+
+class SlopeOne(RatingModel, Configured[SlopeOneSettings]):
+    """Ratings predicted from the differences between items, learned in one pass over pairs of items."""
+
+    name: ClassVar[str] = "slope_one"
+    distribution: ClassVar[str] = "tacenda-classics"
+    keeps_checkpoints: ClassVar[bool] = False
+    settings_class = SlopeOneSettings
+
+    _learned_from: Ratings | None = None
+    _found: Learned | None = None
+    _noise: float = 0.0
+
+    @configured_by(SlopeOneSettings)
+    def __init__(self, settings: SlopeOneSettings) -> None:
+        super().__init__(settings)
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
+        """Nothing is trained step by step, so there is nothing for ``loop`` to run."""
+        self._learn(ratings)
+        errors = self.score_pairs(ratings.user_ids, ratings.item_ids) - ratings.values
+        # Two more ratings, each a whole unit off, so that a handful of ratings does not look certain.
+        self._noise = float(np.sqrt((np.sum(errors**2, dtype=float) + 2) / (len(errors) + 2)))
+        n_users, n_items = ratings.n_users, ratings.n_items
+        self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
+
+    def _learn(self, ratings: Ratings) -> None:
+        self._catalogue, self._learned_from = Catalogue.of(ratings), ratings
+        offsets, items, values = ratings.user_offsets, ratings.item_ids, ratings.values
+        shape = (ratings.n_users + 1, ratings.n_items)
+        offsets = np.append(offsets, len(values))
+        left = np.bincount(items, values - self._catalogue.mean, ratings.n_items)
+        c = left / np.maximum(ratings.item_counts + self.settings.damping, 1e-9)
+
+        # No value is zero, because a sum of zero would leave its place in a sparse product.
+        positive = values.astype(np.float64) - ratings.scale[0] + 1
+        R, M = (csr_array((x, items, offsets), shape=shape) for x in (positive, positive**0))
+        n, above, below = (x.tocsr() for x in (M.T @ M, M.T @ R, R.T @ M))
+        for table in (n, above, below):
+            table.sort_indices()
+        others = np.repeat(np.arange(ratings.n_items), np.diff(n.indptr)) != n.indices
+        k = np.maximum(self.settings.shrinkage, 1e-9)
+        w = others * n.data / (n.data + k)
+        d = (above.data - below.data) / (n.data + k)
+        weights, differences = (
+            csr_array((x.astype(np.float32), n.indices, n.indptr), shape=n.shape)
+            for x in (w, w * d)
+        )
+        rated = csr_array((values, items, offsets), shape=shape)
+        self._found = Learned(rated, weights, differences, c.astype(np.float32))
+
+    # -- predicting --------------------------------------------------------------------------------
+
+    def _scores(self, rated: csr_array) -> Floats:
+        """Expected ratings (users, items + 1) of users who rated so (users, items).
+
+        The last column is that of an unknown item. Rows of a product of sparse matrices are computed one by one,
+        so nobody's scores depend on the company.
+        """
+        _, weights, differences, c = self._learned(self._found)
+        k = np.float32(max(self.settings.shrinkage, 1e-9))
+        counts = np.diff(rated.indptr)
+        users = np.repeat(np.arange(len(counts)), counts)
+        left = np.bincount(users, rated.data - self.catalogue.mean - c[rated.indices], len(counts))
+        b = left / np.maximum(counts + self.settings.damping, 1e-9) + self.catalogue.mean
+        base = b.astype(np.float32)[:, None] + np.append(c, np.float32(0))
+        M = csr_array((np.ones_like(rated.data), rated.indices, rated.indptr), shape=rated.shape)
+        total, weight = (rated @ weights + M @ differences).toarray(), (M @ weights).toarray()
+        base[:, :-1] = (total + k * base[:, :-1]) / (weight + k)
+        return np.asarray(base, np.float32)
+
+    def score_users(self, users: Numbers) -> Floats:
+        """Expected ratings of all items (users, items) float32, not clipped; -1 is an unknown user."""
+        rated = self._learned(self._found).rated
+        return np.ascontiguousarray(self._scores(rated[np.asarray(users, np.int64)])[:, :-1])
+
+    def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
+        """Expected ratings (pairs,) float32, not clipped; -1 is an unknown user or item."""
+        rated = self._learned(self._found).rated
+        different, place = np.unique(users, return_inverse=True)
+        items, scores = np.asarray(items), np.empty(len(place), np.float32)
+        for start in range(0, len(different), _BLOCK):
+            block = self._scores(rated[different[start : start + _BLOCK]])
+            here = (place >= start) & (place < start + _BLOCK)
+            scores[here] = block[place[here] - start, items[here]]
+        return scores
+
+    def deviations(self, users: Numbers, items: Numbers) -> Floats:
+        """The noise of the ratings (pairs,), the same for every pair."""
+        self._learned(self._found)
+        return np.full(len(users), self._noise, np.float32)
+
+    def fold_in(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> Folded:
+        """Predict for a user who is not among those fitted; see `RatingModel.fold_in`."""
+        n_items = len(self.catalogue.items)
+        self._known_items(items, identities)
+        rated = check_rated(items, values, n_items)
+        row = csr_array((rated, np.asarray(items, np.int64), [0, len(rated)]), shape=(1, n_items))
+        return Folded(self._scores(row)[0], self._noise)
+
+    # -- the way to disk and back: the ratings are saved, and what follows from them is found again ----
+
+    def config_dict(self) -> dict[str, Any]:
+        """Settings, scale and noise, as JSON values."""
+        return {
+            "settings": self.settings.to_dict(),
+            "catalogue": self.catalogue.config(),
+            "noise": self._noise,
+        }
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The ratings, and the raw ids of users and items."""
+        ratings = self._learned(self._learned_from)
+        return {
+            "ratings.offsets": ratings.user_offsets,
+            "ratings.items": ratings.item_ids,
+            "ratings.values": ratings.values,
+            **self.catalogue.arrays(),
+        }
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Rebuild the model of an artefact. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
+        offsets = require(arrays, "ratings.offsets", shape=("users + 1",), dtype=np.int64)
+        dims: dict[str, int] = {}
+        items = require(arrays, "ratings.items", shape=("n",), dtype=np.int32, dims=dims)
+        values = require(
+            arrays, "ratings.values", shape=("n",), dtype=np.float32, finite=True, dims=dims
+        )
+        try:
+            ratings = Ratings.from_csr(
+                offsets, items, values, catalogue.users, catalogue.items, scale=catalogue.scale
+            )
+        except DataError as error:
+            raise ArtifactError(f"its ratings cannot be used: {error}") from error
+        model._noise = float(config["noise"])
+        if not 0 < model._noise < np.inf:
+            raise ArtifactError(f"the noise of the ratings is {model._noise}: the file is damaged")
+        model._learn(ratings)
+        return model
