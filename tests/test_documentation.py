@@ -36,12 +36,15 @@ STATES = {
 }
 
 
-def blocks(page, language):
-    """The page's blocks in a language, each with as many empty lines before it as in the page."""
+def in_order(page):
+    """The language and the text of the page's blocks, with as many empty lines before as in the page."""
     text = page.read_text(encoding="utf8")
     for match in BLOCK.finditer(text):
-        if match[1] == language:
-            yield "\n" * (text[: match.start()].count("\n") + 1) + match[2]
+        yield match[1], "\n" * (text[: match.start()].count("\n") + 1) + match[2]
+
+
+def blocks(page, language):
+    return [block for found, block in in_order(page) if found == language]
 
 
 def having(language):
@@ -77,42 +80,42 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", having("python"))
 def test_python_blocks_run(page, folder, package_of, monkeypatch):
-    run_commands(page, folder)  # a page may use what its commands made
     (folder / "package").mkdir()
     package_of(page, folder / "package")
     for metadata in folder.glob("package/src/*.dist-info"):
         shutil.rmtree(metadata)  # here the blocks register what they use
     monkeypatch.syspath_prepend(folder / "package" / "src")
     names = {"__name__": "documentation"}
-    for source in blocks(page, "python"):
-        if source.lstrip().startswith(("# src/", "# tests/")):
-            continue
-        exec(compile(small(source), str(page), "exec"), names)
+    for language, block in in_order(page):
+        if language == "console":
+            run_commands(block, folder)
+        elif language == "python" and not block.lstrip().startswith(("# src/", "# tests/")):
+            exec(compile(small(block), str(page), "exec"), names)
 
 
 def test_commands_run(folder):
     """Those of the pages without Python blocks; the others are run with them."""
     pages = {parameter.values[0] for parameter in having("console")}
     for page in pages - {parameter.values[0] for parameter in having("python")}:
-        run_commands(page, folder)
+        for block in blocks(page, "console"):
+            run_commands(block, folder)
 
 
-def run_commands(page, folder):
-    for block in blocks(page, "console"):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                program, *arguments = shlex.split(small(line[2:]))
-                assert program == "tacenda"
-                done = subprocess.run(
-                    [sys.executable, "-m", "tacenda", *arguments],
-                    cwd=folder,
-                    env={**os.environ, "TACENDA_PROGRESS": "0"},
-                    capture_output=True,
-                    text=True,
-                    timeout=200,
-                    check=False,
-                )
-                assert done.returncode == 0, line + done.stderr
+def run_commands(block, folder):
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            program, *arguments = shlex.split(small(line[2:]))
+            assert program == "tacenda"
+            done = subprocess.run(
+                [sys.executable, "-m", "tacenda", *arguments],
+                cwd=folder,
+                env={**os.environ, "TACENDA_PROGRESS": "0"},
+                capture_output=True,
+                text=True,
+                timeout=200,
+                check=False,
+            )
+            assert done.returncode == 0, line + done.stderr
 
 
 @pytest.mark.parametrize("page", having("ini"))

@@ -87,7 +87,8 @@ class TokenEmbeddings(ModelComponent):
         nlp
             The pipeline; spaCy passes it.
         artifact
-            Folder of a saved model (``tacenda embed fit``, ``LDS.save``), or a fitted model itself.
+            Folder of a saved model (``tacenda embed fit``, ``LDS.save``), the name of an installed one
+            (``tacenda models``), or a fitted model itself.
         corpus
             Raw text: a file, a list of files, an iterable of lines, or a `tacenda.corpus.Corpus`.
         tokenizer

@@ -123,7 +123,8 @@ class LanguageModelScorer(ModelComponent):
         nlp
             The pipeline; spaCy passes it.
         artifact
-            The folder of a saved language model (``tacenda lm fit``, ``save``), or a fitted model.
+            The folder of a saved language model (``tacenda lm fit``, ``save``), the name of an installed one
+            (``tacenda models``), or a fitted model.
         corpus
             Raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``. A string is
             the name of a file here, because a configuration has no other way to name one.

@@ -2,7 +2,8 @@
 
 `read` and `write` handle an `Artifact`, which is tensors and metadata and needs no plugin; a model
 class inherits `Saveable`, or `Configured` if it is made from `tacenda.settings`; `load` finds the class of a
-saved model through the registry; `require` is how a model checks the arrays it is given.
+saved model through the registry; `tacenda.artifact.by_name` finds installed ones by name, and
+`tacenda.artifact.packaging` makes a wheel of one; `require` is how a model checks the arrays it is given.
 """
 
 from tacenda.artifact.arrays import require

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from tacenda import store
 from tacenda.artifact import arrays as named_arrays
 from tacenda.artifact import manifest as manifests
+from tacenda.artifact.by_name import locate
 from tacenda.artifact.manifest import Artifact, Member, check_depth, merge
 from tacenda.errors import ArtifactError
 
@@ -62,11 +63,12 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
 def read(path: str | os.PathLike[str]) -> Artifact:
     """Read and check the artefact in the folder ``path``; its plugin is not needed.
 
+    A bare name, where no such folder exists, is that of an installed model (`tacenda.artifact.by_name`).
     The arrays are in memory of their own, so the folder may be replaced or removed afterwards.
     Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
     format.
     """
-    folder = store.path_of(path, ArtifactError)
+    folder = locate(path)
     for last in [False] * 20 + [True]:
         head = _head_or_nothing(folder)
         try:

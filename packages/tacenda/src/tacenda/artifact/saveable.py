@@ -155,6 +155,8 @@ class Configured(Saveable, HasSettings[S]):
 def load(path: str | os.PathLike[str]) -> Any:
     """Load a saved model with the plugin that saved it.
 
+    ``path`` is its folder, or the name of an installed model, which ``tacenda models`` lists.
+
     Raises `ArtifactError` if the folder is missing, damaged or does not fit its model, and
     `PluginError` if its plugin is not installed or cannot be loaded.
     """

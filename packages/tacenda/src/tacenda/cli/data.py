@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tacenda import datasets
+from tacenda.cli.options import columns
 from tacenda.datasets.fetching import MANIFEST
 from tacenda.datasets.places import find
 from tacenda.datasets.registry import DatasetSpec
@@ -25,10 +26,8 @@ def list_datasets() -> None:
         found = find(spec)
         here = f"{found.source}: {found.path}" if found else "-"
         rows.append((spec.name, spec.licence, human_size(spec.size), here, _address(spec)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    for line in columns(rows):
+        typer.echo(line)
     typer.echo(
         "\n* not confirmed by a second source\n"
         f"`tacenda data fetch NAME` brings one into {datasets.cache_root()}; "

@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
+from tacenda.cli.options import columns
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The core's own lazy groups: name -> (``module:attribute``, one line of help).
@@ -134,10 +136,8 @@ def list_plugins(
         records = plugins.available(kind)
     rows = [("kind", "name", "distribution", "version", "status")]
     rows += [(r.kind, r.name, r.distribution, r.version, r.status) for r in records]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for i, row in enumerate(rows, start=-1):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    for i, line in enumerate(columns(rows), start=-1):
+        typer.echo(line)
         if i in problems:
             typer.echo(f"    {records[i].target}: {problems[i]}")
             cause = records[i].cause
@@ -149,6 +149,43 @@ def list_plugins(
         typer.echo(
             f"{distribution}: its entry points cannot all be read, so plugins may be missing"
         )
+
+
+@app.command("models")
+def list_models() -> None:
+    """List the installed models: what `tacenda.load`, components and commands find by name."""
+    from tacenda.artifact import by_name
+    from tacenda.cli.data import human_size
+
+    rows = [("name", "version", "licence", "size", "what it is")]
+    for model in by_name.available():
+        size = sum(path.stat().st_size for path in model.folder.rglob("*") if path.is_file())
+        rows.append((model.name, model.version, model.license, human_size(size), model.summary))
+    typer.echo("\n".join(columns(rows)))
+    if len(rows) == 1:
+        typer.echo("(none is installed)")
+
+
+@app.command("package")
+def package_model(
+    model: Annotated[Path, typer.Argument(help="The folder of a saved model.")],
+    name: Annotated[str, typer.Option(help="What `tacenda.load` will find it by.")],
+    license: Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA-4.0.")],
+    version: Annotated[str, typer.Option(help="The version of the model.")] = "0.1.0",
+    summary: Annotated[str, typer.Option(help="One line that says what it is.")] = "",
+    attribution: Annotated[
+        str, typer.Option(help="Whom the licence of the data wants named; Markdown.")
+    ] = "",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the wheel goes.")] = Path(
+        "dist"
+    ),
+) -> None:
+    """Make an installable wheel of a saved model, with a model card (needs the extra tacenda[package])."""
+    from tacenda.artifact.packaging import ModelCard, package
+
+    about = ModelCard(name, version, license, summary, attribution)
+    wheel = package(model, about, output)
+    typer.echo(f"{wheel}: pip install it, then tacenda.load({name!r})")
 
 
 def main() -> None:

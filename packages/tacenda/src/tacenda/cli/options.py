@@ -1,9 +1,10 @@
-"""What the commands of all plugins ask of their arguments."""
+"""What the commands of all plugins ask of their arguments, and how they print columns."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,11 @@ def check_output(folder: Path) -> None:
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not os.access(nearest, os.W_OK):
         raise ArtifactError(f"{nearest} cannot be written to: choose another --output")
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table whose first row is its headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()

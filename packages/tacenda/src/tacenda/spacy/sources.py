@@ -21,8 +21,8 @@ def load(source: Any, kind: str, what: str, method: str, check: Check | None = N
     Parameters
     ----------
     source
-        A folder, an `Artifact`, what ``Artifact.to_bytes`` returned, or a fitted model, which has
-        ``to_artifact`` and ``method`` and is returned as it is.
+        A folder, the name of an installed model, an `Artifact`, what ``Artifact.to_bytes`` returned, or a fitted
+        model, which has ``to_artifact`` and ``method`` and is returned as it is.
     kind, what
         The kind of the registry, and the same in words.
     method

@@ -1,0 +1,235 @@
+"""`package`: a saved model as a wheel, with a model card and a name under which `tacenda.load` finds it.
+
+The wheel holds a folder with the model and its card, and no code. It is built by hatchling (the extra
+``tacenda[package]``), so that equal models give equal bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacenda.artifact import folder as folders
+from tacenda.artifact.by_name import NAME
+from tacenda.artifact.manifest import Artifact
+from tacenda.errors import ConfigurationError
+
+__all__ = ["CARD", "ModelCard", "card", "package"]
+
+CARD = "README.md"
+_LOADED_BY = {
+    "embedders": 'nlp.add_pipe("token_embeddings").initialize(artifact="{name}")  # in spaCy',
+    "language_models": 'nlp.add_pipe("lm_scorer").initialize(artifact="{name}")  # in spaCy',
+}
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a packaged model says of itself beside what its artefact says.
+
+    Attributes
+    ----------
+    name
+        What `tacenda.load` will find it by: letters, digits, ``.``, ``_`` and ``-``.
+    version
+        Of the model, such as "1.0.0" (PEP 440).
+    license
+        An SPDX expression, such as "CC-BY-SA-4.0".
+    summary
+        One line.
+    attribution
+        Whom the licence of the data wants named; Markdown.
+    """
+
+    name: str
+    version: str
+    license: str
+    summary: str = ""
+    attribution: str = ""
+
+    @property
+    def module(self) -> str:
+        """The folder in the wheel, which the entry point names."""
+        return "tacenda_model_" + re.sub(r"[^a-z0-9]+", "_", self.name.lower())
+
+    @property
+    def distribution(self) -> str:
+        """The name of the distribution."""
+        return self.module.replace("_", "-")
+
+
+def package(
+    source: str | os.PathLike[str], about: ModelCard, output: str | os.PathLike[str]
+) -> Path:
+    """Build the wheel of a saved model.
+
+    Parameters
+    ----------
+    source
+        The folder of a saved model, which is read and checked whole.
+    about
+        Name, version, licence and words for the card.
+    output
+        The folder for the wheel; it is created.
+
+    Returns
+    -------
+    The wheel, a file that ``pip install`` takes.
+
+    Raises
+    ------
+    ArtifactError
+        The model cannot be read.
+    ConfigurationError
+        The name, the version or the licence is not valid, or hatchling is not installed.
+    """
+    try:
+        from hatchling.builders.wheel import WheelBuilder
+    except ImportError:
+        raise ConfigurationError(
+            "packaging a model needs hatchling: pip install 'tacenda[package]'"
+        ) from None
+    _check(about)
+    artifact = folders.read(source)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, about.module)
+        folders.write(folder, artifact)
+        text = card(artifact, about)
+        (folder / CARD).write_text(text, encoding="utf-8")
+        Path(place, CARD).write_text(text, encoding="utf-8")
+        Path(place, "pyproject.toml").write_text(_project(artifact, about), encoding="utf-8")
+        Path(output).mkdir(parents=True, exist_ok=True)
+        (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
+    return Path(wheel)
+
+
+def card(artifact: Artifact, about: ModelCard) -> str:
+    """Return the model card in Markdown: what the model is, how to load it, its text, figures and licence."""
+    lines = [f"# {about.name} {about.version}", ""]
+    if about.summary:
+        lines += [about.summary, ""]
+    lines += [
+        f"A saved model of [Tacenda](https://pypi.org/project/tacenda/): `{artifact.name}` "
+        f"({artifact.kind}) of {artifact.distribution} {artifact.version}".rstrip()
+        + ".",
+        "",
+        "```python",
+        "import tacenda",
+        "",
+        f'model = tacenda.load("{about.name}")',
+        *(
+            [_LOADED_BY[artifact.kind].format(name=about.name)]
+            if artifact.kind in _LOADED_BY
+            else ()
+        ),
+        "```",
+        "",
+        "## Fitted on",
+        "",
+        *(_table(("what", "value"), artifact.fitted_on.items()) or ["Nothing was noted."]),
+        "",
+        "## Figures",
+        "",
+        *(_figures(artifact.figures) or ["None was noted."]),
+        "",
+        "## Licence",
+        "",
+        f"{about.license}.",
+        *(("", about.attribution) if about.attribution else ()),
+        "",
+        "## Settings",
+        "",
+        "```json",
+        json.dumps(artifact.config.get("settings", artifact.config), indent=1, ensure_ascii=False),
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _figures(figures: list[dict[str, Any]]) -> list[str]:
+    keys = list(dict.fromkeys(key for figure in figures for key in figure))
+    return _table(tuple(keys), ([figure.get(key, "") for key in keys] for figure in figures))
+
+
+def _table(headings: tuple[str, ...], rows: Any) -> list[str]:
+    body = ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+    if not body:
+        return []
+    return ["| " + " | ".join(map(_cell, headings)) + " |", "| --- " * len(headings) + "|", *body]
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _project(artifact: Artifact, about: ModelCard) -> str:
+    """Return the pyproject.toml of the wheel; JSON strings are TOML strings."""
+    quoted = json.dumps
+    needed = [quoted(each) for each in sorted(_requirements(artifact))]
+    return f"""\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = {quoted(about.distribution)}
+version = {quoted(about.version)}
+description = {quoted(about.summary or f"The model {about.name} for Tacenda")}
+readme = "{CARD}"
+license = {quoted(about.license)}
+requires-python = ">=3.11"
+dependencies = [{", ".join(needed)}]
+
+[project.entry-points."tacenda.models"]
+{quoted(about.name)} = {quoted(about.module)}
+
+[tool.hatch.build]
+ignore-vcs = true
+artifacts = ["*"]
+
+[tool.hatch.build.targets.wheel]
+packages = [{quoted(about.module)}]
+"""
+
+
+def _requirements(artifact: Artifact) -> set[str]:
+    """The distributions that load the model and those within it, each at least as it is installed here."""
+    found = {part for each in artifact.nested.values() for part in _requirements(each)}
+    try:
+        version = importlib.metadata.version(artifact.distribution)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return found  # registered by hand: there is nothing to install
+    return found | {f"{artifact.distribution}>={version}"}
+
+
+def _check(about: ModelCard) -> None:
+    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+    from packaging.version import InvalidVersion, Version
+
+    if not NAME.fullmatch(about.name):
+        raise ConfigurationError(
+            f"{about.name!r} cannot name a model: use up to 64 letters, digits, '.', '_' and '-', "
+            "with a letter or digit first and last"
+        )
+    try:
+        Version(about.version)
+    except InvalidVersion:
+        raise ConfigurationError(
+            f"{about.version!r} is not a version: use one such as 1.0.0"
+        ) from None
+    try:
+        canonicalize_license_expression(about.license)
+    except InvalidLicenseExpression:
+        raise ConfigurationError(
+            f"{about.license!r} is not an SPDX licence expression: use one such as CC-BY-SA-4.0, "
+            "or LicenseRef-Proprietary for one that SPDX does not list"
+        ) from None
+    if "\n" in about.summary:
+        raise ConfigurationError("the summary of a model is one line")

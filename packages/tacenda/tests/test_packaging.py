@@ -1,0 +1,184 @@
+"""A saved model becomes a wheel, and an installed wheel a model that is found by its name."""
+
+import sys
+import zipfile
+from email.parser import Parser
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tacenda
+from tacenda import plugins
+from tacenda.artifact import Saveable, by_name, require
+from tacenda.artifact.packaging import ModelCard, package
+from tacenda.cli.main import app
+from tacenda.errors import ArtifactError, ConfigurationError
+
+pytest.importorskip("hatchling")
+
+
+class Scale(Saveable):
+    kind, name = "embedders", "test_packaged"
+
+    def __init__(self, factors=None):
+        self.factors = factors
+
+    def config_dict(self):
+        return {"settings": {"power": 0.5}}
+
+    def arrays(self):
+        return {"factors": self.factors}
+
+    @classmethod
+    def from_arrays(cls, config, arrays):
+        return cls(require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True))
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    plugins.register("embedders", "test_packaged", Scale)
+    yield
+    plugins.unregister("embedders", "test_packaged")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model = Scale(np.array([1.0, 2.0]))
+    model.fitted_on = {"text": "a | b", "tokens": 10}
+    model.figures = [{"measure": "accuracy", "value": 0.9, "protocol": "dev"}]
+    model.save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+ABOUT = ModelCard("tiny-scale", "1.2.0", "CC-BY-SA-4.0", "Two factors.", "By *the authors*.")
+
+
+def install(wheel, site, monkeypatch):
+    """What pip does with a wheel that has no scripts."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    monkeypatch.syspath_prepend(str(site))
+
+
+@pytest.fixture
+def site(saved, tmp_path, monkeypatch):
+    install(package(saved, ABOUT, tmp_path / "dist"), tmp_path / "site", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "site"
+
+
+@pytest.mark.parametrize("name", ["tiny-scale", "tiny_scale", "Tiny-Scale"])
+def test_an_installed_model_is_loaded_by_its_name(site, name):
+    model = tacenda.load(name)
+    np.testing.assert_array_equal(model.factors, [1.0, 2.0])
+    assert model.fitted_on == {"text": "a | b", "tokens": 10}
+    assert type(Scale.load(name)) is Scale
+    assert not [module for module in sys.modules if module.startswith("tacenda_model_")]
+
+
+def test_a_folder_of_that_name_is_meant_where_there_is_one(site, tmp_path):
+    Scale(np.array([7.0])).save(tmp_path / "tiny-scale")
+    np.testing.assert_array_equal(tacenda.load("tiny-scale").factors, [7.0])
+    np.testing.assert_array_equal(tacenda.load("./tiny-scale").factors, [7.0])
+
+
+def test_a_name_that_nothing_has_says_what_there_is(site):
+    with pytest.raises(ArtifactError, match=r"no installed model 'tiny-scal': .*did you mean"):
+        tacenda.load("tiny-scal")
+    with pytest.raises(ArtifactError, match=r"there is no such folder$"):
+        tacenda.load("./tiny-scal")
+
+
+def test_the_wheel_holds_no_code_and_says_what_it_is(saved, tmp_path):
+    wheel = package(saved, ABOUT, tmp_path / "dist")
+    assert wheel.name == "tacenda_model_tiny_scale-1.2.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        told = next(name for name in names if name.endswith("METADATA"))
+        metadata = Parser().parsestr(archive.read(told).decode())
+        text = archive.read("tacenda_model_tiny_scale/README.md").decode()
+    assert not [name for name in names if name.endswith((".py", ".pyc"))]
+    assert metadata["License-Expression"] == "CC-BY-SA-4.0"
+    assert metadata["Summary"] == "Two factors."
+    assert metadata.get_payload().strip() == text.strip()
+    for said in ('tacenda.load("tiny-scale")', "| text | a \\| b |", "| accuracy | 0.9 | dev |"):
+        assert said in text
+    assert "CC-BY-SA-4.0.\n\nBy *the authors*." in text
+    assert '"power": 0.5' in text
+
+
+def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
+    first, second = (package(saved, ABOUT, tmp_path / name) for name in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "../up"}, "cannot name a model"),
+        ({"name": "a\nb"}, "cannot name a model"),
+        ({"version": "first"}, "is not a version"),
+        ({"license": "ask me"}, "not an SPDX licence"),
+        ({"summary": "one\ntwo"}, "is one line"),
+    ],
+)
+def test_a_bad_card_is_refused(saved, tmp_path, change, message):
+    about = ModelCard(**{**vars(ABOUT), **change})
+    with pytest.raises(ConfigurationError, match=message):
+        package(saved, about, tmp_path / "dist")
+    assert not (tmp_path / "dist").exists()
+
+
+def test_quotes_and_foreign_letters_in_the_card_stay_as_they_are(saved, tmp_path, monkeypatch):
+    about = ModelCard("tiny", "1", "MIT", 'Says "ünï\\code" = [1]')
+    install(package(saved, about, tmp_path / "dist"), tmp_path / "site", monkeypatch)
+    (found,) = [model for model in by_name.available() if model.name == "tiny"]
+    assert (found.summary, found.license, found.version) == (about.summary, "MIT", "1")
+
+
+def test_two_distributions_of_one_name_are_told_apart(site, saved, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    points = other / "other-1.dist-info"
+    points.mkdir(parents=True)
+    (points / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (points / "entry_points.txt").write_text("[tacenda.models]\ntiny-scale = other_folder\n")
+    Scale(np.array([3.0])).save(other / "other_folder")
+    monkeypatch.syspath_prepend(str(other))
+    with pytest.raises(ArtifactError, match="installed by other and tacenda-model-tiny-scale"):
+        tacenda.load("tiny-scale")
+
+
+@pytest.mark.parametrize("target", ["../saved", "os:system", "a.b", "/etc", "missing"])
+def test_an_entry_that_names_no_folder_of_its_own_is_left_out(tmp_path, monkeypatch, target):
+    points = tmp_path / "odd-1.dist-info"
+    points.mkdir()
+    (points / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
+    (points / "entry_points.txt").write_text(f"[tacenda.models]\nodd-model = {target}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "odd-model" not in [model.name for model in by_name.available()]
+
+
+def test_an_editable_install_is_found_without_importing_it(saved, tmp_path, monkeypatch):
+    source = tmp_path / "source"
+    points = tmp_path / "site" / "mine-1.dist-info"
+    points.mkdir(parents=True)
+    (points / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (points / "entry_points.txt").write_text("[tacenda.models]\nmine = mine_folder\n")
+    tacenda.load(saved).save(source / "mine_folder")
+    (source / "mine_folder" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(str(source))
+    np.testing.assert_array_equal(tacenda.load("mine").factors, [1.0, 2.0])
+
+
+def test_the_commands_make_a_wheel_and_list_what_is_installed(saved, site, tmp_path):
+    run = CliRunner().invoke
+    made = run(app, ["package", str(saved), "--name", "tiny", "--license", "MIT", "-o", "wheels"])
+    assert made.exit_code == 0, made.output
+    assert (tmp_path / "wheels/tacenda_model_tiny-0.1.0-py3-none-any.whl").exists()
+    listed = run(app, ["models"])
+    assert listed.exit_code == 0
+    (line,) = [line for line in listed.output.splitlines() if line.startswith("tiny-scale")]
+    assert line.split()[1:3] == ["1.2.0", "CC-BY-SA-4.0"]
+    assert line.endswith("Two factors.")
