@@ -147,6 +147,14 @@ def _zip_of_zeros() -> bytes:
     return packed.getvalue()
 
 
+#: Sentences without an end, for readers that collect the rows of one.
+_SENTENCES = {
+    "columns": ("rows without a blank one", b"word X X X\n"),
+    "ner": ("rows without a blank one", b"word O\n"),
+    "treebank": ("brackets that never close", b"( (NN word)\n"),
+}
+
+
 def readers(short: bool, folder: Path) -> Iterator[tuple[str, str]]:
     """Give every reader every hostile file."""
     cases: dict[str, Callable[[], object]] = {}
@@ -156,6 +164,10 @@ def readers(short: bool, folder: Path) -> Iterator[tuple[str, str]]:
         path.write_bytes(content)
         for name, read in text_readers.items():
             cases[f"{name}: {what}"] = partial(_named, read, path)
+    for name, (what, row) in _SENTENCES.items():
+        path = folder / f"sentence-{name}"
+        path.write_bytes(gzip.compress(row * _MB) * 500)
+        cases[f"{name}: {what}"] = partial(_refused, text_readers[name], path)
     zipped = folder / "trees.zip"
     zipped.write_bytes(_zip_of_zeros())
     cases["treebank: a .zip of one line"] = partial(_named, text_readers["treebank"], zipped)

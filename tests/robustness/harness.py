@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -124,12 +125,22 @@ def run(unit: Unit) -> dict[str, Any]:
     seconds = round(time.monotonic() - begun, 1)
     print(f"{unit.part}, {unit.name}: {n} cases, {len(failures)} failures, {seconds} s", flush=True)
     return {
+        "commit": _commit(),
         "part": unit.part,
         "name": unit.name,
         "cases": n,
         "failures": failures,
         "seconds": seconds,
     }
+
+
+def _commit() -> str:
+    """The commit that is tried."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    found = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip()
 
 
 def main() -> int:

@@ -96,11 +96,6 @@ def hostile(artifact: Artifact) -> Iterator[tuple[str, Artifact]]:
             yield f"{name}: {note}", replace(artifact, nested={**artifact.nested, name: altered})
 
 
-def tensors(artifact: Artifact) -> int:
-    """How many tensors a model has, with the models inside it."""
-    return len(artifact.arrays) + sum(map(tensors, artifact.nested.values()))
-
-
 def _hostile_copies(array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Yield what stands in the place of a tensor, by hand: extremes where loops begin and end, and other shapes."""
     n = array.size

@@ -223,6 +223,22 @@ def spoil_magic(path):
     path.write_bytes(b"PK" + path.read_bytes()[2:])
 
 
+def header(text):
+    """Put another description of the array, which numpy reads as Python code, into the file."""
+
+    def harm(path):
+        path.write_bytes(path.read_bytes()[:10] + text.ljust(117).encode()[:117] + b"\n")
+
+    return harm
+
+
+HEADERS = [
+    "{'descr': '<i4', 'shape': (",
+    "-" * 117,
+    "{'descr': '<i4', 'fortran_order': False, 'shape': (True,)}",
+]
+
+
 def empty(path):
     path.write_bytes(b"")
 
@@ -232,7 +248,9 @@ def retype(path):
 
 
 @pytest.mark.parametrize("name", ["ids", "offsets", "vocabulary.text", "vocabulary.counts"])
-@pytest.mark.parametrize("harm", [truncate, lengthen, spoil_magic, empty, retype, os.remove])
+@pytest.mark.parametrize(
+    "harm", [truncate, lengthen, spoil_magic, empty, retype, os.remove, *map(header, HEADERS)]
+)
 def test_damaged_arrays_are_refused_and_rebuilt(text, folder, name, harm):
     Corpus.from_text(text, cache=folder)
     harm(next(folder.glob("build-*")) / f"{name}.npy")

@@ -286,3 +286,23 @@ def test_word_pairs_of_every_layout_are_read(written):
 def test_a_row_that_is_no_scored_pair_is_named(written, row):
     with pytest.raises(DataError, match="line 2: expected word, word, score"):
         list(word_similarity.read(written(f"a\tb\t1\n{row}\n")))
+
+
+ROW = "{}\tw\t_\tX\tX\t_\t0\tx\t_\t_\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "read", "word", "end"),
+    [
+        (conllu, conllu.read, ROW, "\n"),
+        (columns, lambda path: columns.read(path, ("word", "tag")), "w X\n", "\n"),
+        (treebank, treebank.read, "(NN w)\n", ")\n"),
+    ],
+)
+def test_a_sentence_has_a_last_word(written, monkeypatch, module, read, word, end):
+    monkeypatch.setattr(module, "LONGEST_SENTENCE", 3)
+    start = "(\n" if module is treebank else ""
+    three, four = (start + "".join(word.format(i + 1) for i in range(n)) + end for n in (3, 4))
+    assert len(list(read(written(three * 2)))) == 2
+    with pytest.raises(DataError, match=r"line [45]: .*more than 3 words"):
+        list(read(written(four)))

@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.errors import CorpusError
+from tacenda.errors import CorpusError, describe
 
 SPILL_BYTES = 128 << 20
 """An array of this size moves from memory to a temporary file."""
@@ -155,8 +155,10 @@ def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -
         surplus = path.stat().st_size - array.nbytes - array.offset  # type: ignore[attr-defined]
     except FileNotFoundError:
         raise CorpusError(f"{path} is missing; build the corpus again") from None
-    except (ValueError, EOFError, OSError, AttributeError) as error:
-        raise CorpusError(f"{path} is damaged ({error}); build the corpus again") from error
+    except Exception as error:  # numpy reads the header as Python code, which may fail in any way
+        raise CorpusError(
+            f"{path} is damaged ({describe(error)}); build the corpus again"
+        ) from error
     if array.dtype != dtype or array.shape != (size,) or surplus:
         raise CorpusError(
             f"{path} holds {array.dtype} of shape {array.shape} where {np.dtype(dtype)} of shape "

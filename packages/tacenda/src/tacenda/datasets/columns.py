@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from tacenda.datasets.textfile import numbered_lines
+from tacenda.datasets.textfile import LONGEST_SENTENCE, numbered_lines
 from tacenda.errors import DataError
 from tacenda.store import path_of
 
@@ -55,6 +55,10 @@ def _sentences(
             continue
         if not rows:
             first = number
+        if len(rows) == LONGEST_SENTENCE:
+            raise DataError(
+                f"{path}, line {number}: a sentence of more than {LONGEST_SENTENCE:,} words; a blank row ends one"
+            )
         rows.append(cells)
     if rows:
         yield first, rows

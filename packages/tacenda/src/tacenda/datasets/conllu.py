@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tacenda.corpus.lines import whole_number
-from tacenda.datasets.textfile import numbered_lines
+from tacenda.datasets.textfile import LONGEST_SENTENCE, numbered_lines
 from tacenda.errors import DataError
 from tacenda.store import path_of
 
@@ -63,6 +63,8 @@ class _Builder:
         cells = line.split("\t")
         if len(cells) != _COLUMNS:
             raise self.fault(number, f"{len(cells)} tab-separated columns, expected {_COLUMNS}")
+        if len(self.rows) == LONGEST_SENTENCE:
+            raise self.fault(number, f"a sentence of more than {LONGEST_SENTENCE:,} words")
         identifier, form = cells[0], cells[1]
         if not form:
             raise self.fault(number, "the word is empty")

@@ -7,6 +7,9 @@ from pathlib import Path
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import CorpusError, DataError
 
+LONGEST_SENTENCE = 1 << 18
+"""The most words of a sentence, whose rows are in memory together."""
+
 
 def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """Yield ``(line number from 1, line without its end)``; a bounded part of the file is in memory.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tacenda.corpus.lines import BLOCK_BYTES, decoded_blocks
-from tacenda.datasets.textfile import numbered_lines
+from tacenda.datasets.textfile import LONGEST_SENTENCE, numbered_lines
 from tacenda.errors import CorpusError, DataError
 from tacenda.store import path_of
 
@@ -72,6 +72,10 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
                 if len(cells) == 2 and cells[0] != _EMPTY:
                     tags.append(cells[0])
                     words.append(unescape(cells[1]))
+                if len(words) > LONGEST_SENTENCE:
+                    raise DataError(
+                        f"{name}, line {number}: a tree of more than {LONGEST_SENTENCE:,} words"
+                    )
                 depth, cells = depth - 1, []
                 if not depth and words:
                     yield TaggedSentence(tuple(words), tuple(tags))
