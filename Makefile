@@ -65,7 +65,7 @@ unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
 bench: setup peers
 	@test -n "$$TACENDA_DATA" || { echo "make bench needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
 	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite
-	-$(PIP) install --quiet kenlm  # compiled where it is installed; its column stays empty without it
+	-$(PIP) install --quiet kenlm  # compiled where it is installed; its rows are left out without it
 	$(BIN)/python -m benchmarks
 
 # cornac, LensKit and myFM, in an interpreter of their own. LensKit asks for torch, of which the build without CUDA will

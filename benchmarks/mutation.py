@@ -4,9 +4,9 @@
 
 A mutant is the code with one operator, comparison, number or loop changed, at a place drawn at random from the files
 that hold a model's mathematics. It is killed if a test of the model fails or takes too long. The files are changed in
-a checkout of the last commit under ``benchmarks/.cache/mutation``, never in the working tree. A run that was
-interrupted goes on where it stopped, and one with more mutants keeps those that it has; ``--survivors`` tests again,
-with the tests of today's commit, the mutants that survived. Delete the folder to start afresh.
+a checkout under ``benchmarks/.cache/mutation``, never in the working tree. A run that was interrupted goes on where it
+stopped, at the commit where it began, and one with more mutants keeps those that it has; ``--survivors`` tests again,
+with the tests of the last commit, the mutants that survived. Delete the folder to start afresh.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ EQUIVALENT = {
         "the ids always come from a vocabulary and are int32"
     ),
     "n_words = min(len(context), order - 0)": "callers cut contexts to order - 1 words",
+    "for b in range(a ^ 1, len(loss)):": "losses on and below the diagonal are infinite",
+    "if side_offsets is not None or side_ids is not None:": "they come together or not at all",
+    "_CG_STEPS = 31": "the conjugate gradients have converged before",
 }
 
 
@@ -168,41 +171,52 @@ TARGETS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", nargs="*", default=list(TARGETS), choices=TARGETS)
-    parser.add_argument("--mutants", type=int, default=MUTANTS, help="of each model")
+    parser.add_argument(
+        "--mutants", type=int, default=MUTANTS, help="of each model; 0 reports only"
+    )
     parser.add_argument("--survivors", action="store_true", help="test these again, no others")
     options = parser.parse_args()
-    _check_out(newest=options.survivors)
     for model in options.model:
-        folder = FOLDER / model.replace(" ", "-")
-        folder.mkdir(exist_ok=True)
-        chosen = _places(folder, TARGETS[model])[: options.mutants]
+        target, folder = TARGETS[model], FOLDER / model.replace(" ", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        _check_out(folder / "commit", target, newest=options.survivors)
         session = WorkDB(folder / "session.sqlite", WorkDB.Mode.create)
         if options.survivors:
             _forget_survivors(session)
-        else:
+        elif options.mutants:
+            chosen = _places(folder, target)[: options.mutants]
             known = {item.job_id for item in session.work_items}
             session.add_work_items(item for item in chosen if item.job_id not in known)
-        if session.pending_work_items:
-            _run(folder, TARGETS[model])
-        reporting.save("mutation", _protocol(), [_row(model, session)], seeds=[SEED], keep="model")
+        if session.pending_work_items and (options.mutants or options.survivors):
+            _run(folder, target)
+        rows = [_row(model, session)]
+        unfinished = bool(session.pending_work_items)
+        reporting.save(
+            "mutation", _protocol(), rows, seeds=[SEED], keep="model", unfinished=unfinished
+        )
 
 
-def _check_out(*, newest: bool) -> None:
-    """Make the checkout, or take back what an interrupted run has left changed in it."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+def _check_out(commit: Path, target: Target, *, newest: bool) -> None:
+    """Bring the checkout to where the mutants of a model were made, whatever an interrupted run has left in it.
+
+    The file ``commit`` names the place. With ``newest`` it is moved to today's commit, if the model is still the same.
+    """
     if not TREE.exists():
         _git(ROOT, "worktree", "prune")
         _git(ROOT, "worktree", "add", "--detach", str(TREE), "HEAD")
-    _git(TREE, "reset", "--hard", "--quiet")
-    if newest:
-        commit = _git(ROOT, "rev-parse", "HEAD")
-        changed = _git(TREE, "diff", "--name-only", "HEAD", commit, "--", "packages/*/src")
-        if changed:
+    today = _git(ROOT, "rev-parse", "HEAD")
+    if not commit.exists():
+        commit.write_text(today)
+    made = commit.read_text()
+    if newest and made != today:
+        files = [f"packages/{module}" for module in target.modules]
+        if _git(ROOT, "diff", "--name-only", made, today, "--", *files):
             raise SystemExit(
-                f"the code has changed since its mutants were made: delete {FOLDER} and start "
-                f"afresh ({changed})"
+                f"the model has changed since its mutants were made: delete {commit.parent} and "
+                "start afresh"
             )
-        _git(TREE, "checkout", "--quiet", commit)
+        commit.write_text(made := today)
+    _git(TREE, "checkout", "--force", "--quiet", made)
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -230,11 +244,11 @@ def _places(folder: Path, target: Target) -> list[WorkItem]:
     drawn = random.Random(SEED)
     order = sorted(places)
     drawn.shuffle(order)
-    kind = [
-        sorted(places[key], key=lambda item: (item.mutations[0].operator_name, item.job_id))
-        for key in order
-    ]
-    return [drawn.choice(items) for items in kind]
+    return [drawn.choice(sorted(places[key], key=_kind)) for key in order]
+
+
+def _kind(item: WorkItem) -> tuple[str, int]:
+    return item.mutations[0].operator_name, item.mutations[0].occurrence
 
 
 def _write_configuration(folder: Path, target: Target, timeout: float) -> None:

@@ -29,15 +29,20 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 LDS = ("embeddings/lds", "core/kernels/dynamics")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
 VAREMBED = (
-    "embeddings/varembed",
+    *(
+        f"embeddings/varembed/{file}.py"
+        for file in ("fitted", "initial_vectors", "learning", "model")
+    ),
+    *(f"embeddings/varembed/{file}.py" for file in ("morphemes", "settings", "training")),
+    "embeddings/varembed/segmenters",
     "embeddings/lds/lagged_counts.py",
     "embeddings/lds/counting.py",
     "core/kernels/dynamics/lagged_counts",
-    "core/fitting",
 )
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
+MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",
     "surprise/models/boltzmann",
@@ -145,9 +150,31 @@ PARTS = (
         ),
         RATINGS,
     ),
-    Part("language_models.ngrams", ("lm-ngrams",), NGRAMS, timed=True),
-    Part("language_models.log_bilinear", ("lm-log-bilinear",), BILINEAR, timed=True),
-    Part("language_models.hidden_markov", ("lm-hidden-markov",), MARKOV, timed=True),
+    Part("language_models.ngrams", ("lm-ngrams",), NGRAMS),
+    Part("language_models.ngrams_speed", ("lm-ngrams-speed",), NGRAMS, timed=True),
+    Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
+    Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
+    Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
+    Part(
+        "language_models.scorer",
+        ("lm-scorer",),
+        (*NGRAMS, *BILINEAR, *MIXTURE, "lm/spacy", "core/spacy"),
+        timed=True,
+    ),
+    Part("language_models.hidden_markov", ("lm-hidden-markov",), (*MARKOV, *NGRAMS, *MIXTURE)),
+    Part(
+        "language_models.hidden_markov speed",
+        ("lm-hidden-markov-speed",),
+        MARKOV,
+        ("--only", "classes", "step", "scoring"),
+        timed=True,
+    ),
+    Part(
+        "language_models.hidden_markov memory",
+        ("lm-hidden-markov-memory",),
+        MARKOV,
+        ("--only", "memory"),
+    ),
     Part(
         "language_models.hidden_markov studies",
         ("lm-hidden-markov-studies",),
@@ -157,36 +184,37 @@ PARTS = (
     Part(
         "language_models.hidden_markov mixtures",
         ("lm-hidden-markov-mixtures",),
-        (*MARKOV, *NGRAMS, *BILINEAR, "lm/mixture.py", "lm/mixture_weights.py"),
+        (*MARKOV, *NGRAMS, *BILINEAR, *MIXTURE),
         ("--only", "mixtures"),
     ),
     Part(
         "language_models.hidden_markov baselines",
         ("lm-hidden-markov-baselines",),
-        MARKOV,
+        (*MARKOV, *NGRAMS),
         ("--only", "baselines"),
     ),
     Part(
         "language_models.hidden_markov wikitext-2",
         ("lm-hidden-markov-wikitext-2",),
-        (*MARKOV, *NGRAMS, "lm/mixture.py", "lm/mixture_weights.py"),
+        (*MARKOV, *NGRAMS, *MIXTURE),
         ("--only", "wikitext-2"),
     ),
-    Part(
-        "language_models.scorer",
-        ("lm-scorer",),
-        (*NGRAMS, *BILINEAR, "lm/spacy", "core/spacy"),
-        timed=True,
-    ),
-    Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR)),
     Part(
         "language_models.thesis",
         (
             *_of_texts("bias-variance", "diversity", "eighths", "flat", "last-word", "neighbours"),
-            *_of_texts("next-word", "next-words", "pairs", "predictions", "random-trees", "speed"),
+            *_of_texts("next-word", "next-words", "pairs", "predictions", "random-trees"),
             *_of_texts("tags", "tree-figures", "trees", "widths", "windows"),
         ),
-        (*BILINEAR, *NGRAMS, "lm/mixture.py", "lm/mixture_weights.py"),
+        (*BILINEAR, *NGRAMS, *MIXTURE),
+        ("--without", "speed"),
+    ),
+    Part(
+        "language_models.thesis speed",
+        _of_texts("speed"),
+        BILINEAR,
+        ("--only", "speed"),
+        timed=True,
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),

@@ -2,8 +2,7 @@
 
 Times the loops that `tacenda.kernels.machinery.vectors` is kept for, each beside a plain loop that does the same, and
 HLBL's scores in 8 bits beside those in float32. Both forms run in one process, one after the other, again and again, on
-one thread; what is compared is the thread's own CPU time. benchmarks/results/kernel-vectors.json keeps the result,
-together with what was measured before other loops in vectors were deleted (``DELETED``), which cannot be run any more.
+one thread; what is compared is the thread's own CPU time.
 """
 
 # ruff: noqa: E402 - BLAS reads its number of threads when it is first imported
@@ -35,32 +34,12 @@ TOKENS, WORDS = 20_000, 32_768
 USERS, ITEMS = 3000, 3700
 REORDERED = {"contract", "reassoc", "nsz"}
 PROTOCOL = {
-    "timing": "CPU seconds of one thread, both forms interleaved in one process; ratios of the best runs",
+    "timing": "CPU seconds of one thread, both forms interleaved in one process; ratios of the medians",
     "SGD": f"{USERS:,} users of 20 to 300 ratings, {ITEMS:,} items, popularity i^-0.6; an epoch",
     "context": f"{TOKENS:,} tokens of {WORDS:,} words with Zipf's frequencies, one sequence",
     "scores": "the same text, four random balanced trees joined (one for width 100); float32 by context_sum and "
     "tree_softmax in blocks of 512 tokens",
-    "deleted": "measured before the loops in vectors were deleted, on the same machine and in the same way; "
-    "the tree of the scores, 2,048 tokens; a sparse matrix of 781,225 nonzeros, 20,000 x 20,000",
 }
-#: loop, case, how many times as long the plain loop takes
-DELETED = [
-    ("tree_softmax", "width 208, 4 trees", 1.14),
-    ("tree_softmax", "width 96, 1 tree", 1.05),
-    ("tree_softmax_backward", "width 208, 4 trees", 1.24),
-    ("tree_softmax_backward", "width 96, 1 tree", 1.15),
-    ("tree_softmax_step", "width 208, 4 trees", 1.12),
-    ("tree_softmax_step", "width 96, 1 tree", 1.26),
-    ("row_steps", "width 208, 4,000 rows", 0.88),
-    ("row_steps", "width 96, 4,000 rows", 1.15),
-    ("sparse_product", "width 50", 0.83),
-    ("sparse_product", "width 200", 0.87),
-    ("sparse_product, transposed", "width 50", 1.15),
-    ("sparse_product, transposed", "width 200", 0.84),
-    ("SGD of ConditionalPMF", "20 factors", 1.22),
-    ("SGD of ConditionalPMF", "50 factors", 1.11),
-    ("SGD of ConditionalPMF", "100 factors", 1.23),
-]
 
 
 # -- the plain loops -------------------------------------------------------------------------------
@@ -182,9 +161,9 @@ def seconds(calls: list[Callable[[], Any]], repeats: int) -> list[dict[str, Any]
 
 def row(loop: str, case: str, fast: Any, slow: Any, repeats: int) -> dict[str, Any]:
     first, second = seconds([fast, slow], repeats)
-    ratio = second["min"] / first["min"]
+    ratio = second["median"] / first["median"]
     print(f"{loop}, {case}: {ratio:.2f}", flush=True)
-    found = {"loop": loop, "case": case, "plain over vectors": ratio, "kept": "yes"}
+    found = {"loop": loop, "case": case, "plain over vectors": ratio}
     return {**found, "seconds": first, "plain seconds": second}
 
 
@@ -273,11 +252,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     repeats = parser.parse_args().repeats
     rows = [*sgd_rows(repeats), *text_rows(repeats)]
-    deleted = [
-        {"loop": loop, "case": case, "plain over vectors": ratio, "kept": "no"}
-        for loop, case, ratio in DELETED
-    ]
-    print(reporting.save("kernel-vectors", PROTOCOL, rows + deleted))
+    print(reporting.save("kernel-vectors", PROTOCOL, rows))
 
 
 if __name__ == "__main__":

@@ -175,3 +175,14 @@ def test_the_documentation_is_up_to_date():
     for path in tables.documents():
         text = path.read_text(encoding="utf8")
         assert tables.fill(text) == text, f"{path}: run python -m benchmarks.tables"
+
+
+@pytest.mark.parametrize(
+    "path", tables.pages(), ids=lambda path: str(path.relative_to(tables.ROOT))
+)
+def test_no_page_states_a_figure_that_no_result_holds(path):
+    found = tables.unmarked(path.read_text(encoding="utf8"))
+    assert not found, (
+        f"{path}: {found}: put each between markers that benchmarks/tables.py describes, or name it in "
+        "<!-- not measured: FIGURE (reason) -->"
+    )

@@ -1,47 +1,41 @@
 """Language models of 26 million tokens of Wikipedia: seconds, memory, size on disk and perplexity.
 
-    python -m benchmarks.language_models.scale [--only kneser_ney] [--epochs 3] [--lines 0] [--threads 2]
+    python -m benchmarks.language_models.scale [--only kneser_ney] [--epochs 2] [--lines 0] [--threads 1]
 
-The good and featured articles of English Wikipedia, from TACENDA_DATA, in the split that comes with
-them. Every model has
-a process of its own, which reads the corpus, fits, saves, and measures the dev and test parts; the mixture reads what
-they have saved. Models are kept under TACENDA_BENCH_CACHE, and a fit that was broken off goes on from its last epoch.
+The good and featured articles of English Wikipedia, from TACENDA_DATA, in the split that comes with them. Every
+model has a process of its own, which reads the corpus, fits, and measures the dev and test parts; the mixture reads
+the models that were fitted. They are kept: a fit that was broken off goes on from its last epoch, and one that is
+done is not made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
 import subprocess
 import sys
-import time
-from pathlib import Path
 from typing import Any
 
-import tacenda
-from benchmarks import reporting
+from benchmarks import parts, reporting
+from benchmarks.language_models import contexts
+from benchmarks.language_models.kept import cache, kept
 from tacenda import Corpus, datasets
 from tacenda_lm import HLBL, KneserNey, Mixture
-from tacenda_lm.sequences import with_ends
 
+Row = dict[str, Any]
 MAX_VOCABULARY = 40_000
+NAMES = ("kneser_ney", "hlbl", "mixture")
 PROTOCOL = {
     "text": "good and featured articles of English Wikipedia; a paragraph is a sentence, tokens by the tokenizer "
     "'words'; the 40,000 most frequent words, all others are <unk> and are scored as such",
-    "perplexity": "dev and test part, </s> predicted; without_oov leaves words outside the vocabulary out",
+    "perplexity": "dev and test part, </s> predicted; without unknown: words outside the vocabulary left out of "
+    "the sum and of the count",
+    "context": contexts.PROTOCOL,
     "fit s": "by the clock, reading the corpus left out; CPU s of the processor",
-    "peak GB": "the most that was resident in the process, corpus, compiled code and scoring included",
-    "mixture": "weights fitted on the dev part",
-    "scored tokens/s": "of the test part, ids given, one thread",
+    "peak GB": "the most that was resident in the process up to the end of the fit: corpus and compiled code included",
+    "mixture": "weights fitted on the dev part, in the context of the row",
+    "settings": "of HLBL the defaults, chosen on Penn Treebank's validation text; two epochs, for the time they take",
 }
-
-
-def cache() -> Path:
-    return Path(
-        os.environ.get("TACENDA_BENCH_CACHE", Path.home() / ".cache" / "tacenda-benchmarks")
-    )
 
 
 def corpora(lines: int) -> tuple[Corpus, Corpus, Corpus]:
@@ -62,87 +56,64 @@ def corpora(lines: int) -> tuple[Corpus, Corpus, Corpus]:
     return train, dev, test
 
 
-def made(name: str, options: argparse.Namespace) -> KneserNey | HLBL:
-    if name == "kneser_ney":
-        return KneserNey(order=5)
-    return HLBL(epochs=options.epochs, threads=options.threads)
-
-
-def figures(model: Any, dev: Corpus, test: Corpus) -> dict[str, Any]:
-    """Perplexities as the model is meant to be read, and the rate of scoring."""
-    context = model.own_context
-    found = {k: model.perplexity(t, context=context) for k, t in (("dev", dev), ("test", test))}
-    text = with_ends(test.ids, test.offsets, test.vocabulary.boundary_id)
-    seconds = reporting.summary(reporting.timed(lambda: model.score_corpus(*text), 3))
-    return {
-        "context": context,
-        **{k: each.value for k, each in found.items()},
-        "test without <unk>": found["test"].without_oov,
-        "test unknown": found["test"].oov_rate,
-        "scored tokens/s": len(text[0]) / seconds["median"],
-    }
-
-
-def fitted(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One model from the corpus to its figures: what a process of its own does."""
-    train, dev, test = corpora(options.lines)
-    model = made(name, options)
-    wall, processor = time.perf_counter(), time.process_time()
+def fitted(name: str, train: Corpus, dev: Corpus, options: argparse.Namespace) -> tuple[Any, Row]:
+    """A model and the row of its fit."""
+    folder = f"{name}-wikipedia-{options.lines}"
     if name == "hlbl":
-        folder = cache() / f"scale-hlbl-{options.lines}-{options.epochs}"
-        model.fit(train, dev, checkpoints=folder)
+        lm = HLBL(epochs=options.epochs, threads=options.threads)
+        model, row = kept(
+            folder,
+            lm.settings.to_dict(),
+            parts.BILINEAR,
+            lambda checkpoints: lm.fit(train, dev, checkpoints=checkpoints),
+        )
+        row |= {"threads": options.threads, "epochs": options.epochs}
     else:
-        model.fit(train)
-    seconds = time.perf_counter() - wall, time.process_time() - processor
-    folder = cache() / f"scale-{name}"
-    model.save(folder)
-    return {
-        "model": name,
-        "tokens": train.n_tokens,
-        "types": len(train.vocabulary),
-        "threads": options.threads if name == "hlbl" else 1,
-        "epochs": options.epochs if name == "hlbl" else None,
-        "fit s": seconds[0],
-        "CPU s": seconds[1],
-        "on disk GB": sum(path.stat().st_size for path in folder.rglob("*")) / 1e9,
-        **figures(model, dev, test),
-    }
+        ngrams = KneserNey(order=5)
+        settings = ngrams.settings.to_dict()
+        model, row = kept(folder, settings, parts.NGRAMS, lambda _: ngrams.fit(train))
+        row |= {"threads": 1}
+    return model, {"tokens": train.n_tokens, "types": len(train.vocabulary), **row}
 
 
-def mixed(options: argparse.Namespace) -> dict[str, Any]:
-    _, dev, test = corpora(options.lines)
-    models = {name: tacenda.load(cache() / f"scale-{name}") for name in ("kneser_ney", "hlbl")}
-    mixture = Mixture(models).fit_weights(dev)
-    return {"model": "mixture", "weights": mixture.weights, **figures(mixture, dev, test)}
+def rows_of(name: str, options: argparse.Namespace) -> list[Row]:
+    """All rows of one model: what a process of its own does."""
+    train, dev, test = corpora(options.lines)
+    rows: list[Row] = []
+    if name == "mixture":
+        model = Mixture({each: fitted(each, train, dev, options)[0] for each in NAMES[:2]})
+    else:
+        model, row = fitted(name, train, dev, options)
+        rows.append({"what": f"{name}, fit", "part": "fit", **row})
+    for row in contexts.perplexities(
+        model, {"dev": dev, "test": test}, weights_on=dev, without_unknown=True
+    ):
+        rows.append({"what": f"{name}, {row['context']}", "part": "perplexity", **row})
+    return [{**row, "model": name} for row in rows]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    names = ["kneser_ney", "hlbl", "mixture"]
-    parser.add_argument("--only", nargs="*", choices=names, default=names)
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--lines", type=int, default=0, help="paragraphs of the text; 0 takes all")
-    parser.add_argument("--epochs", type=int, default=3, help="of the HLBL")
-    parser.add_argument("--threads", type=int, default=2, help="of the HLBL's training")
-    parser.add_argument("--no-save", action="store_true")
+    parser.add_argument("--epochs", type=int, default=2, help="of the HLBL")
+    parser.add_argument("--threads", type=int, default=1, help="of the HLBL's training")
     parser.add_argument("--in-this-process", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.in_this_process:
-        name = options.in_this_process
-        row = mixed(options) if name == "mixture" else fitted(name, options)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # kilobytes
-        print(json.dumps({**row, "peak GB": peak}))
+        print(json.dumps(rows_of(options.in_this_process, options)))
         return
-    corpora(options.lines)
-    rows = []
+    corpora(options.lines)  # tokenized once, before the processes that read it
     for name in options.only:
         command = [sys.executable, "-m", "benchmarks.language_models.scale", *sys.argv[1:]]
         done = subprocess.run(
             [*command, "--in-this-process", name], stdout=subprocess.PIPE, text=True, check=True
         )
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
-        print(rows[-1], flush=True)
-    if not options.no_save and not options.lines:
-        reporting.save("lm-scale", PROTOCOL, rows, keep="model")
+        rows = json.loads(done.stdout.splitlines()[-1])
+        if options.lines:
+            reporting.print_table(rows)
+        else:
+            reporting.save("lm-scale", PROTOCOL, rows, seeds=(0,), keep="what")
 
 
 if __name__ == "__main__":

@@ -2,86 +2,99 @@
 
     python -m benchmarks.language_models.scorer [--repeats 7]
 
-The test text of Penn Treebank, a document a line, tokens as they are written there. The HLBL is the one that
-`benchmarks.language_models.log_bilinear` fits and keeps under TACENDA_BENCH_CACHE. One thread.
+The test text of Penn Treebank, a document a line, tokens as they are written there. The HLBL is the default one that
+`benchmarks.language_models.log_bilinear` fits and keeps.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import spacy
 from spacy.tokens import Doc
 
 from benchmarks import reporting
-from benchmarks.language_models.log_bilinear import fitted
-from tacenda import Corpus, datasets
-from tacenda_lm import KneserNey, Mixture
+from benchmarks.language_models import timing
+from benchmarks.language_models.log_bilinear import fitted, texts
+from tacenda import datasets
+from tacenda_lm import KneserNey, LanguageModel, Mixture
 
 PROTOCOL = {
-    "tokens/s": "the component's pipe over 3,761 documents that are there already; attributes are read by nobody",
-    "with attributes": "the same, and token._.surprisal of every token read",
-    "nlp.pipe": "from strings: spaCy's tokenizer, which splits some of these tokens, and the component",
-    "statistic": "tokens by the median of repeated runs, by the clock",
+    "scores": "the component's pipe over documents that are there already; attributes are read by nobody",
+    "scores and attributes": "the same, and token._.surprisal of every token read",
+    "from strings": "nlp.pipe: spaCy's tokenizer, which splits some of these tokens, and the component",
+    "the model alone": "token_log_probs of lists of words, without spaCy; </s> counted as a token",
+    "repeats": timing.PROTOCOL,
+    "load": "processes that wanted a core in the last minute, when the row was done",
 }
 
 
-def rate(call: Any, n: int, repeats: int) -> float:
-    return n / reporting.summary(reporting.timed(call, repeats))["median"]
-
-
-def measured(name: str, model: Any, lines: list[str], repeats: int) -> dict[str, Any]:
+def works_of(model: LanguageModel, lines: list[str]) -> dict[str, tuple[Callable[[], Any], int]]:
+    """What is timed, each with its number of tokens."""
     nlp = spacy.blank("en")
     scorer = nlp.add_pipe("lm_scorer")
     scorer.initialize(lambda: [], nlp=nlp, artifact=model)
     words = [line.split() for line in lines]
     n = sum(map(len, words))
-
-    def docs() -> list[Doc]:
-        return [Doc(nlp.vocab, words=each) for each in words]
+    ready = [Doc(nlp.vocab, words=each) for each in words]
 
     def apply() -> None:
         for _ in scorer.pipe(iter(ready), batch_size=256):
             pass
 
     def read() -> float:
-        return sum(t._.surprisal for doc in scorer.pipe(iter(ready), batch_size=256) for t in doc)
+        docs = scorer.pipe(iter(ready), batch_size=256)
+        return sum(float(token._.surprisal) for doc in docs for token in doc)
 
-    ready = docs()
-    split = sum(len(doc) for doc in nlp.tokenizer.pipe(lines))
     return {
-        "model": name,
-        "tokens/s": rate(apply, n, repeats),
-        "with attributes": rate(read, n, max(3, repeats // 2)),
-        "nlp.pipe": rate(lambda: list(nlp.pipe(lines)), split, max(3, repeats // 2)),
-        "model alone": rate(lambda: model.token_log_probs(words), n + len(lines), repeats),
+        "scores": (apply, n),
+        "scores and attributes": (read, n),
+        "from strings": (
+            lambda: list(nlp.pipe(lines)),
+            sum(len(doc) for doc in nlp.tokenizer.pipe(lines)),
+        ),
+        "the model alone": (lambda: model.token_log_probs(words), n + len(lines)),
     }
 
 
+def rows_of(models: dict[str, LanguageModel], lines: list[str], repeats: int) -> Iterator[Any]:
+    """One row for each model and way, all of which take turns."""
+    works = {
+        (name, way): work
+        for name, model in models.items()
+        for way, work in works_of(model, lines).items()
+    }
+    calls = {"|".join(key): call for key, (call, _) in works.items()}
+    seconds = timing.interleaved(calls, repeats)
+    load = round(os.getloadavg()[0], 2)
+    for (name, way), (_, n) in works.items():
+        found = timing.rate(n, seconds[f"{name}|{way}"], "tokens/s")
+        yield {"model": name, "what": way, **found, "load": load}
+
+
 def main() -> None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--cache", type=Path, default=Path(os.environ.get("TACENDA_BENCH_CACHE", cache))
-    )
+    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
-    files = datasets.locate("ptb")
-    train = Corpus.from_text(files["train"])
-    valid = Corpus.from_text(files["dev"], vocabulary=train.vocabulary)
-    lines = [line for line in files["test"].read_text("utf-8").splitlines() if line.strip()]
-    hlbl, _ = fitted(options.cache, False, train, valid)
-    ngrams = KneserNey(order=5).fit(train)
-    models = {
+    text = texts()
+    test_file = datasets.locate("ptb")["test"]
+    lines = [line for line in test_file.read_text("utf-8").splitlines() if line.strip()]
+    hlbl, _ = fitted(text["train"], text["valid"])
+    ngrams = KneserNey(order=5).fit(text["train"])
+    models: dict[str, LanguageModel] = {
         "KneserNey(5)": ngrams,
         "HLBL, default": hlbl,
         "HLBL + KneserNey(5)": Mixture({"hlbl": hlbl, "kneser_ney": ngrams}),
     }
-    rows = [measured(name, model, lines, options.repeats) for name, model in models.items()]
-    reporting.save("lm-scorer", PROTOCOL, rows)
+    rows = list(rows_of(models, lines, options.repeats))
+    if options.no_save:
+        reporting.print_table(rows)
+    else:
+        reporting.save("lm-scorer", PROTOCOL, rows, seeds=(0,))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ PROTOCOL = {
 PAIRS = (
     ("VarEmbed", "SumEmbed"),
     ("VarEmbed", "SumEmbed, base"),
+    ("VarEmbed, no base, no refit", "SumEmbed"),
     ("VarEmbed", "VarEmbed, no refit"),
     ("VarEmbed", "VarEmbed, no base"),
     ("VarEmbed", "VarEmbed, no base, no refit"),

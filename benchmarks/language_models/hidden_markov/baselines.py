@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.language_models.contexts import CONTEXTS
 from benchmarks.language_models.hidden_markov.fits import (
     PROTOCOL,
     Row,
@@ -20,6 +21,7 @@ from benchmarks.language_models.hidden_markov.fits import (
 from benchmarks.language_models.hidden_markov.neural import FeedForward, Fit, Recurrent
 from tacenda_lm import HMM
 from tacenda_lm.hidden_markov.classed_text import text_of
+from tacenda_lm.perplexity import Context
 
 __all__ = ["BASELINES_PROTOCOL", "NAME", "rows_of"]
 
@@ -29,6 +31,7 @@ BASELINES_PROTOCOL = {
     "neural": "plain torch, 256 units, one matrix of word vectors for input and output, exact softmax, Adam, the rate "
     "falling along half a cosine; products in bfloat16 while training and for the training text's perplexity",
     "choices": "dropout as it is usual at this size, not tuned; the epoch that was best on the validation text",
+    "context": f"{PROTOCOL['context']}. A network is trained in the context in which it is scored",
 }
 PLANS: dict[str, tuple[type[FeedForward | Recurrent], dict[str, Any], dict[str, Any]]] = {
     "LSTM, 2 layers of 256": (Recurrent, {"dropout": 0.3}, {"epochs": 8}),
@@ -37,19 +40,20 @@ PLANS: dict[str, tuple[type[FeedForward | Recurrent], dict[str, Any], dict[str, 
 EM: dict[str, Any] = {"n_states": 256, "epochs": 20}
 
 
-def neural(texts: Texts, what: str, folder: Path | None) -> Row:
-    """A network of torch."""
+def neural(texts: Texts, what: str, context: Context, folder: Path) -> Row:
+    """A network of torch, trained and scored in this context."""
     kind, shape, way = PLANS[what]
     torch.manual_seed(0)
     model = kind(len(texts.train.vocabulary), **shape)
-    checkpoint = None if folder is None else folder / f"{kind.__name__}.pt"
+    checkpoint = folder / f"{kind.__name__}-{context}.pt"
     train, valid, test = (text_of(text) for text in (texts.train, texts.valid, texts.test))
-    fit = Fit(model, train, valid, checkpoint=checkpoint, **way)
+    fit = Fit(model, train, valid, context, checkpoint=checkpoint, **way)
     found = fit.run()
     return {
-        "what": what,
+        "what": named_in(what, context),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         **found,
+        "context": context,
         "train": fit.perplexity(*train),
         "valid": fit.perplexity(*valid, precise=True),
         "test": fit.perplexity(*test, precise=True),
@@ -57,31 +61,38 @@ def neural(texts: Texts, what: str, folder: Path | None) -> Row:
     }
 
 
-def plain(texts: Texts, what: str, folder: Path | None) -> Row:
+def named_in(what: str, context: Context) -> str:
+    return f"{what}, stream" if context == "stream" else what
+
+
+def plain(texts: Texts, what: str, folder: Path) -> Row:
     """A hidden Markov model of scalars, by EM."""
     model = HMM(**EM)
     start = time.process_time()
-    model.fit(texts.train, texts.valid, checkpoints=folder and folder / "hmm")
+    model.fit(texts.train, texts.valid, checkpoints=folder / "hmm")
     seconds = time.process_time() - start
     Z, V = model.settings.n_states, len(texts.train.vocabulary)
-    training = model.fitted_on["training"]
+    [found] = perplexities(model, texts)
     return {
         "what": what,
         "parameters": Z * Z + Z * V + Z,
-        "epochs": training["epochs"],
+        "epochs": model.fitted_on["training"]["epochs"],
         "CPU seconds": seconds,
-        **perplexities(model, texts),
+        **found,
         "settings": model.settings.to_dict(),
     }
 
 
-def rows_of(texts: Texts, folder: Path | None, again: bool) -> Iterator[Row]:
+def rows_of(texts: Texts, folder: Path, again: bool) -> Iterator[Row]:
     """Every baseline; those measured before are taken over unless ``again``."""
     before = {} if again else measured(NAME)
-    for what in ("KneserNey(5)", *PLANS, f"HMM of {EM['n_states']} states, EM"):
-        if what in before:
-            yield before[what]
-        elif what == "KneserNey(5)":
-            yield ngrams(texts)[1]
-        else:
-            yield (neural if what in PLANS else plain)(texts, what, folder)
+    plans: dict[str, Callable[[], Row]] = {"KneserNey(5)": lambda: ngrams(texts)[1]}
+    for what in PLANS:
+        for context in CONTEXTS:
+            plans[named_in(what, context)] = lambda what=what, context=context: (  # type: ignore[misc]
+                neural(texts, what, context, folder)
+            )
+    markov = f"HMM of {EM['n_states']} states, EM"
+    plans[markov] = lambda: plain(texts, markov, folder)
+    for what, measure in plans.items():
+        yield before[what] if what in before else measure()

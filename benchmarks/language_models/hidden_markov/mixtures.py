@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.language_models import log_bilinear
 from benchmarks.language_models.hidden_markov.fits import (
     Row,
     Texts,
     fitted,
     measured,
     mixed,
+    named,
     ngrams,
     perplexities,
 )
-from tacenda_lm import HLBL, VLHMM
+from tacenda_lm import VLHMM
 from tacenda_lm.language_model import LanguageModel
 
 __all__ = ["NAME", "rows_of"]
@@ -60,28 +61,16 @@ def component(
     return model, row
 
 
-def bilinear(texts: Texts, folder: Path | None) -> tuple[HLBL, Row]:
-    """The log-bilinear model as it comes, every sentence by itself when it is asked."""
-    known = measured(NAME).get(BILINEAR)
-    if folder is not None and (folder / BILINEAR).exists() and known:
-        return HLBL.load(folder / BILINEAR), known
-    start = time.process_time()
-    model = HLBL().fit(texts.train, texts.valid)
-    row = {"what": BILINEAR, "CPU seconds": time.process_time() - start}
-    if folder is not None:
-        model.save(folder / BILINEAR)
-    return model, {**row, **perplexities(model, texts, ("valid", "test"))}
-
-
 def rows_of(texts: Texts, folder: Path | None) -> Iterator[Row]:
-    """Each model alone, and mixtures of some, all on the same texts with the same context."""
+    """Each model alone, and mixtures of some, all on the same texts."""
     models: dict[str, LanguageModel] = {}
     for name, settings in COMPONENTS.items():
         models[name], row = component(texts, name, {**SHARED, **settings}, folder)
         yield row
-    models[BILINEAR], row = bilinear(texts, folder)
-    yield row
+    models[BILINEAR], fit = log_bilinear.fitted(texts.train, texts.valid)
+    for row in named(BILINEAR, perplexities(models[BILINEAR], texts, ("valid", "test"))):
+        yield {**row, "CPU seconds": fit["CPU s"]}
     models[NGRAMS], row = ngrams(texts)
     yield row
     for names in MIXTURES:
-        yield mixed(texts, " + ".join(names), {name: models[name] for name in names})
+        yield from mixed(texts, " + ".join(names), {name: models[name] for name in names})

@@ -1,7 +1,8 @@
 """Neural language models of the slides' comparison, in plain torch: a feed-forward n-gram and an LSTM.
 
-Both see every sentence by itself, have an exact softmax over all words, and share the vectors of words between input
-and output. The products of the softmax and of the layers are in bfloat16, the softmax and the parameters in float32.
+Each is trained and scored either sentence by sentence or on the running text; it has an exact softmax over all words
+and shares the vectors of words between input and output. The products of the softmax and of the layers are in
+bfloat16, the softmax and the parameters in float32.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
+from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Ids, Offsets
 
 __all__ = ["FeedForward", "Fit", "Recurrent"]
@@ -25,6 +27,7 @@ __all__ = ["FeedForward", "Fit", "Recurrent"]
 _WIDTH = 256
 _SPREAD = 0.1  # of the first vectors of words
 _LEAST = 0.02  # of the learning rate, at the end
+_ROWS = 32  # stretches of a stream side by side
 
 
 class FeedForward(nn.Module):
@@ -39,13 +42,19 @@ class FeedForward(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_types))
         nn.init.normal_(self.words.weight, std=_SPREAD)
 
-    def forward(self, padded: torch.Tensor) -> torch.Tensor:
-        """Ids (sentences, length), each after its start symbol, to what predicts the next word (..., width)."""
+    def forward(self, inputs: torch.Tensor, before: Any = None) -> tuple[torch.Tensor, Any]:
+        """Ids (rows, length) of the words before those to predict, to what predicts them (rows, length, width).
+
+        ``before`` is what the call for the text before returned; None at the beginning of a text.
+        """
         n = self.order - 1
-        ids = nn.functional.pad(padded, (n - 1, 0), value=self.start)
+        if before is None:
+            before = inputs.new_full((len(inputs), n - 1), self.start)
+        ids = torch.cat([before, inputs], 1)
         context = self.drop(self.words(ids)).unfold(1, n, 1).transpose(2, 3).flatten(2)
         hidden = self.drop(torch.relu(self.hidden(context)))
-        return torch.as_tensor(self.drop(torch.relu(self.out(hidden)) + hidden))
+        told = self.drop(torch.relu(self.out(hidden)) + hidden)
+        return told, ids[:, ids.shape[1] - n + 1 :]
 
 
 class Recurrent(nn.Module):
@@ -60,9 +69,10 @@ class Recurrent(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_types))
         nn.init.normal_(self.words.weight, std=_SPREAD)
 
-    def forward(self, padded: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor, before: Any = None) -> tuple[torch.Tensor, Any]:
         """As of `FeedForward`."""
-        return torch.as_tensor(self.drop(self.lstm(self.drop(self.words(padded)))[0]))
+        told, after = self.lstm(self.drop(self.words(inputs)), before)
+        return self.drop(told), tuple(each.detach() for each in after)
 
 
 @dataclass
@@ -77,6 +87,9 @@ class Fit:
         Ids with ``</s>`` after every sentence, and where sentences begin.
     valid
         The same of the held-out text.
+    context
+        ``"sentence"``, each after a start symbol, or ``"stream"``: the running text, as many stretches of it side by
+        side as a step has rows, each going on where the step before left off.
     epochs
         At most.
     learning_rate
@@ -90,6 +103,7 @@ class Fit:
     model: FeedForward | Recurrent
     train: tuple[Ids, Offsets]
     valid: tuple[Ids, Offsets]
+    context: Context
     epochs: int
     learning_rate: float = 3e-3
     tokens: int = 1024
@@ -127,7 +141,8 @@ class Fit:
         self.model.train()
         torch.manual_seed(self.seed + 1000 * epoch)
         rng = np.random.default_rng([self.seed, epoch])
-        batches = list(_batches(*self.train, self.tokens, self.model.start, rng))
+        batches = list(self._batches(*self.train, rng))
+        before = None
         for n, (inputs, targets) in enumerate(batches):
             way = (epoch + n / len(batches)) / self.epochs
             share = _LEAST + (1 - _LEAST) * (1 + math.cos(math.pi * way)) / 2
@@ -135,28 +150,43 @@ class Fit:
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate * share * warm
             optimizer.zero_grad(set_to_none=True)
-            (self._loss(inputs, targets) / int((targets >= 0).sum())).backward()
+            loss, after = self._loss(inputs, targets, before)
+            before = after if self.context == "stream" else None
+            (loss / int((targets >= 0).sum())).backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             optimizer.step()
 
     def _loss(
-        self, inputs: torch.Tensor, targets: torch.Tensor, precise: bool = False
-    ) -> torch.Tensor:
-        """In nats, of all words that are not padding."""
+        self, inputs: torch.Tensor, targets: torch.Tensor, before: Any, precise: bool = False
+    ) -> tuple[torch.Tensor, Any]:
+        """In nats, of all words that are not padding; and what the next call may go on from."""
         with torch.autocast("cpu", torch.bfloat16, enabled=not precise):
-            told = self.model(inputs)[targets >= 0]
+            found, after = self.model(inputs, before)
+            told = found[targets >= 0]
             scores = linear(told, self.model.words.weight[:-1], self.model.bias)
         if not self.model.training:  # a sum in bfloat16 does for its gradient, not for a figure
             scores = scores.float()
-        return cross_entropy(scores, targets[targets >= 0], reduction="sum")
+        return cross_entropy(scores, targets[targets >= 0], reduction="sum"), after
 
     @torch.no_grad()
     def perplexity(self, ids: Ids, offsets: Offsets, precise: bool = False) -> float:
-        """Of a text, nothing dropped out; ``precise`` has all products in float32."""
+        """Of a text, nothing dropped out; ``precise`` has all products in float32, and a stream in one piece."""
         self.model.eval()
-        batches = _batches(ids, offsets, 2048, self.model.start, None)
-        total = sum(float(self._loss(*batch, precise)) for batch in batches)
-        return math.exp(total / len(ids))
+        total, n, before = 0.0, 0, None
+        for inputs, targets in self._batches(ids, offsets, None, whole=precise):
+            loss, after = self._loss(inputs, targets, before, precise)
+            before = after if self.context == "stream" else None
+            total, n = total + float(loss), n + int((targets >= 0).sum())
+        return math.exp(total / n)
+
+    def _batches(
+        self, ids: Ids, offsets: Offsets, rng: np.random.Generator | None, whole: bool = False
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        if self.context == "sentence":
+            tokens = self.tokens if rng is not None else 2 * self.tokens
+            return _sentences(ids, offsets, tokens, self.model.start, rng)
+        rows = 1 if whole else _ROWS
+        return _stretches(ids, int(ids[offsets[1] - 1]), rows, self.tokens // rows)
 
     def _keep(
         self, now: dict[str, Any], best: dict[str, torch.Tensor], optimizer: torch.optim.Optimizer
@@ -170,7 +200,7 @@ class Fit:
         temporary.replace(self.checkpoint)
 
 
-def _batches(
+def _sentences(
     ids: Ids, offsets: Offsets, tokens: int, start: int, rng: np.random.Generator | None
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Sentences of similar lengths side by side: inputs and targets (sentences, length), -1 where there are none."""
@@ -189,3 +219,18 @@ def _batches(
         inputs = np.full_like(targets, start)
         inputs[:, 1:] = np.maximum(targets[:, :-1], 0)
         yield torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def _stretches(
+    ids: Ids, boundary: int, rows: int, length: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Stretches of a running text side by side: inputs and targets (rows, length), one after another.
+
+    The last words that do not fill all rows are left out: fewer than there are rows.
+    """
+    n = len(ids) // rows
+    before = np.concatenate([[boundary], ids[:-1]]).astype(np.int64)
+    inputs = torch.from_numpy(before[: n * rows].reshape(rows, n))
+    targets = torch.from_numpy(ids[: n * rows].astype(np.int64).reshape(rows, n))
+    for begin in range(0, n, length):
+        yield inputs[:, begin : begin + length], targets[:, begin : begin + length]

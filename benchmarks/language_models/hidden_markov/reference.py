@@ -3,19 +3,43 @@
 Transitions are one softmax over all active states, stored whole; emissions one softmax over all words with a mask for
 those of other classes; potentials are gathered for every token, the forward and backward recurrences are log-sum-exps
 over k x k, and the loss is the sum of marginals times potentials, through which torch differentiates the
-parameterisation. Equal sentences are padded to the longest.
+parameterisation. Shorter sentences are padded to the longest. Its two large products may be NumPy's, as ours are:
+torch has another library for them, which is slower on some processors.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from tacenda_lm.hidden_markov.parameters import Network
 
-__all__ = ["reference_step"]
+__all__ = ["PRODUCTS", "reference_step"]
+
+
+class _NumpyProduct(torch.autograd.Function):
+    """rows @ columns.T and its gradients by NumPy."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(rows, columns)
+        return torch.from_numpy(rows.detach().numpy() @ columns.detach().numpy().T)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows, columns = (each.detach().numpy() for each in ctx.saved_tensors)
+        above = gradient.numpy()
+        return torch.from_numpy(above @ columns), torch.from_numpy(above.T @ rows)
+
+
+Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+PRODUCTS: dict[str, Product] = {
+    "torch": lambda rows, columns: rows @ columns.T,
+    "NumPy": _NumpyProduct.apply,
+}
 
 
 def reference_step(
@@ -25,16 +49,17 @@ def reference_step(
     classes: torch.Tensor,
     order: torch.Tensor,
     optimizer: torch.optim.Optimizer,
+    product: Product,
 ) -> float:
     """One step on a batch of sentences; the mean log-probability of a word before it."""
     optimizer.zero_grad(set_to_none=True)
     out = network(kept)
     M, k, h = out.left.shape
     Z = M * k
-    scores = out.left.reshape(Z, h) @ out.reached.reshape(Z, h).T + out.bias.ravel()
+    scores = product(out.left.reshape(Z, h), out.reached.reshape(Z, h)) + out.bias.ravel()
     transitions = scores.log_softmax(1)
     states_of = torch.arange(M, device=scores.device).repeat_interleave(k)
-    words = out.emitting.reshape(Z, h) @ out.words.T + out.word_bias
+    words = product(out.emitting.reshape(Z, h), out.words) + out.word_bias
     masked = words.masked_fill(states_of[:, None] != classes[order], float("-inf"))
     emissions = masked.log_softmax(1)
     place = torch.empty_like(order)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.language_models.hidden_markov import fits
 from benchmarks.language_models.hidden_markov.fits import PROTOCOL, Row, Texts, fitted, measured
 from benchmarks.language_models.hidden_markov.pictures import draw_features, draw_states
 from tacenda_lm import VLHMM
@@ -74,7 +75,7 @@ def plan(part: str) -> Iterator[tuple[Row, dict[str, Any]]]:
 
 
 def rows_of(part: str, texts: Texts, folder: Path | None, again: bool) -> Iterator[Row]:
-    """The rows of a study; those measured before with the same settings are taken over unless ``again``.
+    """The rows of a study; those of this code and the same settings are taken over unless ``again``.
 
     With a folder the models are kept there.
     """
@@ -93,7 +94,7 @@ def rows_of(part: str, texts: Texts, folder: Path | None, again: bool) -> Iterat
 
 def draw(part: str) -> None:
     """The picture of a study that has one, beside its results."""
-    rows = [row for row in measured(NAME).values() if row["part"] == part]
+    rows = [row for row in fits.rows_of(NAME) if row["part"] == part]
     if part == "states":
         draw_states(f"{NAME}-states", rows)
     elif part == "features":

@@ -1,6 +1,6 @@
 """The tables and figures of Mnih (2010), chapters 3 and 4, on Penn Treebank and WikiText-2.
 
-    python -m benchmarks.language_models.thesis [--data ptb|wikitext-2] [--only STUDY ...] [--no-save]
+    python -m benchmarks.language_models.thesis [--data ptb|wikitext-2] [--only STUDY ...] [--without STUDY ...]
 
 Studies: flat (Tables 3.1, 3.2), predictions (Figure 3.2), frequency (3.3, 3.4, 4.10 to 4.12), pairs (3.5, 3.6),
 next_words (3.7 to 3.9), random_trees (4.1), widths (4.2), trees (4.3, 4.4), speed (4.5), diversity (4.6), windows
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 from pathlib import Path
 
 from benchmarks.embeddings import common
+from benchmarks.language_models.kept import cache
 from benchmarks.language_models.thesis.fits import Bench
 from benchmarks.language_models.thesis.plans import PLANS
 from benchmarks.language_models.thesis.study import Study
@@ -33,16 +33,16 @@ def main() -> None:
         "--data", choices=tuple(PLANS), action="append", help="one; both if left out"
     )
     parser.add_argument("--only", nargs="*", default=[], metavar="STUDY", help=", ".join(STUDIES))
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
+    parser.add_argument("--without", nargs="*", default=[], metavar="STUDY", help="leave these out")
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACENDA_BENCH_CACHE", user_cache)),
+        default=cache(),
         help="where fits are kept (default: TACENDA_BENCH_CACHE)",
     )
     parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
-    unknown = sorted(set(options.only) - set(STUDIES))
+    unknown = sorted({*options.only, *options.without} - set(STUDIES))
     if unknown:
         parser.error(f"there is no study {unknown[0]!r}: choose from {', '.join(STUDIES)}")
     log = common.logger("lm-thesis", options.cache)
@@ -50,6 +50,8 @@ def main() -> None:
         bench = Bench(Texts.of(data), options.cache, log)
         study = Study(bench, PLANS[data], not options.no_save)
         for name in options.only or STUDIES:
+            if name in options.without:
+                continue
             importlib.import_module(f"benchmarks.language_models.thesis.{name}").main(study)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.language_models.contexts import EITHER
 from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.recipes import Hierarchical, Shape
 from benchmarks.language_models.thesis.study import Study
@@ -31,4 +32,4 @@ def main(study: Study) -> None:
             equal, different = published.DIVERSITY[rule.name]
             row[f"{rule.name} APNews"] = equal[number] if number < replicas else different
         rows.append(row)
-    study.save("diversity", {"APNews": "four subtrees in every tree"}, rows)
+    study.save("diversity", {"APNews": "four subtrees in every tree"}, rows, EITHER)

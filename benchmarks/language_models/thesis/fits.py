@@ -14,12 +14,14 @@ import numpy.typing as npt
 
 import tacenda
 from benchmarks.embeddings.common import Cells
+from benchmarks.language_models.contexts import CONTEXTS
 from benchmarks.language_models.thesis import recipes, training
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, NGrams, Recipe, Shape
 from benchmarks.language_models.thesis.texts import Texts, tokens, without_part
 from tacenda import Corpus
 from tacenda_lm import HLBL, LBL, KneserNey, LanguageModel, Tree
 from tacenda_lm.mixture_weights import fit_weights
+from tacenda_lm.perplexity import Context
 
 Scores = npt.NDArray[np.float64]
 STOPPING = 80_000
@@ -83,15 +85,19 @@ class Bench:
         self.cells = Cells(cache, f"lm-thesis-{texts.data}")
         self.folder = cache / "lm-thesis" / texts.data
 
-    def fit(self, recipe: Recipe) -> Fit:
-        """The cell of a recipe: fitted, scored and saved unless it is there."""
+    def fit(self, recipe: Recipe, context: Context | None = None) -> Fit:
+        """The cell of a recipe: fitted, scored and saved unless it is there.
+
+        ``context`` is that of the scores, by default the model's own.
+        """
         key = recipes.key_of(recipe, self.texts.data)
         place = self.folder / hashlib.sha256(key.encode()).hexdigest()[:16]
         if not (place / "scores.npz").exists():  # the folder was deleted, the figures were not
             self.cells.values.pop(key, None)
         facts = self.cells.measure(key, lambda: self._measure(recipe, place))
+        names = scored_as(recipe, context or own_context(recipe))
         with np.load(place / "scores.npz") as scores:
-            valid, test = (scores[role].astype(np.float64) for role in ("valid", "test"))
+            valid, test = (scores[name].astype(np.float64) for name in names)
         fit = Fit(recipe.name, valid, test, facts)
         self.log.info("%s: %.1f, %.0f s", recipe, fit.perplexity, facts["seconds"])
         return fit
@@ -118,12 +124,13 @@ class Bench:
         start = time.process_time()
         model, facts = self._fitted(recipe, place)
         facts["seconds"] = round(time.process_time() - start, 1)
-        across = isinstance(recipe, Hierarchical) and recipe.across
-        texts = {"valid": self.texts.valid, "test": self.texts.test}
-        scores = {role: scores_of(model, text, across) for role, text in texts.items()}
+        texts = self.texts.valid, self.texts.test
+        scores: dict[str, npt.NDArray[np.float32]] = {}
+        for context in CONTEXTS if own_context(recipe) == "stream" else CONTEXTS[:1]:
+            for name, text in zip(scored_as(recipe, context), texts, strict=True):
+                scores[name] = scores_of(model, text, context).astype(np.float32)
         temporary = place / "unfinished.npz"
-        small = {role: found.astype(np.float32) for role, found in scores.items()}
-        np.savez(temporary, valid=small["valid"], test=small["test"])
+        np.savez(temporary, **scores)  # type: ignore[arg-type]
         temporary.replace(place / "scores.npz")
         if recipe in KEPT:
             model.save(place / "model")
@@ -163,10 +170,21 @@ class Bench:
         return valid.head(n) if n < valid.n_sentences else valid
 
 
-def scores_of(model: LanguageModel, text: Corpus, across: bool) -> Scores:
+def own_context(recipe: Recipe) -> Context:
+    """``"stream"`` for a model that looks beyond ``</s>``."""
+    return "stream" if isinstance(recipe, Hierarchical) and recipe.across else "sentence"
+
+
+def scored_as(recipe: Recipe, context: Context) -> tuple[str, str]:
+    """The names of the validation and the test text's scores; without a stream of its own a model has one pair."""
+    kind = context if own_context(recipe) == "stream" else "sentence"
+    return f"valid-{kind}", f"test-{kind}"
+
+
+def scores_of(model: LanguageModel, text: Corpus, context: Context) -> Scores:
     """Log-probabilities of all words to predict, sentence by sentence or as one stream."""
     ids, offsets = tokens(text)
-    return model.score_corpus(ids, np.array([0, len(ids)]) if across else offsets)
+    return model.score_corpus(ids, np.array([0, len(ids)]) if context == "stream" else offsets)
 
 
 def evaluations(history: dict[str, Any]) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.language_models.contexts import EITHER
 from benchmarks.language_models.thesis import published
 from benchmarks.language_models.thesis.fits import mixed
 from benchmarks.language_models.thesis.recipes import EXACT_EPOCHS, Flat, NGrams
@@ -50,4 +51,4 @@ def main(study: Study) -> None:
         "fitted on the validation text",
         "validation": "perplexity of the text that training stops by; of a long one its first 80,000 words",
     }
-    study.save("flat", told, rows)
+    study.save("flat", told, rows, EITHER)

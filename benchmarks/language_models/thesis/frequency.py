@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.language_models.contexts import EITHER
 from benchmarks.language_models.thesis import flat, published, random_trees, recipes
 from benchmarks.language_models.thesis.fits import Scores
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, Recipe
@@ -61,4 +62,4 @@ def main(study: Study) -> None:
             "HLBL": recipes.BEST.name,
             "HLBL random": models["HLBL random"].name,
         }
-        study.save(what, told, rows)
+        study.save(what, told, rows, EITHER)

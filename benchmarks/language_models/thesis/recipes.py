@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from benchmarks import parts
 from tacenda_lm.log_bilinear.settings import HLBLAdvanced, HLBLSettings, LBLSettings
 from tacenda_lm.log_bilinear.trees import Rule
 
@@ -124,8 +125,11 @@ SETTINGS = {
 
 
 def key_of(recipe: Recipe, data: str) -> str:
-    """Everything a fit depends on."""
-    parts: dict[str, Any] = {"data": data, "kind": type(recipe).__name__, **asdict(recipe)}
+    """Everything a fit depends on: the recipe, the text, and the code."""
+    key: dict[str, Any] = {"data": data, "kind": type(recipe).__name__, **asdict(recipe)}
+    measures = parts.NGRAMS
     if not isinstance(recipe, NGrams):
-        parts["settings"] = recipe.settings.to_dict()
-    return json.dumps(parts, sort_keys=True)
+        key["settings"] = recipe.settings.to_dict()
+        measures = parts.BILINEAR
+    key["code"] = {each: parts.code(each) for each in measures}
+    return json.dumps(key, sort_keys=True)

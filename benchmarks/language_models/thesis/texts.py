@@ -12,10 +12,7 @@ import numpy.typing as npt
 from tacenda import Corpus, datasets
 from tacenda_lm.sequences import Ids, Offsets, with_ends
 
-PROTOCOL = (
-    "a line is a sentence, empty lines left out; every sentence is scored by itself, after one </s>; </s> is "
-    "predicted; <unk> is an ordinary word; closed vocabulary"
-)
+PROTOCOL = "a line is a sentence, empty lines left out; </s> is predicted; <unk> is an ordinary word; closed vocabulary"
 BINS = 10
 PARTS = 8
 

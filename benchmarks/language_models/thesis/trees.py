@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.language_models.contexts import EITHER
 from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.fits import Fit, mixed
 from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, NGrams
@@ -76,4 +77,4 @@ def main(study: Study) -> None:
     told = {
         "mixtures": "with KN6: equal shares; the share of the neural model fitted on the validation text"
     }
-    study.save("trees", told, rows)
+    study.save("trees", told, rows, EITHER)

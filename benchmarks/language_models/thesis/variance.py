@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.language_models.contexts import EITHER
 from benchmarks.language_models.thesis import published
 from benchmarks.language_models.thesis.fits import perplexity
 from benchmarks.language_models.thesis.recipes import Hierarchical, NGrams, Recipe
@@ -63,5 +64,5 @@ def main(study: Study) -> None:
                 "variance APNews": of_thesis[1],
             }
         )
-    study.save("eighths", told, rows)
+    study.save("eighths", told, rows, EITHER)
     study.save("bias-variance", {**told, "unit": "nats a word, eqs 4.9 and 4.10"}, parts)

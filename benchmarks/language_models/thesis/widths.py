@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.language_models.contexts import EITHER
 from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.recipes import Hierarchical
 from benchmarks.language_models.thesis.study import Study
@@ -27,4 +28,4 @@ def main(study: Study) -> None:
             }
         )
     told = {"clustered tree": "BALANCED, by the vectors of the random-tree model with 100 features"}
-    study.save("widths", told, rows)
+    study.save("widths", told, rows, EITHER)

@@ -79,6 +79,25 @@ def test_exact_predictions_are_those_of_all_hidden_states(ratings, orientation, 
         np.testing.assert_allclose(found, chances, atol=1e-4)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_step_draws_its_hidden_states_anew(ratings, seed):
+    """Steps that change no parameter have other errors, and the same ones again with the same seed."""
+    scale = Scale.of(Catalogue.of(ratings), "RBM")
+
+    def errors(seed):
+        settings = BoltzmannSettings(n_hidden=4, orientation="user", seed=seed)
+        cases = Cases.of(settings, scale, ratings, None)
+        trained = ContrastiveDivergence(settings, cases, scale)
+        start = {n: np.full_like(p, 0.5) for n, p in trained.parameters().items()}
+        trained.load_parameters(start)
+        return [trained.step((np.arange(20),), 0.0).loss for _ in range(4)]
+
+    found = errors(seed)
+    assert len(set(found)) == 4
+    assert found == errors(seed)
+    assert found != errors(seed + 1)
+
+
 def test_slopes_are_those_that_the_ratings_were_drawn_with():
     """P(r = k) ~ exp(b_mk + s_k o_c): of the cases of a fit, and of one that joins later."""
     rng = np.random.default_rng(0)

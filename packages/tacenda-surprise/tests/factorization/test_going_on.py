@@ -132,6 +132,26 @@ def test_new_users_and_items_are_learned_without_a_new_fit(later, name):
     assert rmse(model, strangers) < 0.97 * rmse(biases, strangers)
 
 
+@pytest.mark.parametrize("old", ["users", "items"])
+def test_what_is_new_begins_where_its_ratings_put_it_though_the_other_side_is_old(later, old):
+    train, early, _ = later
+    known = train.user_ids < 300 if old == "users" else train.item_ids < 90
+    users = IdIndex(train.users.raw[:300], "user") if old == "users" else train.users
+    items = IdIndex(train.items.raw[:90], "item") if old == "items" else train.items
+    ratings = (each[known] for each in (train.user_ids, train.item_ids, train.values))
+    more = Ratings(*ratings, users, items, scale=train.scale)
+    tables = PMFModel(n_factors=4, epochs=10).fit(early).partial_fit(more, epochs=0).tables
+    ids, biases, factors = (
+        (train.item_ids[known], tables.item_biases, tables.item_factors)
+        if old == "users"
+        else (train.user_ids[known], tables.user_biases, tables.user_factors)
+    )
+    new = np.unique(ids[ids >= (90 if old == "users" else 300)])
+    assert len(new) > 5
+    assert (biases[new] != 0).all()
+    assert (factors[new] != 0).any(axis=1).all()
+
+
 @pytest.mark.parametrize("name", GROWING)
 def test_users_are_known_by_their_raw_ids(later, name):
     """However the new ratings number them."""

@@ -1,0 +1,67 @@
+"""Benchmarks of the embeddings: what they score, and which models and cells count for a table."""
+
+import numpy as np
+import pytest
+
+from benchmarks import parts
+from benchmarks.embeddings import common, labelled, models
+
+unseen = pytest.importorskip("benchmarks.embeddings.unseen")
+spacy_rows = pytest.importorskip("benchmarks.embeddings.spacy_rows")
+
+
+def test_a_span_counts_only_if_both_ends_and_the_type_are_right():
+    gold = [["B-NP", "I-NP", "O", "B-VP"]]
+    assert labelled.span_f1(gold, gold) == 100
+    assert labelled.span_f1([["B-NP", "O", "O", "B-VP"]], gold) == 50
+    assert labelled.span_f1([["B-VP", "I-VP", "O", "B-VP"]], gold) == 50
+    assert labelled.span_f1([["O", "O", "O", "O"]], gold) == 0
+
+
+def test_an_inside_tag_that_follows_nothing_opens_a_span():
+    assert labelled.spans(["I-NP", "I-NP", "I-VP", "O"]) == {(0, 2, "NP"), (2, 3, "VP")}
+
+
+def test_runs_of_words_have_equal_codes_exactly_where_the_words_are_equal():
+    ids = np.random.default_rng(0).integers(0, 3, 5000)
+    codes = unseen._n_gram_codes(ids)
+    runs = np.lib.stride_tricks.sliding_window_view(ids, unseen.N_GRAM)
+    assert len(np.unique(codes)) == len(np.unique(runs, axis=0))
+    assert np.array_equal(codes[100:108], unseen._n_gram_codes(ids[100:115]))
+    assert len(unseen._n_gram_codes(ids[:5])) == 0
+
+
+@pytest.fixture
+def cells(tmp_path):
+    cells = common.Cells(tmp_path, "rows")
+    for size in labelled.SIZES:
+        for seed in (0, 1):
+            key = spacy_rows.key_of("task", "row", size, seed, "model")
+            cells.measure(key, lambda: {"dev": 50.0, "test": 40.0 + 2 * seed})  # noqa: B023
+    return cells
+
+
+def test_a_figure_is_the_mean_of_the_seeds_that_were_measured(cells):
+    found = spacy_rows.summary(cells, ("task", "row", "model"), (0, 1, 2))
+    assert found["test 250"] == {"mean": 41.0, "sd": pytest.approx(2**0.5), "n": 2}
+    assert set(found) == {f"{p} {s}" for p in ("dev", "test") for s in (250, 1000, "all")}
+
+
+def test_a_table_is_complete_when_every_size_and_seed_was_measured(cells):
+    assert spacy_rows.complete(cells, ("task", "row", "model"), (0, 1))
+    assert not spacy_rows.complete(cells, ("task", "row", "model"), common.SEEDS)
+    assert not spacy_rows.complete(cells, ("task", "row", "another model"), (0, 1))
+
+
+def test_variants_are_measured_on_one_task_with_one_seed():
+    variant = "hash + LDS own_past_future, CNN1"
+    assert list(spacy_rows.seeds_of("ewt-upos", variant, (0, 1))) == [0]
+    assert not spacy_rows.seeds_of("conll2003", variant, (0, 1))
+    for row in unseen.ROWS:
+        assert list(spacy_rows.seeds_of("conll2003", row, (0, 1))) == [0, 1]
+
+
+def test_a_model_of_other_code_is_not_taken_for_one_of_this_code(tmp_path, monkeypatch):
+    before = models.folder(tmp_path, "em")
+    monkeypatch.setattr(parts, "code", lambda measured: "other code")
+    assert models.folder(tmp_path, "em") != before

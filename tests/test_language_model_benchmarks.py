@@ -1,0 +1,138 @@
+"""What the benchmarks of language models share: contexts, turns, models that are kept, and their own peers."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.language_models import contexts, kept, timing
+from benchmarks.language_models.hidden_markov import neural, reference
+from tacenda import Corpus
+from tacenda_lm import HLBL, KneserNey, Mixture
+from tacenda_lm.sequences import with_ends
+
+SMALL = {"width": 8, "copies": 1, "epochs": 1, "context": 3, "advanced": {"bootstrap_width": 8}}
+
+
+def text(n_sentences, seed, vocabulary=None):
+    rng = np.random.default_rng(seed)
+    lines = [
+        [f"w{i}" for i in rng.integers(20, size=rng.integers(2, 9))] for _ in range(n_sentences)
+    ]
+    return Corpus.from_sentences(lines, vocabulary=vocabulary)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    train = text(120, 0)
+    return {"train": train, "valid": text(30, 1, train.vocabulary)}
+
+
+def test_a_model_that_begins_anew_has_one_row_and_another_one_a_row_for_each_context(texts):
+    valid = {"valid": texts["valid"]}
+    [row] = contexts.perplexities(KneserNey(order=2).fit(texts["train"]), valid)
+    assert row["context"] == "either"
+    model = HLBL(**SMALL).fit(texts["train"])
+    rows = list(contexts.perplexities(model, valid))
+    assert [row["context"] for row in rows] == ["sentence", "stream"]
+    for row in rows:
+        assert row["valid"] == model.perplexity(texts["valid"], context=row["context"]).value
+    assert rows[0]["valid"] != rows[1]["valid"]
+
+
+def test_a_mixture_has_the_weights_of_the_context_of_the_row(texts):
+    train, valid = texts["train"], texts["valid"]
+    models = {"hlbl": HLBL(**SMALL).fit(train), "ngrams": KneserNey(order=2).fit(train)}
+    for row in contexts.perplexities(Mixture(models), {"valid": valid}, weights_on=valid):
+        alone = Mixture(models).fit_weights(valid, context=row["context"])
+        assert row["weights"] == pytest.approx(alone.weights, abs=1e-3)
+
+
+def test_a_model_that_wrongly_says_it_begins_anew_is_noticed(texts, monkeypatch):
+    model = HLBL(**SMALL).fit(texts["train"])
+    monkeypatch.setattr(HLBL, "own_context", "sentence")
+    with pytest.raises(SystemExit, match="says that it sees no word before"):
+        list(contexts.perplexities(model, {"valid": texts["valid"]}))
+
+
+def test_works_take_turns_and_the_first_round_does_not_count():
+    done, ticks = [], iter(range(100))
+    found = timing.interleaved(
+        {"a": lambda: done.append("a"), "b": lambda: done.append("b")}, 3, lambda: next(ticks)
+    )
+    assert done == ["a", "b"] * 4
+    assert found == {"a": [1, 1, 1], "b": [1, 1, 1]}
+    rate = timing.rate(12, [2.0, 3.0, 6.0], "words/s")
+    assert rate == {"words/s": 4.0, "least": 2.0, "most": 6.0, "runs": 3}
+
+
+def test_a_kept_model_is_fitted_once_and_anew_for_other_settings(texts, tmp_path, monkeypatch):
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
+    fitted = []
+
+    def fit(checkpoints):
+        fitted.append(checkpoints)
+        return KneserNey(order=2).fit(texts["train"])
+
+    first, row = kept.kept("ngrams", {"order": 2}, ("lm/ngram",), fit)
+    again, same = kept.kept("ngrams", {"order": 2}, ("lm/ngram",), fit)
+    assert len(fitted) == 1
+    assert row == same
+    assert row["fit s"] > 0
+    assert again.perplexity(texts["valid"]) == first.perplexity(texts["valid"])
+    kept.kept("ngrams", {"order": 3}, ("lm/ngram",), fit)
+    assert len(fitted) == 2
+
+
+def test_a_fit_that_went_on_from_a_checkpoint_states_no_seconds(texts, tmp_path, monkeypatch):
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
+
+    def broken_off(checkpoints):
+        checkpoints.mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kept.kept("ngrams", {}, ("lm/ngram",), broken_off)
+    _, row = kept.kept(
+        "ngrams", {}, ("lm/ngram",), lambda _: KneserNey(order=2).fit(texts["train"])
+    )
+    assert row["fit s"] is None
+    assert row["CPU s"] is None
+    [stored] = tmp_path.rglob("fit.json")
+    assert json.loads(stored.read_text()) == row
+
+
+def test_a_stream_of_the_networks_has_every_word_after_the_one_before_it():
+    ids = np.arange(1, 24, dtype=np.int32)
+    parts = list(neural._stretches(ids, 0, rows=2, length=4))
+    inputs = torch.cat([part for part, _ in parts], 1)
+    targets = torch.cat([part for _, part in parts], 1)
+    assert targets.ravel().tolist() == list(range(1, 23))
+    assert inputs.ravel().tolist() == list(range(22))
+
+
+@pytest.mark.parametrize("kind", [neural.FeedForward, neural.Recurrent])
+def test_a_network_goes_on_where_the_stretch_before_left_off(kind, texts):
+    valid = texts["valid"]
+    torch.manual_seed(0)
+    model = kind(len(valid.vocabulary)).eval()
+    ids, _ = with_ends(valid.ids, valid.offsets, valid.vocabulary.boundary_id)
+    words = torch.from_numpy(ids[:20].astype(np.int64))[None]
+    whole, _ = model(words)
+    first, before = model(words[:, :7])
+    second, _ = model(words[:, 7:], before)
+    assert torch.allclose(torch.cat([first, second], 1), whole, atol=1e-6)
+
+
+def test_the_reference_has_the_same_gradients_with_either_library_of_products():
+    torch.manual_seed(0)
+    found = []
+    for product in reference.PRODUCTS.values():
+        torch.manual_seed(1)
+        rows = torch.randn(3, 4, requires_grad=True)
+        columns = torch.randn(5, 4, requires_grad=True)
+        product(rows, columns).sigmoid().sum().backward()
+        found.append((rows.grad, columns.grad))
+    for torchs, numpys in zip(*found, strict=True):
+        assert torch.allclose(torchs, numpys, atol=1e-6)
