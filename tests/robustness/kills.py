@@ -231,7 +231,9 @@ def fitting(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, s
 
     fit(folder / "warm")
     begun = time.monotonic()
-    fit(folder / "alone")
+    kill(
+        functools.partial(fit, folder / "alone"), SECONDS
+    )  # in a child, with its number of threads
     took = time.monotonic() - begun
     wanted = _arrays(artifact.read(folder / "alone" / "model"))
     n_killed = n_rounds = 0

@@ -5,7 +5,9 @@ global random generator belongs to it (dropout draws from it): seed it before, a
 ``torch.random.fork_rng()`` around the fit where others depend on it.
 """
 
+import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,10 @@ from numpy.typing import NDArray
 from tacenda.fitting.trainable import State
 
 Arrays = dict[str, NDArray[Any]]
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has none of its parent's threads, and a fit there would wait for them forever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
