@@ -166,10 +166,20 @@ def _said_of_run(name: str, run: dict[str, Any]) -> str:
     said = f"{day.day} {day:%B %Y}"
     if run.get("commit"):
         said += f" at {run['commit']}{', with changes' if run.get('modified') else ''}"
+    part = parts.part_of(name)
+    if part and part.timed:
+        said += _load(run)
     changed = parts.changed(name, run)
     if changed and "code" in run:
         return f"{said}; since then {', '.join(f'`{each}`' for each in changed)} changed"
     return f"{said}; the code has changed since" if changed else said
+
+
+def _load(run: dict[str, Any]) -> str:
+    """How many processes wanted a core while something was timed, of the benchmark itself one at least."""
+    seen = [run.get(key) for key in ("load at the start", "load at the end", "load_average")]
+    loads = [f"{load:.1f}" for load in seen if load is not None]
+    return f", load {' to '.join(dict.fromkeys(loads))} on {run['cores']} cores" if loads else ""
 
 
 def _spaced(text: str) -> str:

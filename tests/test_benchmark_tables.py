@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +109,17 @@ def test_a_part_is_run_again_until_all_its_rows_are_measured(measured, folder):
     assert parts.PARTS[0].state() == "stale"
     path.unlink()
     assert parts.PARTS[0].state() == "missing"
+
+
+def test_a_table_of_times_says_how_busy_the_machine_was(measured, folder, monkeypatch):
+    monkeypatch.setattr(parts, "PARTS", (replace(parts.PARTS[0], timed=True),))
+    path = folder / "made-up.json"
+    report = json.loads(path.read_text())
+    report["run"] |= {"load at the start": 0.04, "load at the end": 1.26, "cores": 2}
+    path.write_text(json.dumps(report))
+    assert tables.render("made-up columns=row").endswith(
+        " at abcdef1234, load 0.0 to 1.3 on 2 cores.*\n"
+    )
 
 
 def test_rows_of_an_earlier_run_say_so(measured, folder):
