@@ -117,6 +117,14 @@ class EmbedderTests(ModelTests):
         self.assert_close(together, alone)
         self.assert_close(model.transform(sentences[::-1])[::-1], alone)
 
+    def test_many_short_sentences_do_not_depend_on_each_other(self, model: Any) -> None:
+        """Wherever a model cuts a long text into blocks, some sentence begins there."""
+        some = [sentence[:n] for sentence in self.sentences() for n in range(5)]
+        alone = [model.transform([sentence])[0] for sentence in some]
+        order = np.random.default_rng(0).integers(0, len(some), 3_000).tolist()
+        together = model.transform([some[i] for i in order])
+        self.assert_close(together, [alone[i] for i in order])
+
     def test_known_words_differ(self, model: Any) -> None:
         vectors = model.transform([[word] for word in self.sentences()[0]])
         assert len({array.tobytes() for array in vectors}) > 1, "every word has the same vector"

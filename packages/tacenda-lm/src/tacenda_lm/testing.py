@@ -244,6 +244,16 @@ class LanguageModelTests(ModelTests):
             expected = alone if order is sequences else alone[::-1]
             self.assert_close(together, np.concatenate(expected))
 
+    def test_many_short_sequences_do_not_depend_on_each_other(self, model: Any) -> None:
+        """Wherever a model cuts a long text into blocks, some sequence begins there."""
+        rng = np.random.default_rng(0)
+        words = np.array(self.words(model))
+        some = [rng.choice(words, n).tolist() for n in range(6) for _ in range(5)]
+        alone = [model.score_corpus(*pack([sequence])) for sequence in some]
+        order = rng.integers(0, len(some), 3_000).tolist()
+        together = model.score_corpus(*pack([some[i] for i in order]))
+        self.assert_close(together, np.concatenate([alone[i] for i in order]))
+
     @pytest.mark.parametrize("n", [0, 1, 3])
     def test_empty_sequences(self, model: Any, n: int) -> None:
         ids, offsets = pack([[]] * n)

@@ -1,6 +1,7 @@
 """HLBL: training that can be cut, repeated and stopped; streams; what is refused."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -261,6 +262,19 @@ def test_a_stream_cut_anywhere_has_the_very_scores_of_the_whole(model, cut):
     first, state = model.score_from(model.start(), ids[:cut])
     second, _ = model.score_from(state, ids[cut:])
     np.testing.assert_array_equal(np.concatenate([first, second]), whole)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8])
+def test_a_sentence_that_begins_a_block_knows_nothing_of_the_one_before(model, rows, monkeypatch):
+    monkeypatch.setattr("tacenda_lm.log_bilinear.hlbl_predictor._ROWS", rows)
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 9, 40)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = rng.integers(0, len(model.vocabulary), offsets[-1]).astype(np.int32)
+    apart = [model.score_corpus(ids[i:j], np.array([0, j - i])) for i, j in pairwise(offsets)]
+    np.testing.assert_allclose(
+        model.score_corpus(ids, offsets), np.concatenate(apart), rtol=0, atol=2e-5
+    )
 
 
 def test_a_model_fitted_again_scores_with_its_new_parameters(model):

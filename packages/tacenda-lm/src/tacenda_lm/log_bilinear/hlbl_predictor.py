@@ -232,6 +232,8 @@ class HLBLPredictor:
         for start in range(0, len(ids), rows):
             end = min(start + rows, len(ids))
             low = max(0, start - n)
+            if firsts[start]:
+                tails = None  # those of the sequence that has just ended
             begins = low + np.flatnonzero(firsts[low:end])
             offsets = np.unique(np.concatenate([[low], begins, [end]])) - low
             span = np.array([start - low]), np.array([end - low])
