@@ -10,6 +10,7 @@ import ast
 import hashlib
 import io
 import json
+import os
 import tokenize
 from dataclasses import dataclass
 from functools import cache
@@ -221,6 +222,12 @@ PARTS = (
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
     Part("walks", ("walks",), ("core", "embeddings", "lm", "surprise")),
 )
+
+
+def kept_folder() -> Path:
+    """Where benchmarks keep corpora, models and unfinished work: TACENDA_BENCH_CACHE, or below the user's cache."""
+    user = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
+    return Path(os.environ.get("TACENDA_BENCH_CACHE", user))
 
 
 def part_of(result: str) -> Part | None:

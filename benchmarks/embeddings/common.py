@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import parts
+
 
 def data_folder() -> Path:
     """The evaluation data's folder, from TACENDA_DATA."""
@@ -51,12 +53,11 @@ def results_name(name: str, cache: Path) -> str:
 
 def arguments(description: str | None, seeds: str = "0-2") -> Parser:
     """A parser with the options that all benchmarks here have."""
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser = Parser(description=(description or "").split("\n")[0])
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACENDA_BENCH_CACHE", user_cache)),
+        default=parts.kept_folder(),
         help="where corpora, models and cells are kept (default: TACENDA_BENCH_CACHE)",
     )
     parser.add_argument("--text", choices=TEXTS, default=TEXTS[0], help="the unlabelled text")

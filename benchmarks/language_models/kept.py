@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import resource
 import sys
 import time
@@ -18,14 +17,6 @@ from typing import Any
 import tacenda
 from benchmarks import parts
 from tacenda_lm import LanguageModel
-
-__all__ = ["cache", "kept"]
-
-
-def cache() -> Path:
-    """The folder of what benchmarks keep."""
-    user = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
-    return Path(os.environ.get("TACENDA_BENCH_CACHE", user))
 
 
 def kept(
@@ -52,7 +43,7 @@ def kept(
     """
     facts = {"settings": settings, "code": {each: parts.code(each) for each in measures}}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-    folder = cache() / "language-models" / f"{name}-{digest}"
+    folder = parts.kept_folder() / "language-models" / f"{name}-{digest}"
     done = folder / "fit.json"
     if not done.exists():
         broken_off = (folder / "checkpoints").exists()

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import parts, reporting
 from benchmarks.language_models import contexts
-from benchmarks.language_models.kept import cache, kept
+from benchmarks.language_models.kept import kept
 from tacenda import Corpus, datasets
 from tacenda_lm import HLBL, KneserNey, Mixture
 
@@ -45,7 +45,7 @@ def corpora(lines: int) -> tuple[Corpus, Corpus, Corpus]:
         files["train"],
         tokenizer="words",
         max_vocabulary=MAX_VOCABULARY,
-        cache=cache() / "corpus-lm-wikipedia",
+        cache=parts.kept_folder() / "corpus-lm-wikipedia",
     )
     if lines:
         train = train.head(lines)

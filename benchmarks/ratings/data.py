@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from surprise import Dataset, Reader, Trainset
 from surprise.model_selection import KFold, train_test_split
 
+from benchmarks import parts
 from tacenda import datasets
 from tacenda.ratings import read_ratings
 
@@ -56,11 +56,10 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     found.add_argument("--data", default=NAMES[0], choices=NAMES)
     found.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     found.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACENDA_BENCH_CACHE", cache)),
+        default=parts.kept_folder(),
         help="where finished fits are kept (default: TACENDA_BENCH_CACHE)",
     )
     found.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")

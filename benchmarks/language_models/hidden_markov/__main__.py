@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import parts
 from benchmarks.language_models.hidden_markov import baselines, memory, mixtures, speed, studies
 from benchmarks.language_models.hidden_markov.fits import (
     PROTOCOL,
@@ -30,7 +31,6 @@ from benchmarks.language_models.hidden_markov.fits import (
     ngrams,
     save,
 )
-from benchmarks.language_models.kept import cache
 from tacenda_lm import VLHMM
 
 MIXTURE = "linear, weights fitted by EM on the validation text, in the context of the row"
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure rows of studies anew")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    texts, folder = Texts(), cache() / "hidden-markov"
+    texts, folder = Texts(), parts.kept_folder() / "hidden-markov"
     for part in options.only:
         if part in FITS:
             save("lm-hidden-markov", FIT_PROTOCOL, part, fits_of(part, texts, folder))

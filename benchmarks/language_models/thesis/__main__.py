@@ -14,8 +14,8 @@ import argparse
 import importlib
 from pathlib import Path
 
+from benchmarks import parts
 from benchmarks.embeddings import common
-from benchmarks.language_models.kept import cache
 from benchmarks.language_models.thesis.fits import Bench
 from benchmarks.language_models.thesis.plans import PLANS
 from benchmarks.language_models.thesis.study import Study
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--cache",
         type=Path,
-        default=cache(),
+        default=parts.kept_folder(),
         help="where fits are kept (default: TACENDA_BENCH_CACHE)",
     )
     parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")

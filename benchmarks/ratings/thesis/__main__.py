@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 from pathlib import Path
 
+from benchmarks import parts
 from benchmarks.embeddings import common
 from benchmarks.ratings.thesis import splits
 from benchmarks.ratings.thesis.fits import Bench
@@ -33,11 +33,10 @@ STUDIES = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of {', '.join(STUDIES)}")
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("TACENDA_BENCH_CACHE", user_cache)),
+        default=parts.kept_folder(),
         help="where cells are kept (default: TACENDA_BENCH_CACHE)",
     )
     parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
