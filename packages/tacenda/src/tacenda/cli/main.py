@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,14 +58,19 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands; nothing is imported."""
-        return [*super().list_commands(ctx), *_lazy_commands(set(self.commands))]
+        return [*super().list_commands(ctx), *self._lazy()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or a stand-in for it."""
-        return super().get_command(ctx, cmd_name) or _lazy_commands(set()).get(cmd_name)
+        return super().get_command(ctx, cmd_name) or self._lazy().get(cmd_name)
+
+    def _lazy(self) -> dict[str, LazyCommand]:
+        return _lazy_commands(frozenset(self.commands), plugins.generation())
 
 
-def _lazy_commands(taken: set[str]) -> dict[str, LazyCommand]:
+@lru_cache(maxsize=1)  # help asks once for every command
+def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, LazyCommand]:
+    """The stand-ins by name; ``generation`` is that of the registry."""
     found: dict[str, LazyCommand] = {}
     for name, (target, text) in BUILT_IN.items():
         found[name] = LazyCommand(name, text, lambda target=target: _import(target))  # type: ignore[misc]
