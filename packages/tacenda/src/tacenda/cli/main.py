@@ -14,6 +14,7 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -26,7 +27,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import columns
+from tacenda.cli.options import as_options, columns
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The core's own lazy groups: name -> (``module:attribute``, one line of help).
@@ -197,9 +198,16 @@ def package_model(
 def main() -> None:
     """Run the command line and exit."""
     try:
-        app(prog_name="tacenda")
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            app(prog_name="tacenda")
     except TacendaError as error:
         if os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
             raise
-        print("tacenda:", describe(error), file=sys.stderr)
+        print("tacenda:", as_options(describe(error)), file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _show_warning(message: Warning | str, *where: Any) -> None:
+    """Print a warning as one line, without the place in our code that gave it."""
+    print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)
