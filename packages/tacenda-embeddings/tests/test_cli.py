@@ -158,3 +158,19 @@ def test_folder_without_a_model_is_named(run, tmp_path, text):
     status, _, err = run("apply", tmp_path / "none", text)
     assert status == 1
     assert "none" in err
+
+
+def test_nothing_is_overwritten_unless_told_to(run, saved, text, tmp_path):
+    fit = ("fit", "--model", "toy", "--text", text, "--output", saved)
+    apply = ("apply", saved, text, "--output", tmp_path / "v.npz", "--tokenizer", "whitespace")
+    (tmp_path / "v.npz").write_text("mine")
+    before = (saved / "model.json").read_bytes()
+    for command in (fit, apply):
+        status, _, err = run(*command)
+        assert status == 1
+        assert "--force" in err
+    assert (saved / "model.json").read_bytes() == before
+    assert (tmp_path / "v.npz").read_text() == "mine"
+    for command in (fit, apply):
+        assert run(*command, "--force")[0] == 0
+    assert (tmp_path / "v.npz").read_bytes() != b"mine"

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+import warnings
 
 import pytest
 
@@ -260,8 +261,8 @@ def test_nothing_is_overwritten_unless_told_to(run, text, saved, tmp_path):
     (tmp_path / "file").write_text("mine")
     before = (saved / "model.json").read_bytes()
     commands = [
-        ("fit", "--text", text, "--order", 1, "--output", saved),
         ("mix", saved, "--output", saved),
+        ("fit", "--text", text, "--order", 1, "--output", saved),
         ("to-arpa", saved, tmp_path / "file"),
         ("clusters", "--text", text, "--n-classes", 2, "--output", tmp_path / "file"),
     ]
@@ -369,7 +370,9 @@ def test_blank_lines_of_a_perplexity_count_when_asked(run, saved, tmp_path):
 def test_notes_are_lines_and_not_tracebacks(run, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a <unk> b\n<unk> a\n")
-    _, _, err = run("fit", "--text", path, "--order", 2, "--output", tmp_path / "m")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        _, _, err = run("fit", "--text", path, "--order", 2, "--output", tmp_path / "m")
     notes = [line for line in err.splitlines() if line.startswith("tacenda: note: ")]
     assert ["<unk> is written 2 times" in note for note in notes] == [True, False]
     assert "--discount_fallback" in notes[1]
