@@ -81,7 +81,7 @@ robustness: setup
 	TACENDA_PROGRESS=0 $(BIN)/python tests/robustness/harness.py --log robustness.log --save
 
 docs: setup
-	$(BIN)/tox run -e docs
+	$(BIN)/tox run -e wheels,docs
 
 clean:
 	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output surprisal-output

@@ -129,6 +129,16 @@ class FittedLDS:
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         return arrays | self.vocabulary.arrays()
 
+    def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what `from_arrays` can find the rest from: the table is linear in C, and mostly scale = 1 / m."""
+        arrays = self.arrays()
+        table = arrays.pop("table")
+        X = _inputs(self.parameters, self.scale, self.mean)
+        arrays["reading"] = np.linalg.solve(X.T @ X, X.T @ table).T
+        if np.allclose(self.scale * self.mean, 1.0):
+            del arrays["scale"]
+        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
     @classmethod
     def from_arrays(
         cls,
@@ -163,10 +173,26 @@ class FittedLDS:
                 raise ArtifactError(
                     f"the recursion {name!r} is not stable (an eigenvalue of 1 or more): the file is damaged"
                 )
-        scale = array("scale", "vocabulary")
+        if "scale" not in arrays and not (mean > 0).all():
+            raise ArtifactError("the array 'mean' is not positive: the file is damaged")
+        scale = array("scale", "vocabulary") if "scale" in arrays else 1 / mean
         if not (scale > 0).all():
             raise ArtifactError("the array 'scale' is not positive: the file is damaged")
         fitted = cls(vocabulary, parameters, square("Xi"), scale, mean)
+        if "reading" in arrays:  # the compact form
+            rows = _inputs(parameters, scale, mean) @ square("reading").T
+            found = {"table": rows.astype(np.float32)}
+            require(found, "table", finite=True)
+        else:
+            found = {"table": table("table")}
         # take the place of what the cached property would compute
-        fitted.__dict__["inference"] = TwoSided(table=table("table"), **matrices)
+        fitted.__dict__["inference"] = TwoSided(table=found["table"], **matrices)
         return fitted
+
+
+def _inputs(parameters: Parameters, scale: Float64, mean: Float64) -> Float64:
+    """Return (vocabulary, states) D^{-1} C of the centred indicator of every word, or C where the noise is full."""
+    C = parameters.C.astype(np.float64)
+    if isinstance(parameters.noise, DiagonalNoise):
+        C /= parameters.noise.d[:, None]
+    return C * scale[:, None] - mean @ C
