@@ -17,6 +17,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx-mathjax-offline",
@@ -29,7 +30,12 @@ myst_heading_anchors = 4
 exclude_patterns = ["api/generated/*.md"]
 
 autosummary_generate = True
-autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": True}
+# What our classes inherit from a host is documented there.
+autodoc_default_options = {
+    "members": True,
+    "inherited-members": "AlgoBase",
+    "show-inheritance": True,
+}
 autodoc_typehints = "none"  # signatures show them, and docstrings say what they mean
 autodoc_member_order = "groupwise"
 numpydoc_show_class_members = False
