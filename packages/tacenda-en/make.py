@@ -28,8 +28,8 @@ HERE = Path(__file__).parent
 TEXT = "English Wikipedia, good and featured articles, 2019 (wikipedia-good-articles)"
 ATTRIBUTION = (
     "Fitted to the text of English Wikipedia's good and featured articles of 2019, whose authors the history of each "
-    "article names: <https://en.wikipedia.org>. The text is under CC BY-SA 3.0, and so are these models. No model holds "
-    "the text: they hold counts of short runs of words and numbers made from such counts."
+    "article names: <https://en.wikipedia.org>. The text is under CC BY-SA 3.0, and so are these models. No model "
+    "holds the text: they hold counts of short runs of words and numbers made from such counts."
 )
 
 
@@ -77,7 +77,7 @@ def note(model: LDS | SumEmbed, folder: Path) -> None:
         {
             "measure": "cosine with the vectors before rounding to 8 bits",
             "value": round(lost.mean, 5),
-            "protocol": f"mean over {lost.n_vectors:,} words of the vocabulary, each alone; the least is {lost.least:.4f}",
+            "protocol": f"mean over {lost.n_vectors:,} words, each alone; the least is {lost.least:.4f}",
         }
     )
     small.save(folder)
@@ -100,7 +100,10 @@ def ngrams(lines: int | None, folder: Path) -> None:
 
 
 MODELS = {
-    "en-lds-small": (lds, "Token vectors of a linear dynamical system, 50 states, 8 bits a number."),
+    "en-lds-small": (
+        lds,
+        "Token vectors of a linear dynamical system, 50 states, 8 bits a number.",
+    ),
     "en-words-small": (words, "Word vectors made of morphemes, 64 wide, 8 bits a number."),
     "en-ngrams-small": (ngrams, "A trigram model with interpolated modified Kneser-Ney smoothing."),
 }

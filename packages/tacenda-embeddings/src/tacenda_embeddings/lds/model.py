@@ -49,7 +49,7 @@ class LDS(Configured[LDSSettings]):
     name: ClassVar[str] = "lds"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
-    tables: ClassVar[tuple[str, ...]] = ("C",)
+    roundable: ClassVar[tuple[str, ...]] = ("C",)
     settings_class = LDSSettings
 
     @configured_by(LDSSettings)

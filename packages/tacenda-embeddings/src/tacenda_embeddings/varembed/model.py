@@ -49,7 +49,7 @@ class MorphologicalEmbedder(Configured[S]):
     kind: ClassVar[str] = "embedders"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
-    tables: ClassVar[tuple[str, ...]] = ("words", "morphemes")
+    roundable: ClassVar[tuple[str, ...]] = ("words", "morphemes")
     _state: FittedWords | None = None
 
     # -- fitting -----------------------------------------------------------------------------------

@@ -3,14 +3,14 @@
 The name of an array in a compact form says how it is restored:
 
 ===============  ============================================================================================
-``NAME#rows``    int8 (rows, columns); float32 again when multiplied by the row's scale, of which ``NAME#scales``
-                 uint16 (rows,) holds the upper 16 bits, those of a bfloat16
+``NAME#rows``    int8 (rows, columns); float32 again when multiplied by the row's scale in ``NAME#scales``, float32
+                 (rows,)
 ``NAME#f4``      a narrower type, restored to float32; likewise ``#f8`` to float64 and ``#i8`` to int64
 ``NAME#steps``   the differences of a sequence that begins with 0 and never decreases, such as offsets; int64
 ===============  ============================================================================================
 
-Compact forms are stable: what was restored and is saved again in the same form has the same bytes. The scale of a row
-is rounded up to a bfloat16, so that 127 times the scale is exact in float32.
+Compact forms are stable: what was restored and is saved again in the same form has the same bytes. For that the scale
+of a row is rounded up to 17 significant bits, so that 127 times the scale is exact in float32.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ Precision = Literal["full", "float16", "int8"]
 PRECISIONS: tuple[Precision, ...] = ("full", "float16", "int8")
 
 _MARK = "#"
-_TYPES = {"f4": np.dtype(np.float32), "f8": np.dtype(np.float64), "i8": np.dtype(np.int64)}
+_TYPES: dict[str, np.dtype[Any]] = {
+    "f4": np.dtype(np.float32),
+    "f8": np.dtype(np.float64),
+    "i8": np.dtype(np.int64),
+}
 _LARGEST = 127
-_LOW = np.uint32(0xFFFF)  # the bits of a float32 that a bfloat16 does not have
+_LOW = np.uint32(0x7F)  # the bits of a float32 that a scale does not use
 _TOO_SMALL = 1e-30  # rows of smaller numbers are rows of zeros
 
 
@@ -110,10 +114,9 @@ def precision_of(arrays: Mapping[str, Array]) -> Precision:
 def _rows(name: str, table: Array) -> dict[str, Array]:
     table = _finite(name, table)
     largest = np.abs(table).max(axis=1, initial=0)
-    bits = (np.where(largest < _TOO_SMALL, 0, largest) / np.float32(_LARGEST)).view(np.uint32)
-    scales = ((bits.astype(np.uint64) + _LOW) >> 16).astype(np.uint16)
-    divisors = _floats(scales)
-    divisors[divisors == 0] = np.inf
+    exact = np.where(largest < _TOO_SMALL, 0, largest) / np.float32(_LARGEST)
+    scales = ((exact.view(np.uint32) + _LOW) & ~_LOW).view(np.float32)
+    divisors = np.where(scales == 0, np.float32(np.inf), scales)
     rows = np.rint(table / divisors[:, None]).astype(np.int8)
     return {f"{name}{_MARK}rows": rows, f"{name}{_MARK}scales": scales}
 
@@ -123,18 +126,13 @@ def _from_rows(name: str, rows: Array, scales: Array | None) -> Array:
         rows.dtype != np.int8
         or rows.ndim != 2
         or scales is None
-        or scales.dtype != np.uint16
+        or scales.dtype != np.float32
         or scales.shape != rows.shape[:1]
     ):
         raise ArtifactError(f"the rows of the table {name!r} and their scales do not fit")
-    factors = _floats(scales)
-    if not (np.isfinite(factors) & (factors >= 0)).all():
+    if not (np.isfinite(scales) & (scales >= 0)).all():
         raise ArtifactError(f"a scale of the table {name!r} is negative, infinite or NaN")
-    return rows * factors[:, None]
-
-
-def _floats(upper_halves: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    return (upper_halves.astype(np.uint32) << 16).view(np.float32)
+    return rows * scales[:, None]
 
 
 def _halved(name: str, table: Array) -> Array:

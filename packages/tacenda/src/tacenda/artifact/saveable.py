@@ -42,7 +42,7 @@ class Saveable:
     A model made of models overrides `nested` too, and its ``from_arrays`` takes them as the keyword
     ``nested``, a dictionary of loaded models by the same names.
 
-    A model with large tables of floats may name them in ``tables``: it can then be saved in 8 or 16 bits a number.
+    A model with large tables of floats may name them in ``roundable``: it can then be saved in 8 or 16 bits a number.
     Its ``precision`` is that of the artefact it was loaded from, and it is saved in this again unless another is named.
     """
 
@@ -51,7 +51,7 @@ class Saveable:
     distribution: ClassVar[str] = plugins.RUNTIME
 
     #: Arrays (rows, columns) of floats that bear to be rounded.
-    tables: ClassVar[tuple[str, ...]] = ()
+    roundable: ClassVar[tuple[str, ...]] = ()
     precision: Precision = "full"
 
     figures: list[dict[str, Any]]
@@ -99,10 +99,10 @@ class Saveable:
             raise ArtifactError(
                 f"{type(self).__name__} has no tables to round: save it with precision='full'"
             )
-        if precision == "full" or not self.tables:
+        if precision == "full" or not self.roundable:
             arrays = self.arrays()
         else:
-            arrays = compact(self.compact_arrays(), self.tables, precision)
+            arrays = compact(self.compact_arrays(), self.roundable, precision)
         return Artifact(
             kind=self.kind,
             name=self.name,
@@ -120,7 +120,7 @@ class Saveable:
 
     def can_be_compact(self) -> bool:
         """Whether anything in it, or in the models it is made of, can be saved in 8 or 16 bits a number."""
-        return bool(self.tables) or any(m.can_be_compact() for m in self.nested().values())
+        return bool(self.roundable) or any(m.can_be_compact() for m in self.nested().values())
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
