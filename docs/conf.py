@@ -29,6 +29,7 @@ myst_fence_as_directive = ["math"]
 myst_heading_anchors = 4
 exclude_patterns = ["api/generated/*.md"]
 
+templates_path = ["templates"]
 autosummary_generate = True
 # What our classes inherit from a host is documented there.
 autodoc_default_options = {
