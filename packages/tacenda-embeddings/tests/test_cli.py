@@ -186,7 +186,7 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, tmp_path):
     text.write_text("a b\n\nc b a\n", encoding="utf8")
     for arguments, counted in (([], "3 words"), (["--text", text], "5 tokens of the text")):
         status, out, err = run(
-            "compact", tmp_path / "whole", "--output", tmp_path / "small", *arguments
+            "compact", tmp_path / "whole", "--output", tmp_path / "small", "--force", *arguments
         )
         assert (status, err) == (0, "")
         assert "MB, now" in out

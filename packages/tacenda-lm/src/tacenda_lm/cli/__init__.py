@@ -21,7 +21,7 @@ from tacenda.cli.options import (
     input_texts,
     settings_of,
 )
-from tacenda_lm.cli_arguments import (
+from tacenda_lm.cli.arguments import (
     AsJson,
     BlankLines,
     File,
