@@ -32,7 +32,7 @@ from tacenda_lm.log_bilinear.lbl_objective import Batch
 from tacenda_lm.log_bilinear.model import LogBilinear, Stream, Trainer
 from tacenda_lm.training import FitContext, falling_rate, train
 
-__all__ = ["FRBM", "BoltzmannTrainer", "WordBoltzmann", "fit_frbm", "rate_of"]
+__all__ = ["FRBM", "BoltzmannTrainer", "WordBoltzmann", "drawn", "fit_frbm", "rate_of"]
 
 _SUMS = 1e-6  # accumulators to begin with
 _LEAST = 0.1  # of the learning rate, at the end

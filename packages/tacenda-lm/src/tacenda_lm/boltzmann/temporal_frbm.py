@@ -34,7 +34,7 @@ from tacenda_lm.log_bilinear.lbl_objective import Batch
 from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.training import FitContext, put, train
 
-__all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer"]
+__all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "remembering"]
 
 _SHORTEST = 20  # words of a stretch at least, where the text has so many
 
@@ -75,7 +75,7 @@ class TemporalFRBM(WordBoltzmann):
         Raises
         ------
         ConfigurationError
-            One of these options differs, or an option is unknown or out of range.
+            One of these options differs, or an option is unknown, out of range or without effect.
         NotFittedError
             ``frbm`` was not fitted.
         """
@@ -88,6 +88,10 @@ class TemporalFRBM(WordBoltzmann):
                     f"TemporalFRBM: {name} is {shared[name]} in the FRBM that training begins with, "
                     f"and cannot be {options[name]}: leave it out"
                 )
+        if options.get("frbm_epochs"):
+            raise ConfigurationError(
+                "TemporalFRBM: frbm_epochs has no effect where an FRBM is given; leave it out"
+            )
         made = cls.from_settings({**shared, "frbm_epochs": 0, **options})
         made._begin = frbm
         return made
@@ -109,7 +113,7 @@ class TemporalFRBM(WordBoltzmann):
         across = settings.across_sentences
         text = Stream.of_corpus(corpus, across)
         held_out = None if valid is None else Stream.of_corpus(valid, across)
-        trainer = TemporalTrainer(settings, _remembering(begin), text, held_out)
+        trainer = TemporalTrainer(settings, remembering(begin), text, held_out)
         history = train(
             trainer,
             trainer.stretches,
@@ -124,7 +128,7 @@ class TemporalFRBM(WordBoltzmann):
         self.fitted_on = {**told, "training": history.as_dict()}
 
 
-def _remembering(plain: BoltzmannParameters) -> BoltzmannParameters:
+def remembering(plain: BoltzmannParameters) -> BoltzmannParameters:
     """Return a copy with A = 0."""
     copies = {name: np.array(table, np.float32, order="C") for name, table in plain._asdict().items()}
     hidden = plain.hidden
