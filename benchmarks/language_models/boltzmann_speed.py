@@ -1,6 +1,6 @@
 """Restricted Boltzmann machines of words on Penn Treebank: speed of training and of scoring.
 
-    python -m benchmarks.language_models.boltzmann_speed [--repeats 7]
+python -m benchmarks.language_models.boltzmann_speed [--repeats 7]
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ def main(study: Study) -> None:
     alone = study.bench.fit(GRAMS).perplexity
     rows.append({"model": GRAMS.name, "scored": EITHER, "perplexity": alone})
     told = {
-        "mixtures": "with interpolated KN5 (the thesis: back-off KN6): equal shares; the share of the machine fitted on "
-        "the validation text, in the context of the row",
+        "mixtures": "with interpolated KN5 (the thesis: back-off KN6): equal shares; the share of the machine fitted "
+        "on the validation text, in the context of the row",
         "validation": "perplexity of the validation text as a stream, which training stops by",
         "APNews": "Table 3.1: 10 million words of training text, 1000 hidden units, by contrastive divergence",
     }

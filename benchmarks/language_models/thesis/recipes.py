@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from benchmarks import parts
@@ -113,6 +113,8 @@ class Machine:
         By likelihood, or by contrastive divergence with words that are drawn, or all there in part.
     hidden, epochs, rate
         Hidden units, passes over the text at most, and the learning rate.
+    begin
+        Epochs of the plain machine that a temporal one begins with.
     """
 
     temporal: bool = False
@@ -120,6 +122,7 @@ class Machine:
     hidden: int = 100
     epochs: int = 8
     rate: float = 0.1
+    begin: int = 0
 
     @property
     def name(self) -> str:
@@ -129,7 +132,7 @@ class Machine:
     @property
     def plain(self) -> Machine:
         """The machine that a temporal one begins with."""
-        return PLAIN[self.learning, self.hidden]
+        return replace(self, temporal=False, epochs=self.begin, begin=0)
 
     @property
     def settings(self) -> FRBMSettings | TemporalFRBMSettings:
@@ -159,6 +162,14 @@ BEST = Shape("adaptive", OVERLAP, (0, 1, 2, 3))
 LONGER = Hierarchical(BEST, epochs=9, dropout=0.5)
 """What the thesis's best model is worth if it is regularised by more than stopping early."""
 TREES = (RANDOM, BALANCED, ADAPTIVE, LIGHT, BEST_SINGLE, DOUBLE, BEST)
+
+MACHINES = (
+    Machine(epochs=8),
+    Machine(True, epochs=6, begin=8),
+    Machine(learning="drawn", epochs=8),
+    Machine(True, "drawn", epochs=6, begin=8),
+    Machine(learning="mean field", epochs=8),
+)
 
 SETTINGS = {
     "HLBL": f"{WIDTH} features, a context of {CONTEXT} words with diagonal weights, no tails, trees clustered with "

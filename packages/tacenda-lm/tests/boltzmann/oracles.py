@@ -31,8 +31,12 @@ def contexts(p, tokens=5, seed=1):
 
 
 def energy(p, word, h, words, earlier=None):
-    """Eq 3.2 for the context ``words``, the last one first, -1 where there is none; A p_{t-1} is added to the hidden biases."""
-    b = p.hidden_biases[:, 0] if earlier is None else p.hidden_biases[:, 0] + p.transitions @ earlier
+    """Eq 3.2 for the context ``words``, the last one first, -1 where there is none; ``earlier`` is p_{t-1}."""
+    b = (
+        p.hidden_biases[:, 0]
+        if earlier is None
+        else p.hidden_biases[:, 0] + p.transitions @ earlier
+    )
     total = -p.words[word] @ p.outputs @ h - b @ h - p.biases[word, 0]
     for i, w in enumerate(words):
         if w >= 0:
@@ -46,7 +50,9 @@ def states(p):
 
 def joint(p, words, earlier=None):
     """P(w, h | context) (types, configurations), eq 3.3."""
-    table = [[np.exp(-energy(p, w, h, words, earlier)) for h in states(p)] for w in range(len(p.words))]
+    table = [
+        [np.exp(-energy(p, w, h, words, earlier)) for h in states(p)] for w in range(len(p.words))
+    ]
     return np.array(table) / np.sum(table)
 
 

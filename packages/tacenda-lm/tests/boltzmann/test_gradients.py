@@ -133,7 +133,8 @@ def test_expectations_under_the_model_are_those_of_all_words_and_hidden_states(o
         )
         for w, row in enumerate(oracles.joint(p, words)):
             expected = expected - sum(
-                q * oracles.statistics(p, w, h, words) for q, h in zip(row, oracles.states(p), strict=True)
+                q * oracles.statistics(p, w, h, words)
+                for q, h in zip(row, oracles.states(p), strict=True)
             )
         np.testing.assert_allclose(flat(contrast(p, inputs, own, negative)), expected, atol=1e-12)
 
@@ -182,7 +183,9 @@ def test_mean_field_updates_are_those_of_section_3_1_2_in_every_state_of_the_hid
             one = np.eye(len(p.words))[own[0]]
             expected = np.concatenate(
                 [
-                    (np.outer(one, present @ p.outputs.T) - np.outer(v, hidden @ p.outputs.T)).ravel(),
+                    (
+                        np.outer(one, present @ p.outputs.T) - np.outer(v, hidden @ p.outputs.T)
+                    ).ravel(),
                     (np.outer(p.words[own[0]], present) - np.outer(r, hidden)).ravel(),
                     one - v,
                     present - hidden,

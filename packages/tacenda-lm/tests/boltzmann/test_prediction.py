@@ -38,7 +38,9 @@ def test_hidden_units_are_summed_out_and_carried_along(oracles, temporal, contex
     found.append(model.log_probs([state])[0])
     np.testing.assert_allclose(found, expected, atol=2e-5)
     stream = Stream.of(words, np.array([0, len(words)]), END, True)
-    np.testing.assert_allclose(np.concatenate(list(model.distributions(stream))), expected[:-1], atol=2e-5)
+    np.testing.assert_allclose(
+        np.concatenate(list(model.distributions(stream))), expected[:-1], atol=2e-5
+    )
     np.testing.assert_allclose(model.score(stream), expected[np.arange(9), words], atol=2e-5)
     scores, after = model.score_from(model.start(), words)
     np.testing.assert_allclose(scores, model.score(stream), atol=1e-5)

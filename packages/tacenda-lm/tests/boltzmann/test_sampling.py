@@ -56,7 +56,9 @@ def test_the_chain_of_contrastive_divergence_reaches_words_as_often_as_it_should
     p = oracles.machine(hidden=3)
     batch = oracles.contexts(p, 1)
     words = oracles.context_of(batch, 0)
-    up = np.array([[np.exp(-oracles.energy(p, w, h, words)) for h in oracles.states(p)] for w in range(6)])
+    up = np.array(
+        [[np.exp(-oracles.energy(p, w, h, words)) for h in oracles.states(p)] for w in range(6)]
+    )
     down = (up / up.sum(axis=0)).T
     up /= up.sum(axis=1, keepdims=True)
     reached = np.linalg.matrix_power(up @ down, steps)[batch.targets[0]]

@@ -125,7 +125,9 @@ class BoltzmannTrainer(Trainer):
         features = context_features(now, read)
         inputs = inputs_of_contexts(now, features, None)
         found, loss = self.contrast(inputs, read.targets)
-        self.climb(gradients(now, read, features, None, found, found.inputs), len(inputs), learning_rate)
+        self.climb(
+            gradients(now, read, features, None, found, found.inputs), len(inputs), learning_rate
+        )
         return StepResult(loss, len(positions))
 
     def contrast(self, inputs: Floats, targets: npt.NDArray[np.int64]) -> tuple[Contrast, float]:

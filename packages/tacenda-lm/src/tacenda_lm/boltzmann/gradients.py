@@ -19,7 +19,7 @@ from tacenda_lm.boltzmann.parameters import BoltzmannParameters, Floats, sigmoid
 from tacenda_lm.boltzmann.sampling import MeanField, Negative
 from tacenda_lm.log_bilinear.lbl_objective import Batch
 
-__all__ = ["Contrast", "contrast", "contrast_of_mean_field", "gradients"]
+__all__ = ["Contrast", "by_word", "contrast", "contrast_of_mean_field", "gradients"]
 
 _Ints = npt.NDArray[np.integer[Any]]
 
@@ -34,11 +34,7 @@ class Contrast(NamedTuple):
 
 
 def contrast(
-    p: BoltzmannParameters,
-    inputs: Floats,
-    targets: _Ints,
-    negative: Negative,
-    onward: Floats | None = None,
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, negative: Negative
 ) -> Contrast:
     """Return the contrast of words with weights.
 
@@ -48,8 +44,6 @@ def contrast(
         b_t (tokens, hidden).
     targets
         The words that are there (tokens,).
-    onward
-        (tokens, hidden): what else is to be added to the gradient of a_w of the words that are there.
     """
     n, drawn = negative.words.shape
     weights = negative.weights.reshape(-1, 1)
@@ -58,14 +52,14 @@ def contrast(
     absent += np.repeat(inputs, drawn, axis=0)
     absent = sigmoid(absent) * -weights
     difference = present + absent.reshape(n, drawn, -1).sum(axis=1)
-    rows = np.concatenate([present if onward is None else present + onward, absent])
+    rows = np.concatenate([present, absent])
     types, place = np.unique(np.concatenate([targets, negative.words.ravel()]), return_inverse=True)
-    by_word = _by_word(place, len(types)) @ rows  # of a_w
+    slopes = by_word(place, len(types)) @ rows  # of a_w
     counts = np.concatenate([np.ones(n, weights.dtype), -weights[:, 0]])
     words, biases = np.zeros_like(p.words), np.zeros_like(p.biases)
-    words[types] = by_word @ p.outputs.T
+    words[types] = slopes @ p.outputs.T
     biases[types, 0] = np.bincount(place, counts, len(types))
-    return Contrast(difference, words, p.words[types].T @ by_word, biases)
+    return Contrast(difference, words, p.words[types].T @ slopes, biases)
 
 
 def contrast_of_mean_field(
@@ -74,7 +68,7 @@ def contrast_of_mean_field(
     """Return the contrast of words that all are there in part."""
     visible = p.words[targets]
     present = sigmoid(inputs + visible @ p.outputs)
-    words = _by_word(targets, len(p.words)) @ (present @ p.outputs.T)
+    words = by_word(targets, len(p.words)) @ (present @ p.outputs.T)
     counts = np.bincount(targets, minlength=len(p.words))
     return Contrast(
         present - negative.hidden,
@@ -106,7 +100,7 @@ def gradients(
     n, depth, width = features.shape
     flat = p.contexts.reshape(depth * width, -1)
     back = (inputs @ flat.T).reshape(n, depth, width)[batch.present]
-    words = found.words + _by_word(batch.words[batch.present], len(p.words)) @ back
+    words = found.words + by_word(batch.words[batch.present], len(p.words)) @ back
     made = {
         "words": words,
         "contexts": (features.reshape(n, -1).T @ inputs).reshape(p.contexts.shape),
@@ -119,7 +113,7 @@ def gradients(
     return made
 
 
-def _by_word(ids: _Ints, types: int) -> Any:
+def by_word(ids: _Ints, types: int) -> Any:
     """Return the sparse matrix (types, rows) of ones that adds up rows by their words."""
     n = len(ids)
     return csr_array((np.ones(n, np.float32), (ids, np.arange(n))), shape=(types, n))

@@ -2,7 +2,7 @@
 
 The temporal model takes the hidden units of the word before as fixed at their probabilities (Mnih 2010, 3.2.1):
 
-    p_t = sigma(a_{w_t} + b_t),    b_t = sum_i R_{w_t-i} W_i + b_h + A p_{t-1},    p = 0 before the first word   (eq 3.14)
+    p_t = sigma(a_{w_t} + b_t),    b_t = sum_i R_{w_t-i} W_i + b_h + A p_{t-1},    p = 0 at the beginning   (eq 3.14)
 
 These recurrences need no prediction, so they are run first, over some thousand words at a time and all sequences in
 step; predictions are then made for many words in one call of `hidden_sums.log_sums`.
@@ -227,5 +227,5 @@ def _picked(scores: _Single, words: Ids) -> Float64:
     own = scores[np.arange(len(scores)), words].astype(np.float64)
     top = scores.max(axis=1, keepdims=True)
     scores -= top
-    total = np.exp(scores, out=scores).sum(axis=1, dtype=np.float64)
+    total = np.exp(scores, out=scores).sum(axis=1)
     return np.asarray(own - top[:, 0] - np.log(total), np.float64)

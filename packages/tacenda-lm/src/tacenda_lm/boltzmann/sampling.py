@@ -21,7 +21,7 @@ __all__ = ["MeanField", "Negative", "by_divergence", "by_mean_field", "by_predic
 
 _Ints = npt.NDArray[np.integer[Any]]
 _ROWS = 64  # contexts whose probabilities of all words are computed together
-_BLOCK = 128  # words whose probabilities are added up before any one of them is looked at
+_BLOCK = 64  # words whose probabilities are added up before any one of them is looked at
 
 
 class Negative(NamedTuple):
@@ -57,19 +57,26 @@ def draw(weights: Floats, points: Floats) -> npt.NDArray[np.int64]:
     (rows, drawn), from 0 to types - 1.
     """
     rows, types = weights.shape
-    firsts = np.arange(0, types, _BLOCK)
-    sums = np.cumsum(np.add.reduceat(weights, firsts, axis=1), axis=1, dtype=np.float64)
+    whole = types // _BLOCK * _BLOCK
+    blocks = [weights[:, :whole].reshape(rows, -1, _BLOCK).sum(axis=2)]
+    if whole < types:
+        blocks.append(weights[:, whole:].sum(axis=1, keepdims=True))
+    sums = np.cumsum(np.concatenate(blocks, axis=1), axis=1, dtype=np.float64)
     wanted = points * sums[:, -1:]
-    block = (sums[:, None, :] <= wanted[:, :, None]).sum(axis=2)
-    block = np.minimum(block, len(firsts) - 1)
+    # all rows in one ascending array: row r lies between r and r + 1
     row = np.arange(rows)[:, None]
+    ascending = sums / sums[:, -1:] + row
+    block = np.searchsorted(ascending.ravel(), (points + row).ravel(), "right").reshape(
+        wanted.shape
+    )
+    block = np.clip(block - row * sums.shape[1], 0, sums.shape[1] - 1)
     wanted -= np.where(block, sums[row, block - 1], 0)
-    places = firsts[block][:, :, None] + np.arange(_BLOCK)
+    places = block[:, :, None] * _BLOCK + np.arange(_BLOCK)
     inside = places < types
     chosen = weights[row[:, :, None], np.minimum(places, types - 1)] * inside
     place = (np.cumsum(chosen, axis=2, dtype=np.float64) <= wanted[:, :, None]).sum(axis=2)
-    # rounding may put a point behind the last sum of its block
-    found: npt.NDArray[np.int64] = firsts[block] + np.minimum(place, inside.sum(axis=2) - 1)
+    # rounding may put a point behind the last word of its block
+    found: npt.NDArray[np.int64] = block * _BLOCK + np.minimum(place, inside.sum(axis=2) - 1)
     return found
 
 
@@ -160,5 +167,5 @@ def _normalise(scores: Floats, targets: _Ints) -> float:
     own = scores[np.arange(len(scores)), targets]
     top = scores.max(axis=1, keepdims=True)
     scores -= top
-    total = np.exp(scores, out=scores).sum(axis=1, dtype=np.float64)
+    total = np.exp(scores, out=scores).sum(axis=1)
     return float((np.log(total) + top[:, 0] - own).sum(dtype=np.float64))

@@ -48,7 +48,9 @@ class FRBMAdvanced(Settings):
 class FRBMSettings(Settings):
     """Settings of `FRBM`."""
 
-    features: int = options.width(100, "elements of a word's feature vector, N_f; 100 in the thesis")
+    features: int = options.width(
+        100, "elements of a word's feature vector, N_f; 100 in the thesis"
+    )
     hidden: int = options.width(
         100, "binary hidden units, N_h; 1000 in the thesis; a prediction costs this times the words"
     )
@@ -97,7 +99,7 @@ class TemporalFRBMSettings(FRBMSettings):
     piece_words: int = option(
         10,
         "consecutive words of a step in each of batch_words / piece_words stretches of the text; 1 in the thesis; "
-        "with learning=\"likelihood\" the gradient goes back to the beginning of the piece",
+        'with learning="likelihood" the gradient goes back to the beginning of the piece',
         at_least=1,
         at_most=1 << 20,
     )

@@ -21,7 +21,7 @@ from tacenda_lm.boltzmann.frbm import (
     fit_frbm,
     rate_of,
 )
-from tacenda_lm.boltzmann.gradients import Contrast, gradients
+from tacenda_lm.boltzmann.gradients import Contrast, by_word, gradients
 from tacenda_lm.boltzmann.parameters import (
     BoltzmannParameters,
     Floats,
@@ -130,7 +130,9 @@ class TemporalFRBM(WordBoltzmann):
 
 def remembering(plain: BoltzmannParameters) -> BoltzmannParameters:
     """Return a copy with A = 0."""
-    copies = {name: np.array(table, np.float32, order="C") for name, table in plain._asdict().items()}
+    copies = {
+        name: np.array(table, np.float32, order="C") for name, table in plain._asdict().items()
+    }
     hidden = plain.hidden
     return BoltzmannParameters(**{**copies, "transitions": np.zeros((hidden, hidden), np.float32)})
 
@@ -258,8 +260,10 @@ class TemporalTrainer(BoltzmannTrainer):
     ) -> Contrast:
         """Add to a contrast what words that are there do for later ones, through the hidden units."""
         now = self.current
-        np.add.at(found.words, targets, onward @ now.outputs.T)
-        return found._replace(outputs=found.outputs + now.words[targets].T @ onward)
+        return found._replace(
+            words=found.words + by_word(targets, len(now.words)) @ (onward @ now.outputs.T),
+            outputs=found.outputs + now.words[targets].T @ onward,
+        )
 
     def state(self) -> Arrays:
         """Return everything the next steps depend on."""

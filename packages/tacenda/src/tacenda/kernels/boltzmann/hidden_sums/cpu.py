@@ -89,10 +89,7 @@ def log_sums(words: Packed, contexts: _Array) -> _Array:
         raise UnsupportedShape(
             f"{words.inputs.dtype} inputs, or inputs of a hidden unit that are too far apart"
         )
-    low, high = (
-        np.logaddexp(np.float32(0), contexts + end)
-        for end in (words.lows, words.highs)
-    )
+    low, high = (np.logaddexp(np.float32(0), contexts + end) for end in (words.lows, words.highs))
     middle, centre = (low + high) / 2, (words.lows + words.highs) / 2
     half = float((high - low).max(initial=0)) / 2
     padded = -(-rows // _TOGETHER) * _TOGETHER
