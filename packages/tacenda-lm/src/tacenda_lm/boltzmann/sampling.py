@@ -20,7 +20,8 @@ from tacenda_lm.boltzmann.parameters import BoltzmannParameters, Floats, sigmoid
 __all__ = ["MeanField", "Negative", "by_divergence", "by_mean_field", "by_prediction", "draw"]
 
 _Ints = npt.NDArray[np.integer[Any]]
-_ROWS = 64  # contexts whose probabilities of all words are computed together
+_ROWS = 64  # contexts whose probabilities of all words stay in cache
+_PRODUCT = 512  # contexts of a product of matrices, which reads the vectors of all words anew
 _BLOCK = 64  # words whose probabilities are added up before any one of them is looked at
 
 
@@ -95,10 +96,11 @@ def by_prediction(
     """
     points = (rng.random((len(inputs), 1)) + np.arange(drawn)) / drawn
     found, loss = np.empty((len(inputs), drawn), np.int64), 0.0
-    for i, own in _blocks(len(inputs)):
+    for i in range(0, len(inputs), _ROWS):
+        own = slice(i, i + _ROWS)
         scores = unnormalised(words, p.biases, inputs[own])
         loss += _normalise(scores, targets[own])
-        found[i : i + _ROWS] = draw(scores, points[own])
+        found[own] = draw(scores, points[own])
     return Negative(found, np.full(found.shape, 1 / drawn, inputs.dtype), loss)
 
 
@@ -109,17 +111,15 @@ def by_divergence(
 
     The loss is that of this word given the first states of the hidden units.
     """
-    now, loss = targets, 0.0
-    for step in range(steps):
+    now, losses = targets, []
+    for _ in range(steps):
         features = _states(p, inputs, p.words[now], rng) @ p.outputs.T
-        points, following = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
-        for i, own in _blocks(len(inputs)):
-            scores = features[own] @ p.words.T + p.biases[:, 0]
-            own_loss = _normalise(scores, targets[own])
-            loss += own_loss if step == 0 else 0.0
-            following[i : i + _ROWS] = draw(scores, points[own])[:, 0]
-        now = following
-    return Negative(now[:, None], np.ones((len(now), 1), inputs.dtype), loss)
+        points, now = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
+        for own, chances, loss in _given_hidden(p, features, targets):
+            now[own] = draw(chances, points[own])[:, 0]
+            losses.append(loss)
+    first = losses[: len(losses) // steps]
+    return Negative(now[:, None], np.ones((len(now), 1), inputs.dtype), sum(first))
 
 
 def by_mean_field(
@@ -129,28 +129,41 @@ def by_mean_field(
 
     The hidden units stay stochastic, but for the last time, when their probabilities are taken.
     """
-    visible, loss = p.words[targets], 0.0
+    visible, losses = p.words[targets], []
     words, biases = np.zeros_like(p.words), np.zeros(len(p.words), p.words.dtype)
     hidden = np.empty_like(inputs)
     for step in range(steps):
         features = _states(p, inputs, visible, rng) @ p.outputs.T
-        visible = np.empty_like(visible)
-        for _, own in _blocks(len(inputs)):
-            scores = features[own] @ p.words.T + p.biases[:, 0]
-            own_loss = _normalise(scores, targets[own])
-            loss += own_loss if step == 0 else 0.0
-            scores /= scores.sum(axis=1, keepdims=True)
-            np.dot(scores, p.words, out=visible[own])
+        for own, chances, loss in _given_hidden(p, features, targets):
+            chances /= chances.sum(axis=1, keepdims=True)
+            visible[own] = chances @ p.words
+            losses.append(loss)
             if step == steps - 1:
                 hidden[own] = sigmoid(visible[own] @ p.outputs + inputs[own])
-                words += scores.T @ (hidden[own] @ p.outputs.T)
-                biases += scores.sum(axis=0)
-    return MeanField(hidden, words, visible.T @ hidden, biases, loss)
+                words += chances.T @ (hidden[own] @ p.outputs.T)
+                biases += chances.sum(axis=0)
+    first = losses[: len(losses) // steps]
+    return MeanField(hidden, words, visible.T @ hidden, biases, sum(first))
 
 
-def _blocks(n: int) -> Iterator[tuple[int, slice]]:
-    for i in range(0, n, _ROWS):
-        yield i, slice(i, min(i + _ROWS, n))
+def _given_hidden(
+    p: BoltzmannParameters, features: Floats, targets: _Ints
+) -> Iterator[tuple[slice, Floats, float]]:
+    """Yield P(w | h, context) (eq 3.12) up to a factor, some hundred contexts at a time, and the loss of the targets.
+
+    ``features`` are W_n h (tokens, features). What is yielded is overwritten by what is yielded next.
+    """
+    n, transposed = len(features), p.words.T
+    room = np.empty((min(n, _PRODUCT), len(p.words)), features.dtype)
+    for i in range(0, n, _PRODUCT):
+        own = slice(i, min(i + _PRODUCT, n))
+        scores = np.dot(features[own], transposed, out=room[: own.stop - i])
+        loss = 0.0
+        for j in range(0, len(scores), _ROWS):
+            tile = scores[j : j + _ROWS]
+            tile += p.biases[:, 0]
+            loss += _normalise(tile, targets[i + j : i + j + len(tile)])
+        yield own, scores, loss
 
 
 def _states(
