@@ -130,7 +130,9 @@ class BoltzmannTrainer(Trainer):
         )
         return StepResult(loss, len(positions))
 
-    def contrast(self, inputs: Floats, targets: npt.NDArray[np.int64]) -> tuple[Contrast, float]:
+    def contrast(
+        self, inputs: Floats, targets: npt.NDArray[np.integer[Any]]
+    ) -> tuple[Contrast, float]:
         """Return the direction of the statistics, as the settings say, and the loss to be shown.
 
         That is minus the summed log-likelihood, or, for contrastive divergence, which does not know it, minus that of
@@ -156,7 +158,7 @@ class BoltzmannTrainer(Trainer):
             slope = -gradient
             decay = self._decays.get(name, 0.0) * tokens
             if name == "words":
-                touched = slope.any(axis=1)[:, None]
+                touched = np.any(slope, axis=1, keepdims=True)
                 slope += decay * touched * self.tables[name]
             elif decay:
                 slope += decay * self.tables[name]

@@ -80,11 +80,10 @@ class FRBMSettings(Settings):
 
     def idle(self) -> Mapping[str, str]:
         """Say what one way of learning leaves unused."""
+        reason = f'with learning="{self.learning}"'
         if self.learning == "likelihood":
-            names = "advanced.visible", "advanced.gibbs_steps"
-        else:
-            names = ("advanced.drawn_words",)
-        return dict.fromkeys(names, f'with learning="{self.learning}"')
+            return {"advanced.visible": reason, "advanced.gibbs_steps": reason}
+        return {"advanced.drawn_words": reason}
 
 
 @dataclass(frozen=True, kw_only=True)

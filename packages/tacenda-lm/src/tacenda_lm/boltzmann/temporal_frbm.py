@@ -224,7 +224,10 @@ class TemporalTrainer(BoltzmannTrainer):
         return StepResult(loss, int(counted.sum()))
 
     def _unroll(
-        self, features: Floats, targets: npt.NDArray[np.int64], opening: npt.NDArray[np.bool_]
+        self,
+        features: Floats,
+        targets: npt.NDArray[np.integer[Any]],
+        opening: npt.NDArray[np.bool_],
     ) -> _Unrolled:
         """Run the filter (eq 3.14) over the pieces, from what was carried."""
         now, shape = self.current, (*opening.shape, self.current.hidden)
@@ -256,7 +259,7 @@ class TemporalTrainer(BoltzmannTrainer):
         return slopes.reshape(-1, width), onward.reshape(-1, width)
 
     def _with_onward(
-        self, found: Contrast, targets: npt.NDArray[np.int64], onward: Floats
+        self, found: Contrast, targets: npt.NDArray[np.integer[Any]], onward: Floats
     ) -> Contrast:
         """Add to a contrast what words that are there do for later ones, through the hidden units."""
         now = self.current
