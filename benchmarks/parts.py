@@ -41,9 +41,10 @@ VAREMBED = (
     "core/kernels/dynamics/lagged_counts",
 )
 NGRAMS = ("lm/ngram",)
-BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
+SCHEDULE = ("lm/training.py", "core/fitting/schedules.py")
+BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear", *SCHEDULE)
 MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
-MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
+MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py", *SCHEDULE)
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy.typing as npt
 
 from tacenda.fitting import (
+    Annealed,
     BatchSource,
     Cosine,
     FitSettings,
@@ -50,10 +51,22 @@ class FitContext(NamedTuple):
 
 
 def falling_rate(
-    rate: float, epochs: int, source: BatchSource, *, least: float, warm: int
+    rate: float,
+    epochs: int,
+    source: BatchSource,
+    *,
+    least: float,
+    warm: int,
+    annealing: float = 0.0,
 ) -> WarmUp:
-    """Return a rate that rises for up to ``warm`` steps or half an epoch, and falls to the share ``least``."""
+    """Return a rate that rises for up to ``warm`` steps or half an epoch, and falls to the share ``least``.
+
+    It falls along half a cosine over all epochs; with ``annealing`` sooner, where held-out text says so: see
+    `tacenda.fitting.Annealed`, of which it is the share.
+    """
     falling = Cosine(rate, epochs=max(epochs, 1), floor=least * rate)
+    if annealing:
+        falling = Annealed(rate, epochs=falling.epochs, floor=falling.floor, share=annealing)
     return WarmUp(falling, max(1, min(warm, (source.n_batches(0) or 0) // 2)))
 
 

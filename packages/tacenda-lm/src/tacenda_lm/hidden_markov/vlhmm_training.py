@@ -55,7 +55,9 @@ def fit_vlhmm(
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
     epochs, every = settings.epochs, settings.advanced.evaluate_every
-    rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
+    plan = settings.learning_rate, epochs, source
+    annealing = settings.advanced.annealing
+    rate = falling_rate(*plan, least=_LEAST, warm=_WARM, annealing=annealing)
     text = ids, offsets
     history = train(trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every)
     trainer.load_parameters(trainer.parameters())
