@@ -100,6 +100,12 @@ PARTS = (
     Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
+    Part(
+        "embeddings.pipeline_speed",
+        ("embeddings-pipeline-speed",),
+        LDS_IN_SPACY,
+        timed=True,
+    ),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
     Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
     Part(

@@ -15,12 +15,12 @@ The test part is looked at once, with the epoch that is best on the dev part.
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.vectors import Vectors
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, text
@@ -34,6 +34,8 @@ ROWS = {
         f"hash + word2vec {STATES}, CNN4",
         f"hash + word2vec {STATES}, CNN1",
         "hash + LDS own_past_future, no CNN",
+        "hash + SumEmbed + LDS, no CNN",
+        "hash + SumEmbed + LDS, CNN1 (recommended)",
     )
 }
 N_GRAM = 8
@@ -68,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     for name in options.tasks:
         task = labelled.load(name)
         score = chunk_f1 if name == "conll2000" else spacy_rows.score
-        vectors: dict[int, Vectors] = {}
+        vectors: dict[Any, Any] = {}
         for seed in options.seeds:
             for size in options.sizes:
                 for row_name in common.chosen(ROWS, options.only):
@@ -77,11 +79,10 @@ def run(options: argparse.Namespace) -> None:
                     key = spacy_rows.key_of(name, row_name, size, seed, version)
                     if key in cells.values:
                         continue
-                    if row.static and row.static not in vectors:
-                        vectors[row.static] = pipelines.static_vectors(
-                            options.cache, [task], row.static
-                        )
-                    nlp = pipelines.build("tagger", row, vectors.get(row.static))
+                    kind = (row.static, row.words)
+                    if kind not in vectors:
+                        vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
+                    nlp = pipelines.build("tagger", row, vectors[kind])
                     docs = {
                         part: pipelines.documents(nlp, task, part, row, options.cache)
                         for part in ("train", "dev", "test")

@@ -15,6 +15,14 @@ app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embed
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
+ModelOutput = Annotated[
+    str | None,
+    typer.Option(
+        "--model-output",
+        metavar="NAME",
+        help="Which of the model's vectors, where it has several: own_past_future, own_context ... (lds).",
+    ),
+]
 #: "strict", so that one wrong byte does not cost an evening's fit unnoticed; "replace" goes on
 Errors = Annotated[str, typer.Option(help="What to do with undecodable bytes: strict or replace.")]
 
@@ -58,6 +66,7 @@ def fit(
     n_states: Annotated[
         int | None, typer.Option(min=1, help="Dimensions of the latent state (lds).")
     ] = None,
+    model_output: ModelOutput = None,
     valid: Annotated[
         Path | None,
         typer.Option(
@@ -88,6 +97,8 @@ def fit(
     options = settings_of(settings or [])
     if n_states is not None:
         options["n_states"] = n_states
+    if model_output is not None:
+        options["output"] = model_output
     embedder = plugins.make("embedders", model, options, distribution=distribution)
     more = {"valid": valid, "checkpoints": checkpoints}
     chosen = {name: value for name, value in more.items() if value is not None}
@@ -140,6 +151,7 @@ def apply(
         str | None,
         typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
     ] = None,
+    model_output: ModelOutput = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
 ) -> None:
@@ -153,7 +165,7 @@ def apply(
 
     if output != "-" and not output.endswith(".npz"):
         _usage(f"--output must end in .npz or be -, not {output}")
-    embedder = _embedder(folder)
+    embedder = _embedder(folder, model_output)
     if tokenizer is None:
         tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
     sentences = text_vectors.embed_file(embedder, file, tokenizer, encoding, errors)
@@ -172,11 +184,12 @@ def neighbours(
     folder: Folder,
     word: Annotated[str, typer.Argument(help="A word.")],
     n_words: Annotated[int, typer.Option("--words", min=1, help="Neighbours shown.")] = 10,
+    model_output: ModelOutput = None,
 ) -> None:
     """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
     from tacenda_embeddings.text_vectors import nearest_words
 
-    embedder = _embedder(folder)
+    embedder = _embedder(folder, model_output)
     if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
         made_of = " ".join(embedder.pieces(word)) or "no morpheme"
         typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
@@ -267,8 +280,8 @@ def vectors(
 ) -> None:
     """Make a spaCy pipeline whose word vectors are a model's (varembed, sumembed).
 
-    `spacy train` takes it as `--paths.vectors PIPELINE`, with `[nlp.vectors] @vectors =
-    "tacenda.MorphologicalVectors.v1"` in the configuration.
+    `spacy train` needs no such pipeline: name the model itself, with `init-config --vectors`, or in
+    `[initialize.before_init]` with `@callbacks = "tacenda.use_vectors.v1"` and `source = DIR`.
     """
     check_output(output)
     model = _morphological(folder)
@@ -288,17 +301,83 @@ def vectors(
     typer.echo(f"a pipeline with {n_words:,} vectors of {width} columns in {output}", err=True)
 
 
+# -- spaCy pipelines --------------------------------------------------------------------------------
+
+
+@app.command("init-config")
+def init_config(
+    output: Annotated[Path, typer.Argument(metavar="FILE.cfg|-", help="The file, or - to print.")],
+    lds: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Folder or name of an LDS, or of another embedder; read in training.",
+        ),
+    ],
+    pipeline: Annotated[
+        str, typer.Option(help="Components, with commas: tagger, parser, ner ...")
+    ] = "tagger",
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder or name of a sumembed or varembed: recommended beside an LDS.",
+        ),
+    ] = None,
+    language: Annotated[str, typer.Option(help="Its language, as spaCy's code.")] = "en",
+    cnn_layers: Annotated[int, typer.Option(min=0, help="Layers of convolution on top.")] = 1,
+    shared: Annotated[
+        bool, typer.Option(help="One tok2vec that all components listen to, or one in each.")
+    ] = True,
+    target: Annotated[
+        str | None, typer.Option(help='Where vectors go: "tensor", or NAME for doc._.NAME.')
+    ] = None,
+    model_output: ModelOutput = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Write a configuration for `spacy train`: a pipeline on an LDS, filled and valid."""
+    if str(output) != "-" and output.exists() and not force:
+        raise ConfigurationError(f"{output} exists already: name another file, or pass --force")
+    try:
+        from tacenda_embeddings.spacy.configuration import pipeline_config
+    except ImportError as error:
+        raise ConfigurationError(
+            f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
+        ) from error
+    config = pipeline_config(
+        pipeline.split(","),
+        lds,
+        vectors=vectors,
+        language=language,
+        cnn_layers=cnn_layers,
+        shared=shared,
+        target=target,
+        output=model_output,
+    )
+    if str(output) == "-":
+        typer.echo(config.to_str())
+        return
+    config.to_disk(output)
+    typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
+    typer.echo(
+        f"python -m spacy train {output} --output training --paths.train train.spacy "
+        "--paths.dev dev.spacy",
+        err=True,
+    )
+
+
 # -- saved models ------------------------------------------------------------------------------------
 
 
-def _embedder(folder: Path) -> Any:
-    """Return a fitted embedder. Raises ConfigurationError for a model of another kind."""
+def _embedder(folder: Path, output: str | None = None) -> Any:
+    """Return a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
     import tacenda
+    from tacenda_embeddings.text_vectors import with_output
 
     embedder = tacenda.load(folder)
     if not hasattr(embedder, "transform"):
         raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
-    return embedder
+    return with_output(embedder, output)
 
 
 def _morphological(folder: Path) -> Any:
