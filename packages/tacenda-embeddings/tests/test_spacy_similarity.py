@@ -74,8 +74,9 @@ def test_whitespace_and_empty_documents_are_similar_to_nothing(nlp):
     doc = nlp("the \n cat")
     assert doc[1].similarity(doc[0]) == 0.0
     assert doc[1:2].similarity(doc) == 0.0
+    assert nlp("").similarity(doc) == 0.0
     with pytest.warns(UserWarning, match="W008"):
-        assert nlp("").similarity(doc) == 0.0
+        assert doc.similarity(nlp.make_doc("the")) == 0.0
 
 
 def test_vectors_of_another_pipeline_cannot_be_compared(nlp, toy_class, toy_corpus):
@@ -119,8 +120,8 @@ def test_similarity_in_context_can_be_turned_off(toy):
 
 def test_hooks_of_others_stay(nlp):
     doc = nlp.make_doc(TEXT)
-    doc.user_hooks["sentiment"] = lambda doc: 5.0
-    assert nlp(doc).sentiment == 5.0
+    doc.user_span_hooks["sentiment"] = lambda span: 5.0
+    assert nlp(doc)[:2].sentiment == 5.0
 
 
 # -- ways on which documents lose something ------------------------------------------------------------

@@ -52,13 +52,12 @@ class Words:
 
 def depends_on_words_alone(layer: Model[Any, Any], vocab: Any) -> bool:
     """Return whether the output for a token is a matter of its word, which cannot change while weights stay."""
-    for node in layer.walk():
-        if not node.layers and node.name not in _WORD_BY_WORD:
-            return False
-        # a table of spaCy's can be written to at any time
-        if node.name == "static_vectors" and not hasattr(vocab.vectors, "model"):
-            return False
-    return True
+    from tacenda_embeddings.spacy.vectors import MorphologicalVectors
+
+    names = {node.name for node in layer.walk() if not node.layers}
+    # a table of spaCy's can be written to at any time
+    constant = "static_vectors" not in names or isinstance(vocab.vectors, MorphologicalVectors)
+    return constant and names <= _WORD_BY_WORD
 
 
 class _Kept:
@@ -142,7 +141,7 @@ class WordRows:
         )
         keys = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64).tolist()
         kept = self._of(weights)
-        places: list[int | None] = [None] * len(keys)
+        places: list[Any] = [None] * len(keys)
         table = np.empty((0, 0), np.float32)
         if kept is not None:
             places = list(map(kept.places.get, keys))
