@@ -108,7 +108,7 @@ def annotations(nlp):
         (
             [(t.tag_, t.pos_, str(t.morph), t.lemma_, t.head.i, t.dep_) for t in doc],
             [(e.start, e.end, e.label_) for e in doc.ents],
-            doc.cats,
+            {label: round(score, 5) for label, score in doc.cats.items()},
         )
         for doc in docs
     ]

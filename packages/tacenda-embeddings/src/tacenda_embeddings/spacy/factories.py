@@ -50,7 +50,8 @@ def token_embeddings(
     """Token vectors of any embedder in the registry, one row of ``Doc.tensor`` per token.
 
     The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
-    ``[initialize.components.token_embeddings]``.
+    ``[initialize.components.token_embeddings]``. A ``DocBin`` stores no tensor: ``restore(docs)`` of the component
+    gives documents back what they lost on their way.
     """
     from tacenda_embeddings.spacy.component import TokenEmbeddings
 
