@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import spacy
 import typer
@@ -95,7 +95,7 @@ def wikipedia() -> Iterator[str]:
 
 
 def invented_treebank(vocab: spacy.Vocab, seed: int) -> Iterator[Doc]:
-    """Documents of four sentences: every word hangs on the one before it, and its lemma is its first letters."""
+    """Documents of four sentences: words hang on their neighbours towards the middle; lemmas are their first letters."""
     sentences = iter(synthetic_text.generate(400, seed=seed))
     for four in zip(*[sentences] * 4, strict=True):
         docs = [
@@ -108,8 +108,7 @@ def invented_treebank(vocab: spacy.Vocab, seed: int) -> Iterator[Doc]:
                     f"Ending={word[-1].lower()}" if word.isalpha() else "" for word in each.words
                 ],
                 lemmas=[word[:5].lower() for word in each.words],
-                heads=[max(i - 1, 0) for i in range(len(each.words))],
-                deps=["ROOT", *["dep"] * (len(each.words) - 1)],
+                **tree(len(each.words)),
             )
             for each in four
         ]
@@ -117,6 +116,15 @@ def invented_treebank(vocab: spacy.Vocab, seed: int) -> Iterator[Doc]:
         named = float(any(each.entities for each in four))
         document.cats = {"names": named, "none": 1 - named}
         yield document
+
+
+def tree(n_words: int) -> dict[str, list[Any]]:
+    middle = n_words // 2
+    heads = [i + (i < middle) - (i > middle) for i in range(n_words)]
+    return {
+        "heads": heads,
+        "deps": ["ROOT" if head == i else "dep" for i, head in enumerate(heads)],
+    }
 
 
 def invented_entities(vocab: spacy.Vocab, seed: int) -> Iterator[Doc]:
