@@ -95,7 +95,7 @@ def wikipedia() -> Iterator[str]:
 
 
 def invented_treebank(vocab: spacy.Vocab, seed: int) -> Iterator[Doc]:
-    """Documents of four sentences: words hang on their neighbours towards the middle; lemmas are their first letters."""
+    """Documents of four sentences, whose words hang on their neighbours; lemmas are first letters."""
     sentences = iter(synthetic_text.generate(400, seed=seed))
     for four in zip(*[sentences] * 4, strict=True):
         docs = [

@@ -161,11 +161,12 @@ def _with_initialization(
 ) -> dict[str, Any]:
     """Return the configuration with the models read where training begins, and nowhere else."""
     config: dict[str, Any] = base.copy()
-    config["paths"] = {**config["paths"], "lds": lds, "vectors": vectors}
+    # not paths.vectors: spaCy takes that for a pipeline with vectors
+    config["paths"] = {**config["paths"], "vectors": None, "lds": lds}
     initialize = config["initialize"]
-    initialize["vectors"] = None
     initialize["components"] = {factory: {"artifact": "${paths.lds}"}}
     if vectors is not None:
+        config["paths"]["words"] = vectors
         config["nlp"]["vectors"] = {"@vectors": NAME}
-        initialize["before_init"] = {"@callbacks": USE, "source": "${paths.vectors}"}
+        initialize["before_init"] = {"@callbacks": USE, "source": "${paths.words}"}
     return config
