@@ -57,17 +57,21 @@ class Specimen:
     make: Callable[[], Any]  # a model that is not fitted
     data: Callable[[], Any]  # what it is fitted to
     keeps_checkpoints: bool = False
+    precision: str = "full"  # in which it is saved
 
     def fit(self, **options: Any) -> Any:
         """A fitted one; ``options`` are for ``fit``."""
-        return self.make().fit(self.data(), **options)
+        model = self.make().fit(self.data(), **options)
+        if self.precision != "full":
+            model.precision = self.precision
+        return model
 
 
 @cache
 def specimens() -> dict[str, Specimen]:
     """Specimens by the names of their models."""
     from tacenda_embeddings import LDS, MorphologicalLDS, SumEmbed, VarEmbed
-    from tacenda_lm import HLBL, HMM, LBL, VLHMM, KneserNey, Mixture
+    from tacenda_lm import FRBM, HLBL, HMM, LBL, VLHMM, KneserNey, Mixture, TemporalFRBM
     from tacenda_surprise import (
         PMF,
         RBM,
@@ -80,18 +84,25 @@ def specimens() -> dict[str, Specimen]:
 
     lds, words = {"n_states": 3}, {"width": 4, "epochs": 1}
     log_bilinear = {"width": 4, "context": 2, "epochs": 4}
+    machine = {"features": 4, "hidden": 3, "epochs": 4, "batch_words": 100}
     # Surprise's algorithms shuffle users and items no more than their seed says
     seeded = {"random_state": 0}
     sampled = {"n_factors": 2, "burn_in": 2, "n_samples": 6, **seeded}
     factors, boltzmann = {"n_factors": 2, "n_epochs": 6}, {"n_hidden": 2, "n_epochs": 6}
     return {
         "lds": Specimen(lambda: LDS(**lds), corpus),
+        "lds_int8": Specimen(lambda: LDS(**lds), corpus, precision="int8"),
         "morphological_lds": Specimen(lambda: MorphologicalLDS(lds=lds, words=words), corpus),
         "sumembed": Specimen(lambda: SumEmbed(width=4, epochs=4), corpus, True),
+        "sumembed_float16": Specimen(
+            lambda: SumEmbed(width=4, epochs=4), corpus, True, precision="float16"
+        ),
         "varembed": Specimen(lambda: VarEmbed(width=4, epochs=4), corpus, True),
         "kneser_ney": Specimen(lambda: KneserNey(order=3), corpus),
         "lbl": Specimen(lambda: LBL(**log_bilinear), corpus, True),
         "hlbl": Specimen(lambda: HLBL(**log_bilinear), corpus, True),
+        "frbm": Specimen(lambda: FRBM(**machine), corpus, True),
+        "temporal_frbm": Specimen(lambda: TemporalFRBM(**machine, frbm_epochs=1), corpus, True),
         "hmm": Specimen(lambda: HMM(n_states=3, epochs=4), corpus, True),
         "vlhmm": Specimen(lambda: VLHMM(n_classes=4, states_per_class=4, epochs=4), corpus, True),
         "mixture": Specimen(

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import tacenda
+from tacenda import Corpus
+from tacenda_embeddings import SumEmbed
 
 LINES = ["The cat saw a dog .", "", "A bird ate the mouse ."] * 3
 
@@ -158,3 +160,50 @@ def test_folder_without_a_model_is_named(run, tmp_path, text):
     status, _, err = run("apply", tmp_path / "none", text)
     assert status == 1
     assert "none" in err
+
+
+def test_nothing_is_overwritten_unless_told_to(run, saved, text, tmp_path):
+    fit = ("fit", "--model", "toy", "--text", text, "--output", saved)
+    apply = ("apply", saved, text, "--output", tmp_path / "v.npz", "--tokenizer", "whitespace")
+    (tmp_path / "v.npz").write_text("mine")
+    before = (saved / "model.json").read_bytes()
+    for command in (fit, apply):
+        status, _, err = run(*command)
+        assert status == 1
+        assert "--force" in err
+    assert (saved / "model.json").read_bytes() == before
+    assert (tmp_path / "v.npz").read_text() == "mine"
+    for command in (fit, apply):
+        assert run(*command, "--force")[0] == 0
+    assert (tmp_path / "v.npz").read_bytes() != b"mine"
+
+
+def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, tmp_path):
+    pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
+    sentences = [["a", "b", "c"], ["b", "a"], ["c", "c", "b"]] * 30
+    SumEmbed(width=8, epochs=1).fit(Corpus.from_sentences(sentences)).save(tmp_path / "whole")
+    text = tmp_path / "text.txt"
+    text.write_text("a b\n\nc b a\n", encoding="utf8")
+    for arguments, counted in (([], "3 words"), (["--text", text], "5 tokens of the text")):
+        status, out, err = run(
+            "compact", tmp_path / "whole", "--output", tmp_path / "small", "--force", *arguments
+        )
+        assert (status, err) == (0, "")
+        assert "MB, now" in out
+        assert f"{counted}: mean 0.99" in out or f"{counted}: mean 1.0" in out
+    assert tacenda.load(tmp_path / "small").precision == "int8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--precision", "int4"], "int4"),
+        ([], "no tables"),
+        (["--precision", "float16"], "no tables"),
+    ],
+)
+def test_what_cannot_be_compact_is_one_line(run, saved, tmp_path, arguments, message):
+    status, out, err = run("compact", saved, "--output", tmp_path / "small", *arguments)
+    assert (status, out) == (1, "")
+    assert err.count("\n") == 1
+    assert message in err

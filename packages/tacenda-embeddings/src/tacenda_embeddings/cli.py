@@ -8,23 +8,21 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from tacenda.cli.options import check_output, settings_of
+from tacenda.cli.options import (
+    Encoding,
+    Errors,
+    Force,
+    check_file,
+    check_output,
+    settings_of,
+)
 from tacenda.errors import ConfigurationError
+from tacenda_embeddings.spacy_cli import ModelOutput, init_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
+app.command("init-config")(init_config)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
-ModelOutput = Annotated[
-    str | None,
-    typer.Option(
-        "--model-output",
-        metavar="NAME",
-        help="Which of the model's vectors, where it has several: own_past_future, own_context ... (lds).",
-    ),
-]
-#: "strict", so that one wrong byte does not cost an evening's fit unnoticed; "replace" goes on
-Errors = Annotated[str, typer.Option(help="What to do with undecodable bytes: strict or replace.")]
 
 
 # -- any embedder ------------------------------------------------------------------------------------
@@ -90,6 +88,7 @@ def fit(
     ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Fit an embedder to raw text and save it."""
     from tacenda import Corpus, plugins
@@ -107,7 +106,7 @@ def fit(
             raise ConfigurationError(
                 f"the embedder {model!r} is not trained in steps: leave out --{name}"
             )
-    check_output(output)
+    check_output(output, force)
     corpus = Corpus.from_text(
         text,
         tokenizer=tokenizer,
@@ -154,6 +153,7 @@ def apply(
     model_output: ModelOutput = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Write a vector for every token of a text.
 
@@ -165,6 +165,8 @@ def apply(
 
     if output != "-" and not output.endswith(".npz"):
         _usage(f"--output must end in .npz or be -, not {output}")
+    if output != "-":
+        check_file(Path(output), force)
     embedder = _embedder(folder, model_output)
     if tokenizer is None:
         tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
@@ -177,6 +179,41 @@ def apply(
     else:
         n_tokens, n_lines = text_vectors.save_npz(Path(output), sentences, embedder.width)
         typer.echo(f"{n_tokens:,} vectors of {n_lines:,} lines in {output}", err=True)
+
+
+@app.command()
+def compact(
+    folder: Folder,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the smaller model.")
+    ],
+    precision: Annotated[
+        str, typer.Option(help="int8, float16, or full to save it whole again.")
+    ] = "int8",
+    text: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Text to compare vectors on, in place of lone words."),
+    ] = None,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Save a model in 8 or 16 bits a number, and print what is lost: cosines of old and new vectors."""
+    import tacenda
+    from tacenda_embeddings import text_vectors
+
+    embedder = _embedder(folder)
+    check_output(output, force)
+    embedder.save(output, precision=precision)
+    smaller = tacenda.load(output)
+    tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
+    loss = text_vectors.loss(embedder, smaller, text, tokenizer, encoding, errors)
+    before, after = (sum(f.stat().st_size for f in d.rglob("*")) for d in (folder, output))
+    typer.echo(f"{before / 1e6:.1f} MB, now {after / 1e6:.1f} MB in {output}")
+    typer.echo(
+        f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
+        f"mean {loss.mean:.5f}, least {loss.least:.5f}"
+    )
 
 
 @app.command()
@@ -257,6 +294,7 @@ def export(
     raw: Annotated[
         bool, typer.Option("--raw", help="As fitted, and not brought to one length.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Write the vectors of words in word2vec's text format (varembed, sumembed).
 
@@ -264,6 +302,7 @@ def export(
     """
     from tacenda.datasets.textfile import numbered_lines
 
+    check_file(file, force)
     more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
     chosen = [word for word in more if word]
     n = _morphological(folder).save_word2vec(file, chosen, scaled=not raw)
@@ -299,71 +338,6 @@ def vectors(
     n_words, width = use_vectors(nlp, model).shape
     nlp.to_disk(output)
     typer.echo(f"a pipeline with {n_words:,} vectors of {width} columns in {output}", err=True)
-
-
-# -- spaCy pipelines --------------------------------------------------------------------------------
-
-
-@app.command("init-config")
-def init_config(
-    output: Annotated[Path, typer.Argument(metavar="FILE.cfg|-", help="The file, or - to print.")],
-    lds: Annotated[
-        str,
-        typer.Option(
-            metavar="DIR",
-            help="Folder or name of an LDS, or of another embedder; read in training.",
-        ),
-    ],
-    pipeline: Annotated[
-        str, typer.Option(help="Components, with commas: tagger, parser, ner ...")
-    ] = "tagger",
-    vectors: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder or name of a sumembed or varembed: recommended beside an LDS.",
-        ),
-    ] = None,
-    language: Annotated[str, typer.Option(help="Its language, as spaCy's code.")] = "en",
-    cnn_layers: Annotated[int, typer.Option(min=0, help="Layers of convolution on top.")] = 1,
-    shared: Annotated[
-        bool, typer.Option(help="One tok2vec that all components listen to, or one in each.")
-    ] = True,
-    target: Annotated[
-        str | None, typer.Option(help='Where vectors go: "tensor", or NAME for doc._.NAME.')
-    ] = None,
-    model_output: ModelOutput = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
-) -> None:
-    """Write a configuration for `spacy train`: a pipeline on an LDS, filled and valid."""
-    if str(output) != "-" and output.exists() and not force:
-        raise ConfigurationError(f"{output} exists already: name another file, or pass --force")
-    try:
-        from tacenda_embeddings.spacy.configuration import pipeline_config
-    except ImportError as error:
-        raise ConfigurationError(
-            f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
-        ) from error
-    config = pipeline_config(
-        pipeline.split(","),
-        lds,
-        vectors=vectors,
-        language=language,
-        cnn_layers=cnn_layers,
-        shared=shared,
-        target=target,
-        output=model_output,
-    )
-    if str(output) == "-":
-        typer.echo(config.to_str())
-        return
-    config.to_disk(output)
-    typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
-    typer.echo(
-        f"python -m spacy train {output} --output training --paths.train train.spacy "
-        "--paths.dev dev.spacy",
-        err=True,
-    )
 
 
 # -- saved models ------------------------------------------------------------------------------------

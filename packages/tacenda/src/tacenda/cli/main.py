@@ -14,8 +14,10 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +27,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import columns
+from tacenda.cli.options import Force, as_options, check_output, columns
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The core's own lazy groups: name -> (``module:attribute``, one line of help).
@@ -57,14 +59,19 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands; nothing is imported."""
-        return [*super().list_commands(ctx), *_lazy_commands(set(self.commands))]
+        return [*super().list_commands(ctx), *self._lazy()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or a stand-in for it."""
-        return super().get_command(ctx, cmd_name) or _lazy_commands(set()).get(cmd_name)
+        return super().get_command(ctx, cmd_name) or self._lazy().get(cmd_name)
+
+    def _lazy(self) -> dict[str, LazyCommand]:
+        return _lazy_commands(frozenset(self.commands), plugins.generation())
 
 
-def _lazy_commands(taken: set[str]) -> dict[str, LazyCommand]:
+@lru_cache(maxsize=1)  # help asks once for every command
+def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, LazyCommand]:
+    """The stand-ins by name; ``generation`` is that of the registry."""
     found: dict[str, LazyCommand] = {}
     for name, (target, text) in BUILT_IN.items():
         found[name] = LazyCommand(name, text, lambda target=target: _import(target))  # type: ignore[misc]
@@ -188,12 +195,59 @@ def package_model(
     typer.echo(f"{wheel}: pip install it, then tacenda.load({name!r})")
 
 
+@app.command("pull")
+def pull_model(
+    repository: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where it goes.")],
+    revision: Annotated[str, typer.Option(help="A branch, tag or commit.")] = "main",
+    force: Force = False,
+) -> None:
+    """Fetch a model from a hub (needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read)."""
+    from tacenda.artifact.hub import pull
+
+    check_output(output, force)
+    typer.echo(f"{pull(repository, output, revision=revision)}: load it with tacenda.load")
+
+
+@app.command("push")
+def push_model(
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
+    repository: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
+    ],
+    license: Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA-4.0.")],
+    version: Annotated[str, typer.Option(help="The version of the model.")] = "0.1.0",
+    summary: Annotated[str, typer.Option(help="One line that says what it is.")] = "",
+    attribution: Annotated[
+        str, typer.Option(help="Whom the licence of the data wants named; Markdown.")
+    ] = "",
+    private: Annotated[
+        bool, typer.Option("--private", help="If it is created, not in public.")
+    ] = False,
+) -> None:
+    """Write a saved model with a card into a repository of a hub (needs the extra tacenda[hub])."""
+    from tacenda.artifact.hub import push
+    from tacenda.artifact.packaging import ModelCard
+
+    about = ModelCard(repository.rpartition("/")[2], version, license, summary, attribution)
+    typer.echo(push(model, repository, about, private=private))
+
+
 def main() -> None:
     """Run the command line and exit."""
     try:
-        app(prog_name="tacenda")
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            app(prog_name="tacenda")
     except TacendaError as error:
         if os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
             raise
-        print("tacenda:", describe(error), file=sys.stderr)
+        print("tacenda:", as_options(describe(error)), file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _show_warning(message: Warning | str, *where: Any) -> None:
+    """Print a warning as one line, without the place in our code that gave it."""
+    print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)
