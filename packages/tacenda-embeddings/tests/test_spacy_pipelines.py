@@ -310,6 +310,6 @@ def test_outputs_are_a_setting_of_the_commands(run, lds, model, tmp_path):
     assert run(*arguments, "--model-output", "own_context")[0] == 0
     [expected] = model.transform([["dogs", "saw", "Kim", "."]], output="own_context")
     np.testing.assert_allclose(np.load(np_file)["vectors"], expected, atol=1e-6)
-    status, _, err = run(*arguments, "--model-output", "nonsense")
+    status, _, err = run(*arguments, "--force", "--model-output", "nonsense")
     assert status == 1
     assert "own_past_future" in err
