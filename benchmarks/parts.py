@@ -217,6 +217,11 @@ PARTS = (
         (*MACHINES, *NGRAMS),
         ("--only", "machines"),
     ),
+    Part(
+        "language_models.boltzmann_ways",
+        ("lm-boltzmann-ways",),
+        (*MACHINES, *NGRAMS, *MIXTURE),
+    ),
     Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(
         "language_models.thesis speed",
