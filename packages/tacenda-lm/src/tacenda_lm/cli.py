@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacenda.cli.options import check_output, settings_of
+from tacenda_lm.surprisal.cli import surprisal
 
 if TYPE_CHECKING:
     from tacenda_lm.language_model import LanguageModel
     from tacenda_lm.perplexity import Perplexity
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
+app.command()(surprisal)
 
 _SENTENCES = 2000  # scored at once
 

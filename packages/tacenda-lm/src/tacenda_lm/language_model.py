@@ -25,6 +25,7 @@ from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import Float64, blocks, encoded, encoded_text, with_ends
 from tacenda_lm.training import FitContext
+from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 
@@ -188,7 +189,7 @@ class LanguageModel(KenlmInterface, Generation):
         """
         vocabulary = self.vocabulary
         checked_context(context)
-        state, parts = self.start(), []
+        state, parts, spelling = self.start(), [], UnknownWords(vocabulary)
         for block in blocks(text, vocabulary, tokenizer):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
@@ -197,7 +198,8 @@ class LanguageModel(KenlmInterface, Generation):
                 scores = self.score_corpus(ids, offsets)
             ends = np.zeros(len(ids), bool)
             ends[offsets[1:] - 1] = True
-            n_words, n_characters = len(block.ids), block.n_characters
+            n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
+            spelled = None if unknown is None else float(spelling.log_shares(unknown).sum())
             found = Perplexity(
                 log_prob=float(scores.sum()),
                 log_prob_eos=float(scores[ends].sum()),
@@ -206,6 +208,7 @@ class LanguageModel(KenlmInterface, Generation):
                 n_words=n_words,
                 n_oov=int(block.oov.sum()),
                 n_characters=None if n_characters is None else n_characters + n_words,
+                log_prob_spelling=spelled,
             )
             parts.append(found)
         return Perplexity.pooled(parts, context)
@@ -232,7 +235,9 @@ class LanguageModel(KenlmInterface, Generation):
     def surprisal(self, sentence: Sentence, *, eos: bool = False) -> Float64:
         """Return -log2 p(token | those before it) in bits: float64 (tokens,).
 
-        With ``eos`` it is one value longer: the last is that of ``</s>``.
+        With ``eos`` it is one value longer: the last is that of ``</s>``. A word outside the vocabulary has the bits of
+        its class, ``<unk>``, which all such words share: it looks easier than it is. `tacenda_lm.surprisal_table` adds
+        the bits of the word itself.
         """
         return self.surprisals([tokens_of(sentence)], eos=eos)[0]
 

@@ -101,6 +101,7 @@ class Block(NamedTuple):
     offsets: Offsets  # (sentences + 1,)
     oov: npt.NDArray[np.bool_]  # (tokens,): which are outside the vocabulary
     n_characters: int | None  # of the words, without spaces; None where they are not known
+    unknown: list[str] | None  # the words outside the vocabulary, as written; None where that is not known
 
 
 def encoded_text(text: Text, vocabulary: Vocabulary, *, eos: bool = False) -> tuple[Ids, Offsets]:
@@ -148,7 +149,8 @@ def _block(sentences: list[list[str]], vocabulary: Vocabulary) -> Block:
     oov = np.isin(ids, vocabulary.oov_ids)
     for place in np.flatnonzero(oov).tolist():
         oov[place] = flat[place] not in vocabulary
-    return Block(ids, offsets, oov, sum(map(len, flat)))
+    unknown = [flat[place] for place in np.flatnonzero(oov).tolist()]
+    return Block(ids, offsets, oov, sum(map(len, flat)), unknown)
 
 
 def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
@@ -159,5 +161,7 @@ def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
     with bar:
         for ids, offsets in corpus.blocks(_TOKENS):
             oov = np.isin(ids, vocabulary.oov_ids)
-            yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
+            known = not oov.any()
+            n_characters = int(lengths[ids].sum()) if known else None
+            yield Block(ids, offsets, oov, n_characters, [] if known else None)
             bar.update(len(ids))

@@ -1,0 +1,92 @@
+"""``tacenda lm surprisal``: a table of the words of texts, for studies of reading."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def surprisal(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a saved language model.")
+    ],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Texts, or files of items.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a .csv or .tsv file."),
+    ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The files are of items, with a region in each row of this column."),
+    ] = None,
+    item: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column that tells items apart; may be repeated."),
+    ] = None,
+    quotes: Annotated[
+        bool, typer.Option(help="Values of item files may stand in double quotes.")
+    ] = True,
+    previous: Annotated[
+        int, typer.Option(min=0, help="Words before, whose figures each row has too.")
+    ] = 1,
+    unknown: Annotated[
+        str, typer.Option(help='Unknown words: "spelling", "even" or "class".')
+    ] = "spelling",
+    unseen_types: Annotated[
+        int | None, typer.Option(min=1, help='For "even": how many words are unknown.')
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(help='"lines": a line is a sentence; "sentences": split at punctuation too.'),
+    ] = "lines",
+    context: Annotated[
+        str, typer.Option(help='"text": given all words before; "sentence": those of the sentence.')
+    ] = "text",
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
+    ] = None,
+    tabs: Annotated[bool, typer.Option("--tabs", help="Print tabs instead of commas.")] = False,
+    encoding: Annotated[str, typer.Option(help="Encoding of the texts.")] = "utf-8",
+) -> None:
+    """Print one row for every word of texts: its surprisal in bits, and what a regression needs beside it.
+
+    A word is what stands between whitespace, or with --region what a row of an item file holds. The columns are text,
+    sentence, word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
+    surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the same
+    of the words before. Warnings go to standard error.
+    """
+    import tacenda
+    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.scoring import surprisal_table
+
+    if item and region is None:
+        raise typer.BadParameter("--item needs --region COLUMN, the column of the regions")
+    model: Any = tacenda.load(folder)
+    texts: Any = files
+    if region is not None:
+        columns = {"region": region, "text": item or [], "quotes": quotes, "encoding": encoding}
+        texts = [each for file in files for each in read_items(file, **columns)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
+        table = surprisal_table(
+            model,
+            texts,
+            previous=previous,
+            unknown=unknown,  # type: ignore[arg-type] - checked there
+            unseen_types=unseen_types,
+            split=split,  # type: ignore[arg-type]
+            context=context,  # type: ignore[arg-type]
+            tokenizer=tokenizer,
+            encoding=encoding,
+        )
+    for note in table.notes:
+        typer.echo(f"note: {note}", err=True)
+    delimiter = "\t" if tabs else None
+    table.write(sys.stdout if output is None else output, delimiter=delimiter)
