@@ -101,7 +101,9 @@ class Block(NamedTuple):
     offsets: Offsets  # (sentences + 1,)
     oov: npt.NDArray[np.bool_]  # (tokens,): which are outside the vocabulary
     n_characters: int | None  # of the words, without spaces; None where they are not known
-    unknown: list[str] | None  # the words outside the vocabulary, as written; None where that is not known
+    unknown: (
+        list[str] | None
+    )  # the words outside the vocabulary, as written; None where that is not known
 
 
 def encoded_text(text: Text, vocabulary: Vocabulary, *, eos: bool = False) -> tuple[Ids, Offsets]:

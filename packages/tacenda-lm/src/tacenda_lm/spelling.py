@@ -5,13 +5,12 @@ the rare types than like the frequent ones. Words begin and end, so that q(s) is
 
     q(s) = prod_{i=1}^{m+1} p_n(l_i | l_{i-n+1} ... l_{i-1}),   l_{m+1} = the end,
 
-    p_k(l | h) = (N(h l) + T(h) p_{k-1}(l | h')) / (N(h) + T(h))        Witten and Bell (1991), equation of their method C,
-                                                                        interpolated as in Chen and Goodman (1999), 2.5
+    p_k(l | h) = (N(h l) + T(h) p_{k-1}(l | h')) / (N(h) + T(h))
 
-with N(h) the letters that follow h, T(h) how many different ones, h' = h without its first letter, and p_k = p_{k-1}
-where h was never seen. Below the unigrams p_0 is spread evenly over the code points that no word has, so a string in a
-script that the vocabulary does not know has a probability too. The q(s) of all strings, the empty one included, sum
-to one.
+(Witten and Bell, 1991, method C, interpolated as in Chen and Goodman, 1999, section 2.5), with N(h) the letters that
+follow h, T(h) how many different ones, h' = h without its first letter, and p_k = p_{k-1} where h was never seen. Below
+the unigrams p_0 is spread evenly over the code points that no word has, so a string in a script that the vocabulary
+does not know has a probability too. The q(s) of all strings, the empty one included, sum to one.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class LetterModel:
             weights = counts.astype(np.float64)
             following = np.bincount(before, weights, minlength=n)
             types = np.bincount(before, minlength=n).astype(np.float64)
-            self._levels.append(_Level(found, weights, following, types))
+            self._levels.append(_Level(found, weights, np.asarray(following, np.float64), types))
             grams = _spread(own, places, letters, k)
 
     @property

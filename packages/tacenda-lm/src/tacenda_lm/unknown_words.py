@@ -35,7 +35,7 @@ from tacenda.word_classes import coarser_class
 from tacenda_lm.sequences import Float64
 from tacenda_lm.spelling import LetterModel
 
-__all__ = ["Unknown", "UnknownWords"]
+__all__ = ["Unknown", "UnknownWords", "checked_way"]
 
 #: How the probability of its class becomes that of a word outside the vocabulary.
 Unknown: TypeAlias = Literal["spelling", "even", "class"]

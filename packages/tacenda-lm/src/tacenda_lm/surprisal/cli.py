@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -23,7 +23,10 @@ def surprisal(
     ] = None,
     region: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="The files are of items, with a region in each row of this column."),
+        typer.Option(
+            metavar="COLUMN",
+            help="The files are of items, with a region in each row of this column.",
+        ),
     ] = None,
     item: Annotated[
         list[str] | None,
@@ -59,8 +62,8 @@ def surprisal(
 
     A word is what stands between whitespace, or with --region what a row of an item file holds. The columns are text,
     sentence, word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
-    surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the same
-    of the words before. Warnings go to standard error.
+    surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
+    same of the words before. What can be misread in them is said on standard error.
     """
     import tacenda
     from tacenda_lm.surprisal.items import read_items
@@ -71,18 +74,23 @@ def surprisal(
     model: Any = tacenda.load(folder)
     texts: Any = files
     if region is not None:
-        columns = {"region": region, "text": item or [], "quotes": quotes, "encoding": encoding}
-        texts = [each for file in files for each in read_items(file, **columns)]
+        texts = [
+            each
+            for file in files
+            for each in read_items(
+                file, region=region, text=item or [], quotes=quotes, encoding=encoding
+            )
+        ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
         table = surprisal_table(
             model,
             texts,
             previous=previous,
-            unknown=unknown,  # type: ignore[arg-type] - checked there
+            unknown=cast("Any", unknown),
             unseen_types=unseen_types,
-            split=split,  # type: ignore[arg-type]
-            context=context,  # type: ignore[arg-type]
+            split=cast("Any", split),
+            context=cast("Any", context),
             tokenizer=tokenizer,
             encoding=encoding,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import DataError
@@ -65,9 +65,8 @@ def read_items(
     _, names = next(rows, (0, []))
     for name in (region, *text):
         if names.count(name) != 1:
-            raise DataError(
-                f"{file} has {'two columns' if name in names else 'no column'} {name!r}: its first row has {names!r:.300}"
-            )
+            found = "two columns" if name in names else "no column"
+            raise DataError(f"{file} has {found} {name!r}: its first row has {names!r:.300}")
     kept = [name for name in names if name != region]
     items: dict[str, Item] = {}
     last = None
@@ -104,9 +103,9 @@ def _rows(
     lines: Iterator[str], delimiter: str, quotes: bool, name: str
 ) -> Iterator[tuple[int, list[str]]]:
     """The values of each row that is not empty, with the line on which it ends."""
-    quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    style = {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
     try:
-        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+        reader = csv.reader(lines, strict=True, **cast("Any", style))
         for values in reader:
             if values:
                 yield reader.line_num, values

@@ -41,15 +41,18 @@ def misreadings(vocabulary: Vocabulary, way: Unknown, texts: Sequence[ScoredText
         )
     if n and way == "class":
         yield (
-            f"{share} and have the probability of all unknown words together: their surprisal is too low to be compared "
-            "with that of known words; leave these words out, or use unknown='spelling'"
+            f"{share} and have the probability of all unknown words together: their surprisal is too low to be "
+            "compared with that of known words; leave these words out, or use unknown='spelling'"
         )
     if n and counts.any() and not counts[vocabulary.oov_ids].any():
         yield (
-            f"{share}, and the text the model was fitted to had no unknown words: how likely one is was not learnt, and "
-            "their surprisal is a matter of smoothing; leave these words out, or fit the model with min_count=2"
+            f"{share}, and the text the model was fitted to had no unknown words: how likely one is was not learnt, "
+            "and their surprisal is a matter of smoothing; leave these words out, or fit the model with min_count=2"
         )
-    attached = sum(token.strip(_ATTACHED) != token and token.strip(_ATTACHED) in vocabulary for token in unknown)
+    attached = sum(
+        token.strip(_ATTACHED) != token and token.strip(_ATTACHED) in vocabulary
+        for token in unknown
+    )
     if attached:
         yield (
             f"{attached:,} tokens are unknown only because punctuation is attached to them: give the tokenizer of the "

@@ -156,7 +156,9 @@ def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _T
         np.array([len(word.tokens) for word in text.words], np.int64),
     )
     ids = vocabulary.encode(tokens)
-    cuts = np.flatnonzero(np.diff(sentence, prepend=-1, append=-1)) if len(ids) else np.zeros(1, int)
+    cuts = (
+        np.flatnonzero(np.diff(sentence, prepend=-1, append=-1)) if len(ids) else np.zeros(1, int)
+    )
     longer, ends = with_ends(ids, cuts, vocabulary.boundary_id)
     log_probs = model.score_corpus(longer, ends if context == "sentence" else ends[[0, -1]])
     words = np.ones(len(longer), bool)

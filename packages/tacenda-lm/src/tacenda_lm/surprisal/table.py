@@ -38,8 +38,10 @@ __all__ = ["MEASURES", "ScoredText", "SurprisalTable", "log_frequencies", "tabul
 MEASURES = ("surprisal", "surprisal_with_punctuation", "known", "log_frequency", "length")
 _ROWS = 1 << 14  # written at a time
 
-#: Of a table: strings, or numbers with a mask over what is missing.
-Column: TypeAlias = list[str] | np.ma.MaskedArray[Any, Any]
+#: Numbers with a mask over what is missing.
+Numbers: TypeAlias = np.ma.MaskedArray[Any, Any]
+Column: TypeAlias = list[str] | Numbers
+_ma: Any = np.ma  # whose functions have no types yet
 
 
 class ScoredText(NamedTuple):
@@ -69,7 +71,7 @@ class SurprisalTable:
     | ``known`` | whether all of the word, punctuation apart, is in the vocabulary |
     | ``log_frequency`` | base-2 logarithm of the relative frequency in the training text; missing without counts |
     | ``length`` | characters, without that punctuation |
-    | ``surprisal_prev1``, ``known_prev2`` ... | the same of the first and second word before; missing where a text begins |
+    | ``surprisal_prev1``, ``known_prev2`` ... | the same of the words before; missing where a text begins |
 
     Attributes
     ----------
@@ -163,14 +165,14 @@ class SurprisalTable:
             raise ConfigurationError(
                 "pandas is not installed: install it (pip install pandas), or use rows() or write()"
             ) from error
-        found = {}
+        found: dict[str, Any] = {}
         for name, column in self._columns.items():
             if isinstance(column, list):
                 found[name] = column
             elif column.dtype == bool:
                 found[name] = pandas.array(_listed(column), dtype="boolean")
             elif np.ma.is_masked(column):
-                found[name] = column.astype(np.float64).filled(np.nan)
+                found[name] = _ma.filled(column.astype(np.float64), np.nan)
             else:
                 found[name] = column.data
         return pandas.DataFrame(found)
@@ -208,7 +210,7 @@ def tabulated(
         if isinstance(pieces[0], list):
             columns[name] = list(chain.from_iterable(pieces))
         else:
-            columns[name] = np.ma.concatenate(pieces)
+            columns[name] = _ma.concatenate(pieces)
     return SurprisalTable(columns, notes)
 
 
@@ -235,7 +237,7 @@ def _columns(text: ScoredText, previous: int) -> dict[str, Column]:
     return {**text.others, **own}
 
 
-def _measures(text: ScoredText) -> dict[str, np.ma.MaskedArray[Any, Any]]:
+def _measures(text: ScoredText) -> dict[str, Numbers]:
     """The figures of each word, from those of its tokens."""
     n_tokens = np.array([len(word.tokens) for word in text.words], np.int64)
     first = np.cumsum(n_tokens) - n_tokens
@@ -261,17 +263,16 @@ def _sums(values: npt.NDArray[Any], pieces: npt.NDArray[np.int64]) -> Float64:
     return np.asarray(np.add.reduceat(padded, pieces.ravel())[::2], np.float64)
 
 
-def _later(
-    column: np.ma.MaskedArray[Any, Any], lag: int
-) -> np.ma.MaskedArray[Any, Any]:
+def _later(column: Numbers, lag: int) -> Numbers:
     """A column as the word ``lag`` words later has it."""
     if not lag:
         return column
-    missing = np.ma.masked_all(min(lag, len(column)), column.dtype)
-    return np.ma.concatenate([missing, column[: max(len(column) - lag, 0)]])
+    missing = _ma.masked_all(min(lag, len(column)), column.dtype)
+    found: Numbers = _ma.concatenate([missing, column[: max(len(column) - lag, 0)]])
+    return found
 
 
-def _whole(values: Iterable[int]) -> np.ma.MaskedArray[Any, Any]:
+def _whole(values: Iterable[int]) -> Numbers:
     return np.ma.array(np.fromiter(values, np.int64))
 
 
@@ -295,4 +296,5 @@ def log_frequencies(vocabulary: Vocabulary, ids: Integers, shares: Float64) -> F
     total = counts.sum() - counts[vocabulary.boundary_id]
     if total <= 0:
         return np.full(len(ids), np.nan)
-    return (np.log(np.maximum(counts[ids], 1) / total) + shares) / math.log(2)
+    found: Float64 = (np.log(np.maximum(counts[ids], 1) / total) + shares) / math.log(2)
+    return found

@@ -32,7 +32,9 @@ Split: TypeAlias = Literal["lines", "sentences"]
 
 _WORD = re.compile(r"\S+")
 _LINE = re.compile(r"[^\n]+")
-_NOT_ATTACHED = frozenset("&%‰#@*/\\§¶†‡")  # punctuation to Unicode, but words or parts of words to a reader
+_NOT_ATTACHED = frozenset(
+    "&%‰#@*/\\§¶†‡"
+)  # punctuation to Unicode, but words or parts of words to a reader
 _CLOSED = re.compile(r"[.!?…]+[\"'”’»)\]]*$")
 _ABBREVIATION = re.compile(
     r"[(\[\"'“‘]*(?:[A-Z]|Mrs?|Ms|Dr|St|Jr|Sr|Prof|Rev|Gen|Col|Capt|Lt|Sgt|Messrs|Mme|Mlle|vs|cf|No|Vol|e\.g|i\.e)\."
@@ -137,4 +139,6 @@ def bare_length(word: str) -> int:
 @lru_cache(maxsize=1 << 12)
 def _is_attached(token: str) -> bool:
     """Whether a token is punctuation that does not count as part of a word."""
-    return all(c in "`´" or (unicodedata.category(c)[0] == "P" and c not in _NOT_ATTACHED) for c in token)
+    return all(
+        c in "`´" or (unicodedata.category(c)[0] == "P" and c not in _NOT_ATTACHED) for c in token
+    )
