@@ -157,6 +157,19 @@ PARTS = (
     Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(
+        "language_models.reading",
+        ("lm-reading",),
+        (
+            *NGRAMS,
+            *BILINEAR,
+            *MARKOV,
+            *MIXTURE,
+            "lm/surprisal",
+            "lm/spelling.py",
+            "lm/unknown_words.py",
+        ),
+    ),
+    Part(
         "language_models.scorer",
         ("lm-scorer",),
         (*NGRAMS, *BILINEAR, *MIXTURE, "lm/spacy", "core/spacy"),
