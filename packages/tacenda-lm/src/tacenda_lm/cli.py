@@ -310,5 +310,11 @@ def _figures(found: Perplexity) -> Iterator[str]:
         yield f"{name:<24}{value:>12.4f}  per token: {counted}"
     yield f"{'bits per token':<24}{found.bits_per_token:>12.4f}"
     if found.bits_per_character is not None:
-        yield f"{'bits per character':<24}{found.bits_per_character:>12.4f}  spaces and line ends counted"
+        counted = "spaces and line ends counted, unknown words spelled"
+        yield f"{'bits per character':<24}{found.bits_per_character:>12.4f}  {counted}"
     yield f"{'log10 probability':<24}{found.log_prob / math.log(10):>12.2f}"
+    if found.n_oov:
+        yield (
+            "Unknown words count with the probability of all unknown words together: compare perplexities that count "
+            "them only over one vocabulary."
+        )

@@ -203,6 +203,8 @@ def tabulated(
     given = list(texts)
     if not given:
         raise DataError("there is no text: give at least one")
+    if any(text.others.keys() != given[0].others.keys() for text in given):
+        raise DataError("the item files have different columns: give their texts one by one")
     parts = [_columns(text, previous) for text in given]
     columns: dict[str, Column] = {}
     for name in parts[0]:
