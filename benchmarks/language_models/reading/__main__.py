@@ -60,15 +60,15 @@ PROTOCOL = {
     "times": "Natural Stories: log of the geometric mean of the readers' self-paced reading times of a word",
     "base": "length in characters, log of the count of the word in Google's books, their product, place in the story; "
     "length, log count and product of the word before",
-    "gain": "log-likelihood (natural) of a linear model with the surprisal of the word and of the word before, less that of "
-    "the base: over all words; se: standard error of the sum of the words' differences",
-    "left out": "the same, each story predicted by models fitted to the other nine; better: in how many of the ten it is "
-    "above zero",
+    "gain": "log-likelihood (natural) of a linear model with the surprisal of the word and of the word before, less "
+    "that of the base: over all words; se: standard error of the sum of the words' differences",
+    "left out": "the same, each story predicted by models fitted to the other nine; better: in how many of the ten "
+    "it is above zero",
     "on GPT-3": "the gain over a base with GPT-3's surprisal of both words",
     "bare": "the gain where punctuation attached to a word is left out of its surprisal",
-    "words": "those with a word before in their story, in the vocabulary of 50,000 words of novels and Wikipedia together, "
-    "both of them, and listed by Google in the context of the words before; the same for every row but part unknown, "
-    "which has the unknown ones too",
+    "words": "those with a word before in their story, both in the vocabulary of the 50,000 most frequent words of "
+    "novels and Wikipedia together, and both in Google's counts with the words before them; the same for every row "
+    "but those of part unknown, which count words outside the vocabulary too",
     "bits": "surprisal per word, punctuation included, of these words",
     "text": "a sentence a line; two authors' novels and Wikipedia's dev part are held out, for the weights of mixtures",
     "unknown": "bits of unknown words, and of the tenth of the known words that is rarest, in held-out Wikipedia",

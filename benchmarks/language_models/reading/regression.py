@@ -33,8 +33,8 @@ def gain(times: Matrix, base: Matrix, further: Matrix, groups: npt.NDArray[Any])
     Returns
     -------
     ``gain`` of all words, with ``se``, the standard error of the sum of the words' differences; ``left out``, the gain
-    where each story is predicted by a model that was fitted to the other stories, and ``better``, in how many stories it
-    is above zero; ``words``.
+    where each story is predicted by a model that was fitted to the other stories, and ``better``, in how many stories
+    it is above zero; ``words``.
     """
     small, large = _design(base), _design(np.hstack([base, further]))
     whole = np.ones(len(times), bool)

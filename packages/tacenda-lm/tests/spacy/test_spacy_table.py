@@ -9,7 +9,7 @@ import spacy
 from tacenda.errors import NotFittedError
 from tacenda_lm import surprisal_table
 
-TEXT = "  the cat saw a zebra.\n\n\"the  red bird\" ate. "
+TEXT = '  the cat saw a zebra.\n\n"the  red bird" ate. '
 
 
 def tables(nlp, model, text, **options):

@@ -66,7 +66,9 @@ def test_what_can_be_misread_goes_to_standard_error(run, saved, story):
     status, out, err = run("surprisal", saved, story, "--unknown", "class")
     assert status == 0
     assert len(rows(out)) == 3
-    assert err.startswith("note: 1 of 4 tokens are unknown and have the probability of all unknown words together")
+    assert err.startswith(
+        "note: 1 of 4 tokens are unknown and have the probability of all unknown words together"
+    )
     assert "Warning" not in err
 
 

@@ -47,7 +47,9 @@ def naive(words, order):
 def test_every_string_has_the_probability_of_the_equations(order):
     q, model = naive(WORDS, order), LetterModel(WORDS, order)
     strings = ["abba", "", "a", "cc", "xa", "aéx", "b" * 40, "abc", "\ud800", "日本"]
-    np.testing.assert_allclose(np.exp(model.log_probs(strings)), [q(s) for s in strings], rtol=1e-10)
+    np.testing.assert_allclose(
+        np.exp(model.log_probs(strings)), [q(s) for s in strings], rtol=1e-10
+    )
 
 
 @settings(deadline=None, max_examples=50)

@@ -101,8 +101,8 @@ def test_a_table_made_by_hand(model):
 
 
 def minicons_words(model, text, tokenize):
-    """The convention of ``word_score_tokenized(..., bos_token=True, surprisal=True, base_two=True)``: what stands between
-    whitespace has the sum of the bits of its tokens, the first given the beginning of the text."""
+    """As ``word_score_tokenized(..., bos_token=True, surprisal=True, base_two=True)``: what stands between whitespace
+    has the sum of the bits of its tokens, the first given the beginning of the text."""
     before, found = "</s>", []
     for word in text.split():
         scores = []
@@ -118,7 +118,9 @@ def test_a_word_has_what_minicons_gives_it(model):
     table = surprisal_table(model, text)
     expected = minicons_words(model, text, tacenda.tokenizers.split_words)
     assert values(table, "word") == [word for word, _ in expected]
-    assert values(table, "surprisal_with_punctuation") == pytest.approx([score for _, score in expected])
+    assert values(table, "surprisal_with_punctuation") == pytest.approx(
+        [score for _, score in expected]
+    )
 
 
 def test_words_of_a_text_add_up_to_its_log_probability(fitted):
@@ -237,7 +239,10 @@ def test_sentences_end_at_punctuation(text, starts):
 
 
 def test_split_decides_where_the_model_sees_the_end_of_a_sentence(model):
-    lines, split = (surprisal_table(model, "a. B a", split=way, unknown="class") for way in ("lines", "sentences"))
+    lines, split = (
+        surprisal_table(model, "a. B a", split=way, unknown="class")
+        for way in ("lines", "sentences")
+    )
     assert values(lines, "sentence") == [1, 1, 1]
     assert values(split, "sentence") == [1, 2, 2]
     assert values(lines, "surprisal")[1] == pytest.approx(bits(".", "<unk>"))
@@ -253,7 +258,9 @@ class Remembering(Tiny):
 
 def test_context_reaches_over_sentences_or_ends_with_them():
     model = Remembering()
-    text, sentence = (surprisal_table(model, "a\nb", context=reach) for reach in ("text", "sentence"))
+    text, sentence = (
+        surprisal_table(model, "a\nb", context=reach) for reach in ("text", "sentence")
+    )
     assert values(text, "surprisal")[1] == pytest.approx(bits("a", "b"))
     assert values(sentence, "surprisal")[1] == pytest.approx(bits("</s>", "b"))
 
@@ -304,7 +311,9 @@ def test_the_tokenizer_is_that_of_the_fit(fitted, tmp_path):
 
 def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
     path = tmp_path / "items.csv"
-    path.write_text('item;cond;region;rt\n1;x;a b;300\n1;x;"b.";310\n1;y;a;299\n2;x;b;1\n', encoding="utf8")
+    path.write_text(
+        'item;cond;region;rt\n1;x;a b;300\n1;x;"b.";310\n1;y;a;299\n2;x;b;1\n', encoding="utf8"
+    )
     items = read_items(path, region="region", text=["item", "cond"])
     assert [item.name for item in items] == ["1 x", "1 y", "2 x"]
     table = surprisal_table(model, items)
@@ -345,7 +354,7 @@ def test_quotes_may_be_part_of_the_regions(tmp_path):
 def test_a_column_of_the_file_may_not_be_one_of_the_table(model, tmp_path):
     path = tmp_path / "items.csv"
     path.write_text("region,length\na,1\n", encoding="utf8")
-    with pytest.raises(DataError, match="'length'.*rename"):
+    with pytest.raises(DataError, match=r"'length'.*rename"):
         surprisal_table(model, read_items(path, region="region"))
 
 
@@ -359,7 +368,9 @@ def test_what_is_written_is_read_back(model, tmp_path, ending):
     path = tmp_path / f"table{ending}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = surprisal_table(model, {"one, two": " ".join(STRANGE), "3": "a"}, tokenizer="whitespace")
+        table = surprisal_table(
+            model, {"one, two": " ".join(STRANGE), "3": "a"}, tokenizer="whitespace"
+        )
     table.write(path)
     with path.open(encoding="utf8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="," if ending == ".csv" else "\t"))

@@ -40,7 +40,9 @@ def test_strings_outside_the_vocabulary_share_the_whole_class():
     assert 0.9 < total < 1
 
 
-@pytest.mark.parametrize(("way", "options"), [("spelling", {}), ("even", {"unseen_types": 9}), ("class", {})])
+@pytest.mark.parametrize(
+    ("way", "options"), [("spelling", {}), ("even", {"unseen_types": 9}), ("class", {})]
+)
 def test_words_of_the_vocabulary_and_a_written_unk_keep_what_they_have(way, options):
     np.testing.assert_array_equal(q(way, "ab", "<unk>", "</s>", **options), 1)
 
@@ -52,7 +54,9 @@ def test_an_even_share_and_the_whole_class():
 
 def test_spelling_is_that_of_the_normalized_word():
     vocabulary = Vocabulary(VOCABULARY.words, VOCABULARY.counts, Normalization(lowercase=True))
-    np.testing.assert_array_equal(*(q("spelling", word, vocabulary=vocabulary) for word in ("B", "b")))
+    np.testing.assert_array_equal(
+        *(q("spelling", word, vocabulary=vocabulary) for word in ("B", "b"))
+    )
 
 
 def test_classes_share_at_most_their_own_probability():
@@ -61,7 +65,9 @@ def test_classes_share_at_most_their_own_probability():
     corpus = Corpus.from_sentences(sentences, max_vocabulary=5, oov="classes")
     names = {corpus.vocabulary.words[i] for i in corpus.vocabulary.oov_ids}
     assert len(names) > 1
-    shares = q("spelling", "talking", "running", "London", "1991", "?", vocabulary=corpus.vocabulary)
+    shares = q(
+        "spelling", "talking", "running", "London", "1991", "?", vocabulary=corpus.vocabulary
+    )
     assert (shares > 0).all()
     assert (shares <= 1).all()
     alike = [f"{a}{b}ing" for a, b in itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=2)]
@@ -79,7 +85,7 @@ def test_a_vocabulary_without_words_still_spells():
     [("letters", None), ("even", None), ("even", 0), ("spelling", 10), ("class", 10)],
 )
 def test_a_way_that_says_too_little_or_too_much_is_refused(way, unseen_types):
-    with pytest.raises(ConfigurationError, match="unknown|unseen_types"):
+    with pytest.raises(ConfigurationError, match=r"unknown|unseen_types"):
         UnknownWords(VOCABULARY, way, unseen_types)
 
 
@@ -103,7 +109,9 @@ def test_bits_per_character_pay_for_the_letters_of_unknown_words():
     assert found.log_prob_spelling == pytest.approx(spelled)
     bits = -(found.log_prob + spelled) / math.log(2)
     assert found.bits_per_character == pytest.approx(bits / (len(LINE) + 1))
-    assert found == pytest.approx(math.exp(-found.log_prob / 7))  # the perplexity is what kenlm's is
+    assert found == pytest.approx(
+        math.exp(-found.log_prob / 7)
+    )  # the perplexity is what kenlm's is
 
 
 def test_bits_per_character_do_not_fall_as_words_become_unknown():
