@@ -203,7 +203,7 @@ def _facts(doc: Doc, prefix: str, scores: DocScores) -> str:
         return "no words"
     facts = [f"{whole.n_words:,} words, {whole.n_oov:,} outside the vocabulary"]
     if whole.n_oov:
-        facts.append(f"perplexity {whole.value:,.1f}, these counted as {UNKNOWN}")
+        facts.append(f"perplexity {whole.value:,.1f}, these counted as {_text(UNKNOWN)}")
         facts.append(f"{whole.without_oov:,.1f} without them")
     else:
         facts.append(f"perplexity {whole.value:,.1f}")
