@@ -1,6 +1,6 @@
 """How much of the times in which people read words a model's surprisal explains, beyond length and frequency.
 
-    python -m benchmarks.language_models.reading [--only given ngrams hlbl vlhmm mixtures unknown] [--lines 0]
+    python -m benchmarks.language_models.reading [--only given ngrams mixture unknown hlbl hlbl-mixture vlhmm]
 
 Natural Stories, 100 English novels and English Wikipedia, from TACENDA_DATA or the cache. Fitted models are kept and a
 fit that was broken off goes on; rows that were measured stay in the result until they are measured again.
@@ -49,10 +49,10 @@ MIXTURES = {
 }
 UNKNOWN_OF = "KneserNey(5), wikipedia"
 WAYS: dict[str, dict[str, Any]] = {"spelling": {}, "even": {"unseen_types": 1_000_000}, "class": {}}
-SENTENCES = 2_000  # of held-out Wikipedia, for the bits of unknown words
+PARAGRAPHS = 500  # of Wikipedia's test part, for the bits of unknown words
 EXPECTED = {
     *("GPT-3", "Google's bigrams", "Google's trigrams", "HLBL, both", "VLHMM, novels", *MIXTURES),
-    *(f"unigrams, {text}" for text in texts.TEXTS),
+    *(f"unigrams, {text}" for text in ("novels", "wikipedia")),
     *(f"KneserNey({order}), {text}" for text, orders in ORDERS.items() for order in orders),
     *(f"unknown words: {way}" for way in WAYS),
 }
@@ -66,12 +66,13 @@ PROTOCOL = {
     "it is above zero",
     "on GPT-3": "the gain over a base with GPT-3's surprisal of both words",
     "bare": "the gain where punctuation attached to a word is left out of its surprisal",
-    "words": "those with a word before in their story, both in the vocabulary of the 50,000 most frequent words of "
-    "novels and Wikipedia together, and both in Google's counts with the words before them; the same for every row "
+    "words": "those with a word before in their story, both in the vocabulary of the 40,000 most frequent words of "
+    "Wikipedia, and both in Google's counts with the words before them; the same for every row "
     "but those of part unknown, which count words outside the vocabulary too",
     "bits": "surprisal per word, punctuation included, of these words",
-    "text": "a sentence a line; two authors' novels and Wikipedia's dev part are held out, for the weights of mixtures",
-    "unknown": "bits of unknown words, and of the tenth of the known words that is rarest, in held-out Wikipedia",
+    "text": "a paragraph a line, and a story a line; the weights of mixtures were fitted to two authors' novels and "
+    "Wikipedia's dev part, which are held out",
+    "unknown": "bits of unknown words, and of the tenth of the known words that is rarest, in Wikipedia's test part",
 }
 
 
@@ -114,38 +115,39 @@ class Study:
 class Models:
     """The fitted models by their names, made when they are asked for."""
 
-    def __init__(self, lines: int) -> None:
-        self._lines = lines
+    def __init__(self) -> None:
+        self._texts: dict[str, Corpus] = {}
 
-    @cached_property
-    def texts(self) -> dict[str, Corpus]:
-        """The three training texts."""
-        return texts.corpora(self._lines)
+    def text(self, name: str) -> Corpus:
+        """One of the three training texts."""
+        if name not in self._texts:
+            vocabulary = None if name == "wikipedia" else self.text("wikipedia").vocabulary
+            self._texts[name] = texts.training_text(name, vocabulary)
+        return self._texts[name]
 
     @cached_property
     def held_out(self) -> Corpus:
         """For the weights of mixtures."""
-        return texts.held_out(self.texts["both"].vocabulary)
+        return texts.held_out(self.text("wikipedia").vocabulary)
 
     def fitted(self, name: str) -> LanguageModel:
         """A model alone, such as ``"KneserNey(5), novels"``."""
         kind, _, text = name.partition(", ")
-        corpus = self.texts[text]
         model: Any
         if kind == "HLBL":
-            model, measures = HLBL(**HLBL_SETTINGS), parts.BILINEAR
+            model, measures, short = HLBL(**HLBL_SETTINGS), parts.BILINEAR, "hlbl"
         elif kind == "VLHMM":
-            model, measures = VLHMM(**VLHMM_SETTINGS), parts.MARKOV
+            model, measures, short = VLHMM(**VLHMM_SETTINGS), parts.MARKOV, "vlhmm"
         else:
-            model, measures = KneserNey(order=int(kind[-2])), parts.NGRAMS
+            model, measures, short = KneserNey(order=int(kind[-2])), parts.NGRAMS, "kneser_ney"
 
         def fit(checkpoints: Any) -> LanguageModel:
             if not model.keeps_checkpoints:
-                return model.fit(corpus)  # type: ignore[no-any-return]
-            return model.fit(corpus, self.held_out, checkpoints=checkpoints)  # type: ignore[no-any-return]
+                return model.fit(self.text(text))  # type: ignore[no-any-return]
+            return model.fit(self.text(text), self.held_out, checkpoints=checkpoints)  # type: ignore[no-any-return]
 
-        folder = f"reading-{kind}-{text}-{self._lines}".replace("(", "").replace(")", "")
-        found, _ = kept(folder, model.settings.to_dict(), measures, fit)
+        # that of Wikipedia is the one of `scale`, if it is kept
+        found, _ = kept(f"{short}-{text}-0", model.settings.to_dict(), measures, fit)
         return found  # type: ignore[no-any-return]
 
     def mixed(self, names: tuple[str, ...]) -> Mixture:
@@ -160,7 +162,7 @@ def given(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
     for order, name in ((2, "bigrams"), (3, "trigrams")):
         found = [stories.google(order, part) for part in ("whole", "word")]
         yield {"what": f"Google's {name}", **study.row(*found)}
-    for text in texts.TEXTS:
+    for text in ("novels", "wikipedia"):
         model = models.fitted(f"KneserNey(1), {text}")
         yield {"what": f"unigrams, {text}", **_scored(study, stories.scored(model))}
 
@@ -182,23 +184,22 @@ def alone(name: str) -> Callable[[Stories, Study, Models], Iterator[Row]]:
     return rows
 
 
-def mixtures(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-    """Mixtures, with their weights."""
-    for name, components in MIXTURES.items():
-        model = models.mixed(components)
-        yield {
-            "what": name,
-            **_scored(study, stories.scored(model)),
-            "weights": model.weights,
-        }
+def mixed(name: str) -> Callable[[Stories, Study, Models], Iterator[Row]]:
+    """One mixture, with its weights."""
+
+    def rows(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
+        model = models.mixed(MIXTURES[name])
+        row = _scored(study, stories.scored(model))
+        yield {"what": name, **row, "weights": model.weights}
+
+    return rows
 
 
 def unknown(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
     """All words, with each way to score the unknown ones; and what these cost in held-out text."""
     model = models.fitted(UNKNOWN_OF)
     everything = Study(stories, None)
-    with texts.sentence_file("held-out-wikipedia").open(encoding="utf-8") as stream:
-        sample = "".join(line for line, _ in zip(stream, range(SENTENCES), strict=False))
+    sample = texts.wikipedia_sample(PARAGRAPHS)
     for way, options in WAYS.items():
         found = surprisal_table(
             model, sample, previous=0, tokenizer="words", unknown=way, **options
@@ -227,17 +228,17 @@ def _scored(study: Study, table: SurprisalTable) -> Row:
 PARTS: dict[str, Callable[[Stories, Study, Models], Iterator[Row]]] = {
     "given": given,
     "ngrams": ngrams,
-    "hlbl": alone("HLBL, both"),
-    "vlhmm": alone("VLHMM, novels"),
-    "mixtures": mixtures,
+    "mixture": mixed("KneserNey(5), novels + Wikipedia"),
     "unknown": unknown,
+    "hlbl": alone("HLBL, both"),
+    "hlbl-mixture": mixed("HLBL + KneserNey(5), novels + Wikipedia"),
+    "vlhmm": alone("VLHMM, novels"),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--lines", type=int, default=0, help="of each text; 0 takes all")
     parser.add_argument(
         "--texts", nargs="+", choices=texts.TEXTS, default=texts.TEXTS, help="of the n-grams"
     )
@@ -246,21 +247,15 @@ def main() -> None:
     for text, orders in ORDERS.items():
         chosen = options.orders or orders if text in options.texts else ()
         ORDERS[text] = tuple(each for each in orders if each in chosen)
-    stories, models = Stories(), Models(options.lines)
-    known = stories.scored(models.fitted("KneserNey(1), novels"))[
-        "known"
-    ]  # of the common vocabulary
-    study = Study(stories, np.asarray(known, bool))
+    stories, models = Stories(), Models()
+    study = Study(stories, np.asarray(stories.scored(models.fitted(UNKNOWN_OF))["known"], bool))
     rows: list[Row] = []
     for part in options.only:
         for row in PARTS[part](stories, study, models):
             rows.append({"what": row["what"], "part": part, **row})
-            if options.lines:
-                reporting.print_table(rows[-1:])
-            else:
-                reporting.save(
-                    RESULT, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=missing(rows)
-                )
+            reporting.save(
+                RESULT, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=missing(rows)
+            )
 
 
 def missing(rows: list[Row]) -> bool:

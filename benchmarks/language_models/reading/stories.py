@@ -42,12 +42,11 @@ class Stories:
     def scored(
         self, model: LanguageModel, unknown: Any = "spelling", **options: Any
     ) -> SurprisalTable:
-        """The table of a model, a sentence at a time."""
+        """The table of a model; a story is a line, as a paragraph is in the training texts."""
         return surprisal_table(
             model,
             self.items,
             previous=0,
-            split="sentences",
             tokenizer="words",
             unknown=unknown,
             **options,

@@ -1,7 +1,7 @@
-"""The texts that the models of this study are fitted to: novels, Wikipedia, and both, a sentence a line.
+"""The texts that the models of this study are fitted to: novels, Wikipedia, and both, a paragraph a line.
 
-All have one vocabulary, the most frequent words of both texts together, so that their models can be mixed and know the
-same words.
+All have one vocabulary, that of `benchmarks.language_models.scale`, so that their models can be mixed and know the same
+words, and its n-grams of Wikipedia are used here too.
 """
 
 from __future__ import annotations
@@ -9,82 +9,66 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from benchmarks import parts
+from benchmarks.language_models import scale
 from tacenda import Corpus, Vocabulary, datasets
-from tacenda.corpus.lines import text_blocks
 from tacenda.store import replacing
-from tacenda_lm.surprisal.words import sentence_starts
 
-__all__ = ["HELD_OUT_AUTHORS", "TEXTS", "corpora", "held_out", "sentence_file"]
+__all__ = ["HELD_OUT_AUTHORS", "TEXTS", "held_out", "training_text", "wikipedia_sample"]
 
-MAX_VOCABULARY = 50_000
 TEXTS = ("novels", "wikipedia", "both")
 #: All novels of these authors are held out, for the weights of mixtures.
 HELD_OUT_AUTHORS = ("Forster", "Hardy")
-HELD_OUT_SENTENCES = 8_000  # of each text
+HELD_OUT_PARAGRAPHS = 3_000  # of each text
 _STRAIGHT = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "\ufeff": ""})
 
 
-def corpora(lines: int) -> dict[str, Corpus]:
-    """The three texts; ``lines`` above 0 takes the head of each."""
-    files = {name: sentence_file(name) for name in ("novels", "wikipedia")}
-    cache = parts.kept_folder() / "corpus-lm-reading"
-    both = Corpus.from_text(
-        list(files.values()), tokenizer="words", max_vocabulary=MAX_VOCABULARY, cache=cache / "both"
+def training_text(name: str, vocabulary: Vocabulary | None = None) -> Corpus:
+    """One of `TEXTS`; that of Wikipedia needs no vocabulary, and all others have its."""
+    if name == "wikipedia":
+        return scale.corpora(0)[0]
+    files = [_novels_file("novels")]
+    if name == "both":
+        files.append(datasets.locate("wikipedia-good-articles")["train"])
+    return Corpus.from_text(
+        files,
+        tokenizer="words",
+        vocabulary=vocabulary,
+        cache=parts.kept_folder() / f"corpus-lm-reading-{name}",
     )
-    found = {
-        name: Corpus.from_text(
-            file, tokenizer="words", vocabulary=both.vocabulary, cache=cache / name
-        )
-        for name, file in files.items()
-    }
-    found["both"] = both
-    return {name: text.head(lines) if lines else text for name, text in found.items()}
 
 
 def held_out(vocabulary: Vocabulary) -> Corpus:
-    """As many sentences of novels as of Wikipedia, that no model was fitted to."""
-    sentences: list[str] = []
-    for name in ("held-out-novels", "held-out-wikipedia"):
-        with sentence_file(name).open(encoding="utf-8") as stream:
-            sentences += [line for line, _ in zip(stream, range(HELD_OUT_SENTENCES), strict=False)]
-    return Corpus.from_text(sentences, tokenizer="words", vocabulary=vocabulary)
+    """As many paragraphs of novels as of Wikipedia, that no model was fitted to."""
+    files = _novels_file("held-out-novels"), datasets.locate("wikipedia-good-articles")["dev"]
+    lines: list[str] = []
+    for file in files:
+        with file.open(encoding="utf-8") as stream:
+            lines += islice(filter(str.strip, stream), HELD_OUT_PARAGRAPHS)
+    return Corpus.from_text(lines, tokenizer="words", vocabulary=vocabulary)
 
 
-def sentence_file(name: str) -> Path:
-    """The text with a sentence a line, written when it is first needed."""
+def wikipedia_sample(paragraphs: int) -> str:
+    """The head of Wikipedia's test part."""
+    with datasets.locate("wikipedia-good-articles")["test"].open(encoding="utf-8") as stream:
+        return "".join(islice(stream, paragraphs))
+
+
+def _novels_file(name: str) -> Path:
+    """All novels but those held out, or these, in a file that is written when it is first needed."""
     path = parts.kept_folder() / f"reading-{name}.txt"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as new, new.open("w", encoding="utf-8") as stream:
-            for paragraph in _paragraphs(name):
-                stream.writelines(f"{sentence}\n" for sentence in _sentences(paragraph))
+            for file, text in _novels(datasets.locate("english-novels")["novels"]):
+                if file.startswith(HELD_OUT_AUTHORS) == name.startswith("held-out"):
+                    # an empty line or an indented one begins a paragraph
+                    for paragraph in text.translate(_STRAIGHT).replace("\n ", "\n\n").split("\n\n"):
+                        stream.write(" ".join(paragraph.split()) + "\n")
     return path
-
-
-def _sentences(paragraph: str) -> Iterator[str]:
-    words = paragraph.translate(_STRAIGHT).split()
-    starts = sentence_starts(words, "sentences")
-    first = 0
-    for i in range(1, len(words) + 1):
-        if i == len(words) or starts[i]:
-            yield " ".join(words[first:i])
-            first = i
-
-
-def _paragraphs(name: str) -> Iterator[str]:
-    """Pieces of a text in which a sentence may run over the end of a line."""
-    if name.endswith("wikipedia"):
-        files = datasets.locate("wikipedia-good-articles")
-        for lines in text_blocks(files["dev" if name.startswith("held-out") else "train"]):
-            yield from (line for line in lines if not line.startswith("= "))
-        return
-    for file, text in _novels(datasets.locate("english-novels")["novels"]):
-        if file.startswith(HELD_OUT_AUTHORS) == name.startswith("held-out"):
-            # an empty line or an indented one begins a paragraph
-            yield from text.replace("\n ", "\n\n").split("\n\n")
 
 
 def _novels(place: Path) -> Iterator[tuple[str, str]]:
