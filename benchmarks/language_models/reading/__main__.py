@@ -68,7 +68,7 @@ PROTOCOL = {
     "bare": "the gain where punctuation attached to a word is left out of its surprisal",
     "words": "those with a word before in their story, both in the vocabulary of the 40,000 most frequent words of "
     "Wikipedia, and both in Google's counts with the words before them; the same for every row "
-    "but those of part unknown, which count words outside the vocabulary too",
+    "but those of the set all, which count words outside the vocabulary too",
     "bits": "surprisal per word, punctuation included, of these words",
     "text": "a paragraph a line, and a story a line; the weights of mixtures were fitted to two authors' novels and "
     "Wikipedia's dev part, which are held out",
@@ -252,7 +252,8 @@ def main() -> None:
     rows: list[Row] = []
     for part in options.only:
         for row in PARTS[part](stories, study, models):
-            rows.append({"what": row["what"], "part": part, **row})
+            counted = "all" if part == "unknown" else "known"
+            rows.append({"what": row["what"], "set": counted, **row})
             reporting.save(
                 RESULT, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=missing(rows)
             )
