@@ -117,6 +117,7 @@ class Models:
 
     def __init__(self) -> None:
         self._texts: dict[str, Corpus] = {}
+        self._last: tuple[str, Any] = ("", None)  # several rows in a row are of one model
 
     def text(self, name: str) -> Corpus:
         """One of the three training texts."""
@@ -132,6 +133,8 @@ class Models:
 
     def fitted(self, name: str) -> LanguageModel:
         """A model alone, such as ``"KneserNey(5), novels"``."""
+        if name == self._last[0]:
+            return self._last[1]  # type: ignore[no-any-return]
         kind, _, text = name.partition(", ")
         model: Any
         if kind == "HLBL":
@@ -148,6 +151,7 @@ class Models:
 
         # that of Wikipedia is the one of `scale`, if it is kept
         found, _ = kept(f"{short}-{text}-0", model.settings.to_dict(), measures, fit)
+        self._last = (name, found)
         return found  # type: ignore[no-any-return]
 
     def mixed(self, names: tuple[str, ...]) -> Mixture:
