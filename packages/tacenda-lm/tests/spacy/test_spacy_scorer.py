@@ -91,10 +91,10 @@ def test_bits_per_character_are_none_where_unknown_words_pay_for_none(pipeline, 
     assert even._.lm_bpc == pytest.approx(-even._.lm_logprob / math.log(2) / (len(line) + 1))
 
 
-def test_a_written_unk_is_an_ordinary_word(pipeline):
+def test_a_written_unk_is_the_unknown_word(pipeline):
     nlp = pipeline()
     doc = nlp.get_pipe("lm_scorer")(Doc(nlp.vocab, words=["the", "<unk>", "saw"]))
-    assert [token._.lm_oov for token in doc] == [False, False, False]
+    assert [token._.lm_oov for token in doc] == [False, True, False]
 
 
 def test_whitespace_tokens_have_no_score_and_change_none(pipeline):

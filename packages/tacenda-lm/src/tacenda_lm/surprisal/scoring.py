@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from tacenda.corpus.lines import text_blocks
+from tacenda.corpus.marks import lines_without_marks, sentence_without_marks
 from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda_lm.language_model import LanguageModel
@@ -54,6 +55,7 @@ def surprisal_table(
     context: Reach = "text",
     tokenizer: str | Tokenizer | None = None,
     encoding: str = "utf-8",
+    errors: str = "strict",
 ) -> SurprisalTable:
     """Return the surprisal of every word of running text, with what a regression on reading times needs beside it.
 
@@ -82,8 +84,8 @@ def surprisal_table(
     tokenizer
         Cuts words into the model's tokens, each word by itself; see ``tacenda.tokenizers``. By default that of the
         text the model was fitted to.
-    encoding
-        Of files.
+    encoding, errors
+        Of files, as in ``open``.
 
     Returns
     -------
@@ -92,7 +94,7 @@ def surprisal_table(
     Raises
     ------
     CorpusError
-        A text cannot be read.
+        A text cannot be read, or ``<s>`` or ``</s>`` is written in it.
     DataError
         There is no text, or the tokenizer makes no token of a word.
     ConfigurationError
@@ -109,7 +111,8 @@ def surprisal_table(
     tokenize = get_tokenizer(_fitted_tokenizer(model) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
     found = [
-        _scored(model, shares, context, each) for each in _read(texts, tokenize, split, encoding)
+        _scored(model, shares, context, each)
+        for each in _read(texts, tokenize, split, encoding, errors)
     ]
     notes = list(misreadings(model.vocabulary, shares.way, found))
     for note in notes:
@@ -125,7 +128,9 @@ class _Text(NamedTuple):
     others: Mapping[str, list[str]]
 
 
-def _read(texts: Texts, tokenize: Tokenizer, split: Split, encoding: str) -> Iterator[_Text]:
+def _read(
+    texts: Texts, tokenize: Tokenizer, split: Split, encoding: str, errors: str
+) -> Iterator[_Text]:
     """The words of each text."""
     if isinstance(texts, str | os.PathLike):
         texts = [texts]
@@ -134,6 +139,8 @@ def _read(texts: Texts, tokenize: Tokenizer, split: Split, encoding: str) -> Ite
     )
     for number, (name, text) in enumerate(named, start=1):
         if isinstance(text, Item):
+            for region in text.regions:
+                sentence_without_marks(region.split(), "refuse", number)
             words = list(region_words(text.regions, tokenize, split))
             yield _Text(text.name, words, text.others)
             continue
@@ -141,10 +148,10 @@ def _read(texts: Texts, tokenize: Tokenizer, split: Split, encoding: str) -> Ite
             raise CorpusError(
                 f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
             )
-        lines = chain.from_iterable(text_blocks(text, encoding))
-        whole = "\n".join(lines)
-        default = str(number) if isinstance(text, str) else Path(text).name
-        yield _Text(name or default, list(text_words(whole, tokenize, split)), {})
+        name = name or (str(number) if isinstance(text, str) else Path(text).name)
+        blocks = lines_without_marks(text_blocks(text, encoding, errors), "refuse", name)
+        whole = "\n".join(chain.from_iterable(blocks))
+        yield _Text(name, list(text_words(whole, tokenize, split)), {})
 
 
 def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Text) -> ScoredText:
@@ -174,11 +181,11 @@ def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _T
     )
 
 
-def _fitted_tokenizer(model: Any) -> str:
+def _fitted_tokenizer(model: LanguageModel) -> str:
     """The tokenizer of the text a model was fitted to; that of its components for a model made of models."""
-    models = [model, *(getattr(model, "nested", dict)().values())]
+    models: list[Any] = [model, *model.nested().values()]
     known = [(getattr(each, "fitted_on", None) or {}).get("tokenizer") for each in models]
-    names = {name for name in known if name} or {"whitespace"}
+    names = {name for name in known if name} or {model.string_tokenizer}
     if len(names) > 1 or "callable" in names:
         raise ConfigurationError(
             "give tokenizer: the model was fitted with one that is not saved with it"

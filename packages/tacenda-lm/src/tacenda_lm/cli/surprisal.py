@@ -9,13 +9,15 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from tacenda.cli.options import Encoding, Errors, Force, check_file, input_text
+from tacenda_lm.cli.arguments import Folder, Tokenizer, load_model
+
 
 def surprisal(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of a saved language model.")
-    ],
+    folder: Folder,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Texts, or files of items.")
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Texts, or files of items; - is standard input."),
     ],
     output: Annotated[
         Path | None,
@@ -51,12 +53,11 @@ def surprisal(
     context: Annotated[
         str, typer.Option(help='"text": given all words before; "sentence": those of the sentence.')
     ] = "text",
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
-    ] = None,
+    tokenizer: Tokenizer = None,
     tabs: Annotated[bool, typer.Option("--tabs", help="Print tabs instead of commas.")] = False,
-    encoding: Annotated[str, typer.Option(help="Encoding of the texts.")] = "utf-8",
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Print one row for every word of texts: its surprisal in bits, and what a regression needs beside it.
 
@@ -65,15 +66,19 @@ def surprisal(
     surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
     same of the words before. What can be misread in them is said on standard error.
     """
-    import tacenda
     from tacenda_lm.surprisal.items import read_items
     from tacenda_lm.surprisal.scoring import surprisal_table
 
     if item and region is None:
         raise typer.BadParameter("--item needs --region COLUMN, the column of the regions")
-    model: Any = tacenda.load(folder)
-    texts: Any = files
-    if region is not None:
+    if output is not None:
+        check_file(output, force)
+    model = load_model(folder)
+    texts: Any
+    if region is None:
+        given = (input_text(file, encoding, errors) for file in files)
+        texts = [text if isinstance(text, Path) else "\n".join(text) for text in given]
+    else:
         texts = [
             each
             for file in files
@@ -93,6 +98,7 @@ def surprisal(
             context=cast("Any", context),
             tokenizer=tokenizer,
             encoding=encoding,
+            errors=errors,
         )
     for note in table.notes:
         typer.echo(f"note: {note}", err=True)
