@@ -168,7 +168,8 @@ class Perplexity(float):
         """Bits of the whole text per character, counting a space or line end after every word.
 
         What `log_prob` gives to a word outside the vocabulary pays for no character of it: the bits of its spelling are
-        added (see `tacenda_lm.unknown_words`); a written ``<unk>`` has the five it is written with. None where the characters or these bits are not known.
+        added (see `tacenda_lm.unknown_words`); a written ``<unk>`` has none but the five it is written with. None where
+        the characters or these bits are not known.
         """
         if self.n_characters is None or self.log_prob_spelling is None:
             return None
