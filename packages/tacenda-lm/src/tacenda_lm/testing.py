@@ -127,7 +127,7 @@ class LanguageModelTests(ModelTests):
         expected += shares.log_shares([word for line in lines for word in line])
         found = np.asarray(table["surprisal"], float)
         np.testing.assert_allclose(found, -expected / np.log(2), atol=self.atol)
-        assert table["known"].tolist() == [True] * 3 + [False, True, False, True]
+        assert np.asarray(table["known"]).tolist() == [True] * 3 + [False, True, False, True]
         assert np.isfinite(found).all()
 
     # -- fitting -----------------------------------------------------------------------------------
