@@ -60,18 +60,16 @@ class SurprisalTable:
 
     ``table["surprisal"]`` is a column: a list of strings, or a masked NumPy array whose mask says what is missing.
 
-    | column | |
-    | --- | --- |
-    | ``text`` | the name of the text |
-    | ``sentence``, ``word_index`` | numbers of the sentence and of the word in the text, from 1 |
-    | ``start``, ``end`` | characters of the text, from 0, the second behind the word |
-    | ``word`` | as written, with the punctuation that is attached to it |
-    | ``surprisal`` | bits, without that punctuation |
-    | ``surprisal_with_punctuation`` | bits, with it |
-    | ``known`` | whether all of the word, punctuation apart, is in the vocabulary |
-    | ``log_frequency`` | base-2 logarithm of the relative frequency in the training text; missing without counts |
-    | ``length`` | characters, without that punctuation |
-    | ``surprisal_prev1``, ``known_prev2`` ... | the same of the words before; missing where a text begins |
+    * ``text``: the name of the text
+    * ``sentence``, ``word_index``: numbers of the sentence and of the word in the text, from 1
+    * ``start``, ``end``: characters of the text, from 0, the second behind the word
+    * ``word``: as written, with the punctuation that is attached to it
+    * ``surprisal``: bits, without that punctuation
+    * ``surprisal_with_punctuation``: bits, with it
+    * ``known``: whether all of the word, punctuation apart, is in the vocabulary
+    * ``log_frequency``: base-2 logarithm of the relative frequency in the training text; missing without counts
+    * ``length``: characters, without that punctuation
+    * ``surprisal_prev1``, ``known_prev2`` ...: the same of the words before; missing where a text begins
 
     Attributes
     ----------
