@@ -45,6 +45,9 @@ class Saveable:
     kind: ClassVar[str]
     name: ClassVar[str]
     distribution: ClassVar[str] = plugins.RUNTIME
+    #: Names of arrays that are mapped when a saved model is loaded: large ones of which it needs a few places at a
+    #: time. Nobody has checked what is in them.
+    mapped_arrays: ClassVar[frozenset[str]] = frozenset()
 
     figures: list[dict[str, Any]]
     fitted_on: dict[str, Any]
@@ -82,6 +85,7 @@ class Saveable:
             figures=list(getattr(self, "figures", [])),
             fitted_on=dict(getattr(self, "fitted_on", {})),
             nested={name: model.to_artifact() for name, model in self.nested().items()},
+            mapped=self.mapped_arrays,
         )
 
     @classmethod
