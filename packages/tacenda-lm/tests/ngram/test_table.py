@@ -123,25 +123,21 @@ def test_what_is_packed_comes_out(orders):
 
 
 def test_a_context_that_many_words_continue_has_a_list_of_places():
-    """One bigram in a hundred begins a thousand trigrams, the others one."""
+    """Four bigrams of twenty thousand begin a thousand trigrams each, the others one."""
     n_types, rng = 1500, np.random.default_rng(0)
-    prefix = np.repeat(np.arange(2000), np.where(np.arange(2000) % 100 == 50, 1000, 1))
-    word = np.concatenate(
-        [np.sort(rng.permutation(n_types)[: (prefix == i).sum()]) for i in range(2000)]
-    )
-    firsts = np.sort(rng.integers(n_types, size=2000))
-    seconds = np.concatenate(
-        [np.sort(rng.permutation(n_types)[: (firsts == i).sum()]) for i in range(n_types)]
-    )
+    bigrams = np.sort(rng.choice(n_types**2, 20_000, replace=False))
+    n_after = np.where(np.arange(len(bigrams)) % 5000 == 77, 1000, 1)
+    prefix = np.repeat(np.arange(len(bigrams)), n_after)
+    word = np.concatenate([np.sort(rng.permutation(n_types)[:n]) for n in n_after])
+    words = [np.arange(n_types), bigrams % n_types, word]
     table = Table.of_orders(
-        [np.zeros(n_types, np.int64), firsts, prefix],
-        [np.arange(n_types), seconds, word],
-        [np.full(len(each), -1.0) for each in (range(n_types), seconds, word)],
-        [np.zeros(n_types), np.zeros(2000)],
+        [np.zeros(n_types, np.int64), bigrams // n_types, prefix],
+        words,
+        [np.full(len(each), -1.0) for each in words],
+        [np.zeros(n_types), np.zeros(len(bigrams))],
     )
-    lists = dict(zip(LAYOUT, table.layout[1], strict=True))["lists"]
-    assert 0 < lists < 2000 // 64
-    np.testing.assert_array_equal(table.unpacked(2).n_after, np.bincount(prefix))
+    assert dict(zip(LAYOUT, table.layout[1], strict=True))["lists"] == 4
+    np.testing.assert_array_equal(table.unpacked(2).n_after, n_after)
     np.testing.assert_array_equal(table.unpacked(3).word, word)
 
 
