@@ -48,7 +48,7 @@ def _number(text, i, end):
         i += i < end and text[i] in (43, 45)
         power, n = 0, 0
         while i < end and 48 <= text[i] <= 57 and n < 4:
-            power = power * 10 + np.int64(text[i] - 48)
+            power = power * 10 + (text[i] - 48)
             n += 1
             i += 1
         if n == 0 or n == 4:

@@ -16,6 +16,7 @@ from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Packing, Rows, Scratch, default_budget
 from tacenda_lm.ngram.table import Sums, Table
+from tacenda_lm.sequences import Float64
 
 __all__ = ["table_of"]
 
@@ -76,7 +77,7 @@ def _packed(orders: list[Rows], prefixes: list[Int64], packing: Packing) -> Tabl
         return Table(*writer.finish())
 
 
-def _values(rows: Rows) -> Rows:
+def _values(rows: Rows) -> Float64:
     """Log-probabilities and back-offs of rows, base 10: views (2, n-grams)."""
     return rows[:, -2:].view(np.float64).T
 

@@ -41,8 +41,8 @@ from tacenda_lm.training import FitContext
 __all__ = ["KneserNey"]
 
 _LN10 = math.log(10)
-ABOVE_ONE = 1e-3
-"""A log-probability that is above one by more than rounding."""
+_ABOVE_ONE = 1e-3  # a log-probability that is above one by more than rounding
+_COARSE = 1.0  # by more than the rounding of few bits
 
 
 @cache
@@ -157,8 +157,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         before = hint[2]
         found = np.empty(len(before), np.int64)
         score, length, kept = _lookup().step(*table.arguments, before, word, found)
-        if not score <= ABOVE_ONE:
-            raise self._damaged()
+        if not score <= 0:
+            score = float(self._sound(np.array([score]))[0])
         after.value = words = (*value, word)[-kept:] if kept else ()
         after.hint = words, table, found
         return score, length
@@ -170,10 +170,14 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         return found
 
     def _sound(self, scores: Float64) -> Float64:
-        """Return log-probabilities. Raises ArtifactError if one is none: nothing else has checked a mapped table."""
-        if not (scores <= ABOVE_ONE).all():
+        """Return log-probabilities, none above zero in a table of few bits.
+
+        Raises ArtifactError if one is no log-probability: nothing else has checked a mapped table.
+        """
+        is_coarse = self.table.is_coarse
+        if not (scores <= (_COARSE if is_coarse else _ABOVE_ONE)).all():
             raise self._damaged()
-        return scores
+        return np.minimum(scores, 0.0) if is_coarse else scores
 
     @staticmethod
     def _damaged() -> ArtifactError:
@@ -230,8 +234,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
                 *self._arguments(), *words.arrays, text, *words.special, bos, eos
             )
             if found:
-                if not total <= ABOVE_ONE:
-                    raise self._damaged()
+                if not total <= 0:
+                    total = self._sound(np.array([total]))[0]
                 return float(total) / _LN10
         return super().score(sentence, bos, eos)
 

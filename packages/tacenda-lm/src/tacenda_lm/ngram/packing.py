@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class TableWriter:
         self._contexts = [Spool(scratch, 1) for _ in range(order)]
         self._layout = np.zeros((order, len(LAYOUT)), np.int64)
 
-    def add_ngrams(self, order: int, words: Int64, log_probs: Float64 | Float32) -> None:
+    def add_ngrams(self, order: int, words: npt.NDArray[Any], log_probs: Float64 | Float32) -> None:
         """Take the next n-grams of an order, as `Sink` says."""
         # the sign is not kept, which the rounding of a certain word's probability may have made positive
         magnitudes = np.maximum(-log_probs.astype(np.float32), np.float32(0))
@@ -235,7 +236,7 @@ def nearest(values: Float32, codes: Float32) -> Rows:
     return np.searchsorted(middles, values).astype(np.uint64)
 
 
-def _paired(integers: Int64, floats: Float32) -> Rows:
+def _paired(integers: npt.NDArray[Any], floats: Float32) -> Rows:
     """Integers below 2^32 and float32 as one column: (n-grams, 1)."""
     return (integers.astype(np.uint64) << _HALF | floats.view(np.uint32))[:, None]
 

@@ -20,9 +20,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Scratch, default_budget
 from tacenda_lm.ngram.table import Table
+from tacenda_lm.sequences import Float64
 
 __all__ = ["pruned"]
 
@@ -32,7 +34,8 @@ def pruned(table: Table, threshold: float) -> Table:
     from tacenda_lm.ngram import pruning_kernels as kernels
 
     order, arguments = table.order, table.arguments
-    suffixes, log_probs = [], []  # of the contexts of each order
+    suffixes: list[Int64] = []  # of the contexts of each order
+    log_probs: list[Float64] = []
     for n, size in enumerate(table.sizes[:-1]):
         suffix, log_prob = np.zeros(size, np.int64), np.empty(size, np.float64)
         if n:

@@ -49,7 +49,7 @@ def _values(values: Float32, n: int) -> Float32:
     """At most n values, ascending, and at least two, that stand for all."""
     ordered = np.sort(values).astype(np.float64)
     if len(ordered) < 2:
-        return np.array([-1, 0], np.float32) if not len(ordered) else np.float32([*ordered, 0])
+        return np.array([*ordered, 0.0] if len(ordered) else [-1.0, 0.0], np.float32)
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     cuts = np.linspace(0, len(ordered), n + 1).astype(np.int64)
     for _ in range(_ROUNDS):

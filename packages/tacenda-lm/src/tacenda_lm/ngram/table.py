@@ -110,6 +110,11 @@ class Table:
         """How many n-grams each order lists."""
         return [int(size) for size in self.layout[:, 0]]
 
+    @property
+    def is_coarse(self) -> bool:
+        """Whether log-probabilities are codes of few bits, so that sums are one, and none above it, only nearly."""
+        return bool(self.layout[0, 1] < 31)
+
     @cached_property
     def arguments(self) -> tuple[npt.NDArray[np.uint64], Int64]:
         """The first arguments of every function in ``lookup``."""
@@ -197,7 +202,9 @@ class Table:
             raise ArtifactError(f"the {order}-grams are not sorted: the model is damaged")
         words = self.words_of(order, np.array([node]))[0].tolist() if order else []
         if word < 0:
-            raise ArtifactError(f"the n-gram {words} is listed without its last words")
+            raise ArtifactError(
+                f"the n-gram {words} is listed without its last words: the model is damaged"
+            )
         return Sums(float(found[0]), float(found[1]), (words, int(word)))
 
     def check(self, is_normalized: bool = True) -> None:
@@ -207,7 +214,7 @@ class Table:
         ``is_normalized`` says so.
         """
         sums = self.sums()
-        if sums.above_one is not None:
+        if sums.above_one is not None and not self.is_coarse:
             raise ArtifactError("its back-offs give a word a probability above one")
         if not (sums.low > 0 and sums.high < np.inf) or (is_normalized and not sums.are_one):
             raise ArtifactError(

@@ -55,12 +55,15 @@ def hash_words(words, cuts, slots):
 
 
 @njit
-def _space(text, i):
-    """How many bytes the whitespace at byte i has, by the rule of ``str.split``; 0 if there is none."""
+def _space(text, i, is_ascii):
+    """How many bytes the whitespace at byte i has; 0 if there is none.
+
+    The rule is that of ``str.split``, or with ``is_ascii`` that of ``bytes.split``.
+    """
     byte = text[i]
     if byte <= 32:
-        return 1 if byte == 32 or 9 <= byte <= 13 or 28 <= byte <= 31 else 0
-    if byte < 0xC2 or byte > 0xE3:
+        return 1 if byte == 32 or 9 <= byte <= 13 or (28 <= byte <= 31 and not is_ascii) else 0
+    if byte < 0xC2 or byte > 0xE3 or is_ascii:
         return 0
     second = text[i + 1] if i + 1 < len(text) else 0
     if byte == 0xC2:  # next line, no-break space
@@ -78,15 +81,15 @@ def _space(text, i):
 
 
 @njit
-def _token(text, i, end):
+def _token(text, i, end, is_ascii):
     """Where the next token from byte i on begins and ends; both are ``end`` if there is none."""
     while i < end:
-        n = _space(text, i)
+        n = _space(text, i, is_ascii)
         if n == 0:
             break
         i += n
     begin = i
-    while i < end and _space(text, i) == 0:
+    while i < end and _space(text, i, is_ascii) == 0:
         i += 1
     return begin, i
 
@@ -103,10 +106,11 @@ def _id_of(text, begin, end, words, cuts, slots, boundary, unknown):
 
 
 @njit
-def score_line(data, shape, words, cuts, slots, text, boundary, unknown, bos, eos):
+def score_line(data, shape, words, cuts, slots, text, boundary, unknown, is_ascii, bos, eos):
     """Sum the log-probabilities of a line; the second result is False where it has marks of its own.
 
-    ``bos`` and ``eos`` say whether it begins after ``<s>`` and whether ``</s>`` is counted.
+    ``is_ascii`` is the rule of whitespace; ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether
+    ``</s>`` is counted.
     """
     order = len(shape)
     before, found = np.empty(order + 1, np.int64), np.empty(order + 1, np.int64)
@@ -115,7 +119,7 @@ def score_line(data, shape, words, cuts, slots, text, boundary, unknown, bos, eo
         before[0] = boundary
         n_before = 1
     total = 0.0
-    begin, end = _token(text, 0, len(text))
+    begin, end = _token(text, 0, len(text), is_ascii)
     while begin < end:
         w = _id_of(text, begin, end, words, cuts, slots, boundary, unknown)
         if w < 0:
@@ -124,7 +128,7 @@ def score_line(data, shape, words, cuts, slots, text, boundary, unknown, bos, eo
         total += score
         n_before = min(n, order - 1)
         before, found = found, before
-        begin, end = _token(text, end, len(text))
+        begin, end = _token(text, end, len(text), is_ascii)
     if eos:
         score, n = next_word(data, shape, before, n_before, boundary, found)
         total += score
@@ -132,7 +136,7 @@ def score_line(data, shape, words, cuts, slots, text, boundary, unknown, bos, eo
 
 
 @njit
-def encode_lines(words, cuts, slots, text, boundary, unknown, eos, ids, offsets):
+def encode_lines(words, cuts, slots, text, boundary, unknown, is_ascii, eos, ids, offsets):
     """Write the ids of all lines, and where each begins and the last ends; return False where one has marks of its own.
 
     The lines of ``text`` end in a line feed each; ``ids`` has room for half as many as there are bytes, and one for
@@ -144,14 +148,14 @@ def encode_lines(words, cuts, slots, text, boundary, unknown, eos, ids, offsets)
     for i in range(len(text)):
         if text[i] != 10:
             continue
-        begin, end = _token(text, at, i)
+        begin, end = _token(text, at, i, is_ascii)
         while begin < end:
             w = _id_of(text, begin, end, words, cuts, slots, boundary, unknown)
             if w < 0:
                 return False
             ids[n] = w
             n += 1
-            begin, end = _token(text, end, i)
+            begin, end = _token(text, end, i, is_ascii)
         if eos:
             ids[n] = boundary
             n += 1

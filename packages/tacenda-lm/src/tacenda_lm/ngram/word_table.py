@@ -45,9 +45,9 @@ class WordTable:
         return word_arrays(self.vocabulary.words)
 
     @cached_property
-    def special(self) -> tuple[int, int]:
-        """The ids of ``</s>`` and ``<unk>``."""
-        return self.vocabulary.boundary_id, self.vocabulary.unknown_id
+    def special(self) -> tuple[int, int, bool]:
+        """The ids of ``</s>`` and ``<unk>``, and whether text is split at ASCII whitespace alone."""
+        return self.vocabulary.boundary_id, self.vocabulary.unknown_id, False
 
     def encoded(self, lines: object, eos: bool) -> tuple[Ids, Offsets] | None:
         """Return ids (tokens,) and offsets (lines + 1,) of a list of strings, with ``</s>`` after each where ``eos``.
