@@ -1,6 +1,7 @@
 """The packed table: what is put in comes out, and a damaged one is refused, or harmless where it is not read."""
 
 import dataclasses
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -269,10 +270,8 @@ def test_a_large_table_that_nobody_has_checked_harms_nothing(model, monkeypatch,
         lambda: spoilt.table.check(),
         lambda: [spoilt.BaseScore(states[0], w, State()) for w in "abc"],
     ):
-        try:
+        with suppress(ArtifactError):
             act()
-        except ArtifactError as error:
-            assert "damaged" in str(error)  # noqa: PT017 (other results are fine too)
 
 
 def test_a_saved_table_is_mapped_and_its_bytes_can_be_verified(model, tmp_path, monkeypatch):
@@ -281,13 +280,13 @@ def test_a_saved_table_is_mapped_and_its_bytes_can_be_verified(model, tmp_path, 
     again = KneserNey.load(tmp_path / "m")
     assert isinstance(again.table.data.base, np.memmap)
     assert again.score("a b c") == model.score("a b c")
-    artifact.verify(tmp_path / "m")
+    artifact.read(tmp_path / "m", whole=True)
     [file] = (tmp_path / "m").glob("mapped-*")
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(ArtifactError, match="altered"):
-        artifact.verify(tmp_path / "m")
+        artifact.read(tmp_path / "m", whole=True)
     again.save(tmp_path / "m")  # the file is mapped while it is replaced
     KneserNey.load(tmp_path / "m")
 

@@ -32,7 +32,7 @@ from tacenda.errors import ArtifactError
 MANIFEST = "model.json"
 
 _HASHED = 1 << 22
-"""A mapped file of more bytes is read where it is used, so its sha256 is compared by `verify` alone."""
+"""A mapped file of more bytes is read where it is used, so its sha256 is compared only where `read` is asked to."""
 
 
 def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
@@ -64,29 +64,20 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
         ) from error
 
 
-def read(path: str | os.PathLike[str]) -> Artifact:
+def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
     """Read and check the artefact in the folder ``path``; its plugin is not needed.
 
     A bare name, where no such folder exists, is that of an installed model (`tacenda.artifact.by_name`).
     The arrays are in memory of their own or mapped, so the folder may be replaced or removed afterwards. Of a mapped
-    file of more than a few megabytes nothing is read, and `verify` tells whether it was altered.
+    file of more than a few megabytes nothing is read, unless ``whole`` asks to compare its bytes with their hash too.
     Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
     format.
     """
-    return _read(path, verify=False)
-
-
-def verify(path: str | os.PathLike[str]) -> None:
-    """Read every byte of the artefact in the folder ``path``. Raises ArtifactError if any was altered."""
-    _read(path, verify=True)
-
-
-def _read(path: str | os.PathLike[str], verify: bool) -> Artifact:
     folder = locate(path)
     for last in [False] * 20 + [True]:
         head = _head_or_nothing(folder)
         try:
-            return _read_parts(folder, head or _head(folder), 0, verify)
+            return _read_parts(folder, head or _head(folder), 0, whole)
         except (ArtifactError, OSError) as error:
             # A save may have replaced the model during the reading: then, and only then, try again.
             if _head_or_nothing(folder) != head and not last:
@@ -152,7 +143,7 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     return head_bytes
 
 
-def _read_parts(folder: Path, head: bytes, depth: int, verify: bool) -> Artifact:
+def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
     check_depth(depth)
     manifest = manifests.decode(head)
     manifests.check_names(manifest)
@@ -160,7 +151,7 @@ def _read_parts(folder: Path, head: bytes, depth: int, verify: bool) -> Artifact
     mapped: set[str] = set()
     for name, member in manifest.files.items():
         is_mapped = manifests.is_mapped(name)
-        _verify(folder / name, member, verify or not is_mapped or member.size <= _HASHED)
+        _verify(folder / name, member, whole or not is_mapped or member.size <= _HASHED)
         some = (named_arrays.mapped if is_mapped else named_arrays.read)(folder / name)
         merge(arrays, some)
         mapped.update(some if is_mapped else ())
@@ -172,7 +163,7 @@ def _read_parts(folder: Path, head: bytes, depth: int, verify: bool) -> Artifact
         inner = _head(part)
         if Member.of(inner, member.folder) != member:
             raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
-        nested[name] = _read_parts(part, inner, depth + 1, verify)
+        nested[name] = _read_parts(part, inner, depth + 1, whole)
     return replace(manifest.artifact, arrays=arrays, nested=nested, mapped=frozenset(mapped))
 
 
