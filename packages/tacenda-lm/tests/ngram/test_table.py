@@ -14,7 +14,8 @@ from tacenda.errors import ArtifactError
 from tacenda_lm import KneserNey, State
 from tacenda_lm.ngram import lookup, rows
 from tacenda_lm.ngram import table as table_module
-from tacenda_lm.ngram.table import LAYOUT, Table
+from tacenda_lm.ngram.layout import LAYOUT
+from tacenda_lm.ngram.table import Table
 
 
 @pytest.fixture(scope="module")

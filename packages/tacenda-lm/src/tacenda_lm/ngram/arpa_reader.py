@@ -25,8 +25,9 @@ from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.arpa_table import table_of
 from tacenda_lm.ngram.arpa_writer import START
 from tacenda_lm.ngram.counts import Int64
+from tacenda_lm.ngram.layout import MAX_ORDER
 from tacenda_lm.ngram.rows import Packing, Rows
-from tacenda_lm.ngram.table import MAX_ORDER, Sums, Table
+from tacenda_lm.ngram.table import Sums, Table
 from tacenda_lm.ngram.word_table import word_arrays
 from tacenda_lm.sequences import Float64
 

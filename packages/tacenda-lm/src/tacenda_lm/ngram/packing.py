@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda_lm.ngram.counts import Int64
+from tacenda_lm.ngram.layout import BLOCK, LAYOUT
 from tacenda_lm.ngram.rows import Rows, Scratch, Spool
-from tacenda_lm.ngram.table import BLOCK, LAYOUT
 from tacenda_lm.sequences import Float64
 
 __all__ = ["Float32", "TableWriter", "nearest"]

@@ -15,7 +15,7 @@ from tacenda.artifact import require
 from tacenda.errors import ArtifactError
 from tacenda.offsets import checked_offsets, rises
 from tacenda_lm.ngram.counts import Int64
-from tacenda_lm.ngram.table import MAX_ORDER
+from tacenda_lm.ngram.layout import MAX_ORDER
 from tacenda_lm.sequences import Float64
 
 __all__ = ["orders_of"]
