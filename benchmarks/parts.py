@@ -42,6 +42,7 @@ VAREMBED = (
 )
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
+MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
@@ -214,8 +215,15 @@ PARTS = (
             *_of_texts("tags", "tree-figures", "trees", "widths", "windows"),
         ),
         (*BILINEAR, *NGRAMS, *MIXTURE),
-        ("--without", "speed"),
+        ("--without", "speed", "machines"),
     ),
+    Part(
+        "language_models.thesis machines",
+        _of_texts("machines"),
+        (*MACHINES, *NGRAMS),
+        ("--only", "machines"),
+    ),
+    Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(
         "language_models.thesis speed",
         _of_texts("speed"),

@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacenda_lm.boltzmann.frbm import FRBM
+    from tacenda_lm.boltzmann.settings import FRBMAdvanced
+    from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
     from tacenda_lm.contract import State
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
@@ -24,12 +27,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "FRBM",
     "HLBL",
     "HMM",
     "LBL",
     "VLHMM",
     "BrownClusters",
     "Continuation",
+    "FRBMAdvanced",
     "FullScore",
     "HLBLAdvanced",
     "KneserNey",
@@ -40,6 +45,7 @@ __all__ = [
     "Posterior",
     "Rescored",
     "State",
+    "TemporalFRBM",
     "Tree",
     "VLHMMAdvanced",
     "brown_clusters",
@@ -49,6 +55,9 @@ __all__ = [
 _HOMES = {
     "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
     "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
+    "FRBM": "tacenda_lm.boltzmann.frbm",
+    "FRBMAdvanced": "tacenda_lm.boltzmann.settings",
+    "TemporalFRBM": "tacenda_lm.boltzmann.temporal_frbm",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.settings",
     "LBL": "tacenda_lm.log_bilinear.lbl",

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacenda import Corpus
+from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda_lm import KneserNey, State
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.ngram.word_table import WordTable
@@ -68,6 +69,17 @@ def test_ids_are_those_of_the_vocabulary(model, line):
         assert found is None
     else:
         assert found[0].tolist() == model.vocabulary.encode(tokens).tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=TEXTS)
+def test_a_model_of_kenlm_splits_at_ascii_whitespace_alone(model, text):
+    same = KneserNey.from_artifact(model.to_artifact())
+    same.fitted_on["tokenizer"] = ASCII_WHITESPACE
+    assert same.score(text) == pytest.approx(slowly(same, "score", text), abs=1e-9)
+    np.testing.assert_allclose(
+        same.score_batch([text]), slowly(same, "score_batch", [text]), atol=1e-9
+    )
 
 
 def test_words_that_are_changed_before_they_are_looked_up_are_left_to_python():

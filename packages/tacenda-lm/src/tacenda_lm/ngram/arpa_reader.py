@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_number
+from tacenda.corpus.marks import START
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.arpa_table import table_of
-from tacenda_lm.ngram.arpa_writer import START
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.layout import MAX_ORDER
 from tacenda_lm.ngram.rows import Packing, Rows
@@ -70,6 +70,7 @@ class _Reader:
         self.number = 0  # of the line read last
         self._chunks = byte_chunks(path)
         self._held, self._at, self._ended = b"", 0, False
+        self.notes: dict[str, Any] = {}
 
     def read(self) -> tuple[Vocabulary, Table, Sums, dict[str, Any]]:
         """The whole file, as `read_arpa` returns it."""
@@ -78,7 +79,7 @@ class _Reader:
         with bar:
             words, listed = self._unigrams(counts[0], len(counts) == 1)
             bar.update(counts[0])
-            notes: dict[str, Any] = {}
+            notes: dict[str, Any] = dict(self.notes)
             if UNKNOWN not in words:
                 notes["unknown"] = f"the file has no {UNKNOWN}: added with log10 p = {_LOWEST:g}"
                 words.append(UNKNOWN)
@@ -223,6 +224,7 @@ class _Reader:
         if START in words:  # both marks are one type in the table
             start = words.index(START)
             backoffs[end] = backoffs[start]
+            self.notes["start_log_prob"] = float(probs[start])
             words.pop(start)
             probs, backoffs = np.delete(probs, start), np.delete(backoffs, start)
         if highest:

@@ -21,10 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.marks import START
 from tacenda.corpus.text import Sentence, Text
 from tacenda.errors import ArtifactError, DataError
 from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary
+from tacenda.tokenizers import ASCII_WHITESPACE
+from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.contract import State
 from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import ConfiguredLanguageModel
@@ -32,15 +34,26 @@ from tacenda_lm.ngram.counts import count_ngrams
 from tacenda_lm.ngram.pruning import pruned
 from tacenda_lm.ngram.quantization import quantized
 from tacenda_lm.ngram.rows import Scratch, default_budget
-from tacenda_lm.ngram.smoothing import KneserNeySettings, estimate
+from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
 from tacenda_lm.ngram.table import Table
 from tacenda_lm.ngram.word_table import WordTable
-from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
+from tacenda_lm.sequences import (
+    BlankLines,
+    Float64,
+    Ids,
+    Integers,
+    Offsets,
+    check_word,
+    checked,
+    checked_blank_lines,
+    checked_ids,
+)
 from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
 
 _LN10 = math.log(10)
+_MARKS = frozenset((START, BOUNDARY))
 _ABOVE_ONE = 1e-3  # a log-probability that is above one by more than rounding
 _COARSE = 1.0  # by more than the rounding of few bits
 
@@ -98,6 +111,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
             writer = TableWriter(order, len(vocabulary), scratch)
             found = estimate(counted, settings, scratch, writer)
             table = Table(*writer.finish())
+        _announce(found.from_text, settings)
         if settings.prune:
             table = pruned(table, settings.prune)
         if settings.bits is not None:
@@ -138,15 +152,17 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
         """As `KenlmInterface.BaseScore`; the places of the context in the table are kept with the state."""
+        if word in _MARKS:
+            return super().BaseScore(in_state, word, out_state)
         return self._step(in_state, self.vocabulary.id_of(word), out_state)[0] / _LN10
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
         """As `KenlmInterface.BaseFullScore`."""
-        vocabulary = self.vocabulary
-        number = vocabulary.id_of(word)
+        if word in _MARKS:
+            return super().BaseFullScore(in_state, word, out_state)
+        number = self.vocabulary.id_of(word)
         score, length = self._step(in_state, number, out_state)
-        oov = number in vocabulary.oov_ids and word not in vocabulary
-        return FullScore(score / _LN10, length, oov)
+        return FullScore(score / _LN10, length, number in self.vocabulary.oov_ids)
 
     def _step(self, state: State, word: int, after: State) -> tuple[float, int]:
         """The natural log-probability and the n-gram length of an id; write the state after it."""
@@ -156,7 +172,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
             hint = value, table, self._places(state.parts())
         before = hint[2]
         found = np.empty(len(before), np.int64)
-        score, length, kept = _lookup().step(*table.arguments, before, word, found)
+        data, shape = table.arguments
+        score, length, kept = _lookup().step(data, shape, before, word, found)
         if not score <= 0:
             score = float(self._sound(np.array([score]))[0])
         after.value = words = (*value, word)[-kept:] if kept else ()
@@ -239,22 +256,27 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
                 return float(total) / _LN10
         return super().score(sentence, bos, eos)
 
-    def score_batch(self, sentences: Text, *, eos: bool = True) -> Float64:
+    def score_batch(
+        self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
+    ) -> Float64:
         """As `KenlmInterface.score_batch`; a list of strings is split, looked up and scored in compiled code."""
-        words = self._words
+        words, counted = self._words, checked_blank_lines(blank_lines) == "count"
         lines = words.encoded(sentences, eos) if words is not None else None
         if words is None or lines is None:
-            return super().score_batch(sentences, eos=eos)
+            return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
         found = np.empty(len(lines[1]) - 1, np.float64)
         words.kernels.line_scores(*self._arguments(), *lines, words.special[0], found)
+        if eos and not counted:
+            found[np.diff(lines[1]) == 1] = 0.0
         return self._sound(found) / _LN10
 
     @property
     def _words(self) -> WordTable | None:
         """The vocabulary for compiled code; None where more is to be done with words than to look them up."""
-        if self._word_table is None or self._word_table.vocabulary is not self._vocabulary:
-            self._word_table = WordTable(self.vocabulary)
-        return self._word_table if self._word_table.is_plain else None
+        known, is_ascii = self._word_table, self.string_tokenizer == ASCII_WHITESPACE
+        if known is None or known.vocabulary is not self._vocabulary or known.is_ascii != is_ascii:
+            known = self._word_table = WordTable(self.vocabulary, is_ascii)
+        return known if known.is_plain else None
 
     # -- whole texts -------------------------------------------------------------------------------
 
@@ -268,6 +290,9 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
             ids = checked_ids(ids, self.table.n_types)
         before = [self.vocabulary.boundary_id] if bos else []
         return self._sequences(ids, np.array([0, len(ids)]), before)
+
+    def _penalty(self, state: State) -> float:
+        return float(_lookup().penalty(*self._arguments(), np.array(state.parts(), np.int64)))
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
@@ -328,7 +353,13 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         model = cls(order=table.order)
         model.is_normalized = sums.are_one
         model._vocabulary, model._table = vocabulary, table
-        model.fitted_on = {"arpa": Path(path).name, "n_grams": table.sizes, **notes}
+        model.start_log_prob = notes.pop("start_log_prob", cls.start_log_prob)
+        model.fitted_on = {
+            "arpa": Path(path).name,
+            "n_grams": table.sizes,
+            "tokenizer": ASCII_WHITESPACE,
+            **notes,
+        }
         return model
 
     def to_arpa(self, path: str | os.PathLike[str]) -> None:
@@ -341,13 +372,14 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         """
         from tacenda_lm.ngram.arpa_writer import write_arpa
 
-        write_arpa(path, self.vocabulary, self.table)
+        write_arpa(path, self.vocabulary, self.table, self.start_log_prob)
 
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings, the vocabulary's, and whether distributions sum to one, as JSON values."""
-        return {**super().config_dict(), "is_normalized": self.is_normalized}
+        """Return the settings, the vocabulary's, and what an ARPA file may say otherwise, as JSON values."""
+        own = {"is_normalized": self.is_normalized, "start_log_prob": self.start_log_prob}
+        return {**super().config_dict(), **own}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the table and of the vocabulary. Raises NotFittedError."""
@@ -361,5 +393,22 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         model.is_normalized = config.get("is_normalized", True)
         if not isinstance(model.is_normalized, bool):
             raise ArtifactError(f"is_normalized is {model.is_normalized!r:.80}, not true or false")
+        start = config.get("start_log_prob", cls.start_log_prob)
+        if not isinstance(start, int | float) or isinstance(start, bool) or not -1e3 < start <= 0:
+            raise ArtifactError(f"start_log_prob is {start!r:.80}, not a logarithm from -1000 to 0")
+        model.start_log_prob = float(start)
         model._table = Table.from_arrays(arrays, len(model._vocabulary), model.is_normalized)
         return model
+
+
+def _announce(from_text: Sequence[bool], settings: KneserNeySettings) -> None:
+    """Say for which orders the text is too small or too odd to give the discounts, where lmplz stops."""
+    orders = [str(n) for n, given in enumerate(from_text, 1) if not given]
+    if not orders:
+        return
+    which = f"the text does not give the discounts of order {', '.join(orders)}"
+    if settings.smoothing == "good_turing":
+        used = f"those of a cutoff below {settings.cutoff} or, where there are none, half a count are used"
+    else:
+        used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
+    warnings.warn(f"{which} (it is too small, or sentences repeat in it): {used}", stacklevel=4)

@@ -20,7 +20,17 @@ from numba import uint64
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["conditionals", "endings", "pair_scores", "sequence_scores", "spell", "step", "unpack"]
+__all__ = [
+    "conditionals",
+    "endings",
+    "pair_scores",
+    "penalty",
+    "resolve",
+    "sequence_scores",
+    "spell",
+    "step",
+    "unpack",
+]
 
 #: Columns of ``shape``: of each order the n-grams, the bits of a record, the bit where records begin, bits of fields,
 #: and the words of the data where the other sections begin.
@@ -211,6 +221,16 @@ def step(data, shape, before, w, found):
     kept = n_that_matter(data, shape, found, min(n, order - 1))
     found[order] = kept
     return score, n, kept
+
+
+@njit
+def penalty(data, shape, context):
+    """Return the sum of the back-offs of all listed endings of a context."""
+    before = np.empty(len(shape) + 1, np.int64)
+    total = 0.0
+    for k in range(resolve(data, shape, context, before)):
+        total += backoff(data, shape, k, before[k])
+    return total
 
 
 @njit

@@ -24,12 +24,14 @@ class WordTable:
     ----------
     vocabulary
         Whose words these are.
+    is_ascii
+        Whether text is split at ASCII whitespace alone.
     is_plain
         Whether its words are looked up as they are spelled, and every other word is ``<unk>``.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
+    def __init__(self, vocabulary: Vocabulary, is_ascii: bool = False) -> None:
+        self.vocabulary, self.is_ascii = vocabulary, is_ascii
         self.is_plain = not vocabulary.normalization and vocabulary.oov == "single"
 
     @property
@@ -46,8 +48,8 @@ class WordTable:
 
     @cached_property
     def special(self) -> tuple[int, int, bool]:
-        """The ids of ``</s>`` and ``<unk>``, and whether text is split at ASCII whitespace alone."""
-        return self.vocabulary.boundary_id, self.vocabulary.unknown_id, False
+        """What the functions of ``text_kernels`` know beside: the ids of ``</s>`` and ``<unk>``, and ``is_ascii``."""
+        return self.vocabulary.boundary_id, self.vocabulary.unknown_id, self.is_ascii
 
     def encoded(self, lines: object, eos: bool) -> tuple[Ids, Offsets] | None:
         """Return ids (tokens,) and offsets (lines + 1,) of a list of strings, with ``</s>`` after each where ``eos``.
@@ -66,7 +68,7 @@ class WordTable:
         return (ids[: offsets[-1]], offsets) if done else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WordTable, (self.vocabulary,)
+        return WordTable, (self.vocabulary, self.is_ascii)
 
 
 def word_arrays(words: Sequence[str]) -> Arrays:
