@@ -166,7 +166,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     def _step(self, state: State, word: int, after: State) -> tuple[float, int]:
         """The natural log-probability and the n-gram length of an id; write the state after it."""
-        table, value, hint = self._table, state.value, state.hint
+        value: Any = state.value
+        table, hint = self._table, state.hint
         if table is None or hint is None or hint[0] is not value or hint[1] is not table:
             table = self.table
             hint = value, table, self._places(state.parts())
