@@ -154,9 +154,28 @@ PARTS = (
     ),
     Part("language_models.ngrams", ("lm-ngrams",), NGRAMS),
     Part("language_models.ngrams_speed", ("lm-ngrams-speed",), NGRAMS, timed=True),
+    Part(
+        "language_models.ngrams_size",
+        ("lm-ngrams-training", "lm-ngrams-files"),
+        NGRAMS,
+        timed=True,
+    ),
     Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
     Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
+    Part(
+        "language_models.reading",
+        ("lm-reading",),
+        (
+            *NGRAMS,
+            *BILINEAR,
+            *MARKOV,
+            *MIXTURE,
+            "lm/surprisal",
+            "lm/spelling.py",
+            "lm/unknown_words.py",
+        ),
+    ),
     Part(
         "language_models.scorer",
         ("lm-scorer",),
