@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tacenda_lm.mixture import Mixture
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.scoring import surprisal_table
+    from tacenda_lm.surprisal.table import SurprisalTable
+    from tacenda_lm.unknown_words import UnknownWords
 
 __version__ = "0.1.0"
 
@@ -45,11 +49,15 @@ __all__ = [
     "Posterior",
     "Rescored",
     "State",
+    "SurprisalTable",
     "TemporalFRBM",
     "Tree",
+    "UnknownWords",
     "VLHMMAdvanced",
     "brown_clusters",
     "build_tree",
+    "read_items",
+    "surprisal_table",
 ]
 
 _HOMES = {
@@ -76,6 +84,10 @@ _HOMES = {
     "Perplexity": "tacenda_lm.perplexity",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.contract",
+    "SurprisalTable": "tacenda_lm.surprisal.table",
+    "UnknownWords": "tacenda_lm.unknown_words",
+    "read_items": "tacenda_lm.surprisal.items",
+    "surprisal_table": "tacenda_lm.surprisal.scoring",
 }
 
 
