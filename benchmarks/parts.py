@@ -184,6 +184,9 @@ PARTS = (
         ),
     ),
     Part(
+        "language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV), ("--model", "hlbl", "vlhmm")
+    ),
+    Part(
         "language_models.scorer",
         ("lm-scorer",),
         (*NGRAMS, *BILINEAR, *MIXTURE, "lm/spacy", "core/spacy"),
