@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tacenda_lm.mixture import Mixture
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.recurrent.model import RecurrentLM
+    from tacenda_lm.recurrent.settings import RecurrentLMAdvanced
 
 __version__ = "0.1.0"
 
@@ -38,6 +40,8 @@ __all__ = [
     "Mixture",
     "Perplexity",
     "Posterior",
+    "RecurrentLMAdvanced",
+    "RecurrentLM",
     "Rescored",
     "State",
     "Tree",
@@ -65,6 +69,8 @@ _HOMES = {
     "LanguageModel": "tacenda_lm.language_model",
     "Mixture": "tacenda_lm.mixture",
     "Perplexity": "tacenda_lm.perplexity",
+    "RecurrentLMAdvanced": "tacenda_lm.recurrent.settings",
+    "RecurrentLM": "tacenda_lm.recurrent.model",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.contract",
 }

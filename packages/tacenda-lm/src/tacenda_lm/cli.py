@@ -55,6 +55,10 @@ def fit(
     order: Annotated[
         int | None, typer.Option(min=1, help="Words that an n-gram spans (kneser_ney).")
     ] = None,
+    lds: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Saved LDS that training starts from (recurrent)."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,6 +89,8 @@ def fit(
     options = settings_of(settings or [])
     if order is not None:
         options["order"] = order
+    if lds is not None:
+        options["lds"] = lds
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
     check_output(output)
     corpus = Corpus.from_text(

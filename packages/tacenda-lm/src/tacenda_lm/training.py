@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tacenda.fitting import (
     BatchSource,
+    Callback,
     Cosine,
     FitSettings,
     History,
@@ -25,12 +26,13 @@ from tacenda.fitting.trainable import State
 if TYPE_CHECKING:
     from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
     from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
+    from tacenda_lm.recurrent.settings import RecurrentLMSettings
 
 __all__ = ["FitContext", "falling_rate", "put", "train"]
 
-_ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
+_ELSEWHERE = "threads", "device", "lds"  # options that may differ where a fit is continued
 
-Text = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # ids and offsets
+Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
 
 
 class FitContext(NamedTuple):
@@ -59,7 +61,7 @@ def falling_rate(
 def train(
     trainer: Trainable,
     source: BatchSource,
-    settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings,
+    settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings | RecurrentLMSettings,
     text: Text,
     valid: Text | None,
     fitting: FitContext,
@@ -67,12 +69,13 @@ def train(
     *,
     evaluate_every: int = 1,
     identity: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
     description: str = "fitting",
 ) -> History:
     """Train in place; a divergence after the first epoch leaves the best model seen.
 
-    ``identity`` (JSON values) tells this fit from others, beside settings and texts; ``description`` stands before the
-    progress bar.
+    ``identity`` (JSON values) tells this fit from others, beside settings and texts; ``callbacks`` may end it;
+    ``description`` stands before the progress bar.
     """
     loop = FitSettings(
         epochs=settings.epochs,
@@ -91,6 +94,7 @@ def train(
             "valid": None if valid is None else fingerprint_arrays(valid),
             **(identity or {}),
         },
+        callbacks=callbacks,
         checkpoints=fitting.checkpoints,
         resume=fitting.resume,
         description=description,
