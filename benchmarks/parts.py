@@ -43,6 +43,8 @@ VAREMBED = (
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
+RECURRENT = ("lm/recurrent", "lm/training.py")
+CACHES = ("lm/cache",)
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",
@@ -155,6 +157,20 @@ PARTS = (
     Part("language_models.ngrams_speed", ("lm-ngrams-speed",), NGRAMS, timed=True),
     Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
     Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
+    Part("language_models.recurrent", ("lm-recurrent",), (*RECURRENT, *LDS)),
+    Part(
+        "language_models.recurrent choice",
+        ("lm-recurrent-choice",),
+        (*RECURRENT, *LDS),
+        ("--choose",),
+    ),
+    Part("language_models.caches", ("lm-caches",), (*CACHES, *BILINEAR, *NGRAMS, *MIXTURE)),
+    Part(
+        "language_models.caches choice",
+        ("lm-caches-choice",),
+        (*CACHES, *BILINEAR, *NGRAMS),
+        ("--choose",),
+    ),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(
         "language_models.scorer",

@@ -78,9 +78,7 @@ def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, fo
     linear = system.filtered(words[:, None])[:, 0] @ system.outputs.T
     for spread in (0.4, 0.2):
         network = started_from(system, ids, frequencies, spread)
-        states, last = run(
-            network, words, np.array([0, 40]), np.full((1, 6), RESTING, np.float32)
-        )
+        states, last = run(network, words, np.array([0, 40]), np.full((1, 6), RESTING, np.float32))
         h = np.concatenate([states[1:], last])
         scores = h @ network.outputs[:, :-1].T + network.outputs[:, -1] - np.log(frequencies)
         g = (scores * linear).sum() / (linear**2).sum()
@@ -141,6 +139,25 @@ def test_what_is_no_lds_is_refused(folder, tmp_path):
     for path, (error, said) in cases.items():
         with pytest.raises(error, match=said):
             RecurrentLM(**{**SMALL, "width": 7}, lds=str(path)).fit(text())
+
+
+def test_the_command_line_names_the_lds(folder, tmp_path):
+    (tmp_path / "text").write_text(
+        "\n".join(" ".join(words) for words in [["w1", "w2", "w3"]] * 40)
+    )
+    command = [
+        sys.executable, "-m", "tacenda", "lm", "fit", "--model", "recurrent", "--text", tmp_path / "text",
+        "--output", tmp_path / "lm", "--lds", folder, "--set", "epochs=1",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [*command, "--set", "width=6"], check=False, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert RecurrentLM.load(tmp_path / "lm").settings.lds == str(folder)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
+    assert done.returncode
+    assert "has 6 states: give width=6" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["A", "C", "forward", "filter", "Xi", "table", "scale"])

@@ -67,7 +67,17 @@ class Specimen:
 def specimens() -> dict[str, Specimen]:
     """Specimens by the names of their models."""
     from tacenda_embeddings import LDS, MorphologicalLDS, SumEmbed, VarEmbed
-    from tacenda_lm import HLBL, HMM, LBL, VLHMM, KneserNey, Mixture
+    from tacenda_lm import (
+        HLBL,
+        HMM,
+        LBL,
+        VLHMM,
+        KneserNey,
+        Mixture,
+        NeuralCache,
+        RecurrentLM,
+        UnigramCache,
+    )
     from tacenda_surprise import (
         PMF,
         RBM,
@@ -94,6 +104,13 @@ def specimens() -> dict[str, Specimen]:
         "hlbl": Specimen(lambda: HLBL(**log_bilinear), corpus, True),
         "hmm": Specimen(lambda: HMM(n_states=3, epochs=4), corpus, True),
         "vlhmm": Specimen(lambda: VLHMM(n_classes=4, states_per_class=4, epochs=4), corpus, True),
+        "recurrent": Specimen(
+            lambda: RecurrentLM(width=4, epochs=4, streams=8, window_words=20), corpus, True
+        ),
+        "unigram_cache": Specimen(lambda: UnigramCache(window=30), corpus),
+        "neural_cache": Specimen(
+            lambda: NeuralCache(window=30, hlbl={**log_bilinear, "copies": 1}), corpus, True
+        ),
         "mixture": Specimen(
             lambda: Mixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=4)}),
             corpus,

@@ -7,6 +7,8 @@ import pytest
 from tacenda import plugins
 from tacenda.cli.main import main
 from tacenda_lm import cli
+from tacenda_lm.cache.neural import NeuralCache
+from tacenda_lm.cache.unigram import UnigramCache
 from tacenda_lm.hidden_markov.hmm import HMM
 from tacenda_lm.hidden_markov.vlhmm import VLHMM
 from tacenda_lm.log_bilinear.hlbl import HLBL
@@ -23,6 +25,8 @@ OURS = [
     ("language_models", "vlhmm", VLHMM),
     ("language_models", "hmm", HMM),
     ("language_models", "recurrent", RecurrentLM),
+    ("language_models", "unigram_cache", UnigramCache),
+    ("language_models", "neural_cache", NeuralCache),
     ("commands", "lm", cli.app),
 ]
 

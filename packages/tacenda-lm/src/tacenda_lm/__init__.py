@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacenda_lm.cache.neural import HasContextVectors, NeuralCache
+    from tacenda_lm.cache.unigram import UnigramCache
     from tacenda_lm.contract import State
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
@@ -34,17 +36,20 @@ __all__ = [
     "Continuation",
     "FullScore",
     "HLBLAdvanced",
+    "HasContextVectors",
     "KneserNey",
     "LBLAdvanced",
     "LanguageModel",
     "Mixture",
+    "NeuralCache",
     "Perplexity",
     "Posterior",
-    "RecurrentLMAdvanced",
     "RecurrentLM",
+    "RecurrentLMAdvanced",
     "Rescored",
     "State",
     "Tree",
+    "UnigramCache",
     "VLHMMAdvanced",
     "brown_clusters",
     "build_tree",
@@ -55,6 +60,7 @@ _HOMES = {
     "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.settings",
+    "HasContextVectors": "tacenda_lm.cache.neural",
     "LBL": "tacenda_lm.log_bilinear.lbl",
     "LBLAdvanced": "tacenda_lm.log_bilinear.settings",
     "Posterior": "tacenda_lm.hidden_markov.model",
@@ -62,12 +68,14 @@ _HOMES = {
     "HMM": "tacenda_lm.hidden_markov.hmm",
     "VLHMM": "tacenda_lm.hidden_markov.vlhmm",
     "VLHMMAdvanced": "tacenda_lm.hidden_markov.settings",
+    "UnigramCache": "tacenda_lm.cache.unigram",
     "build_tree": "tacenda_lm.log_bilinear.tree_building",
     "Continuation": "tacenda_lm.generation",
     "FullScore": "tacenda_lm.kenlm_interface",
     "KneserNey": "tacenda_lm.ngram.kneser_ney",
     "LanguageModel": "tacenda_lm.language_model",
     "Mixture": "tacenda_lm.mixture",
+    "NeuralCache": "tacenda_lm.cache.neural",
     "Perplexity": "tacenda_lm.perplexity",
     "RecurrentLMAdvanced": "tacenda_lm.recurrent.settings",
     "RecurrentLM": "tacenda_lm.recurrent.model",

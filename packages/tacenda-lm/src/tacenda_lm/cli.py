@@ -247,6 +247,27 @@ def mix(
         typer.echo(f"{weight:.4f}  {name}")
 
 
+@app.command()
+def cache(
+    folder: Folder,
+    output: Output,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An option of NeuralCache, as JSON."),
+    ] = None,
+) -> None:
+    """Put a neural cache over a saved model that predicts from a vector, such as hlbl or recurrent.
+
+    Mix it with that model and others; `tacenda lm fit --model unigram_cache` makes a cache of words alone.
+    """
+    from tacenda_lm.cache.neural import NeuralCache
+
+    options = settings_of(settings or [])
+    check_output(output)
+    NeuralCache.over(_load(folder), **options).save(output)
+    typer.echo(f"neural_cache, saved in {output}", err=True)
+
+
 def _load(folder: Path) -> LanguageModel:
     """A saved language model. Raises ConfigurationError for a model of another kind."""
     import tacenda

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FitContext", "falling_rate", "put", "train"]
 
-_ELSEWHERE = "threads", "device", "lds"  # options that may differ where a fit is continued
+_ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
 
 Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
 
@@ -69,13 +69,14 @@ def train(
     *,
     evaluate_every: int = 1,
     identity: Mapping[str, Any] | None = None,
+    elsewhere: Sequence[str] = _ELSEWHERE,
     callbacks: Sequence[Callback] = (),
     description: str = "fitting",
 ) -> History:
     """Train in place; a divergence after the first epoch leaves the best model seen.
 
-    ``identity`` (JSON values) tells this fit from others, beside settings and texts; ``callbacks`` may end it;
-    ``description`` stands before the progress bar.
+    ``identity`` (JSON values) tells this fit from others, beside the texts and all settings but those named in
+    ``elsewhere``; ``callbacks`` may end it; ``description`` stands before the progress bar.
     """
     loop = FitSettings(
         epochs=settings.epochs,
@@ -89,7 +90,7 @@ def train(
         source,
         loop,
         configuration={
-            "settings": {k: v for k, v in settings.to_dict().items() if k not in _ELSEWHERE},
+            "settings": {k: v for k, v in settings.to_dict().items() if k not in elsewhere},
             "text": fingerprint_arrays(text),
             "valid": None if valid is None else fingerprint_arrays(valid),
             **(identity or {}),

@@ -29,7 +29,9 @@ def text(n=150, seed=0):
     return found
 
 
-@pytest.mark.parametrize(("n", "streams", "window"), [(103, 4, 7), (5, 20, 3), (1, 1, 1), (64, 8, 8)])
+@pytest.mark.parametrize(
+    ("n", "streams", "window"), [(103, 4, 7), (5, 20, 3), (1, 1, 1), (64, 8, 8)]
+)
 def test_an_epoch_reads_every_word_in_order_and_starts_elsewhere_next_time(n, streams, window):
     source = Windows(np.arange(n, dtype=np.int32), streams, window, seed=0)
     for epoch in (0, 1):
@@ -143,6 +145,17 @@ def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
     assert histories[0] == histories[1]
 
 
+def test_more_epochs_may_follow(tmp_path):
+    """With held-out text the number of epochs changes nothing before the last one."""
+    texts = (text(), text(30, 1))
+    options = {**SMALL, "advanced": NEVER_SETTLED}
+    for epochs in (1, 2, 4):
+        model = RecurrentLM(**{**options, "epochs": epochs}).fit(*texts, checkpoints=tmp_path)
+    whole = RecurrentLM(**{**options, "epochs": 4}).fit(*texts)
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(model.arrays()[name], array)
+
+
 class _KilledError(Exception):
     pass
 
@@ -171,14 +184,26 @@ def test_a_fit_goes_on_from_the_middle_of_an_epoch(saved_at, tmp_path, monkeypat
         np.testing.assert_array_equal(array, again.arrays()[name])
 
 
-def test_a_rate_that_diverges_at_once_is_said_and_nothing_else(recwarn):
+def test_a_wild_rate_leaves_finite_numbers_and_no_warning(recwarn):
     wild = {"clip_norm": 1e9, "initial_scale": 100.0}
-    model = RecurrentLM(**SMALL, learning_rate=9e5, advanced=wild)
-    try:
-        model.fit(text(), valid=text(30, 1))
-    except FittingError as error:
-        assert "use a lower learning rate" in str(error)
-    assert not [each for each in recwarn if "invalid" in str(each.message)]
+    model = RecurrentLM(**SMALL, learning_rate=9e5, advanced=wild).fit(text(), valid=text(30, 1))
+    assert all(np.isfinite(part).all() for part in model.network)
+    assert not list(recwarn)
+
+
+def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
+    from tacenda_lm.recurrent.training import Trainer
+
+    step = Trainer.step
+
+    def explodes(self, *arguments):
+        self.network.outputs[:, :-1] *= 1.5
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "step", explodes)
+    with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
+        RecurrentLM(**SMALL).fit(text(), valid=text(30, 1))
+    assert not list(recwarn)
 
 
 @pytest.mark.parametrize(

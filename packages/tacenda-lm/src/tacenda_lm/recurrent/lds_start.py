@@ -12,8 +12,8 @@ order. So the network that computes the same to first order, with z_t = D x_t fo
     C_rnn = 4 g W C A D^{-1},          b = log mu - C_rnn 1 / 2
 
 D makes z small enough for the first and large enough to learn. The second approximation does not hold for rare words,
-whose predicted frequencies are many times mu_i or negative: g is what makes a sample of the training text most probable,
-one number, in which the logarithm of the likelihood is concave. The paper has neither D, g, nor biases.
+whose predicted frequencies are many times mu_i or negative: g is what makes a sample of the training text most
+probable, one number, in which the logarithm of the likelihood is concave. The paper has neither D, g, nor biases.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class LinearSystem(NamedTuple):
         # what is saved goes by a_t = forward a_{t-1} + table[w_t]; the filtered state is to_filtered a_t
         transitions = to_filtered @ forward @ np.linalg.inv(to_filtered)
         values, vectors = np.linalg.eigh((second_moment + second_moment.T) / 2)
-        colour = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T  # white states to those of C
+        colour = (
+            vectors * np.sqrt(np.maximum(values, 0))
+        ) @ vectors.T  # white states to those of C
         outputs = scale[:, None] * (C @ A @ colour)
         system = cls(transitions, table @ to_filtered.T, outputs)
         if not all(np.isfinite(part).all() for part in system):
@@ -109,9 +111,7 @@ class LinearSystem(NamedTuple):
         return found
 
 
-def started_from(
-    system: LinearSystem, text: _Ids, frequencies: _Float64, spread: float
-) -> Network:
+def started_from(system: LinearSystem, text: _Ids, frequencies: _Float64, spread: float) -> Network:
     """Return the float32 network that computes what the system does, to first order.
 
     Parameters

@@ -110,6 +110,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
             fitting,
             schedule,
             identity=identity,
+            elsewhere=("lds", "epochs"),  # the start is in the identity; more epochs may follow
             callbacks=(WhenSettled(),),
         )
         self._vocabulary, self._predictor = vocabulary, self._predictor_of(network, vocabulary)
@@ -140,9 +141,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         return started_from(system, text, frequencies, settings.advanced.state_spread)
 
     def _predictor_of(self, network: Network, vocabulary: Vocabulary) -> RecurrentPredictor:
-        return RecurrentPredictor(
-            network, vocabulary.boundary_id, self.settings.across_sentences
-        )
+        return RecurrentPredictor(network, vocabulary.boundary_id, self.settings.across_sentences)
 
     # -- one word after another --------------------------------------------------------------------
 

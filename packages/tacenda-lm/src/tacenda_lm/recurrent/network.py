@@ -95,7 +95,9 @@ def run(p: Network, ids: _Ints, offsets: _Ints, first: _Floats) -> tuple[_Floats
     return found, last
 
 
-def forward(p: Network, ids: _Ints, h: _Floats, anew: npt.NDArray[np.bool_], kept: _Floats | None) -> States:
+def forward(
+    p: Network, ids: _Ints, h: _Floats, anew: npt.NDArray[np.bool_], kept: _Floats | None
+) -> States:
     """Return the states of a window of parallel streams.
 
     Parameters

@@ -62,8 +62,8 @@ class RecurrentLMSettings(Settings):
     learning_rate: float = option(
         1.0,
         "step size of gradient descent, on the gradient summed over a window and averaged over the streams; constant "
-        "until an epoch gains too little on the held-out text, then multiplied by ``rate_decay`` after every epoch until "
-        "one gains too little again, which ends training",
+        "until an epoch gains too little on the held-out text, then multiplied by ``rate_decay`` after every epoch "
+        "until one gains too little again, which ends training",
         at_least=0,
         below=1e6,
     )

@@ -6,13 +6,13 @@ window of every stream; the states at its end begin the next one, and gradients 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from scipy.sparse import csr_array
 
 from tacenda.fitting import Callback, FitLoop, Schedule, StepResult, fingerprint_arrays
@@ -32,6 +32,7 @@ _Gradient = tuple[npt.NDArray[np.integer[Any]] | None, _Floats]
 """Rows of a table, each once, and their gradients; None stands for all rows."""
 
 _NEVER = 1e9  # nats a token, before the first evaluation
+_HOPELESS = 300.0  # nats a token: training has diverged
 
 
 class Windows:
@@ -123,8 +124,8 @@ class WhenSettled(Callback):
 class Trainer:
     """A network under training, changed in place, as `tacenda.fitting` takes it.
 
-    `state` holds the parameters, the states of the streams, the number of steps, from which the random numbers of a step
-    are drawn, and what the schedule has seen.
+    `state` holds the parameters, the states of the streams, the number of steps, from which the random numbers of a
+    step are drawn, and what the schedule has seen.
     """
 
     def __init__(
@@ -205,13 +206,11 @@ class Trainer:
         """Return the perplexity of the held-out text, of which the schedule hears."""
         if self.valid is None:
             return None
-        predictor = RecurrentPredictor(
-            self.network, self.boundary, self.settings.across_sentences
-        )
+        predictor = RecurrentPredictor(self.network, self.boundary, self.settings.across_sentences)
         scores = predictor.score(self.valid, np.array([0, len(self.valid)]))
         nats = -float(scores.mean())
         self.rate.observe(nats)
-        return float(np.exp(nats))
+        return math.exp(nats) if nats < _HOPELESS else math.inf
 
     def parameters(self) -> Arrays:
         """Return what the model is made of."""
