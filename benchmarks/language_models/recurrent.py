@@ -53,9 +53,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "dropout": {"width": WIDTH, "dropout": 0.3},
 }
 MOST = 60  # epochs
-CHOICES = (0.25, 0.5, 1.0, 2.0)
-CHOOSING_WORDS = 200_000  # of the training text, and a tenth as many after them to choose by
-CHOOSING_EPOCHS = 3
+CHOICES = (0.5, 1.0, 2.0)
+CHOOSING_WORDS = 100_000  # of the training text, and a tenth as many after them to choose by
+CHOOSING_EPOCHS = 2
 
 
 def folder_of(*names: str) -> Path:

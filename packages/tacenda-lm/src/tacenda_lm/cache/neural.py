@@ -27,6 +27,7 @@ _Floats = npt.NDArray[np.floating[Any]]
 
 _ROWS = 512  # words whose contexts are compared with all of the window at once
 _WORDS = 8192  # of a text, whose vectors are held at once
+_FARTHEST = 1e9  # squares of no coordinate are infinite in float32, whatever the model is like
 _COMMON = 500  # words after each of which stands a context whose distances give the scale
 
 
@@ -137,7 +138,8 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     def _placed(self, r: _Floats) -> npt.NDArray[np.float32]:
         """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2)."""
         unit = np.sqrt(self.settings.sharpness / self._scale) if self._scale > 0 else 0.0
-        return np.ascontiguousarray(np.asarray(r) * unit, np.float32)
+        placed = np.clip(np.asarray(r, np.float64) * unit, -_FARTHEST, _FARTHEST)
+        return np.ascontiguousarray(placed, np.float32)
 
     # -- one word after another: (that of the model, words as bytes, the bytes of each word's vector) ------
 

@@ -29,7 +29,7 @@ class UnigramCacheSettings(Settings):
     prior_words: float = option(
         50.0,
         "weight of the words' frequencies in the training text, in words just read; all there is before the first",
-        above=0,
+        at_least=1e-6,
         at_most=1e9,
     )
 
@@ -52,7 +52,7 @@ class NeuralCacheSettings(Settings):
     prior_words: float = option(
         0.5,
         "weight of the words' frequencies in the training text, in words read in the same context",
-        above=0,
+        at_least=1e-6,
         at_most=1e9,
     )
     hlbl: HLBLSettings = group(
