@@ -102,7 +102,7 @@ def epochs_of(run: str, start: str, texts: Texts) -> Iterator[list[Row]]:
                 "valid": training["evaluations"][-1][2],
                 "learning rate": training["learning_rates"][-1], "CPU s": seconds,
             }]  # fmt: skip
-        if training["stopped"] == "callback":
+        if training["stopped"] == "callback" or epoch == MOST:
             yield list(final_rows(what, run, start, model, texts))
             return
 

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from tacenda import artifact
 from tacenda.artifact import Artifact, require
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.recurrent.network import RESTING, Network
 
@@ -47,6 +48,7 @@ class LinearSystem(NamedTuple):
     transitions: _Float64  # A - K C A (states, states)
     inputs: _Float64  # K W (w - mu) of every word w (types, states)
     outputs: _Float64  # W C A (types, states)
+    source: str  # digest of the arrays that it was made from
 
     @classmethod
     def load(cls, path: str, vocabulary: Vocabulary) -> LinearSystem:
@@ -73,7 +75,7 @@ class LinearSystem(NamedTuple):
         except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:
             raise ArtifactError(f"cannot start from the LDS in {path}: {error}") from error
         ids = theirs.encode(vocabulary.words, remember=False)
-        return cls(whole.transitions, whole.inputs[ids], whole.outputs[ids])
+        return whole._replace(inputs=whole.inputs[ids], outputs=whole.outputs[ids])
 
     @classmethod
     def _of_artifact(cls, found: Artifact, n_types: int) -> LinearSystem:
@@ -96,8 +98,9 @@ class LinearSystem(NamedTuple):
             vectors * np.sqrt(np.maximum(values, 0))
         ) @ vectors.T  # white states to those of C
         outputs = scale[:, None] * (C @ A @ colour)
-        system = cls(transitions, table @ to_filtered.T, outputs)
-        if not all(np.isfinite(part).all() for part in system):
+        raw = (A, C, forward, to_filtered, second_moment, table, scale)
+        system = cls(transitions, table @ to_filtered.T, outputs, fingerprint_arrays(raw))
+        if not all(np.isfinite(part).all() for part in system[:3]):
             raise ArtifactError("its filter holds NaN or infinite values")
         return system
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import Schedule, fingerprint_arrays
+from tacenda.fitting import Schedule
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State
@@ -90,7 +90,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         settings, advanced = self.settings, self.settings.advanced
         vocabulary = corpus.vocabulary
         text, held_out = _running(corpus), None if valid is None else _running(valid)
-        network = self._started(corpus, text)
+        network, source = self._started(corpus, text)
         rate = FallingWhereHeldOutSays(
             settings.learning_rate, advanced.rate_decay, advanced.least_gain
         )
@@ -98,7 +98,6 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         if valid is None:
             constant = max(1, round(_CONSTANT * settings.epochs))
             schedule = FallingAfter(settings.learning_rate, advanced.rate_decay, constant)
-        identity = {"start": fingerprint_arrays(tuple(network))}
         trainer = Trainer(settings, network, text, held_out, vocabulary.boundary_id, rate)
         source = Windows(text, settings.streams, settings.window_words, settings.seed)
         history = train(
@@ -109,15 +108,18 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
             None if held_out is None else (held_out,),
             fitting,
             schedule,
-            identity=identity,
+            identity={"start": source},
             elsewhere=("lds", "epochs"),  # the start is in the identity; more epochs may follow
             callbacks=(WhenSettled(),),
         )
         self._vocabulary, self._predictor = vocabulary, self._predictor_of(network, vocabulary)
         self.fitted_on = {"training": history.as_dict()}
 
-    def _started(self, corpus: Corpus, text: Ids) -> Network:
-        """Return the network that training starts from. Raises ConfigurationError, ArtifactError."""
+    def _started(self, corpus: Corpus, text: Ids) -> tuple[Network, str | None]:
+        """Return the network that training starts from, and the digest of the LDS that it was made from.
+
+        Raises ConfigurationError, ArtifactError.
+        """
         settings, width = self.settings, self.settings.width
         counts = corpus.type_counts + _UNSEEN
         frequencies = counts / counts.sum()
@@ -130,7 +132,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
             )
             log_frequencies = np.log(frequencies).astype(np.float32)
             outputs = np.column_stack([C, log_frequencies - C.sum(axis=1) / 2])
-            return Network(A, B, np.zeros((1, width), np.float32), outputs)
+            return Network(A, B, np.zeros((1, width), np.float32), outputs), None
         system = LinearSystem.load(settings.lds, corpus.vocabulary)
         states = len(system.transitions)
         if states != width:
@@ -138,7 +140,8 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
                 f"RecurrentLM: width is {width}, and the LDS in {settings.lds} has {states} states: give "
                 f"width={states}, or fit an LDS with n_states={width}"
             )
-        return started_from(system, text, frequencies, settings.advanced.state_spread)
+        network = started_from(system, text, frequencies, settings.advanced.state_spread)
+        return network, system.source
 
     def _predictor_of(self, network: Network, vocabulary: Vocabulary) -> RecurrentPredictor:
         return RecurrentPredictor(network, vocabulary.boundary_id, self.settings.across_sentences)
