@@ -132,13 +132,17 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
         common = np.argsort(-vocabulary.counts, kind="stable")[:_COMMON].tolist()
         start = self.model.start()
         r = self._vectors.state_vectors([self.model.advance(start, word) for word in common])
-        self._scale = float(2 * np.asarray(r, np.float64).var(axis=0).sum())
+        wide = np.asarray(r, np.float64)
+        self._scale, self._centre = float(2 * wide.var(axis=0).sum()), wide.mean(axis=0)
         self._vocabulary, self._prior = vocabulary, prior_of(vocabulary)
 
     def _placed(self, r: _Floats) -> npt.NDArray[np.float32]:
-        """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2)."""
+        """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).
+
+        They lie around zero, because float32 rounds a small distance of far vectors.
+        """
         unit = np.sqrt(self.settings.sharpness / self._scale) if self._scale > 0 else 0.0
-        placed = np.clip(np.asarray(r, np.float64) * unit, -_FARTHEST, _FARTHEST)
+        placed = np.clip((r - self._centre) * unit, -_FARTHEST, _FARTHEST)
         return np.ascontiguousarray(placed, np.float32)
 
     # -- one word after another: (that of the model, words as bytes, the bytes of each word's vector) ------
