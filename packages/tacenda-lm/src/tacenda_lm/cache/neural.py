@@ -189,14 +189,15 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     ) -> npt.NDArray[np.float32]:
         """Return the weights k (rows, entries); row i is that of the word at place ``first + i`` of the entries."""
         squares = np.einsum("td,td->t", r, r)[:, None] + np.einsum("td,td->t", entries, entries)
-        k = r @ entries.T
+        k: npt.NDArray[np.float32] = r @ entries.T
         k *= 2
         k -= squares
         np.minimum(k, 0, out=k)  # a distance of zero is not below zero by rounding
         if self.settings.decay < 1:
             ages = first - 1 + np.arange(len(r))[:, None] - np.arange(len(entries))
-            k += np.float32(np.log(self.settings.decay)) * np.maximum(ages, 0)
-        return np.exp(k, out=k)
+            k += (np.log(self.settings.decay) * np.maximum(ages, 0)).astype(np.float32)
+        np.exp(k, out=k)
+        return k
 
     # -- whole texts -------------------------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
         scale = require(arrays, "scale", shape=(1,), dtype=np.float64, finite=True)
         if not scale[0] >= 0:
             raise ArtifactError("the array 'scale' is negative: the model is damaged")
-        model = dict(nested or {}).get("model")
+        model: Any = dict(nested or {}).get("model")
         try:
             found._check(model)
             found.model, found.keeps_checkpoints = model, model.keeps_checkpoints

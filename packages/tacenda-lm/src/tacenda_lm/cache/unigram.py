@@ -98,7 +98,7 @@ class UnigramCache(ConfiguredLanguageModel[UnigramCacheSettings]):
             words = self._words(state)
             np.add.at(row, words, self._weights[: len(words)][::-1])
             row /= self._totals[len(words)] + kappa
-        return np.log(rows)
+        return np.asarray(np.log(rows), np.float64)
 
     @property
     def _prior_found(self) -> Float64:
@@ -116,7 +116,7 @@ class UnigramCache(ConfiguredLanguageModel[UnigramCacheSettings]):
         read = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
         totals = self._totals[np.minimum(read, self.settings.window)]
         hits = recent(ids, offsets, self._weights)
-        return np.log((hits + kappa * self._prior[ids]) / (totals + kappa))
+        return np.asarray(np.log((hits + kappa * self._prior[ids]) / (totals + kappa)), np.float64)
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Return the log-probability of every id of a sequence that follows a state, and the state after it."""

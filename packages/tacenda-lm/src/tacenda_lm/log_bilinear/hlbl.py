@@ -85,7 +85,7 @@ class HLBL(LogBilinear[HLBLSettings]):
         predictor = self._learned(self._predictor)
         words, boundary = checked_ids(ids, len(self.vocabulary)), self.vocabulary.boundary_id
         found = [np.empty((0, self.settings.width), np.float32)]
-        ends = [] if self.settings.across_sentences else np.flatnonzero(words == boundary) + 1
+        ends = np.flatnonzero((words == boundary) & (not self.settings.across_sentences)) + 1
         for sentence in np.split(words, ends):
             vectors, state = predictor.vectors_from(state, sentence)
             found.append(vectors)

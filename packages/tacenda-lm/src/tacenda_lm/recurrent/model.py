@@ -90,7 +90,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         settings, advanced = self.settings, self.settings.advanced
         vocabulary = corpus.vocabulary
         text, held_out = _running(corpus), None if valid is None else _running(valid)
-        network, source = self._started(corpus, text)
+        network, lds = self._started(corpus, text)
         rate = FallingWhereHeldOutSays(
             settings.learning_rate, advanced.rate_decay, advanced.least_gain
         )
@@ -108,7 +108,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
             None if held_out is None else (held_out,),
             fitting,
             schedule,
-            identity={"start": source},
+            identity={"start": lds},
             elsewhere=("lds", "epochs"),  # the start is in the identity; more epochs may follow
             callbacks=(WhenSettled(),),
         )

@@ -84,8 +84,8 @@ def run(p: Network, ids: _Ints, offsets: _Ints, first: _Floats) -> tuple[_Floats
     lengths = np.diff(offsets)
     order = np.argsort(-lengths, kind="stable")
     begins, shorter = offsets[:-1][order], -lengths[order]
-    last = np.array(first, read.dtype)
-    h = last[order]
+    last: _Floats = np.array(first, read.dtype)
+    h: _Floats = last[order]
     for t in range(int(-shorter[0]) if len(order) else 0):
         n = int(np.searchsorted(shorter, -t))  # the others have ended
         places = begins[:n] + t
