@@ -93,10 +93,10 @@ def check(cache, expected_of):
         found.append(np.log(row[word]))
         state = cache.advance(state, word)
     ids = np.array(words, np.int32)
-    np.testing.assert_allclose(cache.score_corpus(ids, np.array([0, 25])), found, atol=1e-5)
+    np.testing.assert_allclose(cache.score_corpus(ids, np.array([0, 25])), found, atol=1e-4)
     first, middle = cache.score_from(cache.start(), ids[:11])
     second, last = cache.score_from(middle, ids[11:])
-    np.testing.assert_allclose(np.concatenate([first, second]), found, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate([first, second]), found, atol=1e-4)
     np.testing.assert_allclose(cache.log_probs([last]), cache.log_probs([state]), atol=1e-5)
 
 
@@ -174,10 +174,11 @@ def test_a_text_that_repeats_itself_gains_by_a_cache(hlbl):
     topics = np.random.default_rng(0).integers(0, 8, 40)
     sentences = [[f"w{topic}", f"w{topic + 1}"] * 4 for topic in topics for _ in range(6)]
     ngrams = KneserNey(order=1).fit(corpus())
-    for cache in (UnigramCache().fit(corpus()), NeuralCache.over(hlbl)):
+    unigram = UnigramCache(window=20, prior_words=1.0).fit(corpus())
+    for cache in (unigram, NeuralCache.over(hlbl, window=20)):
         both = Mixture({"kn": ngrams, "cache": cache}).fit_weights(sentences)
         alone = ngrams.perplexity(sentences)
-        assert both.perplexity(sentences, context="stream") < 0.8 * alone
+        assert both.perplexity(sentences, context="stream") < 0.7 * alone
         assert both.own_context == "stream"
 
 
