@@ -129,6 +129,16 @@ def test_a_checkpoint_of_another_start_is_refused(folder, tmp_path):
         RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path / "fit", resume=True)
 
 
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_a_compact_lds_gives_nearly_the_same_start(lds, folder, precision, tmp_path):
+    lds.save(tmp_path / "lds", precision=precision)
+    whole, compact = (
+        LinearSystem.load(str(path), lds.vocabulary) for path in (folder, tmp_path / "lds")
+    )
+    for part, other in zip(whole[:3], compact[:3], strict=True):
+        np.testing.assert_allclose(part, other, rtol=0, atol=0.02 * np.abs(part).max())
+
+
 def test_what_is_no_lds_is_refused(folder, tmp_path):
     KneserNey(order=1).fit(text()).save(tmp_path / "ngrams")
     cases = {

@@ -234,7 +234,7 @@ def test_a_text_of_empty_lines_is_refused():
 @pytest.mark.parametrize("fault", ["missing", "short", "flat", "nan", "kind"])
 def test_damaged_arrays_are_refused(fault):
     model = RecurrentLM(**{**SMALL, "epochs": 1}).fit(text())
-    for name in ("transitions", "inputs", "offsets", "outputs"):
+    for name in ("transitions", "inputs", "offsets", "outputs", "biases"):
         arrays = {key: array.copy() for key, array in model.arrays().items()}
         if fault == "missing":
             del arrays[name]

@@ -18,13 +18,15 @@ probable, one number, in which the logarithm of the likelihood is concave. The p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import artifact
-from tacenda.artifact import Artifact, require
+from tacenda.artifact import require
+from tacenda.artifact.precision import restored
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
@@ -70,27 +72,36 @@ class LinearSystem(NamedTuple):
                 "make one with `tacenda embed fit --model lds`"
             )
         try:
-            theirs = Vocabulary.from_arrays(found.config.get("vocabulary", {}), found.arrays)
-            whole = cls._of_artifact(found, len(theirs))
+            arrays = restored(found.arrays)
+            theirs = Vocabulary.from_arrays(found.config.get("vocabulary", {}), arrays)
+            whole = cls._of_arrays(arrays, len(theirs))
         except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:
             raise ArtifactError(f"cannot start from the LDS in {path}: {error}") from error
         ids = theirs.encode(vocabulary.words, remember=False)
         return whole._replace(inputs=whole.inputs[ids], outputs=whole.outputs[ids])
 
     @classmethod
-    def _of_artifact(cls, found: Artifact, n_types: int) -> LinearSystem:
+    def _of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_types: int) -> LinearSystem:
         """Return the filter in the coordinates of the saved matrices, in which smoothed states are white."""
         dims = {"vocabulary": n_types}
 
         def array(name: str, *shape: str) -> _Float64:
-            value = require(found.arrays, name, shape=shape, finite=True, dims=dims)
+            value = require(arrays, name, shape=shape, finite=True, dims=dims)
             return np.asarray(value, np.float64)
 
         A, forward, to_filtered, second_moment = (
             array(name, "states", "states") for name in ("A", "forward", "filter", "Xi")
         )
-        C, table = array("C", "vocabulary", "states"), array("table", "vocabulary", "states")
-        scale = array("scale", "vocabulary")
+        C = array("C", "vocabulary", "states")
+        scale = (
+            array("scale", "vocabulary") if "scale" in arrays else 1 / array("mean", "vocabulary")
+        )
+        if "reading" in arrays:  # a compact form: the table is a product of it
+            rows = C / array("noise.d", "vocabulary")[:, None] if "noise.d" in arrays else C
+            rows = rows * scale[:, None] - array("mean", "vocabulary") @ rows
+            table = rows @ array("reading", "states", "states").T
+        else:
+            table = array("table", "vocabulary", "states")
         # what is saved goes by a_t = forward a_{t-1} + table[w_t]; the filtered state is to_filtered a_t
         transitions = to_filtered @ forward @ np.linalg.inv(to_filtered)
         values, vectors = np.linalg.eigh((second_moment + second_moment.T) / 2)

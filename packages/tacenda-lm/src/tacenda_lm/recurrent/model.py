@@ -63,6 +63,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
 
     name: ClassVar[str] = "recurrent"
     settings_class = RecurrentLMSettings
+    roundable: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
     keeps_checkpoints = True
     _predictor: RecurrentPredictor | None = None
 
@@ -198,7 +199,9 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what was learned, and the vocabulary. Raises NotFittedError."""
-        return {**self.network._asdict(), **self.vocabulary.arrays()}
+        A, B, a, outputs = self.network
+        arrays = {"transitions": A, "inputs": B, "offsets": a, "outputs": outputs[:, :-1]}
+        return {**arrays, "biases": outputs[:, -1:], **self.vocabulary.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -210,14 +213,16 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
             "transitions": (width, width),
             "inputs": (types, width),
             "offsets": (1, width),
-            "outputs": (types, width + 1),
+            "outputs": (types, width),
+            "biases": (types, 1),
         }
         found = {
             name: require(arrays, name, dtype=np.float32, shape=shape, finite=True)
             for name, shape in shapes.items()
         }
         model._vocabulary = vocabulary
-        model._predictor = model._predictor_of(Network(**found), vocabulary)
+        outputs = np.hstack([found.pop("outputs"), found.pop("biases")])
+        model._predictor = model._predictor_of(Network(**found, outputs=outputs), vocabulary)
         return model
 
 
