@@ -37,6 +37,7 @@ __all__ = ["LinearSystem", "started_from"]
 _Float64 = npt.NDArray[np.float64]
 _Ids = npt.NDArray[np.integer[Any]]
 
+_TINY = 1e-30  # least square root of the frequency of a word
 _SEQUENCES, _STEPS = 32, 200  # the sample of the text that D is found by
 _SCORED = 1024  # its words that g is found by
 _SETTLED = 20  # steps after which a filter has forgotten that it began with nothing
@@ -93,14 +94,14 @@ class LinearSystem(NamedTuple):
             array(name, "states", "states") for name in ("A", "forward", "filter", "Xi")
         )
         C = array("C", "vocabulary", "states")
-        scale = (
-            array("scale", "vocabulary") if "scale" in arrays else 1 / array("mean", "vocabulary")
-        )
-        if "reading" in arrays:  # a compact form: the table is a product of it
+        if "reading" in arrays:  # a compact form: scale and table follow from other arrays
+            mean = np.maximum(array("mean", "vocabulary"), _TINY)
+            scale = array("scale", "vocabulary") if "scale" in arrays else 1 / mean
             rows = C / array("noise.d", "vocabulary")[:, None] if "noise.d" in arrays else C
-            rows = rows * scale[:, None] - array("mean", "vocabulary") @ rows
+            rows = rows * scale[:, None] - mean @ rows
             table = rows @ array("reading", "states", "states").T
         else:
+            scale = array("scale", "vocabulary")
             table = array("table", "vocabulary", "states")
         # what is saved goes by a_t = forward a_{t-1} + table[w_t]; the filtered state is to_filtered a_t
         transitions = to_filtered @ forward @ np.linalg.inv(to_filtered)
