@@ -137,7 +137,7 @@ class TestNeuralCacheOfSentences(LanguageModelTests):
 class TestNeuralCacheOfARecurrentModel(LanguageModelTests):
     def make_model(self):
         model = RecurrentLM(width=8, epochs=2, streams=4, window_words=5)
-        return NeuralCache.over(model, window=25, sharpness=0.5, prior_words=9.0)
+        return NeuralCache.over(model, window=25, sharpness=0.5, prior_words=60.0)
 
 
 class TestMixtureWithCaches(LanguageModelTests):
