@@ -42,6 +42,7 @@ VAREMBED = (
 )
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
+MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 RECURRENT = ("lm/recurrent",)
 CACHES = ("lm/cache",)
@@ -169,8 +170,16 @@ PARTS = (
         "language_models.caches choice",
         ("lm-caches-choice",),
         (*CACHES, *BILINEAR, *NGRAMS),
-        ("--choose",),
+        ("--only", "choice"),
     ),
+    Part(
+        "language_models.caches speed",
+        ("lm-caches-speed",),
+        (*CACHES, *BILINEAR),
+        ("--only", "speed"),
+        timed=True,
+    ),
+    Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(
         "language_models.scorer",
@@ -224,8 +233,15 @@ PARTS = (
             *_of_texts("tags", "tree-figures", "trees", "widths", "windows"),
         ),
         (*BILINEAR, *NGRAMS, *MIXTURE),
-        ("--without", "speed"),
+        ("--without", "speed", "machines"),
     ),
+    Part(
+        "language_models.thesis machines",
+        _of_texts("machines"),
+        (*MACHINES, *NGRAMS),
+        ("--only", "machines"),
+    ),
+    Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(
         "language_models.thesis speed",
         _of_texts("speed"),

@@ -7,6 +7,8 @@ import pytest
 from tacenda import plugins
 from tacenda.cli.main import main
 from tacenda_lm import cli
+from tacenda_lm.boltzmann.frbm import FRBM
+from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
 from tacenda_lm.cache.neural import NeuralCache
 from tacenda_lm.cache.unigram import UnigramCache
 from tacenda_lm.hidden_markov.hmm import HMM
@@ -22,6 +24,8 @@ OURS = [
     ("language_models", "mixture", Mixture),
     ("language_models", "hlbl", HLBL),
     ("language_models", "lbl", LBL),
+    ("language_models", "frbm", FRBM),
+    ("language_models", "temporal_frbm", TemporalFRBM),
     ("language_models", "vlhmm", VLHMM),
     ("language_models", "hmm", HMM),
     ("language_models", "recurrent", RecurrentLM),

@@ -8,15 +8,19 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from tacenda.cli.options import check_output, settings_of
+from tacenda.cli.options import (
+    Encoding,
+    Errors,
+    Force,
+    check_file,
+    check_output,
+    settings_of,
+)
 from tacenda.errors import ConfigurationError
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
-#: "strict", so that one wrong byte does not cost an evening's fit unnoticed; "replace" goes on
-Errors = Annotated[str, typer.Option(help="What to do with undecodable bytes: strict or replace.")]
 
 
 # -- any embedder ------------------------------------------------------------------------------------
@@ -81,6 +85,7 @@ def fit(
     ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Fit an embedder to raw text and save it."""
     from tacenda import Corpus, plugins
@@ -96,7 +101,7 @@ def fit(
             raise ConfigurationError(
                 f"the embedder {model!r} is not trained in steps: leave out --{name}"
             )
-    check_output(output)
+    check_output(output, force)
     corpus = Corpus.from_text(
         text,
         tokenizer=tokenizer,
@@ -142,6 +147,7 @@ def apply(
     ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Write a vector for every token of a text.
 
@@ -153,6 +159,8 @@ def apply(
 
     if output != "-" and not output.endswith(".npz"):
         _usage(f"--output must end in .npz or be -, not {output}")
+    if output != "-":
+        check_file(Path(output), force)
     embedder = _embedder(folder)
     if tokenizer is None:
         tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
@@ -182,13 +190,14 @@ def compact(
     ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Save a model in 8 or 16 bits a number, and print what is lost: cosines of old and new vectors."""
     import tacenda
     from tacenda_embeddings import text_vectors
 
     embedder = _embedder(folder)
-    check_output(output)
+    check_output(output, force)
     embedder.save(output, precision=precision)
     smaller = tacenda.load(output)
     tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
@@ -278,6 +287,7 @@ def export(
     raw: Annotated[
         bool, typer.Option("--raw", help="As fitted, and not brought to one length.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Write the vectors of words in word2vec's text format (varembed, sumembed).
 
@@ -285,6 +295,7 @@ def export(
     """
     from tacenda.datasets.textfile import numbered_lines
 
+    check_file(file, force)
     more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
     chosen = [word for word in more if word]
     n = _morphological(folder).save_word2vec(file, chosen, scaled=not raw)

@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacenda_lm.boltzmann.frbm import FRBM
+    from tacenda_lm.boltzmann.settings import FRBMAdvanced
+    from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
     from tacenda_lm.cache.neural import HasContextVectors, NeuralCache
     from tacenda_lm.cache.unigram import UnigramCache
     from tacenda_lm.contract import State
@@ -28,12 +31,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "FRBM",
     "HLBL",
     "HMM",
     "LBL",
     "VLHMM",
     "BrownClusters",
     "Continuation",
+    "FRBMAdvanced",
     "FullScore",
     "HLBLAdvanced",
     "HasContextVectors",
@@ -48,6 +53,7 @@ __all__ = [
     "RecurrentLMAdvanced",
     "Rescored",
     "State",
+    "TemporalFRBM",
     "Tree",
     "UnigramCache",
     "VLHMMAdvanced",
@@ -58,6 +64,9 @@ __all__ = [
 _HOMES = {
     "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
     "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
+    "FRBM": "tacenda_lm.boltzmann.frbm",
+    "FRBMAdvanced": "tacenda_lm.boltzmann.settings",
+    "TemporalFRBM": "tacenda_lm.boltzmann.temporal_frbm",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.settings",
     "HasContextVectors": "tacenda_lm.cache.neural",

@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
+from tacenda.corpus.text import Sentence, tokens_of
 from tacenda.errors import DataError
+from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
@@ -114,6 +116,20 @@ class LanguageModelContract(Saveable):
     def vocabulary(self) -> Vocabulary:
         """The words that the ids stand for. Raises NotFittedError."""
         raise NotImplementedError(f"{type(self).__name__} does not implement vocabulary")
+
+    @property
+    def string_tokenizer(self) -> str:
+        """How a string becomes tokens, a name of `tacenda.tokenizers`.
+
+        It is split at whitespace: that of ASCII for a model that was read from an ARPA file or fitted to a text split
+        so, as KenLM does, and that of Unicode for all others. The rule is saved with the model.
+        """
+        known = (getattr(self, "fitted_on", None) or {}).get("tokenizer")
+        return ASCII_WHITESPACE if known == ASCII_WHITESPACE else "whitespace"
+
+    def _tokens(self, sentence: Sentence) -> list[str]:
+        """The tokens of a sentence; a string is split by `string_tokenizer`. Raises CorpusError."""
+        return tokens_of(sentence, self.string_tokenizer)
 
     @property
     def own_context(self) -> Context:

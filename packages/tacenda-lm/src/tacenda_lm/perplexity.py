@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from tacenda.errors import ConfigurationError
+from tacenda_lm.sequences import BlankLines
 
 __all__ = ["Context", "Perplexity", "checked_context"]
 
@@ -15,8 +16,8 @@ Context: TypeAlias = Literal["sentence", "stream"]
 
 _PROTOCOL = (
     "exp of the mean negative natural log-probability of every predicted token of the whole text; "
-    "</s> is predicted after every sentence, <s> is context only; empty lines are no sentences; "
-    "a word outside the vocabulary is scored as the <unk> of the model and counted; a written <unk> is a word"
+    "</s> is predicted after every sentence, <s> is context only; {blank}; "
+    "a word outside the vocabulary, a written <unk> among them, is scored as the <unk> of the model and counted"
 )
 _FIGURES = [
     "value",
@@ -32,6 +33,10 @@ _FIGURES = [
     "n_oov",
     "n_characters",
 ]  # of `Perplexity.to_dict`
+_BLANK_LINES: dict[str, str] = {
+    "skip": "empty lines are no sentences",
+    "count": "an empty line is a sentence of </s> alone",
+}
 _CONTEXTS: dict[str, str] = {
     "sentence": "every sentence is scored by itself",
     "stream": "the text is scored as one stream, every sentence after all before it",
@@ -65,11 +70,13 @@ class Perplexity(float):
     n_words: int
     #: Number of words outside the vocabulary.
     n_oov: int
-    #: Number of characters of the words, plus one for the space or line end after each; None where the text
-    #: was a corpus with words outside its vocabulary.
+    #: Number of characters of the words, plus one for the space or line end after each and one for every empty line
+    #: that counts; None where the text was a corpus with words outside its vocabulary.
     n_characters: int | None
     #: Whether sentences were scored by themselves or as one stream.
     context: Context
+    #: Whether a sentence without words was left out or counted.
+    blank_lines: BlankLines
 
     def __new__(
         cls,
@@ -82,16 +89,23 @@ class Perplexity(float):
         n_oov: int,
         n_characters: int | None,
         context: Context = "sentence",
+        blank_lines: BlankLines = "skip",
     ) -> Self:
         """Make a perplexity from sums over a text."""
         self = super().__new__(cls, _perplexity(log_prob, n_words + n_sentences))
         self.log_prob, self.log_prob_eos, self.log_prob_oov = log_prob, log_prob_eos, log_prob_oov
         self.n_sentences, self.n_words, self.n_oov = n_sentences, n_words, n_oov
         self.n_characters, self.context = n_characters, context
+        self.blank_lines = blank_lines
         return self
 
     @classmethod
-    def pooled(cls, parts: Iterable[Perplexity], context: Context = "sentence") -> Self:
+    def pooled(
+        cls,
+        parts: Iterable[Perplexity],
+        context: Context = "sentence",
+        blank_lines: BlankLines = "skip",
+    ) -> Self:
         """Return the perplexity of many texts as of one."""
         found = list(parts)
         names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
@@ -99,7 +113,7 @@ class Perplexity(float):
         characters = [part.n_characters for part in found]
         known = [n for n in characters if n is not None]
         sums["n_characters"] = sum(known) if len(known) == len(characters) else None
-        return cls(**sums, context=context)
+        return cls(**sums, context=context, blank_lines=blank_lines)
 
     @property
     def value(self) -> float:
@@ -152,7 +166,8 @@ class Perplexity(float):
     @property
     def protocol(self) -> str:
         """How the number was measured, in words."""
-        return f"{_PROTOCOL}; {_CONTEXTS[self.context]}"
+        protocol = _PROTOCOL.format(blank=_BLANK_LINES[self.blank_lines])
+        return f"{protocol}; {_CONTEXTS[self.context]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parts as JSON values, for a model card; NaN becomes None."""

@@ -24,6 +24,7 @@ from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.trainable import State
 
 if TYPE_CHECKING:
+    from tacenda_lm.boltzmann.settings import FRBMSettings
     from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
     from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
     from tacenda_lm.recurrent.settings import RecurrentLMSettings
@@ -61,7 +62,12 @@ def falling_rate(
 def train(
     trainer: Trainable,
     source: BatchSource,
-    settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings | RecurrentLMSettings,
+    settings: HLBLSettings
+    | LBLSettings
+    | VLHMMSettings
+    | HMMSettings
+    | FRBMSettings
+    | RecurrentLMSettings,
     text: Text,
     valid: Text | None,
     fitting: FitContext,

@@ -123,9 +123,9 @@ def test_rare_n_grams_are_not_listed_but_their_mass_is_kept():
     assert {len(state.value) for state in map(small.state_after, text)} <= {1, 2, 3}
 
 
-def test_a_written_unknown_word_is_a_word():
+def test_a_written_unknown_word_is_the_unknown_word():
     model = KneserNey(order=2).fit([["a", "<unk>", "b"], ["<unk>", "a"]] * 3)
-    assert model.perplexity([["<unk>"]]).n_oov == 0
+    assert model.perplexity([["<unk>"]]).n_oov == 1
     assert model.perplexity([["never"]]).n_oov == 1
     assert model.score("<unk>") == model.score("never")
     assert (
@@ -135,7 +135,9 @@ def test_a_written_unknown_word_is_a_word():
 
 
 def test_a_written_end_ends_the_sentence():
-    cut = KneserNey(order=3).fit([["a", "b", "</s>", "c", "a"], ["</s>", "b", "</s>"]])
+    cut = KneserNey(order=3).fit(
+        [["a", "b", "</s>", "c", "a"], ["</s>", "b", "</s>"]], marks="keep"
+    )
     apart = KneserNey(order=3).fit([["a", "b"], ["c", "a"], ["b"]])
     assert cut.table.sizes == apart.table.sizes
     for word in apart.vocabulary.words:
@@ -143,7 +145,7 @@ def test_a_written_end_ends_the_sentence():
 
 
 def test_a_text_of_ends_only_teaches_nothing_and_breaks_nothing():
-    model = KneserNey(order=3).fit([["</s>"], ["</s>", "</s>"]])
+    model = KneserNey(order=3).fit([["</s>"], ["</s>", "</s>"]], marks="keep")
     assert model.check_normalized() < 1e-6
     assert model.next_word().tolist() == pytest.approx([0.5, 0.5])
 

@@ -72,10 +72,10 @@ def test_unknown_word_is_marked_and_scored_as_unk(pipeline, model):
     )
 
 
-def test_a_written_unk_is_an_ordinary_word(pipeline):
+def test_a_written_unk_is_the_unknown_word(pipeline):
     nlp = pipeline()
     doc = nlp.get_pipe("lm_scorer")(Doc(nlp.vocab, words=["the", "<unk>", "saw"]))
-    assert [token._.lm_oov for token in doc] == [False, False, False]
+    assert [token._.lm_oov for token in doc] == [False, True, False]
 
 
 def test_whitespace_tokens_have_no_score_and_change_none(pipeline):

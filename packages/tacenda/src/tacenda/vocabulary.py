@@ -144,6 +144,18 @@ class Vocabulary:
         chosen = dict(_ranked(kept | special))
         return cls(chosen, chosen.values(), normalization, oov)
 
+    @classmethod
+    def from_words(cls, words: Iterable[str], normalization: Normalization | None = None) -> Self:
+        """Make a vocabulary of a list of words, in its order, with ``</s>`` and ``<unk>`` at its end.
+
+        A word that is there already, and the marks ``<s>`` and ``</s>``, are left out. Counts are not known: zero.
+        """
+        normalization = normalization or Normalization()
+        special = (BOUNDARY, UNKNOWN)
+        proper = dict.fromkeys(map(normalization, words))
+        kept = [word for word in proper if word not in ("<s>", *special)]
+        return cls([*kept, *special], np.zeros(len(kept) + 2, np.int64), normalization)
+
     # ---- from words to ids and back ----
 
     def id_of(self, word: str) -> int:

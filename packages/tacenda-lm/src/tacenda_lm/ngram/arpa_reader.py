@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from tacenda.corpus.lines import read_blocks, text_file, whole_number
+from tacenda.corpus.marks import START
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
-from tacenda_lm.ngram.arpa_writer import START
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.table import MAX_ORDER, Table
 from tacenda_lm.sequences import Float64
@@ -65,6 +65,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = 0  # of the line read last
+        self.notes: dict[str, Any] = {}
         self._lines = (line for block in read_blocks(path) for line in block)
 
     def read(self) -> tuple[Vocabulary, Table, dict[str, Any]]:
@@ -74,7 +75,7 @@ class _Reader:
         with bar:
             words, listed = self._unigrams(counts[0], len(counts) == 1)
             bar.update(counts[0])
-            notes: dict[str, Any] = {}
+            notes: dict[str, Any] = dict(self.notes)
             if UNKNOWN not in words:
                 notes["unknown"] = f"the file has no {UNKNOWN}: added with log10 p = {_LOWEST:g}"
                 words.append(UNKNOWN)
@@ -186,6 +187,7 @@ class _Reader:
         if START in words:  # both marks are one type in the table
             start = words.index(START)
             backoffs[end] = backoffs[start]
+            self.notes["start_log_prob"] = float(probs[start])
             words.pop(start)
             probs, backoffs = np.delete(probs, start), np.delete(backoffs, start)
         if highest:

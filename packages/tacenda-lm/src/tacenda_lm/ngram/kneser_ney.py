@@ -21,11 +21,12 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, DataError
 from tacenda.settings import configured_by
+from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State
 from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.ngram.counts import count_grams
-from tacenda_lm.ngram.smoothing import KneserNeySettings, estimate
+from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
 from tacenda_lm.ngram.table import Table
 from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
 from tacenda_lm.training import FitContext
@@ -64,6 +65,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         boundary = vocabulary.boundary_id
         grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, order)
         found = estimate(grams, self.settings)
+        _announce(found.from_text, self.settings)
         self._vocabulary = vocabulary
         self._table = Table.of_orders(
             [each.prefix for each in found.grams],
@@ -160,6 +162,11 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         before = [self.vocabulary.boundary_id] if bos else []
         return self._sequences(ids, np.array([0, len(ids)]), before)
 
+    def _penalty(self, state: State) -> float:
+        from tacenda_lm.ngram import lookup
+
+        return float(lookup.penalty(*self._arguments(), np.array(state.parts(), np.int64)))
+
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
         return float(found[0]), int(matched[0])
@@ -222,7 +229,13 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         model = cls(order=table.order)
         model.is_normalized = sums.are_one
         model._vocabulary, model._table = vocabulary, table
-        model.fitted_on = {"arpa": Path(path).name, "n_grams": table.sizes, **notes}
+        model.start_log_prob = notes.pop("start_log_prob", cls.start_log_prob)
+        model.fitted_on = {
+            "arpa": Path(path).name,
+            "n_grams": table.sizes,
+            "tokenizer": ASCII_WHITESPACE,
+            **notes,
+        }
         return model
 
     def to_arpa(self, path: str | os.PathLike[str]) -> None:
@@ -235,13 +248,14 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         """
         from tacenda_lm.ngram.arpa_writer import write_arpa
 
-        write_arpa(path, self.vocabulary, self.table)
+        write_arpa(path, self.vocabulary, self.table, self.start_log_prob)
 
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings, the vocabulary's, and whether distributions sum to one, as JSON values."""
-        return {**super().config_dict(), "is_normalized": self.is_normalized}
+        """Return the settings, the vocabulary's, and what an ARPA file may say otherwise, as JSON values."""
+        own = {"is_normalized": self.is_normalized, "start_log_prob": self.start_log_prob}
+        return {**super().config_dict(), **own}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the table and of the vocabulary. Raises NotFittedError."""
@@ -255,5 +269,22 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         model.is_normalized = config.get("is_normalized", True)
         if not isinstance(model.is_normalized, bool):
             raise ArtifactError(f"is_normalized is {model.is_normalized!r:.80}, not true or false")
+        start = config.get("start_log_prob", cls.start_log_prob)
+        if not isinstance(start, int | float) or isinstance(start, bool) or not -1e3 < start <= 0:
+            raise ArtifactError(f"start_log_prob is {start!r:.80}, not a logarithm from -1000 to 0")
+        model.start_log_prob = float(start)
         model._table = Table.from_arrays(arrays, len(model._vocabulary), model.is_normalized)
         return model
+
+
+def _announce(from_text: Sequence[bool], settings: KneserNeySettings) -> None:
+    """Say for which orders the text is too small or too odd to give the discounts, where lmplz stops."""
+    orders = [str(n) for n, given in enumerate(from_text, 1) if not given]
+    if not orders:
+        return
+    which = f"the text does not give the discounts of order {', '.join(orders)}"
+    if settings.smoothing == "good_turing":
+        used = f"those of a cutoff below {settings.cutoff} or, where there are none, half a count are used"
+    else:
+        used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
+    warnings.warn(f"{which} (it is too small, or sentences repeat in it): {used}", stacklevel=4)

@@ -23,7 +23,14 @@ WORD, LOG_PROB, BACKOFF, FIRST = 0, 1, 2, 3
 ABOVE_ONE = 1e-3
 """The log-probability that is above one by more than rounding."""
 
-__all__ = ["check_distributions", "conditionals", "endings", "pair_scores", "sequence_scores"]
+__all__ = [
+    "check_distributions",
+    "conditionals",
+    "endings",
+    "pair_scores",
+    "penalty",
+    "sequence_scores",
+]
 
 
 @njit
@@ -108,6 +115,16 @@ def endings(nodes, values, order, context):
             break
         n -= 1
     return n
+
+
+@njit
+def penalty(nodes, values, order, context):
+    """Return the sum of the back-offs of all listed endings of a context."""
+    before = np.empty(order + 1, np.int64)
+    total = 0.0
+    for k in range(_resolve(nodes, order, context, before)):
+        total += values[before[k], BACKOFF]
+    return total
 
 
 @njit

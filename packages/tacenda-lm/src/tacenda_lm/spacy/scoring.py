@@ -139,7 +139,7 @@ class DocScorer:
         """Twice the id of a token, plus one if it is outside the vocabulary."""
         word = self._normalizing(text)
         number: int = self._vocabulary.id_of(word)
-        return 2 * number + (number in self._unknown and word not in self._vocabulary)
+        return 2 * number + (number in self._unknown)
 
 
 def _by_document(
