@@ -42,11 +42,11 @@ SPEED = {
 TRIED: dict[str, list[dict[str, Any]]] = {
     "UnigramCache": [
         *(
-            {"window": 2000, "decay": decay, "prior_words": prior}
-            for decay in (0.99, 0.995, 0.998, 1.0)
-            for prior in (10.0, 50.0, 250.0)
+            {"window": 2000, "decay": decay, "prior_words": 10.0}
+            for decay in (1.0, 0.998, 0.995, 0.99, 0.985, 0.98, 0.97, 0.95)
         ),
-        *({"window": 500}, {"window": 8000}, {"window": 8000, "decay": 0.9995}),
+        *({"prior_words": prior} for prior in (0.1, 1.0, 3.0, 30.0)),
+        *({"window": 500}, {"window": 8000}),
     ],
     "NeuralCache": [
         *(
