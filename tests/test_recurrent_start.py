@@ -164,7 +164,9 @@ def test_the_command_line_names_the_lds(folder, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert RecurrentLM.load(tmp_path / "lm").settings.lds == str(folder)
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [*command, "--force"], check=False, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode
     assert "has 6 states: give width=6" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr

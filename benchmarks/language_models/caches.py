@@ -27,7 +27,8 @@ from tacenda_lm.sequences import with_ends
 PROTOCOL = {
     "text": log_bilinear.PROTOCOL["text"],
     "context": contexts.PROTOCOL,
-    "settings": "the defaults; the caches' were chosen by the last tenth of the training text (lm-caches-choice)",
+    "settings": "the defaults; those of UnigramCache were chosen by the last tenth of the training text "
+    "(lm-caches-choice)",
     "mixture": log_bilinear.PROTOCOL["mixture"],
 }
 CHOICE = {

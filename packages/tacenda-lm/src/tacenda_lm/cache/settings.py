@@ -21,13 +21,13 @@ class UnigramCacheSettings(Settings):
 
     window: int = _window(2000)
     decay: float = option(
-        0.998,
+        0.99,
         "factor of a word's weight for every word since; with 1 all words of the window weigh the same",
         above=0,
         at_most=1,
     )
     prior_words: float = option(
-        50.0,
+        1.0,
         "weight of the words' frequencies in the training text, in words just read; all there is before the first",
         at_least=1e-6,
         at_most=1e9,
