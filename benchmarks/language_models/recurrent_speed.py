@@ -2,8 +2,8 @@
 
     python -m benchmarks.language_models.recurrent_speed
 
-Words are drawn at random, for speed does not depend on them: ten thousand types, three hundred elements of the state, as
-on Penn Treebank.
+Words are drawn at random, for speed does not depend on them: ten thousand types and three hundred elements of the
+state, as on Penn Treebank.
 """
 
 from __future__ import annotations
