@@ -103,6 +103,12 @@ PARTS = (
     Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
+    Part(
+        "embeddings.pipeline_speed",
+        ("embeddings-pipeline-speed",),
+        LDS_IN_SPACY,
+        timed=True,
+    ),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
     Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
     Part(
@@ -156,6 +162,12 @@ PARTS = (
     ),
     Part("language_models.ngrams", ("lm-ngrams",), NGRAMS),
     Part("language_models.ngrams_speed", ("lm-ngrams-speed",), NGRAMS, timed=True),
+    Part(
+        "language_models.ngrams_size",
+        ("lm-ngrams-training", "lm-ngrams-files"),
+        NGRAMS,
+        timed=True,
+    ),
     Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
     Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
     Part("language_models.recurrent", ("lm-recurrent",), (*RECURRENT, *LDS)),
@@ -181,6 +193,19 @@ PARTS = (
     ),
     Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
+    Part(
+        "language_models.reading",
+        ("lm-reading",),
+        (
+            *NGRAMS,
+            *BILINEAR,
+            *MARKOV,
+            *MIXTURE,
+            "lm/surprisal",
+            "lm/spelling.py",
+            "lm/unknown_words.py",
+        ),
+    ),
     Part(
         "language_models.scorer",
         ("lm-scorer",),
@@ -240,6 +265,11 @@ PARTS = (
         _of_texts("machines"),
         (*MACHINES, *NGRAMS),
         ("--only", "machines"),
+    ),
+    Part(
+        "language_models.boltzmann_ways",
+        ("lm-boltzmann-ways",),
+        (*MACHINES, *NGRAMS, *MIXTURE),
     ),
     Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(

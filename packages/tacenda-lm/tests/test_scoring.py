@@ -11,7 +11,15 @@ from scipy.stats import chisquare
 
 from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError, CorpusError, DataError
-from tacenda_lm import FullScore, KneserNey, LanguageModel, Mixture, Perplexity, State
+from tacenda_lm import (
+    FullScore,
+    KneserNey,
+    LanguageModel,
+    Mixture,
+    Perplexity,
+    State,
+    UnknownWords,
+)
 
 WORDS = ["</s>", "<unk>", "a", "b", "c"]
 #: p(next | word before); rows and columns in the order of WORDS, the row of </s> being the start.
@@ -159,7 +167,9 @@ def test_perplexity_carries_its_protocol(model):
     assert found.ppl1 == pytest.approx((math.prod(parts) / TABLE[4, 1]) ** (-1 / 3))
     assert found.oov_rate == 0.25
     assert found.n_characters == len("a b\nc zebra\n")
-    bits = -math.log2(math.prod(parts))
+    spelled = UnknownWords(model.vocabulary).log_share("zebra")
+    assert found.log_prob_spelling == pytest.approx(spelled)
+    bits = -math.log2(math.prod(parts)) - spelled / math.log(2)
     assert found.bits_per_character == pytest.approx(bits / found.n_characters)
     assert found.bits_per_token == pytest.approx(math.log2(found))
     assert found.to_dict()["protocol"] == found.protocol

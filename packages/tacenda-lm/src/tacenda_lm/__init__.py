@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tacenda_lm.perplexity import Perplexity
     from tacenda_lm.recurrent.model import RecurrentLM
     from tacenda_lm.recurrent.settings import RecurrentLMAdvanced
+    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.scoring import surprisal_table
+    from tacenda_lm.surprisal.table import SurprisalTable
+    from tacenda_lm.unknown_words import UnknownWords
 
 __version__ = "0.1.0"
 
@@ -53,12 +57,16 @@ __all__ = [
     "RecurrentLMAdvanced",
     "Rescored",
     "State",
+    "SurprisalTable",
     "TemporalFRBM",
     "Tree",
     "UnigramCache",
+    "UnknownWords",
     "VLHMMAdvanced",
     "brown_clusters",
     "build_tree",
+    "read_items",
+    "surprisal_table",
 ]
 
 _HOMES = {
@@ -90,6 +98,10 @@ _HOMES = {
     "RecurrentLM": "tacenda_lm.recurrent.model",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.contract",
+    "SurprisalTable": "tacenda_lm.surprisal.table",
+    "UnknownWords": "tacenda_lm.unknown_words",
+    "read_items": "tacenda_lm.surprisal.items",
+    "surprisal_table": "tacenda_lm.surprisal.scoring",
 }
 
 

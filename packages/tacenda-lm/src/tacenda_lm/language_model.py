@@ -35,6 +35,7 @@ from tacenda_lm.sequences import (
     with_ends,
 )
 from tacenda_lm.training import FitContext
+from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 
@@ -214,7 +215,7 @@ class LanguageModel(KenlmInterface, Generation):
         """
         vocabulary = self.vocabulary
         checked_context(context)
-        state, parts = self.start(), []
+        state, parts, spelling = self.start(), [], UnknownWords(vocabulary)
         chosen = self.string_tokenizer if tokenizer is None else tokenizer
         for block in blocks(text, vocabulary, chosen, marks=marks, blank_lines=blank_lines):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
@@ -224,8 +225,9 @@ class LanguageModel(KenlmInterface, Generation):
                 scores = self.score_corpus(ids, offsets)
             ends = np.zeros(len(ids), bool)
             ends[offsets[1:] - 1] = True
-            n_words, n_characters = len(block.ids), block.n_characters
+            n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
             n_blank = int(np.count_nonzero(np.diff(block.offsets) == 0))
+            spelled = None if unknown is None else float(spelling.log_shares(unknown).sum())
             found = Perplexity(
                 log_prob=float(scores.sum()),
                 log_prob_eos=float(scores[ends].sum()),
@@ -234,6 +236,7 @@ class LanguageModel(KenlmInterface, Generation):
                 n_words=n_words,
                 n_oov=int(block.oov.sum()),
                 n_characters=None if n_characters is None else n_characters + n_words + n_blank,
+                log_prob_spelling=spelled,
             )
             parts.append(found)
         return Perplexity.pooled(parts, context, checked_blank_lines(blank_lines))
@@ -260,7 +263,9 @@ class LanguageModel(KenlmInterface, Generation):
     def surprisal(self, sentence: Sentence, *, eos: bool = False) -> Float64:
         """Return -log2 p(token | those before it) in bits: float64 (tokens,).
 
-        With ``eos`` it is one value longer: the last is that of ``</s>``.
+        With ``eos`` it is one value longer: the last is that of ``</s>``. A word outside the vocabulary has the bits of
+        its class, ``<unk>``, which all such words share: it looks easier than it is. `tacenda_lm.surprisal_table` adds
+        the bits of the word itself.
         """
         return self.surprisals([self._tokens(sentence)], eos=eos)[0]
 

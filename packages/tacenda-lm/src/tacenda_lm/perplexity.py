@@ -17,7 +17,8 @@ Context: TypeAlias = Literal["sentence", "stream"]
 _PROTOCOL = (
     "exp of the mean negative natural log-probability of every predicted token of the whole text; "
     "</s> is predicted after every sentence, <s> is context only; {blank}; "
-    "a word outside the vocabulary, a written <unk> among them, is scored as the <unk> of the model and counted"
+    "a word outside the vocabulary, a written <unk> among them, is scored as the <unk> of the model and counted; "
+    "bits per character add the bits of how such a word is spelled"
 )
 _FIGURES = [
     "value",
@@ -27,6 +28,7 @@ _FIGURES = [
     "ppl1",
     "bits_per_character",
     "log_prob",
+    "log_prob_spelling",
     "n_tokens",
     "n_sentences",
     "n_words",
@@ -64,6 +66,9 @@ class Perplexity(float):
     log_prob_eos: float
     #: The part of it that belongs to words outside the vocabulary.
     log_prob_oov: float
+    #: Natural log-probability of the spellings of these words, given that they are outside the vocabulary; only
+    #: `bits_per_character` counts it. None where it is not known.
+    log_prob_spelling: float | None
     #: Number of sentences, each with one ``</s>``.
     n_sentences: int
     #: Number of tokens without ``</s>``.
@@ -88,6 +93,7 @@ class Perplexity(float):
         n_words: int,
         n_oov: int,
         n_characters: int | None,
+        log_prob_spelling: float | None = None,
         context: Context = "sentence",
         blank_lines: BlankLines = "skip",
     ) -> Self:
@@ -96,6 +102,7 @@ class Perplexity(float):
         self.log_prob, self.log_prob_eos, self.log_prob_oov = log_prob, log_prob_eos, log_prob_oov
         self.n_sentences, self.n_words, self.n_oov = n_sentences, n_words, n_oov
         self.n_characters, self.context = n_characters, context
+        self.log_prob_spelling = log_prob_spelling if n_oov else 0.0
         self.blank_lines = blank_lines
         return self
 
@@ -110,9 +117,9 @@ class Perplexity(float):
         found = list(parts)
         names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
         sums: dict[str, Any] = {name: sum(getattr(part, name) for part in found) for name in names}
-        characters = [part.n_characters for part in found]
-        known = [n for n in characters if n is not None]
-        sums["n_characters"] = sum(known) if len(known) == len(characters) else None
+        for name in ("n_characters", "log_prob_spelling"):
+            known = [value for part in found if (value := getattr(part, name)) is not None]
+            sums[name] = sum(known) if len(known) == len(found) else None
         return cls(**sums, context=context, blank_lines=blank_lines)
 
     @property
@@ -158,10 +165,16 @@ class Perplexity(float):
 
     @property
     def bits_per_character(self) -> float | None:
-        """Bits of the whole text per character, counting a space or line end after every word."""
-        if self.n_characters is None:
+        """Bits of the whole text per character, counting a space or line end after every word.
+
+        What `log_prob` gives to a word outside the vocabulary pays for no character of it: the bits of its spelling are
+        added (see `tacenda_lm.unknown_words`); a written ``<unk>`` has none but the five it is written with. None where
+        the characters or these bits are not known.
+        """
+        if self.n_characters is None or self.log_prob_spelling is None:
             return None
-        return -self.log_prob / self.n_characters / math.log(2) if self.n_characters else math.nan
+        bits = -(self.log_prob + self.log_prob_spelling) / math.log(2)
+        return bits / self.n_characters if self.n_characters else math.nan
 
     @property
     def protocol(self) -> str:

@@ -115,6 +115,9 @@ class Block(NamedTuple):
         np.bool_
     ]  # (tokens,): which are outside the vocabulary, a written ``<unk>`` among them
     n_characters: int | None  # of the words, without spaces; None where they are not known
+    unknown: (
+        list[str] | None
+    )  # the words outside the vocabulary, as written; None where that is not known
 
 
 def encoded_text(
@@ -179,7 +182,9 @@ def _block(sentences: list[list[str]], vocabulary: Vocabulary) -> Block:
     """Token lists as one block."""
     flat = list(chain.from_iterable(sentences))
     ids, offsets = encoded(sentences, vocabulary)
-    return Block(ids, offsets, np.isin(ids, vocabulary.oov_ids), sum(map(len, flat)))
+    oov = np.isin(ids, vocabulary.oov_ids)
+    unknown = [flat[place] for place in np.flatnonzero(oov).tolist()]
+    return Block(ids, offsets, oov, sum(map(len, flat)), unknown)
 
 
 def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
@@ -190,5 +195,7 @@ def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
     with bar:
         for ids, offsets in corpus.blocks(_TOKENS):
             oov = np.isin(ids, vocabulary.oov_ids)
-            yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
+            known = not oov.any()
+            n_characters = int(lengths[ids].sum()) if known else None
+            yield Block(ids, offsets, oov, n_characters, [] if known else None)
             bar.update(len(ids))

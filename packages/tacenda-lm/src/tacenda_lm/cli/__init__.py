@@ -33,6 +33,7 @@ from tacenda_lm.cli.arguments import (
     sentences_of_file,
     vocabulary_of,
 )
+from tacenda_lm.cli.surprisal import surprisal
 
 if TYPE_CHECKING:
     from tacenda_lm.language_model import LanguageModel
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tacenda_lm.sequences import BlankLines as Blank
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
+app.command()(surprisal)
 
 _SENTENCES = 2000  # scored at once
 
@@ -430,5 +432,11 @@ def _figures(found: Perplexity) -> Iterator[str]:
         yield f"{name:<24}{value:>12.4f}  per token: {counted}"
     yield f"{'bits per token':<24}{found.bits_per_token:>12.4f}"
     if found.bits_per_character is not None:
-        yield f"{'bits per character':<24}{found.bits_per_character:>12.4f}  spaces and line ends counted"
+        counted = "spaces and line ends counted, unknown words spelled"
+        yield f"{'bits per character':<24}{found.bits_per_character:>12.4f}  {counted}"
     yield f"{'log10 probability':<24}{found.log_prob / math.log(10):>12.2f}"
+    if found.n_oov:
+        yield (
+            "Unknown words count with the probability of all unknown words together: compare perplexities that count "
+            "them only over one vocabulary."
+        )
