@@ -67,7 +67,7 @@ class Specimen:
 def specimens() -> dict[str, Specimen]:
     """Specimens by the names of their models."""
     from tacenda_embeddings import LDS, MorphologicalLDS, SumEmbed, VarEmbed
-    from tacenda_lm import HLBL, HMM, LBL, VLHMM, KneserNey, Mixture
+    from tacenda_lm import HLBL, HMM, LBL, VLHMM, KneserNey, Mixture, StateSpaceLM
     from tacenda_surprise import (
         PMF,
         RBM,
@@ -94,6 +94,18 @@ def specimens() -> dict[str, Specimen]:
         "hlbl": Specimen(lambda: HLBL(**log_bilinear), corpus, True),
         "hmm": Specimen(lambda: HMM(n_states=3, epochs=4), corpus, True),
         "vlhmm": Specimen(lambda: VLHMM(n_classes=4, states_per_class=4, epochs=4), corpus, True),
+        "state_space": Specimen(
+            lambda: StateSpaceLM(
+                order=3,
+                internal=3,
+                features=4,
+                epochs=4,
+                inference="map",
+                advanced={"joint_order": 2},
+            ),
+            corpus,
+            True,
+        ),
         "mixture": Specimen(
             lambda: Mixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=4)}),
             corpus,

@@ -13,6 +13,7 @@ from tacenda_lm.log_bilinear.hlbl import HLBL
 from tacenda_lm.log_bilinear.lbl import LBL
 from tacenda_lm.mixture import Mixture
 from tacenda_lm.ngram.kneser_ney import KneserNey
+from tacenda_lm.state_space.state_space_lm import StateSpaceLM
 
 OURS = [
     ("language_models", "kneser_ney", KneserNey),
@@ -21,6 +22,7 @@ OURS = [
     ("language_models", "lbl", LBL),
     ("language_models", "vlhmm", VLHMM),
     ("language_models", "hmm", HMM),
+    ("language_models", "state_space", StateSpaceLM),
     ("commands", "lm", cli.app),
 ]
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tacenda_lm.mixture import Mixture
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.state_space.settings import StateSpaceAdvanced
+    from tacenda_lm.state_space.state_space_lm import StateSpaceLM
 
 __version__ = "0.1.0"
 
@@ -40,6 +42,8 @@ __all__ = [
     "Posterior",
     "Rescored",
     "State",
+    "StateSpaceAdvanced",
+    "StateSpaceLM",
     "Tree",
     "VLHMMAdvanced",
     "brown_clusters",
@@ -67,6 +71,8 @@ _HOMES = {
     "Perplexity": "tacenda_lm.perplexity",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.contract",
+    "StateSpaceAdvanced": "tacenda_lm.state_space.settings",
+    "StateSpaceLM": "tacenda_lm.state_space.state_space_lm",
 }
 
 

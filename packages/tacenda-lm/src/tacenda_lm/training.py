@@ -25,6 +25,7 @@ from tacenda.fitting.trainable import State
 if TYPE_CHECKING:
     from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
     from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
+    from tacenda_lm.state_space.settings import StateSpaceSettings
 
 __all__ = ["FitContext", "falling_rate", "put", "train"]
 
@@ -59,7 +60,7 @@ def falling_rate(
 def train(
     trainer: Trainable,
     source: BatchSource,
-    settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings,
+    settings: HLBLSettings | LBLSettings | VLHMMSettings | HMMSettings | StateSpaceSettings,
     text: Text,
     valid: Text | None,
     fitting: FitContext,
