@@ -25,8 +25,8 @@ PROTOCOL = {
     f"{letters.DENSE:,} letters of dense training text, the last {letters.SPARSE:,} of which are the sparse one, "
     f"{letters.DEVELOPMENT:,} of development and {letters.TEST:,} of test text",
     "perplexity": "the paper's (eq 13): letters that the training text does not have are left out of the mean and of "
-    "N, and stay in the history as unknown; </s> is not asked for, though every model keeps some probability for it and "
-    "for <unk>",
+    "N, and stay in the history as unknown; </s> is not asked for, though every model keeps some probability for it "
+    "and for <unk>",
     "context": "every text is scored as one sentence that begins anew",
     "chosen": "dimensions, orders and kinds of n-grams by the mean perplexity of the development texts, by which "
     "training stops too, as in the paper; all other settings on excerpts that no table shows, which begin at "

@@ -1,10 +1,11 @@
 """Runs of tokens as tokens: against dictionaries of counts, and what is refused."""
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError
@@ -22,6 +23,7 @@ def runs_of(ids, least):
     return JointTokens.of(windows, TYPES, UNKNOWN, least)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, TYPES - 1), min_size=1, max_size=60), st.integers(1, 3))
 def test_a_run_is_listed_if_it_occurs_often_enough_and_knows_all_its_tokens(words, least):
     ids = np.array([0, *words], np.int32)
@@ -32,14 +34,11 @@ def test_a_run_is_listed_if_it_occurs_often_enough_and_knows_all_its_tokens(word
     )
     listed = {run for run, n in counts.items() if n >= least and UNKNOWN not in run}
     assert len(joint) == len(listed)
-    every = [tuple(np.unravel_index(i, (TYPES,) * k)) for k in (2, 3, 4) for i in range(TYPES**k)]
-    rows = {}
-    for run in every:
-        window = np.full((1, LONGEST), UNKNOWN)
-        window[0, : len(run)] = run[::-1]
-        [found] = joint.rows(window)
-        if found[len(run) - 2] >= 0:
-            rows[run] = found[len(run) - 2]
+    every = [run for k in (2, 3, 4) for run in product(range(TYPES), repeat=k)]
+    windows = np.array([[*run[::-1], *[UNKNOWN] * (LONGEST - len(run))] for run in every])
+    found = joint.rows(windows)
+    own = [rows[len(run) - 2] for run, rows in zip(every, found.tolist(), strict=True)]
+    rows = {run: row for run, row in zip(every, own, strict=True) if row >= 0}
     assert set(rows) == listed
     assert sorted(rows.values()) == list(range(len(listed)))
 

@@ -3,7 +3,13 @@
 from tacenda_lm import KneserNey, Mixture, StateSpaceLM
 from tacenda_lm.testing import LanguageModelTests
 
-SMALL = {"order": 3, "internal": 5, "features": 6, "epochs": 4, "advanced": {"streams": 8}}
+SMALL = {
+    "order": 3,
+    "internal": 5,
+    "features": 6,
+    "epochs": 4,
+    "advanced": {"streams": 32, "piece": 5},
+}
 
 
 class TestGradients(LanguageModelTests):
@@ -28,16 +34,22 @@ class TestLastTokensAlone(LanguageModelTests):
 
 class TestRunsOfTokens(LanguageModelTests):
     def make_model(self):
-        advanced = {"joint_order": 3, "joint_width": 4, "joint_min_count": 2, "streams": 8}
+        advanced = {"joint_order": 3, "joint_width": 4, "joint_min_count": 2, "piece": 5}
         return StateSpaceLM(**{**SMALL, "advanced": advanced})
 
 
 class TestRules(LanguageModelTests):
     def make_model(self):
         return StateSpaceLM(
-            order=2, internal=3, features=6, epochs=20, training="rules", inference="map", learning_rate=0.5,
-            advanced={"biases": False, "streams": 4, "piece": 5, "last_piece": 20},
-        )  # fmt: skip
+            order=2,
+            internal=3,
+            features=6,
+            epochs=8,
+            training="rules",
+            inference="map",
+            learning_rate=0.5,
+            advanced={"biases": False, "variance": 0.1, "piece": 1, "last_piece": 4},
+        )
 
 
 class TestMixture(LanguageModelTests):

@@ -1,6 +1,7 @@
 """The state-space model as a whole: against a plain loop in float64, unknown tokens, training that can be cut."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ RUNS = {**SMALL, "advanced": {"streams": 8, "joint_order": 3, "joint_width": 4}}
 RULES = {
     "order": 2, "internal": 3, "features": 4, "training": "rules", "inference": "map", "epochs": 4,
     "learning_rate": 0.3,
-    "advanced": {"biases": False, "streams": 4, "piece": 5, "last_piece": 20},
+    "advanced": {"biases": False, "variance": 0.1, "streams": 16, "piece": 2, "last_piece": 10},
 }  # fmt: skip
 KINDS = {
     "step": SMALL,
@@ -106,18 +107,20 @@ def test_all_texts_of_a_length_have_a_probability_of_one_together():
     assert np.exp(scores.sum(axis=1)).sum() == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("settings", [SMALL, RUNS, KINDS["map"], {**RULES, "epochs": 40}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [SMALL, RUNS, KINDS["map"], RULES], ids=["step", "runs", "map", "rules"]
+)
 def test_it_learns_what_follows_what(settings):
     settings = {**settings, "epochs": max(settings["epochs"], 12)}
-    model = StateSpaceLM(**settings).fit(text(400))
-    unigram = KneserNey(order=1).fit(text(400))
+    model = StateSpaceLM(**settings).fit(text(300))
+    unigram = KneserNey(order=1).fit(text(300))
     assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
 
 
 def test_the_internal_state_alone_learns_what_follows_what():
     """Order 1: the last token is known by what it made of the state, and by nothing else."""
-    model = StateSpaceLM(order=1, internal=12, epochs=20, dropout=0.0).fit(text(400))
-    unigram = KneserNey(order=1).fit(text(400))
+    model = StateSpaceLM(order=1, internal=12, epochs=12, dropout=0.0).fit(text(300))
+    unigram = KneserNey(order=1).fit(text(300))
     assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
 
 
@@ -150,17 +153,19 @@ class _KilledError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("settings", "trainer"),
-    [(RUNS, GradientTrainer), (RULES, RulesTrainer)],
+    ("settings", "trainer", "after"),
+    [(RUNS, GradientTrainer, 6), (RULES, RulesTrainer, 40)],
     ids=["gradient", "rules"],
 )
-def test_a_fit_that_was_killed_goes_on_to_the_same_model(settings, trainer, tmp_path, monkeypatch):
+def test_a_fit_that_was_killed_goes_on_to_the_same_model(
+    settings, trainer, after, tmp_path, monkeypatch
+):
     whole = StateSpaceLM(**settings).fit(text(), text(20, 1))
     step, seen = trainer.step, []
 
     def killed(self, *arguments):
         seen.append(0)
-        if len(seen) > 6:
+        if len(seen) > after:
             raise _KilledError
         return step(self, *arguments)
 
@@ -175,11 +180,8 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(settings, trainer, tmp_
 
 def test_the_rules_are_those_of_the_paper():
     """One batch against equations 10 to 12 element by element, at states that a general optimiser found."""
-    settings = {
-        **RULES,
-        "epochs": 1,
-        "advanced": {"biases": False, "streams": 1, "piece": 50, "last_piece": 50},
-    }
+    advanced = {"biases": False, "variance": 0.1, "streams": 1, "piece": 50, "last_piece": 50}
+    settings = {**RULES, "epochs": 1, "advanced": advanced}
     corpus = Corpus.from_sentences([["a", "b", "c", "a", "a", "c", "b"]])
     before = StateSpaceLM(**{**settings, "epochs": 0}).fit(corpus)
     after = StateSpaceLM(**settings).fit(corpus)
@@ -302,10 +304,11 @@ def test_numbers_as_large_as_they_may_be_overflow_nothing(tmp_path):
     assert model.check_normalized(tolerance=1e-3) < 1e-3
 
 
-@pytest.mark.parametrize("rate", [1e5])
-def test_a_rate_that_diverges_is_said_or_survived(rate):
-    try:
-        model = StateSpaceLM(**SMALL, learning_rate=rate).fit(text())
-    except TacendaError:
-        return
+def test_a_rate_that_diverges_is_said_or_survived():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="overflow|invalid")
+        try:
+            model = StateSpaceLM(**SMALL, learning_rate=1e5).fit(text())
+        except TacendaError:
+            return
     assert np.isfinite(model.score_corpus(np.array([0, 1]), np.array([0, 2]))).all()

@@ -78,10 +78,10 @@ class JointTokens:
             return np.where(ids == self.unknown, -1, ids)
         keys = self.keys[k - 2]
         known, key = self._keys(windows)
-        place = np.searchsorted(keys, key)
-        known &= place < len(keys)
-        known[known] = keys[place[known]] == key[known]
-        return np.where(known, place, -1)
+        if not len(keys):
+            return np.full(known.shape, -1)
+        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(known & (keys[place] == key), place, -1)
 
     # -- artefact ----------------------------------------------------------------------------------
 

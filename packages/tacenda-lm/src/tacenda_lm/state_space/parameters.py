@@ -24,6 +24,8 @@ Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
 
 _SPREAD = 0.1  # of the elements to begin with
+_LARGER = 5  # times as large, feature vectors
+_REACH = 3.0  # of a token's e on its own score through the internal state, to begin with
 _MEMORY = 0.8  # share of an element of the internal state that is left after a token, to begin with
 _FEW = 0.1  # occurrences more of every token, so that none is impossible
 
@@ -93,7 +95,10 @@ def drawn(
         transition[:, :q] += np.float32(_MEMORY) * np.eye(q, dtype=np.float32)
     outputs, features = normal(types, state), normal(types, settings.features)
     if settings.training == "gradient":
-        features *= np.float32(0.5 / _SPREAD)
+        # what was read passes through B twice on its way to a prediction: where B is small it is slow to be learnt, and
+        # where G = variance B B' is large a step of ascent from the predicted state overshoots
+        outputs[:, :q] *= np.float32(np.sqrt(_REACH / (advanced.variance * max(q, 1))) / _SPREAD)
+        features *= np.float32(_LARGER)
     features[unknown] = 0
     some = counts + _FEW
     biases = np.log(some / some.sum()) if advanced.biases else np.zeros(types)

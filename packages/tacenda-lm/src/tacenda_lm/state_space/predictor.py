@@ -116,6 +116,8 @@ class StateSpacePredictor:
         """Return the scores of tokens that follow a state with no new sentence among them, and the state after."""
         words, data = state.parts()
         self._taken_apart([state])
+        if not len(ids):
+            return np.empty(0), State(state.value)
         text = self._text(
             Stream(
                 np.concatenate([np.array(words, np.int32), ids]),

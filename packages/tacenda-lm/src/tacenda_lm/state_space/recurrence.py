@@ -29,9 +29,19 @@ from tacenda_lm.state_space.inference import (
 )
 from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters, log_softmax
 
-__all__ = ["Forward", "Gradient", "Piece", "backward", "by_row", "forward", "onward", "read"]
+__all__ = [
+    "LIMIT",
+    "Forward",
+    "Gradient",
+    "Piece",
+    "backward",
+    "by_row",
+    "forward",
+    "onward",
+    "read",
+]
 
-_LIMIT = 1e6  # no element of an internal state exceeds it, so that a recurrence which is not stable cannot overflow
+LIMIT = 1e6  # no element of an internal state exceeds it, so that a recurrence which is not stable cannot overflow
 
 
 class Piece(NamedTuple):
@@ -114,14 +124,14 @@ def forward(
         log_softmax(rows[t])
         errors[t], reached[t] = read(rows[t], scores, piece.words[t], piece.seen[t], product)
         q = q @ p.transition[:, :n_q].T + from_inputs[t] + errors[t] @ gain
-        q = np.clip(q, -_LIMIT, _LIMIT) * piece.live[t][:, None]
+        q = np.clip(q, -LIMIT, LIMIT) * piece.live[t][:, None]
     return Forward(rows, q, states, errors, reached)
 
 
 def onward(p: Parameters, q: Floats, inputs: Floats, errors: Floats, variance: float) -> Floats:
     """Return the next internal states (states, internal), those of `forward`, after tokens with errors e were read."""
     s = np.concatenate([q, inputs], axis=1)
-    return np.clip(s @ p.transition.T + errors @ _gain(p, variance), -_LIMIT, _LIMIT)
+    return np.clip(s @ p.transition.T + errors @ _gain(p, variance), -LIMIT, LIMIT)
 
 
 def backward(

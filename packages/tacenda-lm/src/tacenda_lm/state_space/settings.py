@@ -22,7 +22,10 @@ class StateSpaceAdvanced(Settings):
     """Options of `StateSpaceLM` that few need to change."""
 
     variance: float = option(
-        0.1, "of the innovations, the diagonal of Lambda (section 2.4)", above=0, at_most=100
+        1.0,
+        "of the innovations, the diagonal of Lambda; 0.1 in the paper (section 2.4), where any would do",
+        above=0,
+        at_most=100,
     )
     biases: bool = option(
         True,

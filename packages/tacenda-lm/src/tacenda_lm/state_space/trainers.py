@@ -12,7 +12,15 @@ from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.parameters import Floats, Ints, Parameters, log_softmax
 from tacenda_lm.state_space.predictor import StateSpacePredictor
-from tacenda_lm.state_space.recurrence import Gradient, Piece, backward, by_row, forward, read
+from tacenda_lm.state_space.recurrence import (
+    LIMIT,
+    Gradient,
+    Piece,
+    backward,
+    by_row,
+    forward,
+    read,
+)
 from tacenda_lm.state_space.settings import StateSpaceSettings
 from tacenda_lm.state_space.texts import Text
 from tacenda_lm.training import put
@@ -55,7 +63,8 @@ class _Trainer:
         piece = self.text.piece(self.positions[begin:end])
         if begin == 0:
             self.before[:] = 0
-        loss, norm = self._learn(piece, learning_rate)
+        with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
+            loss, norm = self._learn(piece, learning_rate)
         self.steps += 1
         return StepResult(loss, float(piece.live.sum()), norm)
 
@@ -184,7 +193,8 @@ class RulesTrainer(_Trainer):
         sums = {name: np.zeros_like(table) for name, table in p._asdict().items()}
         of_features, loss = np.zeros_like(x), 0.0
         for t in range(len(x)):
-            predicted = np.concatenate([self.before @ p.transition.T, x[t]], axis=1)
+            q = np.clip(self.before @ p.transition.T, -LIMIT, LIMIT)
+            predicted = np.concatenate([q, x[t]], axis=1)
             scores = predicted @ p.outputs.T + p.biases[:, 0]
             rows = log_softmax(scores.copy())
             loss -= float((rows[np.arange(len(rows)), piece.words[t]] * piece.live[t]).sum())
