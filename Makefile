@@ -5,6 +5,7 @@
 #   make bench   measure what the documentation states             (needs TACENDA_DATA; hours, resumes)
 #   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
 #   make docs    the documentation as web pages, in site/
+#   make release build, check and install the distributions, as a release does
 #   tox          the full matrix of environments
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -27,7 +28,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo test unit lint install-check bench peers robustness docs clean
+.PHONY: setup demo test unit lint install-check bench peers robustness docs release clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -39,7 +40,7 @@ $(READY): constraints.txt $(PACKAGES)
 	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	@rm -f $@
 	$(PIP) install --quiet --constraint constraints.txt \
-		--editable packages/tacenda[torch,spacy,data,package,testing] --editable packages/tacenda-embeddings[spacy,testing] \
+		--editable packages/tacenda[torch,spacy,data,package,hub,testing] --editable packages/tacenda-embeddings[spacy,testing] \
 		--editable packages/tacenda-lm[spacy,testing] --editable packages/tacenda-surprise[testing] \
 		$(TRITON) ruff mypy pytest-timeout pytest-xdist tox tox-uv uv hatchling
 	@touch $@
@@ -81,7 +82,12 @@ robustness: setup
 	TACENDA_PROGRESS=0 $(BIN)/python tests/robustness/harness.py --log robustness.log --save
 
 docs: setup
-	$(BIN)/tox run -e docs
+	$(BIN)/tox run -e wheels,docs
+
+# What the release workflow does; the files are left in dist/.
+release: setup
+	$(PIP) install --quiet twine
+	$(BIN)/python tests/installation/release.py
 
 clean:
-	rm -rf .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output surprisal-output
+	rm -rf dist .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output surprisal-output

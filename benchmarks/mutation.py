@@ -43,6 +43,7 @@ EQUIVALENT = {
         "the ids always come from a vocabulary and are int32"
     ),
     "n_words = min(len(context), order - 0)": "callers cut contexts to order - 1 words",
+    "n_words = min(len(context), order // 1)": "likewise",
     "for b in range(a ^ 1, len(loss)):": "losses on and below the diagonal are infinite",
     "if side_offsets is not None or side_ids is not None:": "they come together or not at all",
     "_CG_STEPS = 31": "the conjugate gradients have converged before",

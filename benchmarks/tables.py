@@ -61,6 +61,7 @@ NOT_MEASURED = re.compile(r"<!-- not measured:(?P<said>.*?)-->", re.DOTALL)
 NOT_PROSE = re.compile(
     r"^(?P<fence>```+|~~~+).*?^(?P=fence)\s*$"  # code
     r"|(?P<tick>`+)(?!`).*?(?<!`)(?P=tick)(?!`)"
+    r"|(?<![\w$])\$[^$\n]+\$(?![\w$])"  # formulas
     r"|<!--.*?-->"
     r"|(?<=\])\([^)]*\)"  # the target of a link
     r"|https?://\S+"
@@ -192,7 +193,7 @@ def _get(row: dict[str, Any], key: str) -> Any:
 
 
 def _matches(row: dict[str, Any], key: str, value: str) -> bool:
-    return str(_get(row, key)) in (value, _spaced(value))
+    return _spaced(str(_get(row, key))) == _spaced(value)
 
 
 def cell(value: Any, decimals: int | None = None) -> str:

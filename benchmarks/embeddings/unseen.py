@@ -15,6 +15,8 @@ The test part is looked at once, with the epoch that is best on the dev part.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import spacy
@@ -25,6 +27,7 @@ from spacy.vectors import Vectors
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, text
 
+PICTURED = "treebank-drawn"
 TASKS = {"treebank-drawn": "tag accuracy", "conll2000": "chunk F1"}
 STATES = pipelines.STATES
 ROWS = {
@@ -123,8 +126,8 @@ def _n_gram_codes(ids: np.ndarray) -> np.ndarray:
     return codes
 
 
-def report(options: argparse.Namespace) -> None:
-    """Write benchmarks/results/embeddings-unseen.json from the cells that are there."""
+def report(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Write benchmarks/results/embeddings-unseen.json from the cells that are there; return its rows."""
     cells = common.Cells(options.cache, "unseen")
     rows = []
     unfinished = False
@@ -143,6 +146,28 @@ def report(options: argparse.Namespace) -> None:
         seeds=options.seeds,
         unfinished=unfinished,
     )
+    return rows
+
+
+def picture(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Draw the README's picture: right tags by labelled sentences, with standard deviations over seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.2, 3.4), layout="constrained")
+    sizes = [str(size or "all") for size in labelled.SIZES]
+    for row in (row for row in rows if row["task"] == PICTURED):
+        found = {size: row[f"test {size}"] for size in sizes if f"test {size}" in row}
+        means = [each["mean"] for each in found.values()]
+        spreads = [each.get("sd", 0.0) for each in found.values()]
+        axes.errorbar(list(found), means, spreads, marker="o", capsize=3, label=row["row"])
+    axes.set_xlabel("labelled sentences")
+    axes.set_ylabel("right tags in the test part, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
 
 
 def main() -> None:
@@ -152,7 +177,7 @@ def main() -> None:
     options = parser.parse_args()
     run(options)
     if not options.no_save:
-        report(options)
+        picture(reporting.RESULTS / "embeddings-unseen.png", report(options))
 
 
 if __name__ == "__main__":

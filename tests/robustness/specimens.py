@@ -57,10 +57,14 @@ class Specimen:
     make: Callable[[], Any]  # a model that is not fitted
     data: Callable[[], Any]  # what it is fitted to
     keeps_checkpoints: bool = False
+    precision: str = "full"  # in which it is saved
 
     def fit(self, **options: Any) -> Any:
         """A fitted one; ``options`` are for ``fit``."""
-        return self.make().fit(self.data(), **options)
+        model = self.make().fit(self.data(), **options)
+        if self.precision != "full":
+            model.precision = self.precision
+        return model
 
 
 @cache
@@ -86,8 +90,12 @@ def specimens() -> dict[str, Specimen]:
     factors, boltzmann = {"n_factors": 2, "n_epochs": 6}, {"n_hidden": 2, "n_epochs": 6}
     return {
         "lds": Specimen(lambda: LDS(**lds), corpus),
+        "lds_int8": Specimen(lambda: LDS(**lds), corpus, precision="int8"),
         "morphological_lds": Specimen(lambda: MorphologicalLDS(lds=lds, words=words), corpus),
         "sumembed": Specimen(lambda: SumEmbed(width=4, epochs=4), corpus, True),
+        "sumembed_float16": Specimen(
+            lambda: SumEmbed(width=4, epochs=4), corpus, True, precision="float16"
+        ),
         "varembed": Specimen(lambda: VarEmbed(width=4, epochs=4), corpus, True),
         "kneser_ney": Specimen(lambda: KneserNey(order=3), corpus),
         "lbl": Specimen(lambda: LBL(**log_bilinear), corpus, True),

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import tacenda
+from tacenda import Corpus
+from tacenda_embeddings import SumEmbed
 
 LINES = ["The cat saw a dog .", "", "A bird ate the mouse ."] * 3
 
@@ -158,3 +160,34 @@ def test_folder_without_a_model_is_named(run, tmp_path, text):
     status, _, err = run("apply", tmp_path / "none", text)
     assert status == 1
     assert "none" in err
+
+
+def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, tmp_path):
+    pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
+    sentences = [["a", "b", "c"], ["b", "a"], ["c", "c", "b"]] * 30
+    SumEmbed(width=8, epochs=1).fit(Corpus.from_sentences(sentences)).save(tmp_path / "whole")
+    text = tmp_path / "text.txt"
+    text.write_text("a b\n\nc b a\n", encoding="utf8")
+    for arguments, counted in (([], "3 words"), (["--text", text], "5 tokens of the text")):
+        status, out, err = run(
+            "compact", tmp_path / "whole", "--output", tmp_path / "small", *arguments
+        )
+        assert (status, err) == (0, "")
+        assert "MB, now" in out
+        assert f"{counted}: mean 0.99" in out or f"{counted}: mean 1.0" in out
+    assert tacenda.load(tmp_path / "small").precision == "int8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--precision", "int4"], "int4"),
+        ([], "no tables"),
+        (["--precision", "float16"], "no tables"),
+    ],
+)
+def test_what_cannot_be_compact_is_one_line(run, saved, tmp_path, arguments, message):
+    status, out, err = run("compact", saved, "--output", tmp_path / "small", *arguments)
+    assert (status, out) == (1, "")
+    assert err.count("\n") == 1
+    assert message in err

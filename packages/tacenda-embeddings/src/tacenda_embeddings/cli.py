@@ -168,6 +168,40 @@ def apply(
 
 
 @app.command()
+def compact(
+    folder: Folder,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the smaller model.")
+    ],
+    precision: Annotated[
+        str, typer.Option(help="int8, float16, or full to save it whole again.")
+    ] = "int8",
+    text: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Text to compare vectors on, in place of lone words."),
+    ] = None,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+) -> None:
+    """Save a model in 8 or 16 bits a number, and print what is lost: cosines of old and new vectors."""
+    import tacenda
+    from tacenda_embeddings import text_vectors
+
+    embedder = _embedder(folder)
+    check_output(output)
+    embedder.save(output, precision=precision)
+    smaller = tacenda.load(output)
+    tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
+    loss = text_vectors.loss(embedder, smaller, text, tokenizer, encoding, errors)
+    before, after = (sum(f.stat().st_size for f in d.rglob("*")) for d in (folder, output))
+    typer.echo(f"{before / 1e6:.1f} MB, now {after / 1e6:.1f} MB in {output}")
+    typer.echo(
+        f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
+        f"mean {loss.mean:.5f}, least {loss.least:.5f}"
+    )
+
+
+@app.command()
 def neighbours(
     folder: Folder,
     word: Annotated[str, typer.Argument(help="A word.")],

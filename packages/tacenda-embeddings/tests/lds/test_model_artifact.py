@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 import tacenda
+from tacenda.artifact.precision import compact
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ArtifactError, TacendaError
+from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings import LDS
+from tacenda_embeddings.lds.fitted import FittedLDS, TwoSided
+from tacenda_embeddings.lds.steady_state import FullNoise, Parameters
 
 SENTENCES = [["a", "and", "."], [], ["unheard-of"], ["a"] * 40]
 
@@ -155,3 +159,65 @@ def test_a_vocabulary_of_another_size_is_refused(artifact):
 def test_a_foreign_model_is_refused(artifact):
     with pytest.raises(ArtifactError, match="not 'lds'"):
         LDS.from_artifact(dataclasses.replace(artifact, name="word2vec"))
+
+
+# -- compact forms ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("precision", "error"), [("float16", 1e-3), ("int8", 2e-2)])
+@pytest.mark.parametrize("output", ["own_past_future", "mean", "filtered"])
+def test_a_compact_form_has_nearly_the_same_vectors(model, tmp_path, precision, error, output):
+    model.save(tmp_path / "compact", precision=precision)
+    loaded = tacenda.load(tmp_path / "compact")
+    assert loaded.precision == precision
+    for x, y in zip(
+        loaded.transform(SENTENCES, output=output),
+        model.transform(SENTENCES, output=output),
+        strict=True,
+    ):
+        assert np.linalg.norm(x - y) <= error * np.linalg.norm(y)
+
+
+def test_the_table_of_a_compact_form_is_made_of_the_rounded_parameters(model):
+    """With nothing rounded, the matrix it is made with gives back the table that was saved whole."""
+    arrays = model.compact_arrays()
+    assert "table" not in arrays
+    again = LDS.from_arrays(model.config_dict(), arrays).input_rows
+    np.testing.assert_allclose(again, model.input_rows, rtol=1e-4, atol=1e-6)
+
+
+def test_a_compact_model_can_be_fitted_on(model, tmp_path):
+    model.save(tmp_path / "compact", precision="int8")
+    sentences = [list(s.words) for s in synthetic_text.generate(150, seed=1)]
+    corpus = Corpus.from_sentences(sentences, vocabulary=model.vocabulary)
+    loaded = tacenda.load(tmp_path / "compact").partial_fit(corpus, iterations=1)
+    assert loaded.likelihood_gain >= model.likelihood_gain - 0.02
+
+
+@pytest.mark.parametrize("name", ["reading#f8", "C#rows", "C#scales", "mean#f8"])
+def test_a_damaged_compact_form_is_refused(model, name):
+    artifact = model.to_artifact("int8")
+    array = artifact.arrays[name]
+    damages = [array[:-1], array[None]]
+    if array.dtype.kind == "f":
+        damages.append(np.full_like(array, np.nan))
+    for damaged in damages:
+        with pytest.raises(ArtifactError):
+            LDS.from_artifact(with_arrays(artifact, **{name: damaged}))
+
+
+@pytest.mark.parametrize(("n_states", "megabytes"), [(200, 12), (50, 3)])
+def test_a_compact_model_of_forty_thousand_words_is_small(n_states, megabytes):
+    """Random numbers in arrays of the sizes of a real model, and words of eight letters."""
+    rng, n_words = np.random.default_rng(0), 40_000
+    names = [*(f"{word:08x}" for word in range(n_words - 2)), "<unk>", "</s>"]
+    counts = np.sort(rng.integers(1, 2**21, n_words))[::-1]
+    mean = np.sqrt(counts / counts.sum())
+    square = rng.normal(size=(n_states, n_states))
+    C = rng.normal(size=(n_words, n_states)).astype(np.float32)
+    parameters = Parameters(square, C, square, FullNoise(square))
+    fitted = FittedLDS(Vocabulary(names, counts), parameters, square, 1 / mean, mean)
+    matrices = dict.fromkeys(("forward", "backward", "left_end", "right_end", "filter"), square)
+    fitted.__dict__["inference"] = TwoSided(table=C, **matrices)
+    stored = compact(fitted.compact_arrays(), {"C"}, "int8")
+    assert sum(array.nbytes for array in stored.values()) <= megabytes * 1e6

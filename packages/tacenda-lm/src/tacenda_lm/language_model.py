@@ -293,7 +293,7 @@ class LanguageModel(KenlmInterface, Generation):
         seed: int = 0,
         tolerance: float = 1e-5,
     ) -> float:
-        """Return the largest |sum_w p(w | context) - 1| over many contexts, computed in full.
+        """Return the largest ``|sum_w p(w | context) - 1|`` over many contexts, computed in full.
 
         Parameters
         ----------

@@ -19,6 +19,7 @@ from tacenda.errors import (
     NotFittedError,
 )
 from tacenda_lm import VLHMM, KneserNey, Mixture
+from tacenda_lm.hidden_markov import inference
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
 from tacenda_lm.hidden_markov.inference import BlockStore
 from tacenda_lm.hidden_markov.likelihood import log_likelihood
@@ -341,6 +342,19 @@ def test_small_stores_and_long_sentences_give_the_same_scores(model):
         np.testing.assert_allclose(model.score_corpus(ids, offsets), expected, atol=1e-5)
     finally:
         tables.store = kept
+
+
+def test_pieces_of_several_sentences_give_the_scores_of_the_whole(model, monkeypatch):
+    sentences = [model.vocabulary.encode(sentence) for sentence in text(60, 3)]
+    ids, offsets = np.concatenate(sentences), np.cumsum([0, *map(len, sentences)])
+    expected = model.score_corpus(ids, offsets)
+    monkeypatch.setattr(inference, "_TOKENS", 40)
+    pieces = list(model.tables.passes(ids, offsets))
+    assert len(pieces) > 3
+    assert min(len(piece.observed.offsets) - 1 for piece in pieces) > 1, "sentences of a piece"
+    for piece in pieces:
+        assert piece.observed.offsets[-1] == piece.tokens.stop - piece.tokens.start
+    np.testing.assert_allclose(model.score_corpus(ids, offsets), expected, atol=1e-5)
 
 
 def test_a_text_is_passed_in_one_piece_where_all_blocks_fit_however_few_there_are():

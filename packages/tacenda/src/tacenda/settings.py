@@ -246,7 +246,10 @@ class Settings:
             lines.append(one.name)
             text = one.doc[:1].upper() + one.doc[1:] + "."
             lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")
-            for inner in one.kind.options() if _is_group(one.kind) else []:
+            inner_options = one.kind.options() if _is_group(one.kind) else []
+            if inner_options:
+                lines.append("")
+            for inner in inner_options:
                 text = f"* {inner.name} = {inner.default!r}: {inner.doc}."
                 lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="      ")
         return "\n".join(lines)

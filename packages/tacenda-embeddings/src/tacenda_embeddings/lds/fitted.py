@@ -116,6 +116,12 @@ class FittedLDS:
         found = two_sided(self.parameters, self.scale, self.mean, self.Xi)
         return found._replace(table=np.ascontiguousarray(found.table, np.float32))
 
+    @cached_property
+    def reading(self) -> Matrix:
+        """The matrix (states, states) that makes the table of inputs from D^{-1} C, of which it is linear."""
+        X = _inputs(self.parameters, self.scale, self.mean)
+        return np.asarray(np.linalg.solve(X.T @ X, X.T @ self.inference.table).T)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all of it as arrays, by name."""
         A, C, Q, noise = self.parameters
@@ -128,6 +134,14 @@ class FittedLDS:
             arrays["noise.N"] = noise.N
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         return arrays | self.vocabulary.arrays()
+
+    def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what `from_arrays` can find the rest from: `reading` for the table, and mostly scale = 1 / m."""
+        arrays = self.arrays() | {"reading": np.ascontiguousarray(self.reading)}
+        del arrays["table"]
+        if np.allclose(self.scale * self.mean, 1.0):
+            del arrays["scale"]
+        return arrays
 
     @classmethod
     def from_arrays(
@@ -163,10 +177,30 @@ class FittedLDS:
                 raise ArtifactError(
                     f"the recursion {name!r} is not stable (an eigenvalue of 1 or more): the file is damaged"
                 )
-        scale = array("scale", "vocabulary")
+        compact = "reading" in arrays
+        if compact and "scale" not in arrays:
+            if not (mean > 0).all():
+                raise ArtifactError("the array 'mean' is not positive: the file is damaged")
+            scale = 1 / mean
+        else:
+            scale = array("scale", "vocabulary")
         if not (scale > 0).all():
             raise ArtifactError("the array 'scale' is not positive: the file is damaged")
         fitted = cls(vocabulary, parameters, square("Xi"), scale, mean)
+        if compact:
+            fitted.__dict__["reading"] = reading = square("reading")
+            rows = (_inputs(parameters, scale, mean) @ reading.T).astype(np.float32)
+            inputs = require({"table": rows}, "table", finite=True)
+        else:
+            inputs = table("table")
         # take the place of what the cached property would compute
-        fitted.__dict__["inference"] = TwoSided(table=table("table"), **matrices)
+        fitted.__dict__["inference"] = TwoSided(table=inputs, **matrices)
         return fitted
+
+
+def _inputs(parameters: Parameters, scale: Float64, mean: Float64) -> Float64:
+    """Return (vocabulary, states) D^{-1} C of the centred indicator of every word, or C where the noise is full."""
+    C = parameters.C.astype(np.float64)
+    if isinstance(parameters.noise, DiagonalNoise):
+        C /= parameters.noise.d[:, None]
+    return C * scale[:, None] - mean @ C

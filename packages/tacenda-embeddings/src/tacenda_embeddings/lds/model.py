@@ -49,6 +49,7 @@ class LDS(Configured[LDSSettings]):
     name: ClassVar[str] = "lds"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
+    roundable: ClassVar[tuple[str, ...]] = ("C",)
     settings_class = LDSSettings
 
     @configured_by(LDSSettings)
@@ -347,6 +348,10 @@ class LDS(Configured[LDSSettings]):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
         return self._fitted().arrays()
+
+    def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the fitted state without the table of inputs, which C determines. Raises NotFittedError."""
+        return self._fitted().compact_arrays()
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:

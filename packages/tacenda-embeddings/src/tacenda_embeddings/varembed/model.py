@@ -49,6 +49,7 @@ class MorphologicalEmbedder(Configured[S]):
     kind: ClassVar[str] = "embedders"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
+    roundable: ClassVar[tuple[str, ...]] = ("words", "morphemes")
     _state: FittedWords | None = None
 
     # -- fitting -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tacenda.artifact.by_name import NAME
 from tacenda.artifact.manifest import Artifact
 from tacenda.errors import ConfigurationError
 
-__all__ = ["CARD", "ModelCard", "card", "package"]
+__all__ = ["CARD", "ModelCard", "card", "check_card", "package"]
 
 CARD = "README.md"
 _LOADED_BY = {
@@ -95,7 +96,7 @@ def package(
         raise ConfigurationError(
             "packaging a model needs hatchling: pip install 'tacenda[package]'"
         ) from None
-    _check(about)
+    check_card(about)
     artifact = folders.read(source)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, about.module)
@@ -109,8 +110,11 @@ def package(
     return Path(wheel)
 
 
-def card(artifact: Artifact, about: ModelCard) -> str:
-    """Return the model card in Markdown: what the model is, how to load it, its text, figures and licence."""
+def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
+    """Return the model card in Markdown: what the model is, how to load it, its text, figures and licence.
+
+    ``load`` are lines of Python that load it; by default by its name, once it is installed.
+    """
     lines = [f"# {about.name} {about.version}", ""]
     if about.summary:
         lines += [about.summary, ""]
@@ -122,10 +126,10 @@ def card(artifact: Artifact, about: ModelCard) -> str:
         "```python",
         "import tacenda",
         "",
-        f'model = tacenda.load("{about.name}")',
+        *(load or (f'model = tacenda.load("{about.name}")',)),
         *(
             [_LOADED_BY[artifact.kind].format(name=about.name)]
-            if artifact.kind in _LOADED_BY
+            if artifact.kind in _LOADED_BY and not load
             else ()
         ),
         "```",
@@ -209,7 +213,8 @@ def _requirements(artifact: Artifact) -> set[str]:
     return found | {f"{artifact.distribution}>={version}"}
 
 
-def _check(about: ModelCard) -> None:
+def check_card(about: ModelCard) -> None:
+    """Raise ConfigurationError unless name, version, licence and summary are fit for a wheel and a hub."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
     from packaging.version import InvalidVersion, Version
 

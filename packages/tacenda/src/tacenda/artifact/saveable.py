@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tacenda import plugins
 from tacenda.artifact.folder import read, write
 from tacenda.artifact.manifest import Artifact
+from tacenda.artifact.precision import PRECISIONS, Precision, compact, precision_of, restored
 from tacenda.errors import (
     ArtifactError,
     NotFittedError,
@@ -40,11 +41,18 @@ class Saveable:
 
     A model made of models overrides `nested` too, and its ``from_arrays`` takes them as the keyword
     ``nested``, a dictionary of loaded models by the same names.
+
+    A model with large tables of floats may name them in ``roundable``: it can then be saved in 8 or 16 bits a number.
+    Its ``precision`` is that of the artefact it was loaded from, and it is saved in this again unless another is named.
     """
 
     kind: ClassVar[str]
     name: ClassVar[str]
     distribution: ClassVar[str] = plugins.RUNTIME
+
+    #: Arrays (rows, columns) of floats that bear to be rounded.
+    roundable: ClassVar[tuple[str, ...]] = ()
+    precision: Precision = "full"
 
     figures: list[dict[str, Any]]
     fitted_on: dict[str, Any]
@@ -62,27 +70,57 @@ class Saveable:
         """A fitted model from what the other two gave, checked by `tacenda.artifact.require`."""
         raise NotImplementedError(f"{cls.__name__} does not say how it is rebuilt")
 
+    def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Those of `arrays` that a compact form keeps; ``from_arrays`` finds the others from them."""
+        return self.arrays()
+
     def nested(self) -> Mapping[str, Saveable]:
         """The models this one is made of, by name; none unless overridden."""
         return {}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model into the folder ``path``, replacing in one step a model that is there."""
-        write(path, self.to_artifact())
+    def save(self, path: str | os.PathLike[str], *, precision: Precision | None = None) -> None:
+        """Save the model into the folder ``path``, replacing in one step a model that is there.
 
-    def to_artifact(self) -> Artifact:
-        """The model as tensors and metadata."""
+        ``precision`` is ``"full"``, or ``"float16"`` or ``"int8"`` for a smaller folder of a model with large tables,
+        which are rounded (`tacenda.artifact.precision`); by default that of the artefact it was loaded from.
+
+        Raises `ArtifactError` if nothing in the model can be rounded so, or if it cannot be written.
+        """
+        write(path, self.to_artifact(precision))
+
+    def to_artifact(self, precision: Precision | None = None) -> Artifact:
+        """The model as tensors and metadata; ``precision`` as in `save`."""
+        precision = precision or self.precision
+        if precision not in PRECISIONS:
+            raise ArtifactError(
+                f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}"
+            )
+        if precision != "full" and not self.can_be_compact():
+            raise ArtifactError(
+                f"{type(self).__name__} has no tables to round: save it with precision='full'"
+            )
+        if precision == "full" or not self.roundable:
+            arrays = self.arrays()
+        else:
+            arrays = compact(self.compact_arrays(), self.roundable, precision)
         return Artifact(
             kind=self.kind,
             name=self.name,
             distribution=self.distribution,
             version=_version(self.distribution),
             config=self.config_dict(),
-            arrays=self.arrays(),
+            arrays=arrays,
             figures=list(getattr(self, "figures", [])),
             fitted_on=dict(getattr(self, "fitted_on", {})),
-            nested={name: model.to_artifact() for name, model in self.nested().items()},
+            nested={
+                name: model.to_artifact(precision if model.can_be_compact() else "full")
+                for name, model in self.nested().items()
+            },
         )
+
+    def can_be_compact(self) -> bool:
+        """Whether anything in it, or in the models it is made of, can be saved in 8 or 16 bits a number."""
+        return bool(self.roundable) or any(m.can_be_compact() for m in self.nested().values())
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
@@ -96,7 +134,7 @@ class Saveable:
         if artifact.nested:
             more["nested"] = {name: resolve(part) for name, part in artifact.nested.items()}
         try:
-            model = cls.from_arrays(artifact.config, artifact.arrays, **more)
+            model = cls.from_arrays(artifact.config, restored(artifact.arrays), **more)
         except TacendaError:
             raise
         except Exception as error:  # whatever a damaged artefact provokes in a model's own code
@@ -105,6 +143,7 @@ class Saveable:
             ) from error
         model.figures = list(artifact.figures)
         model.fitted_on = dict(artifact.fitted_on)
+        model.precision = _precision(artifact)
         return model
 
     @classmethod
@@ -185,6 +224,13 @@ def resolve(artifact: Artifact) -> Any:
             f"the plugin {artifact.name!r} of {artifact.distribution} loads no artefacts"
         )
     return found.from_artifact(artifact)
+
+
+def _precision(artifact: Artifact) -> Precision:
+    """The precision of an artefact or, where its own arrays are whole, of what it is made of."""
+    found = precision_of(artifact.arrays)
+    parts = [_precision(part) for part in artifact.nested.values()] if found == "full" else []
+    return next((part for part in parts if part != "full"), found)
 
 
 def _version(distribution: str) -> str:

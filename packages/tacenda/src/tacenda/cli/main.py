@@ -25,7 +25,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import columns
+from tacenda.cli.options import check_output, columns
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The core's own lazy groups: name -> (``module:attribute``, one line of help).
@@ -186,6 +186,45 @@ def package_model(
     about = ModelCard(name, version, license, summary, attribution)
     wheel = package(model, about, output)
     typer.echo(f"{wheel}: pip install it, then tacenda.load({name!r})")
+
+
+@app.command("pull")
+def pull_model(
+    repository: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where it goes.")],
+    revision: Annotated[str, typer.Option(help="A branch, tag or commit.")] = "main",
+) -> None:
+    """Fetch a model from a hub (needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read)."""
+    from tacenda.artifact.hub import pull
+
+    check_output(output)
+    typer.echo(f"{pull(repository, output, revision=revision)}: load it with tacenda.load")
+
+
+@app.command("push")
+def push_model(
+    model: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
+    repository: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
+    ],
+    license: Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA-4.0.")],
+    version: Annotated[str, typer.Option(help="The version of the model.")] = "0.1.0",
+    summary: Annotated[str, typer.Option(help="One line that says what it is.")] = "",
+    attribution: Annotated[
+        str, typer.Option(help="Whom the licence of the data wants named; Markdown.")
+    ] = "",
+    private: Annotated[
+        bool, typer.Option("--private", help="If it is created, not in public.")
+    ] = False,
+) -> None:
+    """Write a saved model with a card into a repository of a hub (needs the extra tacenda[hub])."""
+    from tacenda.artifact.hub import push
+    from tacenda.artifact.packaging import ModelCard
+
+    about = ModelCard(repository.rpartition("/")[2], version, license, summary, attribution)
+    typer.echo(push(model, repository, about, private=private))
 
 
 def main() -> None:

@@ -164,6 +164,19 @@ class ModelTests:
         data = model.to_artifact().to_bytes()
         self.assert_same_model(type(model).from_artifact(Artifact.from_bytes(data)), model)
 
+    @pytest.mark.parametrize("precision", ["float16", "int8"])
+    def test_a_compact_form_is_stable(self, model: Any, precision: Any, tmp_path: Path) -> None:
+        """Saved again, it has the same bytes: rounding happens once. A model without tables refuses."""
+        if not model.can_be_compact():
+            save = partial(model.save, tmp_path / "model", precision=precision)
+            assert_refuses(save, ArtifactError, f"saving in {precision}")
+            return
+        model.save(tmp_path / "model", precision=precision)
+        loaded = tacenda.load(tmp_path / "model")
+        assert loaded.precision == precision
+        self.applied(loaded)
+        assert loaded.to_artifact().to_bytes() == model.to_artifact(precision).to_bytes()
+
     def test_its_settings_are_json(self, model: Any) -> None:
         config = model.config_dict()
         assert json.loads(json.dumps(config, allow_nan=False)) == config

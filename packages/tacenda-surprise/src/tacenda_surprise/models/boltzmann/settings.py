@@ -32,9 +32,8 @@ class BoltzmannAdvanced(Settings):
     )
     persistent: bool = option(
         False,
-        """go on with the Gibbs chain of a case where its last update left it; conditional machines
-        fitted for 40 epochs or more gain 0.002 to 0.004 of RMSE, others do not, and the first ten to
-        twenty epochs are worse than no machine at all, so do not stop early""",
+        """go on with the Gibbs chain of a case where its last update left it (Tieleman 2008); the first
+        epochs predict badly, so do not stop early""",
     )
     prediction: Literal["mean_field", "exact"] = option(
         "mean_field",

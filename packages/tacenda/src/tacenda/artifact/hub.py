@@ -1,0 +1,203 @@
+"""`pull` and `push`: model repositories of a hub, through the client ``huggingface_hub`` (the extra ``tacenda[hub]``).
+
+A repository holds the folder of a saved model and its card, ``README.md`` with front matter, and nothing else is read
+from it. Nothing is fetched unless one of these functions is called; what is fetched is checked like any model before
+it takes its place, and nothing in it can run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from tacenda.artifact import folder as folders
+from tacenda.artifact.manifest import Artifact
+from tacenda.artifact.packaging import CARD, ModelCard, card, check_card
+from tacenda.errors import ArtifactError, ConfigurationError, describe
+
+__all__ = ["pull", "push"]
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
+#: The files of a model and its card, for the client to fetch; what they hold is checked as they are read.
+_PARTS = (
+    CARD,
+    folders.MANIFEST,
+    "tensors-*.safetensors",
+    f"nested-*/{folders.MANIFEST}",
+    "nested-*/tensors-*.safetensors",
+)
+
+
+def pull(
+    repository: str,
+    output: str | os.PathLike[str],
+    *,
+    revision: str = "main",
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> Path:
+    """Fetch a model into the folder ``output``, replacing in one step a model that is there.
+
+    Parameters
+    ----------
+    repository
+        ``OWNER/NAME``.
+    output
+        The folder, for `tacenda.load`.
+    revision
+        A branch, a tag or a commit.
+    endpoint, token
+        The address of the hub and a token for what is not public; by default those of ``huggingface_hub``, which
+        reads ``HF_ENDPOINT`` and ``HF_TOKEN``.
+
+    Returns
+    -------
+    The folder.
+
+    Raises
+    ------
+    ConfigurationError
+        ``repository`` or ``revision`` has not the form of one, or the client is not installed.
+    ArtifactError
+        The repository cannot be reached, or holds no model that is whole.
+    """
+    _check_names(repository, revision)
+    client = _client()
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            client.snapshot_download(
+                repository,
+                revision=revision,
+                local_dir=place,
+                allow_patterns=list(_PARTS),
+                endpoint=endpoint,
+                token=token,
+            )
+        except Exception as error:  # the client raises what its network layer does
+            raise ArtifactError(
+                f"cannot fetch {repository} ({revision}): {describe(error)}"
+            ) from error
+        try:
+            artifact = folders.read(place)
+        except ArtifactError as error:
+            reason = str(error).replace(place, repository)
+            raise ArtifactError(
+                f"{repository} ({revision}) holds no sound model: {reason}"
+            ) from error
+    folders.write(output, artifact)
+    return Path(output)
+
+
+def push(
+    source: str | os.PathLike[str],
+    repository: str,
+    about: ModelCard,
+    *,
+    private: bool = False,
+    endpoint: str | None = None,
+    token: str | None = None,
+) -> str:
+    """Write a saved model and its card into a repository of a hub, which is created if it is not there.
+
+    Parameters
+    ----------
+    source
+        The folder of a saved model, which is read and checked whole.
+    repository
+        ``OWNER/NAME``.
+    about
+        Name, version, licence and words for the card.
+    private
+        Whether a repository that is created is private.
+    endpoint, token
+        As for `pull`.
+
+    Returns
+    -------
+    The address of the commit.
+
+    Raises
+    ------
+    ConfigurationError
+        A name or the licence is not valid, or the client is not installed.
+    ArtifactError
+        The model cannot be read, or the hub does not take it.
+    """
+    _check_names(repository, "main")
+    check_card(about)
+    client = _client()
+    artifact = folders.read(source)
+    with tempfile.TemporaryDirectory() as place:
+        folders.write(place, artifact)
+        text = front_matter(artifact, about) + card(artifact, about, load=_loading(repository))
+        Path(place, CARD).write_text(text, encoding="utf-8")
+        api = client.HfApi(endpoint=endpoint, token=token)
+        try:
+            api.create_repo(repository, private=private, exist_ok=True)
+            there = set(api.list_repo_files(repository))
+            files = {path.relative_to(place).as_posix(): path for path in Path(place).rglob("*")}
+            changes = [
+                client.CommitOperationAdd(name, path)
+                for name, path in sorted(files.items())
+                if path.is_file() and _is_part(name)
+            ]
+            changes += [
+                client.CommitOperationDelete(name)
+                for name in sorted(there - files.keys())
+                if _is_part(name)
+            ]
+            # one commit: nobody sees half a model
+            commit = api.create_commit(
+                repository, changes, commit_message=f"{about.name} {about.version}"
+            )
+        except Exception as error:  # as above
+            raise ArtifactError(f"cannot write {repository}: {describe(error)}") from error
+    return str(commit.commit_url)
+
+
+def front_matter(artifact: Artifact, about: ModelCard) -> str:
+    """Return what a hub reads at the head of a card: YAML, in which JSON strings are strings."""
+    lines = {
+        "license": about.license.lower(),
+        "library_name": "tacenda",
+        "tags": ["tacenda", artifact.kind, artifact.name],
+    }
+    return "".join(["---\n", *(f"{k}: {json.dumps(v)}\n" for k, v in lines.items()), "---\n\n"])
+
+
+def _loading(repository: str) -> tuple[str, ...]:
+    name = repository.partition("/")[2]
+    return (
+        "from tacenda.artifact.hub import pull",
+        "",
+        f'model = tacenda.load(pull("{repository}", "{name}"))',
+    )
+
+
+def _is_part(name: str) -> bool:
+    return any(fnmatchcase(name, part) for part in _PARTS)
+
+
+def _check_names(repository: str, revision: str) -> None:
+    if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
+        raise ConfigurationError(
+            f"{repository!r} is no repository of a hub: write OWNER/NAME, of letters, digits, '.', '_' and '-'"
+        )
+    if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision:
+        raise ConfigurationError(f"{revision!r} is no branch, tag or commit")
+
+
+def _client() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ConfigurationError(
+            "repositories of a hub need huggingface_hub: pip install 'tacenda[hub]'"
+        ) from None
+    return huggingface_hub

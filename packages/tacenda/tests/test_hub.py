@@ -1,0 +1,275 @@
+"""Model repositories of a hub, with the real client against a server on this machine."""
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda import plugins
+from tacenda.artifact import Saveable, require
+from tacenda.artifact.packaging import ModelCard
+from tacenda.errors import ArtifactError, ConfigurationError
+
+pytest.importorskip("huggingface_hub")
+
+from tacenda.artifact.hub import pull, push
+
+ABOUT = ModelCard("tiny", "1.2.0", "CC-BY-SA-4.0", "Two factors.", "By *the authors*.")
+
+
+class Hub:
+    """What a hub answers: repositories of one branch, files in one piece."""
+
+    def __init__(self):
+        self.address = ""
+        self.repositories = {}
+        self.fetched = []
+        self.commits = 0
+
+    def sha(self, name):
+        content = json.dumps({k: v.hex() for k, v in sorted(self.repositories[name].items())})
+        return hashlib.sha1(content.encode()).hexdigest()
+
+    def post(self, path, body):
+        if path == "/api/repos/create":
+            wanted = json.loads(body)
+            name = "/".join(filter(None, (wanted.get("organization"), wanted["name"])))
+            self.repositories.setdefault(name, {})
+            return {"url": f"/{name}", "name": name}
+        if path == "/api/validate-yaml":
+            assert json.loads(body)["content"].startswith("---\n")
+            return {"errors": [], "warnings": []}
+        name, action = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(\w+)/\w+", path).groups()
+        if action == "preupload":
+            files = json.loads(body)["files"]
+            regular = {"uploadMode": "regular", "shouldIgnore": False, "oid": None}
+            return {"files": [{"path": file["path"], **regular} for file in files]}
+        assert action == "commit"
+        self.commits += 1
+        for line in body.splitlines():
+            one = json.loads(line)
+            value = one["value"]
+            if one["key"] == "file":
+                self.repositories[name][value["path"]] = base64.b64decode(value["content"])
+            elif one["key"] == "deletedFile":
+                del self.repositories[name][value["path"]]
+        return {"commitUrl": f"{self.address}/{name}/commit/1", "commitOid": self.sha(name)}
+
+    def get(self, path):
+        """The answer as JSON or bytes, or None."""
+        found = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/[^/]+)?", path)
+        if found:
+            name, what = found.groups()
+            if name not in self.repositories:
+                return None
+            files = self.repositories[name]
+            if what == "tree":
+                oid = hashlib.sha1(b"").hexdigest()
+                rows = ((path, len(data)) for path, data in files.items())
+                return [{"type": "file", "path": p, "size": n, "oid": oid} for p, n in rows]
+            siblings = [{"rfilename": path} for path in files]
+            return {"id": name, "sha": self.sha(name), "siblings": siblings, "private": False}
+        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
+        if found:
+            return self.repositories.get(found[1], {}).get(unquote(found[2]))
+        return None
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    state = Hub()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.answer(state.post(urlsplit(self.path).path, body))
+
+        def do_HEAD(self):
+            self.answer(state.get(urlsplit(self.path).path), head=True)
+
+        def do_GET(self):
+            state.fetched.append(urlsplit(self.path).path)
+            self.answer(state.get(urlsplit(self.path).path))
+
+        def answer(self, found, head=False):
+            data = found if isinstance(found, bytes) else json.dumps(found).encode()
+            self.send_response(404 if found is None else 200)
+            if found is None:
+                self.send_header("X-Error-Code", "RepoNotFound")
+            if isinstance(found, bytes):
+                name = "/".join(self.path.split("/")[1:3])
+                self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')
+                self.send_header("X-Repo-Commit", state.sha(name))
+            else:
+                self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if not head:
+                self.wfile.write(data)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        state.address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        yield state
+        server.shutdown()
+
+
+class Scale(Saveable):
+    kind, name = "embedders", "test_hub"
+
+    def __init__(self, factors=None):
+        self.factors = factors
+
+    def config_dict(self):
+        return {"settings": {"power": 0.5}}
+
+    def arrays(self):
+        return {"factors": self.factors}
+
+    @classmethod
+    def from_arrays(cls, config, arrays):
+        return cls(require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True))
+
+
+class Pair(Saveable):
+    kind, name = "embedders", "test_hub_pair"
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def config_dict(self):
+        return {}
+
+    def arrays(self):
+        return {}
+
+    def nested(self):
+        return self.parts
+
+    @classmethod
+    def from_arrays(cls, config, arrays, nested=None):
+        return cls(nested)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    for model in (Scale, Pair):
+        plugins.register("embedders", model.name, model)
+    yield
+    for model in (Scale, Pair):
+        plugins.unregister("embedders", model.name)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    parts = {name: Scale(np.arange(3.0) + i) for i, name in enumerate(("first", "second"))}
+    Pair(parts).save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def options(hub):
+    return {"endpoint": hub.address, "token": "secret"}
+
+
+def test_a_model_that_was_pushed_is_pulled_as_it_was(hub, saved, tmp_path):
+    address = push(saved, "somebody/tiny", ABOUT, **options(hub))
+    assert "somebody/tiny" in address
+    folder = pull("somebody/tiny", tmp_path / "here", **options(hub))
+    model = tacenda.load(folder)
+    np.testing.assert_array_equal(model.parts["second"].factors, np.arange(3.0) + 1)
+    assert model.to_artifact().to_bytes() == tacenda.load(saved).to_artifact().to_bytes()
+
+
+def test_the_card_says_licence_tags_and_how_to_load_it(hub, saved):
+    push(saved, "somebody/tiny", ABOUT, **options(hub))
+    card = hub.repositories["somebody/tiny"]["README.md"].decode()
+    head, _, body = card.removeprefix("---\n").partition("---\n")
+    found = dict(line.split(": ", 1) for line in head.splitlines())
+    assert json.loads(found["license"]) == "cc-by-sa-4.0"
+    assert json.loads(found["tags"]) == ["tacenda", "embedders", "test_hub_pair"]
+    assert 'pull("somebody/tiny", "tiny")' in body
+    assert "By *the authors*." in body
+
+
+def test_a_new_version_leaves_nothing_of_the_old(hub, saved, tmp_path):
+    push(saved, "somebody/tiny", ABOUT, **options(hub))
+    before = set(hub.repositories["somebody/tiny"])
+    Scale(np.ones(2)).save(tmp_path / "other")
+    push(tmp_path / "other", "somebody/tiny", ABOUT, **options(hub))
+    after = set(hub.repositories["somebody/tiny"])
+    assert before & after == {"README.md", "model.json"}
+    assert len(after) == 3
+    assert hub.commits == 2, "a reader could see half a model between two commits"
+
+
+def test_only_the_files_of_a_model_are_fetched(hub, saved, tmp_path):
+    push(saved, "somebody/tiny", ABOUT, **options(hub))
+    hub.repositories["somebody/tiny"] |= {"setup.py": b"boom", "weights.bin": b"x" * 100}
+    hub.fetched.clear()
+    pull("somebody/tiny", tmp_path / "here", **options(hub))
+    assert not any(path.endswith(("setup.py", "weights.bin")) for path in hub.fetched)
+    assert not (tmp_path / "here" / "setup.py").exists()
+
+
+@pytest.mark.parametrize("name", ["model.json", "tensors"])
+def test_what_was_altered_on_the_hub_is_refused_and_changes_nothing(hub, tmp_path, name):
+    Scale(np.ones(2)).save(tmp_path / "other")
+    push(tmp_path / "other", "somebody/tiny", ABOUT, **options(hub))
+    files = hub.repositories["somebody/tiny"]
+    path = next(path for path in files if path.startswith(name))
+    files[path] = files[path].replace(b"test_hub", b"test_bad") + b" "
+    Scale(np.zeros(2)).save(tmp_path / "here")
+    if name == "tensors":
+        with pytest.raises(ArtifactError, match=r"somebody/tiny.*no sound model"):
+            pull("somebody/tiny", tmp_path / "here", **options(hub))
+        np.testing.assert_array_equal(tacenda.load(tmp_path / "here").factors, np.zeros(2))
+    else:  # a manifest may say anything, but then no plugin loads it
+        pull("somebody/tiny", tmp_path / "here", **options(hub))
+        with pytest.raises(tacenda.errors.PluginError):
+            tacenda.load(tmp_path / "here")
+
+
+def test_a_repository_that_is_not_there_is_one_sentence(hub, tmp_path):
+    with pytest.raises(ArtifactError, match=r"cannot fetch somebody/else \(main\)"):
+        pull("somebody/else", tmp_path / "here", **options(hub))
+    assert not (tmp_path / "here").exists()
+
+
+def test_a_repository_without_a_model_is_one_sentence(hub, tmp_path):
+    hub.repositories["somebody/words"] = {"README.md": b"# Words"}
+    with pytest.raises(ArtifactError, match=r"somebody/words \(main\) holds no sound model"):
+        pull("somebody/words", tmp_path / "here", **options(hub))
+
+
+@pytest.mark.parametrize("name", ["tiny", "../tiny", "a/b/c", "a/..", "a b/c", "", None, "a/b\n"])
+def test_what_is_no_repository_is_never_asked_for(hub, tmp_path, name):
+    with pytest.raises(ConfigurationError, match="OWNER/NAME"):
+        pull(name, tmp_path / "here", **options(hub))
+    assert hub.fetched == []
+
+
+@pytest.mark.parametrize("revision", ["", "../main", "a b", None])
+def test_what_is_no_revision_is_never_asked_for(hub, tmp_path, revision):
+    with pytest.raises(ConfigurationError, match="no branch, tag or commit"):
+        pull("somebody/tiny", tmp_path / "here", revision=revision, **options(hub))
+    assert hub.fetched == []
+
+
+def test_a_licence_that_is_none_is_refused_before_anything_is_written(hub, saved):
+    wrong = ModelCard("tiny", "1.2.0", "free for all", "")
+    with pytest.raises(ConfigurationError, match="SPDX"):
+        push(saved, "somebody/tiny", wrong, **options(hub))
+    assert hub.repositories == {}
