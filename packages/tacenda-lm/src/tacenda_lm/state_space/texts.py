@@ -80,7 +80,8 @@ class Pieces(NamedTuple):
     def length(self, epoch: int) -> int:
         """Return how many steps a batch of an epoch has."""
         share = epoch / max(self.epochs - 1, 1)
-        return max(1, round(self.first * (self.last / self.first) ** share))
+        grown: float = self.first * (self.last / self.first) ** share
+        return max(1, round(grown))
 
     def n_batches(self, epoch: int) -> int:
         """Return the number of batches of an epoch."""

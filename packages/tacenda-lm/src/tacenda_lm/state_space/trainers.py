@@ -184,7 +184,7 @@ class RulesTrainer(_Trainer):
     """
 
     def _carried(self) -> int:
-        return self.current.outputs.shape[1]
+        return int(self.current.outputs.shape[1])
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         p, n_q = self.current, self.current.internal
