@@ -75,7 +75,7 @@ def test_every_plan_is_a_model():
         for plan in plans.ngrams(size):
             KneserNey(**plan.settings)
         for order in plans.ORDERS:
-            for pair in plans.dimensions(size, order, whole=True):
+            for pair in [(40, 25), *plans.dimensions(size, order)]:
                 if order > 1 or pair[0]:
                     for make in (plans.gradient, plans.rules):
                         StateSpaceLM(**make(size, order, pair).settings)

@@ -22,20 +22,22 @@ GRID = {"internal": (0, 1, 3, 5, 10, 20, 40), "features": (1, 3, 5, 10, 15, 25)}
 
 _PAPER: dict[str, Any] = {"training": "rules", "inference": "map"}
 _RULES: dict[str, dict[str, Any]] = {
-    "sparse": {**_PAPER, "epochs": 100, "patience": 20, "learning_rate": 0.5,
-               "advanced": {"biases": False, "streams": 4, "piece": 4, "last_piece": 60}},
-    "dense": {**_PAPER, "epochs": 12, "learning_rate": 0.5,
-              "advanced": {"biases": False, "streams": 50, "piece": 1, "last_piece": 20}},
+    "sparse": {**_PAPER, "epochs": 40, "patience": 8, "learning_rate": 1.0,
+               "advanced": {"biases": False, "variance": 0.1, "streams": 16, "piece": 1, "last_piece": 16}},
+    "dense": {**_PAPER, "epochs": 10, "learning_rate": 1.0,
+              "advanced": {"biases": False, "variance": 0.1, "streams": 100, "piece": 1, "last_piece": 20}},
 }  # fmt: skip
 _GRADIENT: dict[str, dict[str, Any]] = {
-    "sparse": {"epochs": 40, "patience": 8, "dropout": 0.3, "learning_rate": 0.05, "advanced": {"streams": 8}},
-    "dense": {"epochs": 10, "dropout": 0.0, "learning_rate": 0.1, "advanced": {"streams": 64}},
+    "sparse": {"epochs": 30, "patience": 6, "dropout": 0.5, "learning_rate": 0.1, "advanced": {"streams": 8}},
+    "dense": {"epochs": 6, "dropout": 0.0, "learning_rate": 0.1, "advanced": {"streams": 64}},
 }  # fmt: skip
 _RUNS: dict[str, dict[str, Any]] = {
-    "sparse": {**_GRADIENT["sparse"], "order": 3, "internal": 10, "features": 15,
-               "advanced": {"streams": 8, "joint_order": 3, "joint_width": 25, "joint_dropout": 0.7}},
-    "dense": {**_GRADIENT["dense"], "order": 5, "internal": 40, "features": 25,
-              "advanced": {"streams": 64, "joint_order": 6, "joint_width": 25, "joint_dropout": 0.5}},
+    "sparse": {"order": 2, "internal": 0, "features": 15, "epochs": 30, "patience": 5, "dropout": 0.7,
+               "learning_rate": 0.05,
+               "advanced": {"streams": 8, "joint_order": 5, "joint_dropout": 0.2, "joint_width": 50}},
+    "dense": {"order": 5, "internal": 0, "features": 25, "epochs": 6, "dropout": 0.3,
+              "learning_rate": 0.1,
+              "advanced": {"streams": 64, "joint_order": 6, "joint_dropout": 0.1, "joint_width": 50}},
 }  # fmt: skip
 BY_RULES, BY_GRADIENTS = "state-space, rules", "state-space, gradients"
 RUNS = "state-space, gradients, runs of letters"
@@ -58,15 +60,11 @@ def ngrams(size: str) -> list[Plan]:
     return found
 
 
-def dimensions(size: str, order: int, whole: bool) -> list[tuple[int, int]]:
-    """The pairs N_q and N_l that are tried for an order: those of the whole of Figure 2, or some."""
-    if whole:
-        return [(q, n) for q in GRID["internal"] for n in GRID["features"]]
+def dimensions(size: str, order: int) -> list[tuple[int, int]]:
+    """The pairs N_q and N_l that are tried for an order with gradients."""
     if order == 1:
-        return [(q, 1) for q in (5, 10, 20, 40)]
-    if size == "sparse":
-        return [(q, n) for q in (0, 10, 40) for n in (5, 15, 25)]
-    return [(0, 15), (0, 25), (5, 25), (40, 25)]
+        return [(q, 1) for q in (5, 20, 40)]
+    return [(0, 15), (10, 15), (40, 25)] if size == "sparse" else [(0, 15), (40, 25)]
 
 
 def _state_space(

@@ -77,41 +77,32 @@ def development(size: str, measured: Measured) -> Iterator[Row]:
         for name, plans in _of_order(size, order).items():
             plan, results = measured.best(plans)
             row[name] = spread(values(results, "development"))
-            row[f"N_q, N_l of {name}"] = _pair(plan.dimensions)
+            row[f"size {name}"] = _pair(plan.dimensions)
         row |= {
             "paper": known.state_space,
-            "paper's N_q, N_l": _pair((known.internal, known.features)),
+            "paper's size": _pair((known.internal, known.features)),
             "paper's n-gram": known.ngram,
         }
         yield row
 
 
 def _of_order(size: str, order: int) -> dict[str, list[Plan]]:
-    """The models of an order, by the way of training."""
-    whole = size == "sparse" and order == 2
-    pairs = dimensions(size, order, whole)
-    return {
-        "rules": [rules(size, order, pair) for pair in _few(size, order)],
-        "gradients": [gradient(size, order, pair) for pair in pairs],
-    }
-
-
-def _few(size: str, order: int) -> list[tuple[int, int]]:
-    """The dimensions that the rules are tried with: those that were best in the paper, and all of Figure 2."""
-    if size == "sparse" and order == 2:
-        return dimensions(size, order, whole=True)
+    """The models of an order, by the way of training; the rules have the dimensions that were best in the paper."""
     known = published.DEVELOPMENT[size][order]
-    return [(known.internal, known.features or 1)]
+    return {
+        "rules": [rules(size, order, (known.internal, known.features or 1))],
+        "gradients": [gradient(size, order, pair) for pair in dimensions(size, order)],
+    }
 
 
 def figure(measured: Measured) -> Iterator[Row]:
     """Figure 2: perplexity of the development texts by N_q and N_l, order 2, sparse training text."""
     for name, make in (("rules", rules), ("gradients", gradient)):
         for n_q in GRID["internal"]:
-            row: Row = {"part": f"figure 2, {name}", "N_q": n_q}
+            row: Row = {"part": f"figure 2, {name}", "internal": n_q}
             for n_l in GRID["features"]:
                 results = measured.all(make("sparse", 2, (n_q, n_l)))
-                row[f"N_l {n_l}"] = fmean(values(results, "development"))
+                row[f"features {n_l}"] = fmean(values(results, "development"))
             yield row
 
 

@@ -312,3 +312,42 @@ def test_a_rate_that_diverges_is_said_or_survived():
         except TacendaError:
             return
     assert np.isfinite(model.score_corpus(np.array([0, 1]), np.array([0, 2]))).all()
+
+
+# -- hosts -----------------------------------------------------------------------------------------
+
+
+def test_the_command_line_fits_and_measures_it(run, tmp_path):
+    lines = tmp_path / "text.txt"
+    lines.write_text("\n".join(map(" ".join, text())), encoding="utf-8")
+    options = [
+        "--model",
+        "state_space",
+        "--set",
+        "order=2",
+        "--set",
+        "internal=3",
+        "--set",
+        "epochs=1",
+    ]
+    status, _, err = run("fit", "--text", lines, "--output", tmp_path / "model", *options)
+    assert status == 0, err
+    status, out, err = run("perplexity", tmp_path / "model", lines, "--context", "stream")
+    assert status == 0, err
+    assert "perplexity" in out
+    status, _, err = run(
+        "fit", "--text", lines, "--output", tmp_path / "m", *options, "--set", "order=0"
+    )
+    assert status != 0
+    assert "Traceback" not in err
+
+
+def test_spacy_scores_with_it(tmp_path):
+    spacy = pytest.importorskip("spacy")
+    StateSpaceLM(**SMALL).fit(text()).save(tmp_path / "model")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lm_scorer").initialize(artifact=tmp_path / "model")
+    doc = nlp("w1 w5 w0 unseen")
+    model = tacenda.load(tmp_path / "model")
+    expected = model.surprisal([token.text for token in doc])
+    np.testing.assert_allclose([token._.surprisal for token in doc], expected, atol=1e-4)

@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.integer[Any]]
 
 _SPREAD = 0.1  # of the elements to begin with
 _LARGER = 5  # times as large, feature vectors
-_REACH = 3.0  # of a token's e on its own score through the internal state, to begin with
+_REACH = 1.0  # of a token's e on its own score through the internal state, to begin with
 _MEMORY = 0.8  # share of an element of the internal state that is left after a token, to begin with
 _FEW = 0.1  # occurrences more of every token, so that none is impossible
 
@@ -92,6 +92,9 @@ def drawn(
 
     transition = normal(q, state)
     if settings.training == "gradient":
+        transition[:, :q] /= np.float32(
+            np.sqrt(max(q, 1))
+        )  # so that the sum of both fades, however wide it is
         transition[:, :q] += np.float32(_MEMORY) * np.eye(q, dtype=np.float32)
     outputs, features = normal(types, state), normal(types, settings.features)
     if settings.training == "gradient":

@@ -152,7 +152,7 @@ class StateSpacePredictor:
             passes = self._passes(text, np.arange(first, last))
             if last == first + 1:
                 for positions, passed in passes:
-                    yield self._rows(passed.log_probs[~firsts[positions]])
+                    yield np.asarray(passed.log_probs[~firsts[positions]], np.float32)
             else:
                 rows = np.empty((end - begin, types), np.float32)
                 for positions, passed in passes:
@@ -160,9 +160,6 @@ class StateSpacePredictor:
                     rows[positions[there] - begin] = passed.log_probs[there]
                 yield rows[~firsts[begin:end]]
             first = last
-
-    def _rows(self, rows: Floats) -> npt.NDArray[np.float32]:
-        return np.asarray(rows, np.float32)
 
     def _text(self, stream: Stream) -> Text:
         return Text(stream, self.window, self.n, self.joint)

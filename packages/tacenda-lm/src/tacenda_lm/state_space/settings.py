@@ -43,7 +43,9 @@ class StateSpaceAdvanced(Settings):
         1, "rarer runs of tokens are zero vectors", at_least=1, at_most=1 << 31
     )
     joint_dropout: float = options.dropout(
-        0.5, "share of the elements of the summed vectors of runs left out in training"
+        0.3,
+        "share of the places which go without the runs of two tokens and longer in training, of the others the share "
+        "without those of three and longer, and so on",
     )
     streams: int = option(
         32, "places of the text that are read side by side in training", at_least=1, at_most=1 << 16

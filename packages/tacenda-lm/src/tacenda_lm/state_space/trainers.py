@@ -124,7 +124,7 @@ class GradientTrainer(_Trainer):
         }
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
-        keep = self._kept(piece.words.shape)
+        piece, keep = self._dropped(piece)
         way = self.variance, self.exact, keep
         found = forward(self.current, piece, self.before, *way)
         loss, gradients = backward(self.current, piece, found, *way)
@@ -151,21 +151,29 @@ class GradientTrainer(_Trainer):
     def _move(self, name: str, rows: Ints | None, gradient: Floats, learning_rate: float) -> None:
         table = getattr(self.current, name)
         every = np.arange(len(table)) if rows is None else rows
+        if (
+            name == "transition"
+        ):  # it is applied again and again: whole rows that move at once make it unstable
+            learning_rate /= float(np.sqrt(table.shape[1]))
         adagrad(table, self.sums[name], every, gradient, learning_rate)
 
-    def _kept(self, shape: tuple[int, ...]) -> Floats | None:
-        """Draw the factors of the elements of the states of this step; None where all are kept."""
-        settings, advanced = self.settings, self.settings.advanced
+    def _dropped(self, piece: Piece) -> tuple[Piece, Floats | None]:
+        """Draw what this step leaves out: the piece with fewer runs, and factors of the elements of the states.
+
+        A text that is new has not all the runs that the text of training always has; so some places go without those
+        of a random length and longer.
+        """
+        settings = self.settings
         rng = np.random.default_rng([settings.seed, 2, self.steps])
-        of_runs = advanced.joint_width * (advanced.joint_order > 1)
-        shares = {
-            settings.internal + settings.inputs - of_runs: settings.dropout,
-            of_runs: advanced.joint_dropout,
-        }
-        if not any(share for width, share in shares.items() if width):
-            return None
-        parts = [dropout_mask((*shape, width), share, rng) for width, share in shares.items()]
-        return np.concatenate(parts, axis=-1)
+        share = settings.advanced.joint_dropout
+        runs, keep = piece.inputs.runs, None
+        if runs.shape[-1] and share:
+            stays = np.logical_and.accumulate(rng.random(runs.shape) >= share, axis=-1)
+            piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
+        if settings.dropout:
+            shape = (*piece.words.shape, self.current.outputs.shape[1])
+            keep = dropout_mask(shape, settings.dropout, rng)
+        return piece, keep
 
     def state(self) -> Arrays:
         """Return everything the next steps depend on."""
