@@ -114,6 +114,14 @@ TARGETS = {
             f"{_LM_TESTS}/log_bilinear",
         ),
     ),
+    "FRBM and TemporalFRBM": Target(
+        (
+            *_files(f"{_LM}/boltzmann", "parameters", "sampling", "gradients", "predictor"),
+            *_files(f"{_LM}/boltzmann", "frbm", "temporal_frbm"),
+            *_files(f"{_KERNELS}/boltzmann/hidden_sums", "naive", "cpu"),
+        ),
+        (*_files(_KERNEL_TESTS, "test_hidden_sums"), f"{_LM_TESTS}/boltzmann"),
+    ),
     "HMM and VLHMM": Target(
         (
             *_files(f"{_LM}/hidden_markov", "hmm", "inference", "likelihood", "parameters"),

@@ -42,6 +42,7 @@ VAREMBED = (
 )
 NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
+MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 STATE_SPACE = ("lm/state_space",)
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
@@ -101,6 +102,12 @@ PARTS = (
     Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
+    Part(
+        "embeddings.pipeline_speed",
+        ("embeddings-pipeline-speed",),
+        LDS_IN_SPACY,
+        timed=True,
+    ),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
     Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
     Part(
@@ -154,9 +161,28 @@ PARTS = (
     ),
     Part("language_models.ngrams", ("lm-ngrams",), NGRAMS),
     Part("language_models.ngrams_speed", ("lm-ngrams-speed",), NGRAMS, timed=True),
+    Part(
+        "language_models.ngrams_size",
+        ("lm-ngrams-training", "lm-ngrams-files"),
+        NGRAMS,
+        timed=True,
+    ),
     Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
     Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
+    Part(
+        "language_models.reading",
+        ("lm-reading",),
+        (
+            *NGRAMS,
+            *BILINEAR,
+            *MARKOV,
+            *MIXTURE,
+            "lm/surprisal",
+            "lm/spelling.py",
+            "lm/unknown_words.py",
+        ),
+    ),
     Part(
         "language_models.scorer",
         ("lm-scorer",),
@@ -209,8 +235,20 @@ PARTS = (
             *_of_texts("tags", "tree-figures", "trees", "widths", "windows"),
         ),
         (*BILINEAR, *NGRAMS, *MIXTURE),
-        ("--without", "speed"),
+        ("--without", "speed", "machines"),
     ),
+    Part(
+        "language_models.thesis machines",
+        _of_texts("machines"),
+        (*MACHINES, *NGRAMS),
+        ("--only", "machines"),
+    ),
+    Part(
+        "language_models.boltzmann_ways",
+        ("lm-boltzmann-ways",),
+        (*MACHINES, *NGRAMS, *MIXTURE),
+    ),
+    Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(
         "language_models.thesis speed",
         _of_texts("speed"),

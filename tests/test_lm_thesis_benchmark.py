@@ -11,6 +11,7 @@ from benchmarks.language_models.thesis import (
     diversity,
     fits,
     frequency,
+    machines,
     pairs,
     predictions,
     published,
@@ -22,15 +23,16 @@ from benchmarks.language_models.thesis import (
     widths,
 )
 from benchmarks.language_models.thesis.plans import PLANS, Plan
-from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, NGrams, Shape
+from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, Machine, NGrams, Shape
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.ratings.thesis import pictures
 from tacenda import Corpus
-from tacenda_lm import HLBL, KneserNey, Mixture
+from tacenda_lm import FRBM, HLBL, KneserNey, Mixture, TemporalFRBM
 
 PLAN = Plan(
     flat=(2,), exact=(), repeats={1: 2}, widths=(25,), copies=2, replicas=1, windows=(1, 2), across=(2,),
     windows_tree=recipes.ADAPTIVE, eighths_tree=recipes.RANDOM, longer=False, contexts=("a b",), asked=("a",),
+    machines=(Machine(hidden=4, epochs=2), Machine(True, hidden=4, epochs=1, begin=2)),
 )  # fmt: skip
 
 
@@ -125,6 +127,28 @@ def test_an_hlbl_on_a_given_tree_is_the_one_that_fit_makes(study, small):
     whole = HLBL.from_settings(recipe.settings).fit(small.train, small.valid)
     assert fit.perplexity == pytest.approx(whole.perplexity(small.test).value, abs=0.006)
     assert fit.facts["evaluations"] == fits.evaluations(whole.fitted_on["training"])
+
+
+def test_a_temporal_machine_begins_with_the_plain_one_and_is_measured_in_both_contexts(
+    study, small
+):
+    machines.main(study)
+    report = json.loads((reporting.RESULTS / "lm-thesis-machines-ptb.json").read_text())
+    *rows, grams = report["rows"]
+    assert [(row["model"], row["scored"]) for row in rows] == [
+        (model, context)
+        for model in ("FRBM", "temporal FRBM")
+        for context in ("sentence", "stream")
+    ]
+    plain, recipe = PLAN.machines
+    begun = TemporalFRBM.starting_from(
+        FRBM.from_settings(plain.settings).fit(small.train, small.valid), epochs=1
+    ).fit(small.train, small.valid)
+    for row in rows[2:]:
+        expected = begun.perplexity(small.test, context=row["scored"]).value
+        assert row["perplexity"] == pytest.approx(expected, abs=0.006)
+    assert recipe.plain == plain
+    assert grams["perplexity"] == study.bench.fit(NGrams(5)).perplexity
 
 
 def test_replicas_of_a_subtree_have_the_same_codes(study):

@@ -71,7 +71,17 @@ class Specimen:
 def specimens() -> dict[str, Specimen]:
     """Specimens by the names of their models."""
     from tacenda_embeddings import LDS, MorphologicalLDS, SumEmbed, VarEmbed
-    from tacenda_lm import HLBL, HMM, LBL, VLHMM, KneserNey, Mixture, StateSpaceLM
+    from tacenda_lm import (
+        FRBM,
+        HLBL,
+        HMM,
+        LBL,
+        VLHMM,
+        KneserNey,
+        Mixture,
+        StateSpaceLM,
+        TemporalFRBM,
+    )
     from tacenda_surprise import (
         PMF,
         RBM,
@@ -84,6 +94,7 @@ def specimens() -> dict[str, Specimen]:
 
     lds, words = {"n_states": 3}, {"width": 4, "epochs": 1}
     log_bilinear = {"width": 4, "context": 2, "epochs": 4}
+    machine = {"features": 4, "hidden": 3, "epochs": 4, "batch_words": 100}
     # Surprise's algorithms shuffle users and items no more than their seed says
     seeded = {"random_state": 0}
     sampled = {"n_factors": 2, "burn_in": 2, "n_samples": 6, **seeded}
@@ -100,6 +111,8 @@ def specimens() -> dict[str, Specimen]:
         "kneser_ney": Specimen(lambda: KneserNey(order=3), corpus),
         "lbl": Specimen(lambda: LBL(**log_bilinear), corpus, True),
         "hlbl": Specimen(lambda: HLBL(**log_bilinear), corpus, True),
+        "frbm": Specimen(lambda: FRBM(**machine), corpus, True),
+        "temporal_frbm": Specimen(lambda: TemporalFRBM(**machine, frbm_epochs=1), corpus, True),
         "hmm": Specimen(lambda: HMM(n_states=3, epochs=4), corpus, True),
         "vlhmm": Specimen(lambda: VLHMM(n_classes=4, states_per_class=4, epochs=4), corpus, True),
         "state_space": Specimen(

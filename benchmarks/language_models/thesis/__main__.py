@@ -2,10 +2,10 @@
 
     python -m benchmarks.language_models.thesis [--data ptb|wikitext-2] [--only STUDY ...] [--without STUDY ...]
 
-Studies: flat (Tables 3.1, 3.2), predictions (Figure 3.2), frequency (3.3, 3.4, 4.10 to 4.12), pairs (3.5, 3.6),
-next_words (3.7 to 3.9), random_trees (4.1), widths (4.2), trees (4.3, 4.4), speed (4.5), diversity (4.6), windows
-(4.7), variance (4.8, 4.9), vectors (Figures 3.3, 3.4, 4.1, 4.2). Every fit is a cell in the cache, saved when it is
-done and shared by the studies; one that was interrupted goes on. The pictures need matplotlib and scikit-learn.
+Studies: flat (Tables 3.1, 3.2), machines (3.1), predictions (Figure 3.2), frequency (3.3, 3.4, 4.10 to 4.12), pairs
+(3.5, 3.6), next_words (3.7 to 3.9), random_trees (4.1), widths (4.2), trees (4.3, 4.4), speed (4.5), diversity (4.6),
+windows (4.7), variance (4.8, 4.9), vectors (Figures 3.3, 3.4, 4.1, 4.2). Every fit is a cell in the cache, saved when
+it is done and shared by the studies; one that was interrupted goes on. The pictures need matplotlib and scikit-learn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.language_models.thesis.study import Study
 from benchmarks.language_models.thesis.texts import Texts
 
 STUDIES = (
-    "trees", "flat", "predictions", "pairs", "next_words", "random_trees", "frequency", "widths", "vectors",
+    "trees", "flat", "machines", "predictions", "pairs", "next_words", "random_trees", "frequency", "widths", "vectors",
     "windows", "diversity", "variance", "speed",
 )  # fmt: skip
 

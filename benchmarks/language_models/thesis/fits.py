@@ -16,10 +16,17 @@ import tacenda
 from benchmarks.embeddings.common import Cells
 from benchmarks.language_models.contexts import CONTEXTS
 from benchmarks.language_models.thesis import recipes, training
-from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, NGrams, Recipe, Shape
+from benchmarks.language_models.thesis.recipes import (
+    Flat,
+    Hierarchical,
+    Machine,
+    NGrams,
+    Recipe,
+    Shape,
+)
 from benchmarks.language_models.thesis.texts import Texts, tokens, without_part
 from tacenda import Corpus
-from tacenda_lm import HLBL, LBL, KneserNey, LanguageModel, Tree
+from tacenda_lm import FRBM, HLBL, LBL, KneserNey, LanguageModel, TemporalFRBM, Tree
 from tacenda_lm.mixture_weights import fit_weights
 from tacenda_lm.perplexity import Context
 
@@ -132,7 +139,7 @@ class Bench:
         temporary = place / "unfinished.npz"
         np.savez(temporary, **scores)  # type: ignore[arg-type]
         temporary.replace(place / "scores.npz")
-        if recipe in KEPT:
+        if recipe in KEPT or isinstance(recipe, Machine):
             model.save(place / "model")
         return facts
 
@@ -149,6 +156,9 @@ class Bench:
                 texts.train, self._stopping, checkpoints=checkpoints
             )
             return flat, {"evaluations": evaluations(flat.fitted_on["training"])}
+        if isinstance(recipe, Machine):
+            machine = self._machine(recipe).fit(texts.train, texts.valid, checkpoints=checkpoints)
+            return machine, {"evaluations": evaluations(machine.fitted_on["training"])}
         tree, text = self.tree(recipe.tree), self._text(recipe.without)
         model, history = training.hlbl_on(recipe.settings, tree, text, texts.valid, checkpoints)
         counts = texts.counts
@@ -158,6 +168,16 @@ class Bench:
             "tree": tree.statistics(counts)._asdict(),
             "codes per token": float(codes @ counts / counts.sum()),
         }
+
+    def _machine(self, recipe: Machine) -> FRBM | TemporalFRBM:
+        """The machine before it is fitted; a temporal one has the parameters of the plain one that it begins with."""
+        if not recipe.temporal:
+            return FRBM.from_settings(recipe.settings)
+        plain = self.model(recipe.plain)
+        assert isinstance(plain, FRBM)
+        settings = recipe.settings
+        options = {one.name: getattr(settings, one.name) for one in settings.options()}
+        return TemporalFRBM.starting_from(plain, **options)
 
     def _text(self, without: int | None) -> Corpus:
         return self.texts.train if without is None else without_part(self.texts.train, without)
@@ -172,6 +192,8 @@ class Bench:
 
 def own_context(recipe: Recipe) -> Context:
     """``"stream"`` for a model that looks beyond ``</s>``."""
+    if isinstance(recipe, Machine):
+        return "stream"
     return "stream" if isinstance(recipe, Hierarchical) and recipe.across else "sentence"
 
 

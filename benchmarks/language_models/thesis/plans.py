@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.language_models.thesis import recipes
-from benchmarks.language_models.thesis.recipes import Shape
+from benchmarks.language_models.thesis.recipes import Machine, Shape
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Plan:
         The beginnings of Tables 3.7 to 3.9, written for this.
     asked
         Words whose neighbours are looked for.
+    machines
+        The restricted Boltzmann machines of Table 3.1.
     """
 
     flat: tuple[int, ...]
@@ -51,6 +53,7 @@ class Plan:
     longer: bool
     contexts: tuple[str, ...]
     asked: tuple[str, ...]
+    machines: tuple[Machine, ...]
 
 
 PLANS: dict[str, Plan] = {
@@ -72,6 +75,7 @@ PLANS: dict[str, Plan] = {
             "the lawyers will appeal to the supreme",
         ),
         asked=("monday", "million", "chairman", "japan", "rose", "his", "bank", "very"),
+        machines=recipes.MACHINES,
     ),
     "wikitext-2": Plan(
         flat=(5,),
@@ -91,5 +95,6 @@ PLANS: dict[str, Plan] = {
             "she sang it with a rolling",
         ),
         asked=("Monday", "million", "king", "Japan", "won", "his", "river", "very"),
+        machines=recipes.MACHINES[:2],
     ),
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from benchmarks import parts
+from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.log_bilinear.settings import HLBLAdvanced, HLBLSettings, LBLSettings
 from tacenda_lm.log_bilinear.trees import Rule
 
@@ -100,7 +101,56 @@ class Hierarchical:
         )  # fmt: skip
 
 
-Recipe = NGrams | Flat | Hierarchical
+@dataclass(frozen=True)
+class Machine:
+    """A factored restricted Boltzmann machine, on the running text.
+
+    Attributes
+    ----------
+    temporal
+        Whether its hidden units remember; training then begins with the plain machine of the same recipe.
+    learning
+        By likelihood, or by contrastive divergence with words that are drawn, or all there in part.
+    hidden, epochs, rate
+        Hidden units, passes over the text at most, and the learning rate.
+    begin
+        Epochs of the plain machine that a temporal one begins with.
+    """
+
+    temporal: bool = False
+    learning: Literal["likelihood", "drawn", "mean field"] = "likelihood"
+    hidden: int = 100
+    epochs: int = 8
+    rate: float = 0.2
+    begin: int = 0
+
+    @property
+    def name(self) -> str:
+        kind = "temporal FRBM" if self.temporal else "FRBM"
+        return kind if self.learning == "likelihood" else f"{kind} by CD, {self.learning}"
+
+    @property
+    def plain(self) -> Machine:
+        """The machine that a temporal one begins with."""
+        return replace(self, temporal=False, epochs=self.begin, begin=0)
+
+    @property
+    def settings(self) -> FRBMSettings | TemporalFRBMSettings:
+        shared: dict[str, Any] = {
+            "features": WIDTH, "hidden": self.hidden, "epochs": self.epochs,
+            "learning_rate": self.rate,
+        }  # fmt: skip
+        if self.learning != "likelihood":
+            shared["learning"] = "divergence"
+            visible = "stochastic" if self.learning == "drawn" else "mean_field"
+            shared["advanced"] = {"visible": visible}
+        if not self.temporal:
+            return FRBMSettings(**shared)
+        piece = {} if self.learning == "likelihood" else {"piece_words": 1}
+        return TemporalFRBMSettings(**shared, **piece, frbm_epochs=0)
+
+
+Recipe = NGrams | Flat | Hierarchical | Machine
 
 EXACT_EPOCHS = 4
 """An epoch of exact likelihood is worth more than one of noise-contrastive estimation, and costs more."""
@@ -113,12 +163,24 @@ LONGER = Hierarchical(BEST, epochs=9, dropout=0.5)
 """What the thesis's best model is worth if it is regularised by more than stopping early."""
 TREES = (RANDOM, BALANCED, ADAPTIVE, LIGHT, BEST_SINGLE, DOUBLE, BEST)
 
+MACHINES = (
+    Machine(epochs=8),
+    Machine(True, epochs=6, begin=8),
+    Machine(learning="drawn", epochs=8),
+    Machine(True, "drawn", epochs=6, begin=8),
+    Machine(learning="mean field", epochs=8),
+)
+
 SETTINGS = {
     "HLBL": f"{WIDTH} features, a context of {CONTEXT} words with diagonal weights, no tails, trees clustered with "
     "equal weights of words by the vectors of the model on the RANDOM tree; dropout 0.2, at most 3 epochs, "
     "learning rate 0.1 falling along a cosine, the best epoch by the validation text",
     "LBL": f"{WIDTH} features, tied, full context matrices, dropout 0.2, otherwise the defaults; by NCE with 100 words "
     "of noise, at most 6 epochs, or exact, at most 4; perplexities are normalised exactly in any case",
+    "FRBM": f"{WIDTH} features, two words of context, running text; by likelihood, or by contrastive divergence (CD) "
+    "with a word drawn given the hidden units, or, as the thesis's FRBM, the probabilities of all words (mean field); "
+    "AdaGrad, rates chosen on the beginning of the training text; a temporal FRBM begins with the FRBM of the same way "
+    "of learning; the best epoch by the validation text",
     "KN": "interpolated modified Kneser-Ney, all n-grams listed; back-off forms list those that occur twice",
     "seeds": "one fit each, seed 0, unless said otherwise",
 }
@@ -130,6 +192,6 @@ def key_of(recipe: Recipe, data: str) -> str:
     measures = parts.NGRAMS
     if not isinstance(recipe, NGrams):
         key["settings"] = recipe.settings.to_dict()
-        measures = parts.BILINEAR
+        measures = parts.MACHINES if isinstance(recipe, Machine) else parts.BILINEAR
     key["code"] = {each: parts.code(each) for each in measures}
     return json.dumps(key, sort_keys=True)

@@ -162,6 +162,22 @@ def test_folder_without_a_model_is_named(run, tmp_path, text):
     assert "none" in err
 
 
+def test_nothing_is_overwritten_unless_told_to(run, saved, text, tmp_path):
+    fit = ("fit", "--model", "toy", "--text", text, "--output", saved)
+    apply = ("apply", saved, text, "--output", tmp_path / "v.npz", "--tokenizer", "whitespace")
+    (tmp_path / "v.npz").write_text("mine")
+    before = (saved / "model.json").read_bytes()
+    for command in (fit, apply):
+        status, _, err = run(*command)
+        assert status == 1
+        assert "--force" in err
+    assert (saved / "model.json").read_bytes() == before
+    assert (tmp_path / "v.npz").read_text() == "mine"
+    for command in (fit, apply):
+        assert run(*command, "--force")[0] == 0
+    assert (tmp_path / "v.npz").read_bytes() != b"mine"
+
+
 def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, tmp_path):
     pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
     sentences = [["a", "b", "c"], ["b", "a"], ["c", "c", "b"]] * 30
@@ -170,7 +186,7 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, tmp_path):
     text.write_text("a b\n\nc b a\n", encoding="utf8")
     for arguments, counted in (([], "3 words"), (["--text", text], "5 tokens of the text")):
         status, out, err = run(
-            "compact", tmp_path / "whole", "--output", tmp_path / "small", *arguments
+            "compact", tmp_path / "whole", "--output", tmp_path / "small", "--force", *arguments
         )
         assert (status, err) == (0, "")
         assert "MB, now" in out

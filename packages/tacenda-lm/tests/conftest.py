@@ -7,6 +7,8 @@ import pytest
 from tacenda import plugins
 from tacenda.cli.main import main
 from tacenda_lm import cli
+from tacenda_lm.boltzmann.frbm import FRBM
+from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
 from tacenda_lm.hidden_markov.hmm import HMM
 from tacenda_lm.hidden_markov.vlhmm import VLHMM
 from tacenda_lm.log_bilinear.hlbl import HLBL
@@ -20,6 +22,8 @@ OURS = [
     ("language_models", "mixture", Mixture),
     ("language_models", "hlbl", HLBL),
     ("language_models", "lbl", LBL),
+    ("language_models", "frbm", FRBM),
+    ("language_models", "temporal_frbm", TemporalFRBM),
     ("language_models", "vlhmm", VLHMM),
     ("language_models", "hmm", HMM),
     ("language_models", "state_space", StateSpaceLM),

@@ -1,12 +1,15 @@
 """``tacenda lm``: fit, score, perplexity, generate and mix, and what a mistake looks like."""
 
+import io
 import json
+import sys
+import warnings
 
 import pytest
 
 import tacenda
 from tacenda.testing.samples import sample_sentences
-from tacenda_lm import HLBL, KneserNey, Mixture
+from tacenda_lm import HLBL, BrownClusters, KneserNey, Mixture, brown_clusters
 
 TEXT = sample_sentences(120)
 
@@ -94,20 +97,24 @@ def test_score_prints_a_line_for_every_line(run, saved, tmp_path):
     path = tmp_path / "lines.txt"
     path.write_text("a0 b0\n\nzebra\n", encoding="utf8")
     model = tacenda.load(saved)
-    status, out, _ = run("score", saved, path)
-    rows = [line.split("\t") for line in out.splitlines()]
-    assert status == 0
-    assert [sentence for _, sentence in rows] == ["a0 b0", "", "zebra"]
-    for score, sentence in rows:
-        assert float(score) == pytest.approx(model.score(sentence), rel=1e-4)
+    for more, blank in (((), 0.0), (("--blank-lines", "count"), model.score(""))):
+        status, out, _ = run("score", saved, path, *more)
+        rows = [line.split("\t") for line in out.splitlines()]
+        assert status == 0
+        assert [sentence for _, sentence in rows] == ["a0 b0", "", "zebra"]
+        expected = [model.score("a0 b0"), blank, model.score("zebra")]
+        assert [float(score) for score, _ in rows] == pytest.approx(expected, rel=1e-4)
 
 
 def test_score_of_words_is_their_surprisal(run, saved, tmp_path):
     path = tmp_path / "lines.txt"
     path.write_text("a0 b0\n\nzebra\n", encoding="utf8")
-    _, out, _ = run("score", saved, path, "--words")
+    _, out, _ = run("score", saved, path, "--words", "--blank-lines", "count")
     rows = [line.split("\t") for line in out.splitlines()]
     assert [row[0] for row in rows] == ["a0", "b0", "</s>", "", "</s>", "", "zebra", "</s>", ""]
+    _, out, _ = run("score", saved, path, "--words")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [row[0] for row in rows] == ["a0", "b0", "</s>", "", "", "zebra", "</s>", ""]
     bits = tacenda.load(saved).surprisal("a0 b0")
     assert [float(row[1]) for row in rows[:2]] == pytest.approx(bits, abs=1e-3)
 
@@ -189,3 +196,203 @@ def test_a_tokenizer_that_is_not_kept_has_to_be_named(run, text, valid, tmp_path
     status, out, _ = run("perplexity", tmp_path / "own", valid, "--tokenizer", "whitespace")
     assert status == 0
     assert "perplexity" in out
+
+
+# -- exchange ------------------------------------------------------------------------------------------
+
+
+def test_models_go_to_arpa_files_and_come_back(run, saved, valid, tmp_path):
+    for name in ("m.arpa", "m.arpa.gz"):
+        status, out, err = run("to-arpa", saved, tmp_path / name)
+        assert (status, out) == (0, "")
+        assert "1 to 3 words" in err
+        status, _, err = run("from-arpa", tmp_path / name, "--output", tmp_path / f"{name}.model")
+        assert status == 0, err
+        again = tacenda.load(tmp_path / f"{name}.model")
+        assert again.perplexity(valid) == pytest.approx(tacenda.load(saved).perplexity(valid), 1e-5)
+    status, _, err = run("from-arpa", valid, "--output", tmp_path / "none")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "valid.txt" in err
+    Mixture([tacenda.load(saved)]).save(tmp_path / "mixture")
+    status, _, err = run("to-arpa", tmp_path / "mixture", tmp_path / "x.arpa")
+    assert status == 1
+    assert "'mixture'" in err
+    assert not (tmp_path / "x.arpa").exists()
+
+
+@pytest.mark.parametrize("source", ["model", "words", "clusters"])
+def test_a_model_of_the_words_of_another_can_be_mixed_with_it(run, text, valid, tmp_path, source):
+    words = sorted({word for line in text.read_text().splitlines() for word in line.split()})[:8]
+    (tmp_path / "words").write_text(f"<s> {' '.join(words[:4])} </s>\n" + "\n".join(words[3:]))
+    rows = [f"{i % 2}\t{word}\t{9 - i}\n" for i, word in enumerate(words)]
+    (tmp_path / "clusters").write_text("".join(rows))
+    first = ("fit", "--text", text, "--order", 2, "--output", tmp_path / "model")
+    assert run(*first, "--vocabulary", tmp_path / "words")[0] == 0
+    other = ("fit", "--text", valid, "--order", 1, "--output", tmp_path / "other")
+    assert run(*other, "--vocabulary", tmp_path / source)[0] == 0
+    one, two = (tacenda.load(tmp_path / name) for name in ("model", "other"))
+    assert set(one.vocabulary.words) == set(two.vocabulary.words) == {*words, "</s>", "<unk>"}
+    status, _, err = run("mix", tmp_path / "model", tmp_path / "other", "--output", tmp_path / "m")
+    assert status == 0, err
+    if source == "words":
+        assert one.vocabulary.words == (*words, "</s>", "<unk>"), "they keep their order"
+
+
+def test_a_vocabulary_that_cannot_be_used_is_refused(run, text, saved, tmp_path):
+    for more, message in (
+        (("--vocabulary", "nowhere"), "nowhere"),
+        (("--vocabulary", tmp_path), "model"),
+        (("--vocabulary", saved, "--max-vocabulary", 5), "max_vocabulary"),
+        (("--vocabulary", saved, "--lowercase"), "lowercase"),
+    ):
+        status, _, err = run("fit", "--text", text, "--output", tmp_path / "m", *more)
+        assert status == 1, more
+        assert message in err.splitlines()[-1]
+        assert not (tmp_path / "m").exists()
+
+
+def test_clusters_are_those_of_the_function(run, text, tmp_path):
+    status, _, err = run("clusters", "--text", text, "--output", tmp_path / "c", "--n-classes", 4)
+    assert status == 0, err
+    assert BrownClusters.load(tmp_path / "c") == brown_clusters(text, 4)
+
+
+def test_nothing_is_overwritten_unless_told_to(run, text, saved, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    before = (saved / "model.json").read_bytes()
+    commands = [
+        ("mix", saved, "--output", saved),
+        ("fit", "--text", text, "--order", 1, "--output", saved),
+        ("to-arpa", saved, tmp_path / "file"),
+        ("clusters", "--text", text, "--n-classes", 2, "--output", tmp_path / "file"),
+    ]
+    for command in commands:
+        status, _, err = run(*command)
+        assert status == 1, command
+        assert "--force" in err
+        assert (saved / "model.json").read_bytes() == before
+        assert (tmp_path / "file").read_text() == "mine"
+    for command in commands:
+        assert run(*command, "--force")[0] == 0, command
+    run("to-arpa", saved, tmp_path / "m.arpa")
+    assert run("from-arpa", tmp_path / "m.arpa", "--output", saved)[0] == 1
+    assert run("from-arpa", tmp_path / "m.arpa", "--output", saved, "--force")[0] == 0
+    assert (tmp_path / "file").read_text() != "mine"
+
+
+# -- texts ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Give bytes to standard input."""
+
+    def give(data):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give
+
+
+def test_a_dash_is_standard_input(run, stdin, text, saved, valid, tmp_path):
+    for command in ("score", "perplexity"):
+        expected = run(command, saved, valid)
+        stdin(valid.read_bytes())
+        assert run(command, saved, "-") == expected
+    stdin(text.read_bytes())
+    assert run("fit", "--text", "-", "--order", 3, "--output", tmp_path / "m")[0] == 0
+    assert tacenda.load(tmp_path / "m").perplexity(valid) == tacenda.load(saved).perplexity(valid)
+    stdin(valid.read_bytes())
+    assert run("mix", saved, tmp_path / "m", "--valid", "-", "--output", tmp_path / "x")[0] == 0
+    stdin(b"")
+    assert run("fit", "--text", "-", "--text", text, "--output", tmp_path / "y")[0] == 2
+    stdin(b"a \xff b\n")
+    status, _, err = run("score", saved, "-")
+    assert status == 1
+    assert "standard input is not utf-8 at line 1" in err
+
+
+def test_undecodable_bytes_are_refused_or_replaced(run, saved, tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes("a0 caf\u00e9 b0\n".encode("latin-1"))
+    status, _, err = run("score", saved, path)
+    assert status == 1
+    assert "--errors replace" in err
+    assert "errors=" not in err
+    for more, word in (
+        (("--errors", "replace"), "caf\ufffd"),
+        (("--errors", "ignore"), "caf"),
+        (("--encoding", "latin-1"), "caf\u00e9"),
+    ):
+        status, out, _ = run("score", saved, path, *more)
+        assert status == 0
+        assert out.split()[1:] == ["a0", word, "b0"]
+    for command in (
+        ("fit", "--text", path, "--order", 1, "--output", tmp_path / "m"),
+        ("perplexity", saved, path),
+        ("mix", saved, "--valid", path, "--output", tmp_path / "x"),
+        ("clusters", "--text", path, "--n-classes", 2, "--output", tmp_path / "c"),
+    ):
+        assert run(*command)[0] == 1, command
+        assert run(*command, "--errors", "replace")[0] == 0, command
+
+
+def test_marks_are_refused_with_their_line_or_read_as_spaces(run, saved, tmp_path):
+    path = tmp_path / "marked.txt"
+    path.write_text("a0 b0\n<s> a0 </s>\n")
+    clean = tmp_path / "clean.txt"
+    clean.write_text("a0 b0\na0\n")
+    for command in (
+        ("perplexity", saved, path),
+        ("score", saved, path),
+        ("fit", "--text", path, "--output", tmp_path / "m"),
+        ("fit", "--text", clean, "--valid", path, "--output", tmp_path / "m"),
+        ("mix", saved, "--valid", path, "--output", tmp_path / "x"),
+        ("clusters", "--text", path, "--n-classes", 2, "--output", tmp_path / "c"),
+    ):
+        status, out, err = run(*command)
+        assert (status, out) == (1, ""), command
+        assert "marked.txt, line 2: <s> is written" in err
+        assert "--marks skip" in err
+    assert run("perplexity", saved, path, "--marks", "skip") == run("perplexity", saved, clean)
+    assert run("score", saved, path, "--marks", "skip") == run("score", saved, clean)
+    assert run("score", saved, path, "--marks", "drop")[0] == 1
+    assert run("score", saved, path, "--blank-lines", "drop")[0] == 1
+
+
+def test_blank_lines_of_a_perplexity_count_when_asked(run, saved, tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("a0 b0\n\n\n")
+    for more, n in (((), 3), (("--blank-lines", "count"), 5)):
+        _, out, _ = run("perplexity", saved, path, "--json", *more)
+        assert json.loads(out)["n_tokens"] == n
+
+
+def test_notes_are_lines_and_not_tracebacks(run, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a <unk> b\n<unk> a\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        _, _, err = run("fit", "--text", path, "--order", 2, "--output", tmp_path / "m")
+    notes = [line for line in err.splitlines() if line.startswith("tacenda: note: ")]
+    assert ["<unk> is written 2 times" in note for note in notes] == [True, False]
+    assert "--discount_fallback" in notes[1]
+    assert "UserWarning" not in err
+
+
+def test_what_is_missing_is_hinted_at_in_words_of_the_command_line(run, saved, valid, tmp_path):
+    for file, hint in (
+        (tmp_path / "vald.txt", "did you mean"),
+        (tmp_path / "nothing-like-it", "check its name"),
+        (tmp_path / "no" / "folder.txt", "no folder"),
+        (tmp_path, "name a file of it"),
+    ):
+        for command in (
+            ("score", saved, file),
+            ("fit", "--text", file, "--output", tmp_path / "m"),
+            ("fit", "--text", valid, "--valid", file, "--output", tmp_path / "m"),
+        ):
+            status, _, err = run(*command)
+            assert status == 1, command
+            assert hint in err.splitlines()[-1]
+            assert "Path(" not in err
+            assert "glob" not in err

@@ -1,6 +1,6 @@
 """Our language models against the kit that third parties use."""
 
-from tacenda_lm import HLBL, LBL, KneserNey, Mixture
+from tacenda_lm import FRBM, HLBL, LBL, KneserNey, Mixture, TemporalFRBM
 from tacenda_lm.testing import LanguageModelTests
 
 
@@ -98,3 +98,44 @@ class TestLBLUntiedFullBySentence(LanguageModelTests):
 class TestLBLByNoise(LanguageModelTests):
     def make_model(self):
         return LBL(width=8, loss="nce", epochs=8, batch_words=64, advanced={"noise_words": 50})
+
+
+class TestFRBM(LanguageModelTests):
+    def make_model(self):
+        return FRBM(features=9, hidden=7, epochs=3, batch_words=64)
+
+
+class TestFRBMByDivergenceBySentence(LanguageModelTests):
+    def make_model(self):
+        return FRBM(
+            features=6,
+            hidden=17,
+            context=3,
+            learning="divergence",
+            epochs=4,
+            batch_words=64,
+            across_sentences=False,
+        )
+
+
+class TestTemporalFRBM(LanguageModelTests):
+    def make_model(self):
+        return TemporalFRBM(
+            features=8, hidden=9, frbm_epochs=2, epochs=2, batch_words=64, piece_words=8
+        )
+
+
+class TestTemporalFRBMByMeanFieldBySentence(LanguageModelTests):
+    def make_model(self):
+        return TemporalFRBM(
+            features=5,
+            hidden=8,
+            context=1,
+            learning="divergence",
+            frbm_epochs=0,
+            epochs=5,
+            batch_words=64,
+            piece_words=1,
+            across_sentences=False,
+            advanced={"visible": "mean_field", "gibbs_steps": 2},
+        )

@@ -11,7 +11,15 @@ from scipy.stats import chisquare
 
 from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError, CorpusError, DataError
-from tacenda_lm import FullScore, KneserNey, LanguageModel, Mixture, Perplexity, State
+from tacenda_lm import (
+    FullScore,
+    KneserNey,
+    LanguageModel,
+    Mixture,
+    Perplexity,
+    State,
+    UnknownWords,
+)
 
 WORDS = ["</s>", "<unk>", "a", "b", "c"]
 #: p(next | word before); rows and columns in the order of WORDS, the row of </s> being the start.
@@ -74,7 +82,7 @@ def test_score_is_the_base_10_logarithm_with_the_end(model):
 def test_full_scores_say_what_is_unknown(model):
     rows = list(model.full_scores("a zebra <unk>"))
     assert all(isinstance(row, FullScore) for row in rows)
-    assert [row.oov for row in rows] == [False, True, False, False]
+    assert [row.oov for row in rows] == [False, True, True, False]
     assert sum(row.log_prob for row in rows) == pytest.approx(model.score("a zebra <unk>"))
     assert len(list(model.full_scores("", eos=False))) == 0
 
@@ -82,6 +90,8 @@ def test_full_scores_say_what_is_unknown(model):
 def test_many_sentences_are_scored_as_one_by_one(model):
     sentences = ["a b", "", ["c"], "zebra a", "b b b b"]
     expected = [model.score(sentence) for sentence in sentences]
+    np.testing.assert_allclose(model.score_batch(sentences, blank_lines="count"), expected)
+    expected[1] = 0.0
     np.testing.assert_allclose(model.score_batch(sentences), expected)
     assert model.score_batch([]).shape == (0,)
 
@@ -157,7 +167,9 @@ def test_perplexity_carries_its_protocol(model):
     assert found.ppl1 == pytest.approx((math.prod(parts) / TABLE[4, 1]) ** (-1 / 3))
     assert found.oov_rate == 0.25
     assert found.n_characters == len("a b\nc zebra\n")
-    bits = -math.log2(math.prod(parts))
+    spelled = UnknownWords(model.vocabulary).log_share("zebra")
+    assert found.log_prob_spelling == pytest.approx(spelled)
+    bits = -math.log2(math.prod(parts)) - spelled / math.log(2)
     assert found.bits_per_character == pytest.approx(bits / found.n_characters)
     assert found.bits_per_token == pytest.approx(math.log2(found))
     assert found.to_dict()["protocol"] == found.protocol
@@ -253,10 +265,10 @@ def test_a_function_of_a_sentence_takes_no_file(model, path, name):
 
 
 def test_a_corpus_counts_every_unknown_word(model):
-    """It does not remember which were written <unk>, and of those it has no letters."""
+    """So does every other form of text, a written <unk> among them; but the corpus has no letters of them."""
     text = [["a", "<unk>"], ["zebra"]]
     corpus = Corpus.from_sentences(text, vocabulary=model.vocabulary)
-    assert model.perplexity(text).n_oov == 1
+    assert (model.perplexity(text).n_oov, model.perplexity(text).n_characters) == (2, 14)
     found = model.perplexity(corpus)
     assert (found.n_oov, found.bits_per_character) == (2, None)
     assert found == pytest.approx(model.perplexity(text))
@@ -419,7 +431,7 @@ def test_held_out_words_are_counted_as_they_were_written(tmp_path):
     model = Tiny()
     model.fit(corpus, valid=iter([["a", "zebra"], ["<unk>"]]))
     [figure] = model.figures
-    assert (figure["text"], figure["n_oov"], figure["n_words"]) == ("validation text", 1, 3)
+    assert (figure["text"], figure["n_oov"], figure["n_words"]) == ("validation text", 2, 3)
     assert model.held_out.n_tokens == 3
     assert model.fitted_on["n_tokens"] == 3
 

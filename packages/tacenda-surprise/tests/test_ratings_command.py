@@ -141,3 +141,13 @@ def test_a_mistake_is_one_sentence(run, saved, file, arguments, status, message)
     assert found == status
     assert places.get(message, message) in err
     assert "Traceback" not in err
+
+
+def test_a_model_is_not_overwritten_unless_told_to(run, file, saved):
+    before = (saved / "model.json").read_bytes()
+    status, _, err = run("fit", file, "--output", saved, "--model", "bias")
+    assert status == 1
+    assert "--force" in err
+    assert (saved / "model.json").read_bytes() == before
+    assert run("fit", file, "--output", saved, "--model", "bias", "--force")[0] == 0
+    assert (saved / "model.json").read_bytes() != before

@@ -18,11 +18,12 @@ class FakePoint:
 
 class FakeDistribution:
     def __init__(self, name, points=(), version="1.0"):
-        self.metadata = {"Name": name, "Version": version}
+        name = f"Name: {name}\n" if name else ""
+        self._files = {"METADATA": f"{name}Version: {version}\n\nA README.\nName: no header\n"}
         self._points = points
 
     def read_text(self, name):
-        return None
+        return self._files.get(name)
 
     @property
     def entry_points(self):

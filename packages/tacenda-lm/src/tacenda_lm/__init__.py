@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacenda_lm.boltzmann.frbm import FRBM
+    from tacenda_lm.boltzmann.settings import FRBMAdvanced
+    from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
     from tacenda_lm.contract import State
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
@@ -22,16 +25,22 @@ if TYPE_CHECKING:
     from tacenda_lm.perplexity import Perplexity
     from tacenda_lm.state_space.settings import StateSpaceAdvanced
     from tacenda_lm.state_space.state_space_lm import StateSpaceLM
+    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.scoring import surprisal_table
+    from tacenda_lm.surprisal.table import SurprisalTable
+    from tacenda_lm.unknown_words import UnknownWords
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FRBM",
     "HLBL",
     "HMM",
     "LBL",
     "VLHMM",
     "BrownClusters",
     "Continuation",
+    "FRBMAdvanced",
     "FullScore",
     "HLBLAdvanced",
     "KneserNey",
@@ -44,15 +53,23 @@ __all__ = [
     "State",
     "StateSpaceAdvanced",
     "StateSpaceLM",
+    "SurprisalTable",
+    "TemporalFRBM",
     "Tree",
+    "UnknownWords",
     "VLHMMAdvanced",
     "brown_clusters",
     "build_tree",
+    "read_items",
+    "surprisal_table",
 ]
 
 _HOMES = {
     "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
     "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
+    "FRBM": "tacenda_lm.boltzmann.frbm",
+    "FRBMAdvanced": "tacenda_lm.boltzmann.settings",
+    "TemporalFRBM": "tacenda_lm.boltzmann.temporal_frbm",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.settings",
     "LBL": "tacenda_lm.log_bilinear.lbl",
@@ -73,6 +90,10 @@ _HOMES = {
     "State": "tacenda_lm.contract",
     "StateSpaceAdvanced": "tacenda_lm.state_space.settings",
     "StateSpaceLM": "tacenda_lm.state_space.state_space_lm",
+    "SurprisalTable": "tacenda_lm.surprisal.table",
+    "UnknownWords": "tacenda_lm.unknown_words",
+    "read_items": "tacenda_lm.surprisal.items",
+    "surprisal_table": "tacenda_lm.surprisal.scoring",
 }
 
 

@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
+from tacenda.corpus.text import Sentence, tokens_of
 from tacenda.errors import DataError
+from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
@@ -49,12 +51,15 @@ class State:
     value
         Immutable and hashable; only its model knows what it means: the word ids of a context, the bytes of a
         vector, a tuple of such. None means that nothing was written into the state yet.
+    hint
+        What a model has found on the way to the state and may use again, or None; no part of what the state is.
     """
 
-    __slots__ = ("value",)
+    __slots__ = ("hint", "value")
 
     def __init__(self, value: Hashable = None) -> None:
         self.value = value
+        self.hint: Any = None
 
     def parts(self) -> tuple[Any, ...]:
         """Return the value, for a model whose values are tuples. Raises DataError as `check_begun` does."""
@@ -114,6 +119,20 @@ class LanguageModelContract(Saveable):
     def vocabulary(self) -> Vocabulary:
         """The words that the ids stand for. Raises NotFittedError."""
         raise NotImplementedError(f"{type(self).__name__} does not implement vocabulary")
+
+    @property
+    def string_tokenizer(self) -> str:
+        """How a string becomes tokens, a name of `tacenda.tokenizers`.
+
+        It is split at whitespace: that of ASCII for a model that was read from an ARPA file or fitted to a text split
+        so, as KenLM does, and that of Unicode for all others. The rule is saved with the model.
+        """
+        known = (getattr(self, "fitted_on", None) or {}).get("tokenizer")
+        return ASCII_WHITESPACE if known == ASCII_WHITESPACE else "whitespace"
+
+    def _tokens(self, sentence: Sentence) -> list[str]:
+        """The tokens of a sentence; a string is split by `string_tokenizer`. Raises CorpusError."""
+        return tokens_of(sentence, self.string_tokenizer)
 
     @property
     def own_context(self) -> Context:

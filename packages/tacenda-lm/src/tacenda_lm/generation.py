@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.text import Sentence, tokens_of
+from tacenda.corpus.text import Sentence
 from tacenda.errors import ConfigurationError
 from tacenda_lm.contract import LanguageModelContract, State
 from tacenda_lm.sequences import Float64
@@ -42,7 +42,7 @@ class Generation(LanguageModelContract):
         They follow ``<s>``, or with ``bos=False`` a context in which no word is known.
         """
         state = self.start() if bos else self.null()
-        for word in self.vocabulary.encode(tokens_of(context)).tolist():
+        for word in self.vocabulary.encode(self._tokens(context)).tolist():
             state = self.advance(state, word)
         return state
 

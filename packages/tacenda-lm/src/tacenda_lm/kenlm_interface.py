@@ -9,10 +9,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.text import Sentence, Text, tokens_of
+from tacenda.corpus import Corpus
+from tacenda.corpus.marks import START
+from tacenda.corpus.text import Sentence, Text, sentences_of
 from tacenda.vocabulary import BOUNDARY
 from tacenda_lm.contract import LanguageModelContract, State
-from tacenda_lm.sequences import Float64, Ids, encoded_text
+from tacenda_lm.sequences import (
+    BlankLines,
+    Float64,
+    Ids,
+    checked_blank_lines,
+    encoded,
+    encoded_text,
+)
 
 __all__ = ["FullScore", "KenlmInterface"]
 
@@ -29,7 +38,7 @@ class FullScore(NamedTuple):
     ngram_length
         How many words the prediction rests on, the predicted one included.
     oov
-        Whether the word is outside the vocabulary; false for ``</s>`` and for a written ``<unk>``.
+        Whether the word is outside the vocabulary, as ``<unk>`` itself is; false for ``<s>`` and ``</s>``.
     """
 
     log_prob: float
@@ -38,7 +47,14 @@ class FullScore(NamedTuple):
 
 
 class KenlmInterface(LanguageModelContract):
-    """``score``, ``full_scores`` and scoring word by word. As in the kenlm module, a string is a sentence."""
+    """``score``, ``full_scores`` and scoring word by word. As in the kenlm module, a string is a sentence.
+
+    And as there, a mark in it is taken at its word. ``</s>`` ends what is known: the next word has no context. ``<s>``
+    begins a sentence, and costs what an ARPA file gives it, which is meant to be no prediction.
+    """
+
+    #: log10 of the probability of ``<s>``, which ARPA files write for zero.
+    start_log_prob: float = -99.0
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
         """Return the base-10 logarithm of p(sentence).
@@ -52,7 +68,9 @@ class KenlmInterface(LanguageModelContract):
         eos
             Count ``</s>`` at the end.
         """
-        tokens = tokens_of(sentence)
+        tokens = self._tokens(sentence)
+        if self._has_marks(tokens):
+            return math.fsum(row.log_prob for row in self._word_by_word(tokens, bos, eos))
         ids = self.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
         return float(self._sequence_scores(ids, bos)[0].sum()) / _LN10
 
@@ -60,22 +78,49 @@ class KenlmInterface(LanguageModelContract):
         self, sentence: Sentence, bos: bool = True, eos: bool = True
     ) -> Iterator[FullScore]:
         """Yield (log10 p, n-gram length, oov) of every token, ``</s>`` last; arguments as of `score`."""
-        tokens, vocabulary = tokens_of(sentence), self.vocabulary
-        if eos:
-            tokens.append(BOUNDARY)
-        ids = vocabulary.encode(tokens)
-        stand_ins = set(vocabulary.oov_ids.tolist())
-        pairs = zip(ids.tolist(), tokens, strict=True)
-        oov = [number in stand_ins and word not in vocabulary for number, word in pairs]
+        tokens, vocabulary = self._tokens(sentence), self.vocabulary
+        if self._has_marks(tokens):
+            yield from self._word_by_word(tokens, bos, eos)
+            return
+        ids = vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
+        oov = np.isin(ids, vocabulary.oov_ids).tolist()
         scores, lengths = self._sequence_scores(ids, bos)
         rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov, strict=True)
         yield from map(FullScore._make, rows)
 
-    def score_batch(self, sentences: Text, *, eos: bool = True) -> Float64:
-        """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,)."""
-        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
+    def score_batch(
+        self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
+    ) -> Float64:
+        """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,).
+
+        Their sum is that of `perplexity`: a sentence without tokens adds nothing, or with ``blank_lines="count"`` its
+        ``</s>``. Each of the others has its `score`.
+        """
+        counted = checked_blank_lines(blank_lines) == "count"
+        if isinstance(sentences, Corpus):
+            ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
+            marked: dict[int, list[str]] = {}
+        else:
+            listed = list(sentences_of(sentences, self.string_tokenizer))
+            marked = {i: tokens for i, tokens in enumerate(listed) if self._has_marks(tokens)}
+            ids, offsets = encoded(listed, self.vocabulary, eos=eos)
         sums = np.concatenate([[0.0], np.cumsum(self.score_corpus(ids, offsets))])
-        return np.diff(sums[offsets]) / _LN10
+        found = np.diff(sums[offsets]) / _LN10
+        if eos and not counted:
+            found[np.diff(offsets) == 1] = 0.0
+        for i, tokens in marked.items():
+            found[i] = self.score(tokens, eos=eos)
+        return np.asarray(found, np.float64)
+
+    def _has_marks(self, tokens: list[str]) -> bool:
+        """Whether ``<s>`` or ``</s>`` is among the tokens of a sentence, and ``<s>`` is no word of the model."""
+        return BOUNDARY in tokens or (START in tokens and START not in self.vocabulary)
+
+    def _word_by_word(self, tokens: list[str], bos: bool, eos: bool) -> Iterator[FullScore]:
+        """Score a sentence with marks in it."""
+        state = self.start() if bos else self.null()
+        for word in [*tokens, BOUNDARY] if eos else tokens:
+            yield self.BaseFullScore(state, word, state)
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
         """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`.
@@ -107,16 +152,27 @@ class KenlmInterface(LanguageModelContract):
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
         """As `BaseScore`, but return the n-gram length and whether the word is unknown too."""
         in_state.check_begun()
+        if word == START and START not in self.vocabulary:
+            found = FullScore(self.start_log_prob + self._penalty(in_state) / _LN10, 1, False)
+            out_state.value = self.start().value
+            return found
         number = self.vocabulary.id_of(word)
         score, length = self._word_score(in_state, number)
-        out_state.value = self.advance(in_state, number).value
-        oov = number in self.vocabulary.oov_ids and word not in self.vocabulary
-        return FullScore(score / _LN10, length, oov)
+        after = self.null() if word == BOUNDARY else self.advance(in_state, number)
+        out_state.value = after.value
+        return FullScore(score / _LN10, length, number in self.vocabulary.oov_ids)
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         """Natural log-probability of an id, and the n-gram length (0 where the model does not say)."""
         return float(self.log_prob([state], [word])[0]), 0
 
+    def _penalty(self, state: State) -> float:
+        """What an n-gram model adds to the natural log-probability of a word that it lists after no context."""
+        return 0.0
+
     def __contains__(self, word: object) -> bool:
-        """Whether a string is a word of the vocabulary."""
-        return word in self.vocabulary
+        """Whether a string is a word of the vocabulary or a mark of a sentence; ``<unk>``, the unknown word, is not."""
+        vocabulary = self.vocabulary
+        if not isinstance(word, str) or word not in vocabulary:
+            return word == START
+        return vocabulary.id_of(word) not in vocabulary.oov_ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
@@ -12,7 +13,8 @@ import numpy.typing as npt
 
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus
-from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
+from tacenda.corpus.marks import Marks
+from tacenda.corpus.text import Sentence, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError, FittingError
 from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import Settings
@@ -23,8 +25,17 @@ from tacenda_lm.contract import State, ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
-from tacenda_lm.sequences import Float64, blocks, encoded, encoded_text, with_ends
+from tacenda_lm.sequences import (
+    BlankLines,
+    Float64,
+    blocks,
+    checked_blank_lines,
+    encoded,
+    encoded_text,
+    with_ends,
+)
 from tacenda_lm.training import FitContext
+from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 
@@ -75,6 +86,7 @@ class LanguageModel(KenlmInterface, Generation):
         *,
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
+        marks: Marks = "refuse",
     ) -> Self:
         """Fit the model to a text.
 
@@ -90,11 +102,15 @@ class LanguageModel(KenlmInterface, Generation):
             refuse it.
         resume
             ``"auto"`` continues from a checkpoint if there is one, True requires one, False starts afresh.
+        marks
+            What is done with ``<s>`` and ``</s>`` that are written in a text: ``"refuse"`` raises an error that names
+            the line, as lmplz does; ``"skip"`` reads them as spaces; ``"keep"`` takes ``<s>`` as a word and ``</s>`` as
+            the end of a sentence.
 
         Raises
         ------
         CorpusError
-            A text cannot be read, has no tokens, or has another vocabulary.
+            A text cannot be read, has no tokens, has another vocabulary, or has a mark that is refused.
         ConfigurationError
             The model keeps no checkpoints, or ``resume`` is True without ``checkpoints``.
         FittingError
@@ -108,20 +124,23 @@ class LanguageModel(KenlmInterface, Generation):
             raise ConfigurationError(
                 f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
             )
-        corpus = as_corpus(text)
+        corpus = as_corpus(text, marks=marks)
         if isinstance(valid, Iterator):  # read twice: to fit with, and to count its unknown words
             valid = cast("Text", list(valid))
-        held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
+        held_out = None if valid is None else as_corpus(valid, corpus.vocabulary, marks=marks)
+        _say_what_unknown_is(corpus)
         self.fitted_on = {}
         self.figures = []
         folder = None if checkpoints is None else path_of(checkpoints, FittingError)
         self._fit(corpus, held_out, FitContext(folder, resume))
         self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
         if valid is not None:
-            self.record(valid, "validation text", context=self.own_context)
+            self.record(valid, "validation text", context=self.own_context, marks=marks)
         return self
 
-    def record(self, text: Text, name: str, context: Context = "sentence") -> None:
+    def record(
+        self, text: Text, name: str, context: Context = "sentence", marks: Marks = "refuse"
+    ) -> None:
         """Measure the perplexity of a text and add it to ``figures``, which are saved with the model.
 
         Parameters
@@ -130,10 +149,10 @@ class LanguageModel(KenlmInterface, Generation):
             The text to measure.
         name
             What the text is, such as ``"PTB test"``.
-        context
+        context, marks
             As in `perplexity`.
         """
-        found = self.perplexity(text, context=context)
+        found = self.perplexity(text, context=context, marks=marks)
         self.figures.append({"measure": "perplexity", "text": name, **found.to_dict()})
 
     @property
@@ -150,7 +169,8 @@ class LanguageModel(KenlmInterface, Generation):
             "vocabulary": self.vocabulary.config_dict(),
             "log_base": "e; 10 in score, full_scores, BaseScore; 2 in surprisal, entropy",
             "end_of_sentence": "</s> is predicted after every sentence; <s> is context only",
-            "out_of_vocabulary": "scored as <unk>, and counted; a written <unk> is an ordinary word",
+            "out_of_vocabulary": "scored as <unk>, and counted; a written <unk> is such a word",
+            "strings": f"split by the tokenizer {self.string_tokenizer!r}",
             "fitted_on": self.fitted_on,
             "figures": self.figures,
         }
@@ -161,35 +181,43 @@ class LanguageModel(KenlmInterface, Generation):
         self,
         text: Text,
         *,
-        tokenizer: str | Tokenizer = "whitespace",
+        tokenizer: str | Tokenizer | None = None,
         context: Context = "sentence",
+        marks: Marks = "refuse",
+        blank_lines: BlankLines = "skip",
     ) -> Perplexity:
         """Return the perplexity of a text, a float that carries its protocol.
 
         Parameters
         ----------
         text
-            The text to measure. Sentences without tokens are left out.
+            The text to measure.
         tokenizer
-            Splits the lines of a file and strings; see ``tacenda.tokenizers``.
+            Splits the lines of a file and strings; see ``tacenda.tokenizers``. None is the model's `string_tokenizer`.
         context
             ``"sentence"`` scores each sentence by itself, from ``start()``. ``"stream"`` scores the whole text
             as one sequence with ``</s>`` after every sentence, each in the context of all before it, as
             recurrent models are measured; only models that look beyond ``</s>`` differ.
+        marks
+            What is done with ``<s>`` and ``</s>`` that are written in the text, as in `fit`.
+        blank_lines
+            ``"skip"`` leaves sentences without tokens out; ``"count"`` counts the ``</s>`` of each, as KenLM's
+            ``query`` does.
 
         Raises
         ------
         NotFittedError
             The model was not fitted or loaded.
         CorpusError
-            The text cannot be read.
+            The text cannot be read, or has a mark that is refused.
         ConfigurationError
-            There is no such context.
+            There is no such context, or the blank lines of a corpus, which has none, are to count.
         """
         vocabulary = self.vocabulary
         checked_context(context)
-        state, parts = self.start(), []
-        for block in blocks(text, vocabulary, tokenizer):
+        state, parts, spelling = self.start(), [], UnknownWords(vocabulary)
+        chosen = self.string_tokenizer if tokenizer is None else tokenizer
+        for block in blocks(text, vocabulary, chosen, marks=marks, blank_lines=blank_lines):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
                 scores, state = self.score_from(state, ids)
@@ -197,7 +225,9 @@ class LanguageModel(KenlmInterface, Generation):
                 scores = self.score_corpus(ids, offsets)
             ends = np.zeros(len(ids), bool)
             ends[offsets[1:] - 1] = True
-            n_words, n_characters = len(block.ids), block.n_characters
+            n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
+            n_blank = int(np.count_nonzero(np.diff(block.offsets) == 0))
+            spelled = None if unknown is None else float(spelling.log_shares(unknown).sum())
             found = Perplexity(
                 log_prob=float(scores.sum()),
                 log_prob_eos=float(scores[ends].sum()),
@@ -205,10 +235,11 @@ class LanguageModel(KenlmInterface, Generation):
                 n_sentences=len(offsets) - 1,
                 n_words=n_words,
                 n_oov=int(block.oov.sum()),
-                n_characters=None if n_characters is None else n_characters + n_words,
+                n_characters=None if n_characters is None else n_characters + n_words + n_blank,
+                log_prob_spelling=spelled,
             )
             parts.append(found)
-        return Perplexity.pooled(parts, context)
+        return Perplexity.pooled(parts, context, checked_blank_lines(blank_lines))
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
@@ -224,7 +255,7 @@ class LanguageModel(KenlmInterface, Generation):
         -------
         One float64 array (tokens,) per sentence, one value longer with ``eos``.
         """
-        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
+        ids, offsets = encoded_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.score_corpus(ids, offsets)
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         return [scores[i:j].copy() for i, j in cuts]
@@ -232,9 +263,11 @@ class LanguageModel(KenlmInterface, Generation):
     def surprisal(self, sentence: Sentence, *, eos: bool = False) -> Float64:
         """Return -log2 p(token | those before it) in bits: float64 (tokens,).
 
-        With ``eos`` it is one value longer: the last is that of ``</s>``.
+        With ``eos`` it is one value longer: the last is that of ``</s>``. A word outside the vocabulary has the bits of
+        its class, ``<unk>``, which all such words share: it looks easier than it is. `tacenda_lm.surprisal_table` adds
+        the bits of the word itself.
         """
-        return self.surprisals([tokens_of(sentence)], eos=eos)[0]
+        return self.surprisals([self._tokens(sentence)], eos=eos)[0]
 
     def surprisals(self, sentences: Text, *, eos: bool = False) -> list[Float64]:
         """Return the `surprisal` of every sentence of a text, scored in one call."""
@@ -246,12 +279,12 @@ class LanguageModel(KenlmInterface, Generation):
         It computes a whole distribution for every token. With ``eos`` it is one value longer: the last is
         the entropy at the end of the sentence.
         """
-        ids, offsets = encoded([tokens_of(sentence)], self.vocabulary, eos=eos)
+        ids, offsets = encoded([self._tokens(sentence)], self.vocabulary, eos=eos)
         return ranks_and_entropies(self.distributions(ids, offsets), ids)[1]
 
     def ranks(self, sentence: Sentence, *, eos: bool = False) -> npt.NDArray[np.int64]:
         """Return how many words were more probable than each token: int64 (tokens,), 0 for the best guess."""
-        ids, offsets = encoded([tokens_of(sentence)], self.vocabulary, eos=eos)
+        ids, offsets = encoded([self._tokens(sentence)], self.vocabulary, eos=eos)
         return ranks_and_entropies(self.distributions(ids, offsets), ids)[0]
 
     def rescore(
@@ -274,7 +307,7 @@ class LanguageModel(KenlmInterface, Generation):
             Added for every word; it makes up for the model's preference for short sentences.
         """
         pairs = [(sentence, float(score)) for sentence, score in hypotheses]
-        tokens = [tokens_of(sentence) for sentence, _ in pairs]
+        tokens = [self._tokens(sentence) for sentence, _ in pairs]
         scored = self.token_log_probs(tokens)
         found = []
         for (sentence, score), words, parts in zip(pairs, tokens, scored, strict=True):
@@ -335,7 +368,7 @@ class LanguageModel(KenlmInterface, Generation):
             drawn = rng.integers(len(vocabulary), size=(-(-n_contexts // 10), 9))
             sequences = [row.tolist() for row in drawn]
         else:
-            ids, offsets = encoded_text(sentences, vocabulary)
+            ids, offsets = encoded_text(sentences, vocabulary, self.string_tokenizer)
             sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
         yield [self.null()], ["no word"]
         for sequence in sequences:
@@ -362,6 +395,17 @@ class ConfiguredLanguageModel(LanguageModel, Configured[S]):
     def config_dict(self) -> dict[str, Any]:
         """Return the settings and the vocabulary's as JSON values."""
         return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+
+
+def _say_what_unknown_is(corpus: Corpus) -> None:
+    """Say once that ``<unk>`` in a text is no word, which lmplz refuses and the Penn Treebank is full of."""
+    n = corpus.origin.get("written_unknown", 0)
+    if n:
+        warnings.warn(
+            f"<unk> is written {n:,} times in the text; it is the unknown word there, as in the Penn Treebank and in "
+            "WikiText, and whatever is outside the vocabulary is scored like it",
+            stacklevel=3,
+        )
 
 
 def _text_facts(corpus: Corpus) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import Saveable, require
 from tacenda.corpus import Corpus
+from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
@@ -119,14 +120,17 @@ class Mixture(LanguageModel):
         for name, model in self._models.items():
             if model.keeps_checkpoints:
                 stage = fitting.stage(name)
-                model.fit(corpus, valid, checkpoints=stage.checkpoints, resume=stage.resume)
+                place, resume = stage.checkpoints, stage.resume  # what marks are refused has been
+                model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
                 fitting = fitting.after_first()
             else:
-                model.fit(corpus, valid)
+                model.fit(corpus, valid, marks="keep")
         if valid is not None:
-            self.fit_weights(valid)
+            self.fit_weights(valid, marks="keep")
 
-    def fit_weights(self, text: Text, *, context: Context | None = None) -> Self:
+    def fit_weights(
+        self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
+    ) -> Self:
         """Fit the weights to held-out text; the components stay as they are.
 
         Parameters
@@ -135,20 +139,22 @@ class Mixture(LanguageModel):
             Text that no component was fitted on, in any form that `perplexity` takes.
         context
             As in `perplexity`; by default a stream if a component looks beyond ``</s>``.
+        marks
+            As in `perplexity`.
 
         Raises
         ------
         ConfigurationError
             There is no such context.
         CorpusError
-            The text has no tokens, or the components do not have the same words.
+            The text has no tokens or a mark that is refused, or the components do not have the same words.
         NotFittedError
             A component is not fitted.
         """
         context = checked_context(self.own_context if context is None else context)
         vocabulary = self.vocabulary
         state, parts = self.start(), []
-        for block in blocks(text, vocabulary):
+        for block in blocks(text, vocabulary, self.string_tokenizer, marks=marks):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
                 found, state = self._component_scores_from(state, ids)
@@ -174,6 +180,11 @@ class Mixture(LanguageModel):
         if self._maps is None:
             self._maps = [_map(vocabulary, each, name) for name, each in self._models.items()]
         return vocabulary
+
+    @property
+    def string_tokenizer(self) -> str:
+        """That of the first component."""
+        return next(iter(self._models.values())).string_tokenizer
 
     @property
     def own_context(self) -> Context:
@@ -249,7 +260,7 @@ class Mixture(LanguageModel):
 
     def component_scores(self, sentences: Text, *, eos: bool = True) -> list[dict[str, Float64]]:
         """Return what `token_log_probs` of each component gives, by its name, for each sentence."""
-        ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
+        ids, offsets = encoded_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.component_log_probs(ids, offsets)
         return [
             {name: row[i:j].copy() for name, row in zip(self._models, scores, strict=True)}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from tacenda.errors import ConfigurationError
+from tacenda_lm.sequences import BlankLines
 
 __all__ = ["Context", "Perplexity", "checked_context"]
 
@@ -15,8 +16,9 @@ Context: TypeAlias = Literal["sentence", "stream"]
 
 _PROTOCOL = (
     "exp of the mean negative natural log-probability of every predicted token of the whole text; "
-    "</s> is predicted after every sentence, <s> is context only; empty lines are no sentences; "
-    "a word outside the vocabulary is scored as the <unk> of the model and counted; a written <unk> is a word"
+    "</s> is predicted after every sentence, <s> is context only; {blank}; "
+    "a word outside the vocabulary, a written <unk> among them, is scored as the <unk> of the model and counted; "
+    "bits per character add the bits of how such a word is spelled"
 )
 _FIGURES = [
     "value",
@@ -26,12 +28,17 @@ _FIGURES = [
     "ppl1",
     "bits_per_character",
     "log_prob",
+    "log_prob_spelling",
     "n_tokens",
     "n_sentences",
     "n_words",
     "n_oov",
     "n_characters",
 ]  # of `Perplexity.to_dict`
+_BLANK_LINES: dict[str, str] = {
+    "skip": "empty lines are no sentences",
+    "count": "an empty line is a sentence of </s> alone",
+}
 _CONTEXTS: dict[str, str] = {
     "sentence": "every sentence is scored by itself",
     "stream": "the text is scored as one stream, every sentence after all before it",
@@ -59,17 +66,22 @@ class Perplexity(float):
     log_prob_eos: float
     #: The part of it that belongs to words outside the vocabulary.
     log_prob_oov: float
+    #: Natural log-probability of the spellings of these words, given that they are outside the vocabulary; only
+    #: `bits_per_character` counts it. None where it is not known.
+    log_prob_spelling: float | None
     #: Number of sentences, each with one ``</s>``.
     n_sentences: int
     #: Number of tokens without ``</s>``.
     n_words: int
     #: Number of words outside the vocabulary.
     n_oov: int
-    #: Number of characters of the words, plus one for the space or line end after each; None where the text
-    #: was a corpus with words outside its vocabulary.
+    #: Number of characters of the words, plus one for the space or line end after each and one for every empty line
+    #: that counts; None where the text was a corpus with words outside its vocabulary.
     n_characters: int | None
     #: Whether sentences were scored by themselves or as one stream.
     context: Context
+    #: Whether a sentence without words was left out or counted.
+    blank_lines: BlankLines
 
     def __new__(
         cls,
@@ -81,25 +93,34 @@ class Perplexity(float):
         n_words: int,
         n_oov: int,
         n_characters: int | None,
+        log_prob_spelling: float | None = None,
         context: Context = "sentence",
+        blank_lines: BlankLines = "skip",
     ) -> Self:
         """Make a perplexity from sums over a text."""
         self = super().__new__(cls, _perplexity(log_prob, n_words + n_sentences))
         self.log_prob, self.log_prob_eos, self.log_prob_oov = log_prob, log_prob_eos, log_prob_oov
         self.n_sentences, self.n_words, self.n_oov = n_sentences, n_words, n_oov
         self.n_characters, self.context = n_characters, context
+        self.log_prob_spelling = log_prob_spelling if n_oov else 0.0
+        self.blank_lines = blank_lines
         return self
 
     @classmethod
-    def pooled(cls, parts: Iterable[Perplexity], context: Context = "sentence") -> Self:
+    def pooled(
+        cls,
+        parts: Iterable[Perplexity],
+        context: Context = "sentence",
+        blank_lines: BlankLines = "skip",
+    ) -> Self:
         """Return the perplexity of many texts as of one."""
         found = list(parts)
         names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
         sums: dict[str, Any] = {name: sum(getattr(part, name) for part in found) for name in names}
-        characters = [part.n_characters for part in found]
-        known = [n for n in characters if n is not None]
-        sums["n_characters"] = sum(known) if len(known) == len(characters) else None
-        return cls(**sums, context=context)
+        for name in ("n_characters", "log_prob_spelling"):
+            known = [value for part in found if (value := getattr(part, name)) is not None]
+            sums[name] = sum(known) if len(known) == len(found) else None
+        return cls(**sums, context=context, blank_lines=blank_lines)
 
     @property
     def value(self) -> float:
@@ -144,15 +165,22 @@ class Perplexity(float):
 
     @property
     def bits_per_character(self) -> float | None:
-        """Bits of the whole text per character, counting a space or line end after every word."""
-        if self.n_characters is None:
+        """Bits of the whole text per character, counting a space or line end after every word.
+
+        What `log_prob` gives to a word outside the vocabulary pays for no character of it: the bits of its spelling are
+        added (see `tacenda_lm.unknown_words`); a written ``<unk>`` has none but the five it is written with. None where
+        the characters or these bits are not known.
+        """
+        if self.n_characters is None or self.log_prob_spelling is None:
             return None
-        return -self.log_prob / self.n_characters / math.log(2) if self.n_characters else math.nan
+        bits = -(self.log_prob + self.log_prob_spelling) / math.log(2)
+        return bits / self.n_characters if self.n_characters else math.nan
 
     @property
     def protocol(self) -> str:
         """How the number was measured, in words."""
-        return f"{_PROTOCOL}; {_CONTEXTS[self.context]}"
+        protocol = _PROTOCOL.format(blank=_BLANK_LINES[self.blank_lines])
+        return f"{protocol}; {_CONTEXTS[self.context]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parts as JSON values, for a model card; NaN becomes None."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.marks import Marks, check_marks
 from tacenda.corpus.text import Text, sentences_of
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
 
 __all__ = [
+    "BlankLines",
     "Block",
     "Float64",
     "Ids",
@@ -26,6 +28,7 @@ __all__ = [
     "blocks",
     "check_word",
     "checked",
+    "checked_blank_lines",
     "checked_ids",
     "encoded",
     "encoded_text",
@@ -36,6 +39,8 @@ Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Float64: TypeAlias = npt.NDArray[np.float64]
 _TOKENS = 1 << 17  # of a block
+#: What a sentence without tokens is: none, or one that consists of ``</s>`` alone, as in KenLM's ``query``.
+BlankLines: TypeAlias = Literal["skip", "count"]
 #: Ids or offsets as a caller may give them.
 Integers: TypeAlias = npt.NDArray[np.integer[Any]]
 
@@ -94,46 +99,78 @@ def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Off
     return longer, ends
 
 
+def checked_blank_lines(blank_lines: str) -> BlankLines:
+    """Return the value itself. Raises ConfigurationError if it is not "skip" or "count"."""
+    if blank_lines in get_args(BlankLines):
+        return cast("BlankLines", blank_lines)
+    raise ConfigurationError(f"blank_lines must be 'skip' or 'count', not {blank_lines!r}")
+
+
 class Block(NamedTuple):
     """Some sentences as ids."""
 
     ids: Ids  # (tokens,), without ``</s>``
     offsets: Offsets  # (sentences + 1,)
-    oov: npt.NDArray[np.bool_]  # (tokens,): which are outside the vocabulary
+    oov: npt.NDArray[
+        np.bool_
+    ]  # (tokens,): which are outside the vocabulary, a written ``<unk>`` among them
     n_characters: int | None  # of the words, without spaces; None where they are not known
+    unknown: (
+        list[str] | None
+    )  # the words outside the vocabulary, as written; None where that is not known
 
 
-def encoded_text(text: Text, vocabulary: Vocabulary, *, eos: bool = False) -> tuple[Ids, Offsets]:
+def encoded_text(
+    text: Text,
+    vocabulary: Vocabulary,
+    tokenizer: str | Tokenizer = "whitespace",
+    *,
+    eos: bool = False,
+) -> tuple[Ids, Offsets]:
     """Encode a text whole: int32 ids (tokens,) and int64 offsets (sentences + 1,).
 
-    Sentences without tokens stay. With ``eos``, ``</s>`` follows every sentence. Raises CorpusError as `blocks`.
+    Sentences without tokens stay, and so do marks of sentences. With ``eos``, ``</s>`` follows every sentence. Raises
+    CorpusError for a text that cannot be read, or a corpus with another vocabulary.
     """
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
         ids, offsets = np.asarray(text.ids), np.asarray(text.offsets)
         return with_ends(ids, offsets, vocabulary.boundary_id) if eos else (ids, offsets)
-    return encoded(list(sentences_of(text)), vocabulary, eos=eos)
+    return encoded(list(sentences_of(text, tokenizer)), vocabulary, eos=eos)
 
 
 def blocks(
-    text: Text, vocabulary: Vocabulary, tokenizer: str | Tokenizer = "whitespace"
+    text: Text,
+    vocabulary: Vocabulary,
+    tokenizer: str | Tokenizer = "whitespace",
+    *,
+    marks: Marks = "refuse",
+    blank_lines: BlankLines = "skip",
 ) -> Iterator[Block]:
-    """Yield the text in blocks of whole sentences; sentences without tokens are left out.
+    """Yield the text in blocks of whole sentences; those without tokens are left out unless ``blank_lines="count"``.
 
-    A corpus does not remember which of its ``<unk>`` were written in the text, so all of them count as outside the
-    vocabulary. In every other form of text a written ``<unk>`` is an ordinary word. Raises CorpusError for a text that
-    cannot be read, or a corpus with another vocabulary.
+    ``marks`` is as in `tacenda.corpus.as_corpus`. Raises CorpusError for a text that cannot be read or has a mark that
+    is refused, and for a corpus with another vocabulary; ConfigurationError where blank lines of a corpus, which has
+    none, are to count.
     """
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
+        if checked_blank_lines(blank_lines) == "count":
+            raise ConfigurationError(
+                "a corpus leaves blank lines out, so that they cannot be counted: give the text itself, or leave out "
+                'blank_lines="count"'
+            )
+        if check_marks(marks) != "keep":
+            text.refuse_marks()
         yield from _corpus_blocks(text)
         return
+    counted = checked_blank_lines(blank_lines) == "count"
     held: list[list[str]] = []
     n_held = 0
-    for tokens in sentences_of(text, tokenizer):
-        if tokens:
+    for tokens in sentences_of(text, tokenizer, marks=marks):
+        if tokens or counted:
             held.append(tokens)
-            n_held += len(tokens)
+            n_held += len(tokens) + 1
         if n_held >= _TOKENS:
             yield _block(held, vocabulary)
             held, n_held = [], 0
@@ -146,9 +183,8 @@ def _block(sentences: list[list[str]], vocabulary: Vocabulary) -> Block:
     flat = list(chain.from_iterable(sentences))
     ids, offsets = encoded(sentences, vocabulary)
     oov = np.isin(ids, vocabulary.oov_ids)
-    for place in np.flatnonzero(oov).tolist():
-        oov[place] = flat[place] not in vocabulary
-    return Block(ids, offsets, oov, sum(map(len, flat)))
+    unknown = [flat[place] for place in np.flatnonzero(oov).tolist()]
+    return Block(ids, offsets, oov, sum(map(len, flat)), unknown)
 
 
 def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
@@ -159,5 +195,7 @@ def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
     with bar:
         for ids, offsets in corpus.blocks(_TOKENS):
             oov = np.isin(ids, vocabulary.oov_ids)
-            yield Block(ids, offsets, oov, None if oov.any() else int(lengths[ids].sum()))
+            known = not oov.any()
+            n_characters = int(lengths[ids].sum()) if known else None
+            yield Block(ids, offsets, oov, n_characters, [] if known else None)
             bar.update(len(ids))

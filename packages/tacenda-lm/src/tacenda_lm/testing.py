@@ -27,6 +27,8 @@ from tacenda.corpus import Corpus
 from tacenda.errors import DataError, NotFittedError, TacendaError
 from tacenda.testing.models import ModelTests, assert_refuses, refusal_of
 from tacenda.testing.samples import Sentences, sample_sentences
+from tacenda_lm.surprisal.scoring import surprisal_table
+from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = ["LanguageModelTests", "pack"]
 
@@ -108,6 +110,25 @@ class LanguageModelTests(ModelTests):
                 state = model.advance(state, word)
             states.append(state)
         return states
+
+    # -- the words of running text -----------------------------------------------------------------
+
+    def test_the_words_of_a_table_add_up_to_the_scores(self, model: Any) -> None:
+        """By the chain rule, with what an unknown word has of its class."""
+        vocabulary, shares = model.vocabulary, UnknownWords(model.vocabulary)
+        known = [vocabulary.words[i] for i in self.words(model)]
+        lines = [[*known[:3], "never-seen"], [known[3], "never-seen", known[4]]]
+        table = surprisal_table(
+            model, "\n".join(map(" ".join, lines)), tokenizer="whitespace", context="sentence"
+        )
+        ids = [[*vocabulary.encode(line), vocabulary.boundary_id] for line in lines]
+        scores = np.split(model.score_corpus(*pack(ids)), [len(ids[0])])
+        expected = np.concatenate([each[:-1] for each in scores])
+        expected += shares.log_shares([word for line in lines for word in line])
+        found = np.asarray(table["surprisal"], float)
+        np.testing.assert_allclose(found, -expected / np.log(2), atol=self.atol)
+        assert np.asarray(table["known"]).tolist() == [True] * 3 + [False, True, False, True]
+        assert np.isfinite(found).all()
 
     # -- fitting -----------------------------------------------------------------------------------
 

@@ -61,6 +61,23 @@ def test_every_token_is_there_with_its_figures_in_the_order_of_the_text(pipeline
     assert f"perplexity {doc._.perplexity:,.1f}" in page.text
 
 
+def test_words_outside_the_vocabulary_are_explained(pipeline, model):
+    """What they count as, and where they are colder than they should be."""
+    text = "the zebra saw"
+    spelled, cheap = (Page(render(pipeline(unknown=way)(text))) for way in ("spelling", "class"))
+    without = model.perplexity([text]).without_oov
+    for page in (spelled, cheap):
+        assert "these counted as <unk>" in page.text
+        assert f"{without:,.1f} without them" in page.text
+    assert "bits per character" in spelled.text
+    assert "bits per character" not in cheap.text
+    assert "too cold" in cheap.text
+    assert "too cold" not in spelled.text
+    assert "of all such words together" in cheap.tokens[1][0]["title"]
+    assert heat(cheap.tokens[1]) < heat(spelled.tokens[1])
+    assert "<unk>" not in Page(render(pipeline()("the cat"))).text
+
+
 def test_warmth_follows_surprisal_up_to_the_maximum(pipeline):
     doc = pipeline()("the cat zebra")
     bits = [token._.surprisal for token in doc]

@@ -12,7 +12,7 @@ from spacy.tokens import Doc, Span, Token
 
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda_lm import KneserNey, Mixture
+from tacenda_lm import KneserNey, Mixture, UnknownWords
 
 FIRST, SECOND = "the cat saw a dog .", "a red mouse ate the bird ."
 
@@ -62,20 +62,39 @@ def test_without_eos_only_words_count(pipeline, model):
     assert alone._.perplexity == pytest.approx(model.perplexity([FIRST.split()]).without_eos)
 
 
-def test_unknown_word_is_marked_and_scored_as_unk(pipeline, model):
-    doc = pipeline()("the zebra saw a dog")
+@pytest.mark.parametrize(
+    ("unknown", "unseen_types"), [("spelling", None), ("even", 1000), ("class", None)]
+)
+def test_unknown_word_is_marked_and_has_its_share_of_unk(pipeline, model, unknown, unseen_types):
+    nlp = pipeline(unknown=unknown, unseen_types=unseen_types)
+    doc = nlp("the zebra saw a dog")
     assert [token._.lm_oov for token in doc] == [False, True, False, False, False]
     expected = model.surprisal(["the", "<unk>", "saw", "a", "dog"])
-    np.testing.assert_array_equal(surprisals(doc), expected)
-    assert pipeline()("zebra yak")._.perplexity == pytest.approx(
+    share = UnknownWords(model.vocabulary, unknown, unseen_types).log_share("zebra")
+    expected[1] -= share / math.log(2)
+    np.testing.assert_allclose(surprisals(doc), expected, rtol=1e-14)
+    scored = model.perplexity([[token.text for token in doc]])
+    assert doc._.lm_logprob == pytest.approx(scored.log_prob + share)
+    assert doc[1:3]._.lm_logprob == pytest.approx(sum(t._.lm_logprob for t in doc[1:3]))
+    assert nlp("zebra yak")._.perplexity == pytest.approx(
         float(model.perplexity([["zebra", "yak"]]))
     )
 
 
-def test_a_written_unk_is_an_ordinary_word(pipeline):
+def test_bits_per_character_are_none_where_unknown_words_pay_for_none(pipeline, model):
+    line = "the zebra saw a dog"
+    spelled = pipeline()(line)._.lm_bpc
+    assert spelled == pytest.approx(model.perplexity([line]).bits_per_character)
+    assert pipeline(unknown="class")(line)._.lm_bpc is None
+    assert pipeline(unknown="class")(FIRST)._.lm_bpc == pipeline()(FIRST)._.lm_bpc
+    even = pipeline(unknown="even", unseen_types=8)(line)
+    assert even._.lm_bpc == pytest.approx(-even._.lm_logprob / math.log(2) / (len(line) + 1))
+
+
+def test_a_written_unk_is_the_unknown_word(pipeline):
     nlp = pipeline()
     doc = nlp.get_pipe("lm_scorer")(Doc(nlp.vocab, words=["the", "<unk>", "saw"]))
-    assert [token._.lm_oov for token in doc] == [False, False, False]
+    assert [token._.lm_oov for token in doc] == [False, True, False]
 
 
 def test_whitespace_tokens_have_no_score_and_change_none(pipeline):
@@ -185,7 +204,10 @@ def test_component_without_a_model_says_how_to_get_one():
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("context", "page"), ("batch_tokens", 0), ("prefix", "my-"), ("number_word", "a b")],
+    [
+        *(("context", "page"), ("batch_tokens", 0), ("prefix", "my-"), ("number_word", "a b")),
+        *(("unknown", "cheap"), ("unknown", "even"), ("unseen_types", 5)),
+    ],
 )
 def test_bad_setting_is_named(setting, value):
     with pytest.raises(ConfigurationError, match=setting):
@@ -202,9 +224,9 @@ def test_tokens_can_be_lowercased_and_numbers_replaced_for_the_look_up(pipeline)
     docs = [nlp.get_pipe("lm_scorer")(Doc(nlp.vocab, words=words)) for nlp in (plain, changed)]
     assert [t._.lm_oov for t in docs[0]] == [True, False, True, True, False, True]
     assert [t._.lm_oov for t in docs[1]] == [False, False, False, False, False, True]
-    np.testing.assert_array_equal(
-        surprisals(docs[1]), model.surprisal(["the", "cat", "ate", "N", "mice", "<unk>"])
-    )
+    expected = model.surprisal(["the", "cat", "ate", "N", "mice", "<unk>"])
+    expected[-1] -= UnknownWords(model.vocabulary).log_share("mk2") / math.log(2)
+    np.testing.assert_allclose(surprisals(docs[1]), expected, rtol=1e-14)
 
 
 def test_merged_token_has_the_sum_of_its_words(pipeline):
@@ -247,7 +269,7 @@ TOKENS = st.tuples(st.sampled_from(["the", "cat", "zebra", ".", " ", "\n"]), st.
 )
 @given(texts=st.lists(st.lists(TOKENS, max_size=7), min_size=1, max_size=5))
 def test_sentences_equal_a_loop_over_spans(pipeline, model, texts):
-    component = pipeline(context="sentence").get_pipe("lm_scorer")
+    component = pipeline(context="sentence", unknown="class").get_pipe("lm_scorer")
     docs = [
         Doc(VOCAB, words=[word for word, _ in text], sent_starts=[start for _, start in text])
         for text in texts

@@ -14,7 +14,7 @@ import typer
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import check_output, settings_of
+from tacenda.cli.options import Force, check_output, settings_of
 from tacenda.errors import DataError
 from tacenda.progress import track
 from tacenda.ratings import Ratings, folds, read_ratings
@@ -95,10 +95,11 @@ def fit(
     scale: ScaleOf = None,
     encoding: Encoding = "utf-8",
     duplicates: Duplicates = "error",
+    force: Force = False,
 ) -> None:
     """Fit a model to a file of ratings and save it."""
     unfitted: RatingModel = plugins.make("recommenders", model, settings_of(settings or []))
-    check_output(output)
+    check_output(output, force)
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     fitted = unfitted.fit(ratings)
     fitted.save(output)

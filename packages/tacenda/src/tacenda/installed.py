@@ -12,6 +12,8 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from email.message import Message
+from email.parser import HeaderParser
 from functools import partial
 from importlib.metadata import EntryPoint
 from itertools import chain
@@ -113,15 +115,21 @@ def _identity(dist: importlib.metadata.Distribution) -> tuple[str, str, str]:
     """Name, version, and what is wrong with the METADATA that should hold them ("" for nothing)."""
     damage = "its METADATA is missing or names nothing"
     try:
-        metadata: Any = dist.metadata or {}  # None in some versions of Python
-        if metadata.get("Name"):
-            return str(metadata.get("Name")), str(metadata.get("Version") or ""), ""
+        headers = _headers(dist)
+        if headers.get("Name"):
+            return str(headers.get("Name")), str(headers.get("Version") or ""), ""
     except Exception as error:  # foreign metadata may fail in any way
         damage = f"its METADATA cannot be read ({describe(error)})"
     # The folder is called NAME-VERSION.dist-info. No public attribute tells it.
     folder = Path(str(getattr(dist, "_path", ""))).stem
     name, _, version = folder.partition("-")
     return name or "a distribution without a name", version, damage
+
+
+def _headers(dist: importlib.metadata.Distribution) -> Message:
+    """The headers of METADATA; ``dist.metadata`` would parse the README below them too, many times as long."""
+    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or dist.read_text("") or ""
+    return HeaderParser().parsestr(text.partition("\n\n")[0])
 
 
 def _lines(dist: importlib.metadata.Distribution) -> tuple[list[_Line], list[str]]:

@@ -11,11 +11,16 @@ from tacenda.errors import CorpusError
 
 Tokenizer = Callable[[str], list[str]]
 
+#: The tokenizer that splits as KenLM and its module do.
+ASCII_WHITESPACE: Final = "ascii_whitespace"
+_BETWEEN_ASCII_WHITESPACE: Final = re.compile(r"[^ \t\n\r\v\f]+")
+
 
 def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     """Return the tokenizer of a name, or the callable itself.
 
     ``"whitespace"``: ``str.split``, which splits at any Unicode whitespace.
+    ``"ascii_whitespace"``: as KenLM splits: a no-break space (U+00A0) or an ideographic one (U+3000) belongs to a word.
     ``"words"``: one regular expression close to UD English, see `split_words`.
     ``"spacy:LANG"``: the rules of ``spacy.blank(LANG)``, whitespace tokens dropped.
     Any callable from a line to a list of tokens passes through.
@@ -26,13 +31,15 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
         return tokenizer
     if tokenizer == "whitespace":
         return str.split
+    if tokenizer == ASCII_WHITESPACE:
+        return _BETWEEN_ASCII_WHITESPACE.findall
     if tokenizer == "words":
         return split_words
     family, _, language = str(tokenizer).partition(":")
     if family == "spacy" and language:
         return _spacy_tokenizer(language)
     raise CorpusError(
-        f'there is no tokenizer {tokenizer!r}; use "whitespace", "words", "spacy:en" '
+        f'there is no tokenizer {tokenizer!r}; use "whitespace", "ascii_whitespace", "words", "spacy:en" '
         "or any callable from a line to a list of tokens"
     )
 

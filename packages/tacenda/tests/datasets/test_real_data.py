@@ -97,7 +97,11 @@ def test_word_similarity_sets_have_their_pairs(role, pairs):
 
 
 @pytest.mark.parametrize(
-    "name", ["ml-100k", "ml-1m", "ptb", "wikitext-2", "wikipedia-good-articles", "english-novels"]
+    "name",
+    [
+        *("ml-100k", "ml-1m", "ptb", "wikitext-2", "wikipedia-good-articles", "english-novels"),
+        "natural-stories",
+    ],
 )
 def test_the_other_sets_are_found_with_the_files_they_should_have(name):
     found = files(name)

@@ -1,4 +1,4 @@
-"""Drawn as a graph, the kernels have eight rooms, and no arrow between them points upwards."""
+"""Drawn as a graph, the kernels have nine rooms, and no arrow between them points upwards."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import tacenda.kernels
 
 HOUSE = Path(tacenda.kernels.__file__).parent
-WINGS = {"dynamics", "log_bilinear", "hidden_markov", "ratings", "shared"}
+WINGS = {"boltzmann", "dynamics", "log_bilinear", "hidden_markov", "ratings", "shared"}
 ALLOWED = {
     "machinery": set(),
     "dispatch": set(),

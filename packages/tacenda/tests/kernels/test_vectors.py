@@ -9,10 +9,13 @@ from tacenda.kernels.machinery.vectors import (
     LANES,
     PAIRS,
     add,
+    add_exponents,
     add_pairs,
     add_up,
     add_up_whole,
+    as_floats,
     load,
+    mantissas,
     multiply,
     multiply_add,
     no_sums,
@@ -61,6 +64,15 @@ def whole_product(x, y):
     for d in range(0, len(x), PAIRS):
         sums = add_pairs(sums, x, d, y, d)
     return add_up_whole(sums)
+
+
+@njit
+def taken_apart(x, y, out):
+    """``out[0]`` = the sums of the exponents of 16 numbers of x and y, ``out[1]`` = the mantissas of x."""
+    first = load(x, 0, LANES)
+    sums = add_exponents(add_exponents(no_sums(), first), load(y, 0, LANES))
+    store(as_floats(sums), out, 0, LANES)
+    store(mantissas(first), out, LANES, LANES)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -130,3 +142,14 @@ def test_asking_for_memory_changes_nothing_and_faults_nowhere():
         return x.sum()
 
     assert ask(np.ones((2, 5))) == 10
+
+
+def test_positive_numbers_are_taken_apart_into_exponent_and_mantissa():
+    rng, out = np.random.default_rng(0), np.empty((2, LANES), np.float32)
+    for spread_of_exponents in (0, 3, 80):
+        x, y = np.exp(spread_of_exponents * rng.uniform(-1, 1, (2, LANES))).astype(np.float32)
+        x[:4] = [1, 2, np.finfo(np.float32).tiny, np.finfo(np.float32).max]
+        taken_apart(x, y, out)
+        (m, e), (_, f) = np.frexp(x), np.frexp(y)
+        np.testing.assert_array_equal(out[0], (e - 1) + (f - 1))
+        np.testing.assert_array_equal(out[1], 2 * m)

@@ -5,7 +5,8 @@ extension attributes of ``tacenda_lm.spacy.doc_scores`` read them. The model is 
 `LanguageModelScorer.initialize`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -17,8 +18,12 @@ from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.sources import load
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.spacy.doc_scores import DocScores, register
+from tacenda_lm.spacy.doc_words import scored_text
 from tacenda_lm.spacy.raw_text import Normalizing, RawText
 from tacenda_lm.spacy.scoring import DocScorer
+from tacenda_lm.surprisal.misreadings import misreadings
+from tacenda_lm.surprisal.table import SurprisalTable, tabulated
+from tacenda_lm.unknown_words import Unknown, UnknownWords, checked_way
 
 __all__ = ["LanguageModelScorer"]
 
@@ -43,6 +48,12 @@ class LanguageModelScorer(ModelComponent):
         Set ``token._.lm_rank``; this computes a whole distribution for every token.
     entropy
         Set ``token._.lm_entropy``; this needs the same distributions.
+    unknown
+        What a token outside the vocabulary has of the probability that the model gives to all such tokens together:
+        ``"spelling"`` (a letter model), ``"even"`` (an even share among ``unseen_types``) or ``"class"`` (all of it):
+        see `tacenda_lm.unknown_words`. Perplexities count such a token as ``<unk>`` in any case.
+    unseen_types
+        For ``"even"``: how many words are thought to be outside the vocabulary.
     state
         Set ``token._.lm_state``, the state behind the token on the most probable path through its sentence.
         Only for models that have states, and not in a ``"stream"``.
@@ -75,6 +86,8 @@ class LanguageModelScorer(ModelComponent):
         rank: bool = False,
         entropy: bool = False,
         state: bool = False,
+        unknown: str = "spelling",
+        unseen_types: int | None = None,
         lowercase: bool = False,
         number_word: str | None = None,
         batch_tokens: int = 20_000,
@@ -89,6 +102,8 @@ class LanguageModelScorer(ModelComponent):
         self.rank = rank
         self.entropy = entropy
         self.state = state
+        self.unknown: Unknown = checked_way(unknown, unseen_types)
+        self.unseen_types = unseen_types
         self.normalizing = Normalizing(lowercase, number_word)
         self.scorer = scorer
 
@@ -169,6 +184,36 @@ class LanguageModelScorer(ModelComponent):
         for doc, scores in zip(docs, found, strict=True):
             scores.keep(doc, self.prefix)
 
+    def surprisal_table(
+        self, docs: Doc | Mapping[str, Doc] | Iterable[Doc], *, previous: int = 1
+    ) -> SurprisalTable:
+        """Return the words of scored documents as `tacenda_lm.surprisal_table` returns those of texts.
+
+        Parameters
+        ----------
+        docs
+            Scored by this component: one document, several, or documents by the names of their texts.
+        previous
+            How many words before a word have their figures in its row (spill-over).
+
+        Raises
+        ------
+        NotFittedError
+            A document was not scored.
+        """
+        if isinstance(docs, Doc):
+            docs = [docs]
+        named = docs if isinstance(docs, Mapping) else {str(i): d for i, d in enumerate(docs, 1)}
+        vocabulary = self.language_model.vocabulary
+        texts = [
+            scored_text(doc, name, vocabulary, self.normalizing, self.prefix)
+            for name, doc in named.items()
+        ]
+        notes = list(misreadings(vocabulary, self.unknown, texts))
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        return tabulated(texts, previous, notes)
+
     def restart_stream(self) -> None:
         """Forget the documents so far, with ``context="stream"``: the next one is then the first."""
         _ = self.fitted
@@ -186,6 +231,7 @@ class LanguageModelScorer(ModelComponent):
             self.normalizing,
             self.context,
             self.eos,
+            UnknownWords(model.vocabulary, self.unknown, self.unseen_types),
             rank=self.rank,
             entropy=self.entropy,
             state=self.state,
@@ -210,5 +256,9 @@ class LanguageModelScorer(ModelComponent):
                 )
 
     def _settings(self) -> dict[str, Any]:
-        own = "prefix", "context", "eos", "rank", "entropy", "state", "batch_tokens", "scorer"
-        return {**{name: getattr(self, name) for name in own}, **asdict(self.normalizing)}
+        own = ("prefix", "context", "eos", "rank", "entropy", "state", "unknown", "unseen_types")
+        further = "batch_tokens", "scorer"
+        return {
+            **{name: getattr(self, name) for name in (*own, *further)},
+            **asdict(self.normalizing),
+        }

@@ -5,17 +5,17 @@ token has the sum of its words' log-probabilities. The extension attributes of t
 
 | attribute | unit | meaning |
 | --- | --- | --- |
-| ``token._.surprisal`` | bits | -log2 p(token given those before it) |
+| ``token._.surprisal`` | bits | -log2 p(token given those before it); of unknown ones by the setting ``unknown`` |
 | ``token._.lm_logprob`` | natural log | the same as a log-probability |
-| ``token._.lm_oov`` | | whether the token is outside the vocabulary, and scored as ``<unk>`` |
+| ``token._.lm_oov`` | | whether the token is outside the vocabulary |
 | ``token._.lm_rank`` | | how many words were more probable (on request) |
 | ``token._.lm_entropy`` | bits | entropy of the distribution that predicts the token (on request) |
 | ``token._.lm_state`` | | number of the hidden state behind the token (on request) |
 | ``span._.lm_logprob`` | natural log | of its words, and of ``</s>`` after every sentence in it |
 | ``span._.lm_eos`` | natural log | of these ``</s>`` alone; None if no sentence lies wholly in the span |
-| ``span._.perplexity`` | | of the tokens that ``lm_logprob`` counts |
+| ``span._.perplexity`` | | of the tokens that ``lm_logprob`` counts, unknown ones scored as ``<unk>`` |
 | ``doc._.lm_logprob``, ``doc._.perplexity`` | | as for a span |
-| ``doc._.lm_bpc`` | bits | per character of the words, plus one character after each word |
+| ``doc._.lm_bpc`` | bits | per character of the words and one after each; None if unknown words pay for none |
 
 All are None where nothing was scored: before the component has run, and for whitespace tokens.
 """
@@ -43,7 +43,7 @@ class DocScores(NamedTuple):
 
     start: npt.NDArray[np.int32]  # (words,): where each word begins, in characters
     length: npt.NDArray[np.int32]  # (words,): its characters
-    log_prob: Float64  # (words,): natural logarithms
+    log_prob: Float64  # (words,): natural logarithms; of an unknown word that of its class
     oov: npt.NDArray[np.bool_]  # (words,): which are outside the vocabulary
     segments: npt.NDArray[np.int64]  # (segments + 1,): cuts of the words into what ends with </s>
     eos: Float64  # (segments,): natural log-probability of </s> after each; (0,) if not scored
@@ -51,6 +51,9 @@ class DocScores(NamedTuple):
     rank: npt.NDArray[np.int64] | None = None  # (words,)
     entropy: Float64 | None = None  # (words,), in bits
     state: npt.NDArray[np.int64] | None = None  # (words,), numbers of hidden states
+    share: Float64 | None = (
+        None  # (words,): natural log of what each has of its class; None if that is all
+    )
 
     @classmethod
     def of(cls, doc: Doc, prefix: str = "") -> Self | None:
@@ -82,10 +85,16 @@ class DocScores(NamedTuple):
         whole = np.searchsorted(self.segments, words.stop, side="right") - 1
         return self.eos[first : max(first, whole)]
 
+    def full_log_prob(self, words: slice) -> Float64:
+        """Return the log-probabilities of words themselves, natural: unknown ones with their share of their class."""
+        own = self.log_prob[words]
+        return own if self.share is None else own + self.share[words]
+
     def measure(self, words: slice | None = None) -> Perplexity:
         """Return the perplexity, with all its parts, of a range of words or of all."""
         chosen = slice(0, len(self.start)) if words is None else words
         scores, oov, ends = self.log_prob[chosen], self.oov[chosen], self.ends(chosen)
+        share = None if self.share is None else float(self.share[chosen].sum())
         return Perplexity(
             log_prob=float(scores.sum() + ends.sum()),
             log_prob_eos=float(ends.sum()),
@@ -94,6 +103,7 @@ class DocScores(NamedTuple):
             n_words=len(scores),
             n_oov=int(oov.sum()),
             n_characters=int(self.length[chosen].sum()) + len(scores),
+            log_prob_spelling=share,
         )
 
 
@@ -162,9 +172,10 @@ def _logprob(prefix: str, token: Token) -> float | None:
     if found is None:
         return None
     scores, words = found
-    if words.stop - words.start == 1:
-        return scores.log_prob.item(words.start)  # much faster than a sum, and the common case
-    return float(scores.log_prob[words].sum())
+    if words.stop - words.start == 1:  # the common case, for which items are much faster than sums
+        share = 0.0 if scores.share is None else scores.share.item(words.start)
+        return scores.log_prob.item(words.start) + share
+    return float(scores.full_log_prob(words).sum())
 
 
 def _surprisal(prefix: str, token: Token) -> float | None:
@@ -199,6 +210,17 @@ def _measured(figure: str, prefix: str, piece: Span | Doc) -> float | None:
     return found
 
 
+def _full_logprob(prefix: str, piece: Span | Doc) -> float | None:
+    """The log-probability of a span or document, unknown words with their share of their class."""
+    scores = DocScores.of(piece.doc if isinstance(piece, Span) else piece, prefix)
+    if scores is None:
+        return None
+    words = slice(0, len(scores.start))
+    if isinstance(piece, Span):
+        words = scores.words(piece.start_char, piece.end_char)
+    return float(scores.full_log_prob(words).sum() + scores.ends(words).sum())
+
+
 def _span_eos(prefix: str, span: Span) -> float | None:
     scores = DocScores.of(span.doc, prefix)
     if scores is None:
@@ -214,10 +236,10 @@ _GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (Token, "lm_rank", partial(_single, "rank")),
     (Token, "lm_entropy", partial(_single, "entropy")),
     (Token, "lm_state", partial(_single, "state")),
-    (Span, "lm_logprob", partial(_measured, "log_prob")),
+    (Span, "lm_logprob", _full_logprob),
     (Span, "lm_eos", _span_eos),
     (Span, "perplexity", partial(_measured, "value")),
-    (Doc, "lm_logprob", partial(_measured, "log_prob")),
+    (Doc, "lm_logprob", _full_logprob),
     (Doc, "perplexity", partial(_measured, "value")),
     (Doc, "lm_bpc", partial(_measured, "bits_per_character")),
 )

@@ -17,6 +17,8 @@ CONFIG: dict[str, Any] = {
     "rank": False,
     "entropy": False,
     "state": False,
+    "unknown": "spelling",
+    "unseen_types": None,
     "lowercase": False,
     "number_word": None,
     "batch_tokens": 20_000,
@@ -58,6 +60,8 @@ def lm_scorer(
     rank: bool,
     entropy: bool,
     state: bool,
+    unknown: str,
+    unseen_types: Optional[int],  # noqa: UP045
     lowercase: bool,
     number_word: Optional[str],  # noqa: UP045 - spaCy builds a pydantic schema from these annotations
     batch_tokens: int,
@@ -79,6 +83,8 @@ def lm_scorer(
         rank=rank,
         entropy=entropy,
         state=state,
+        unknown=unknown,
+        unseen_types=unseen_types,
         lowercase=lowercase,
         number_word=number_word,
         batch_tokens=batch_tokens,

@@ -15,6 +15,7 @@ from spacy.tokens import Doc, Token
 from spacy.util import is_in_jupyter
 
 from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.vocabulary import UNKNOWN
 from tacenda_lm.spacy.doc_scores import DocScores
 
 __all__ = ["DARK", "HEAT", "LIGHT", "STRENGTH", "render"]
@@ -163,7 +164,9 @@ def _token(
         return shown + space
     oov = token._.get(f"{prefix}lm_oov")
     about = f"{token.text}: {bits:.2f} bits, log p {token._.get(prefix + 'lm_logprob'):.3f}"
-    about += ", outside the vocabulary" if oov else ""
+    if oov:
+        about += ", outside the vocabulary"
+        about += ", the bits of all such words together" if scores.share is None else ""
     for name, what in (("lm_rank", "more probable words"), ("lm_entropy", "bits of entropy")):
         value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
         about += "" if value is None else f", {value:.4g} {what}"
@@ -198,12 +201,19 @@ def _facts(doc: Doc, prefix: str, scores: DocScores) -> str:
     whole = scores.measure()
     if not whole.n_tokens:
         return "no words"
-    facts = [
-        f"{whole.n_words:,} words, {whole.n_oov:,} outside the vocabulary",
-        f"perplexity {whole.value:,.1f}",
-        f"{whole.bits_per_token:.2f} bits per token",
-        f"{whole.bits_per_character:.2f} bits per character",
-    ]
+    facts = [f"{whole.n_words:,} words, {whole.n_oov:,} outside the vocabulary"]
+    if whole.n_oov:
+        facts.append(f"perplexity {whole.value:,.1f}, these counted as {_text(UNKNOWN)}")
+        facts.append(f"{whole.without_oov:,.1f} without them")
+    else:
+        facts.append(f"perplexity {whole.value:,.1f}")
+        facts.append(f"{whole.bits_per_token:.2f} bits per token")
+    if whole.bits_per_character is not None:
+        facts.append(f"{whole.bits_per_character:.2f} bits per character")
+    if whole.n_oov and scores.share is None:
+        facts.append(
+            "words outside the vocabulary are too cold: each has the probability of all such words together"
+        )
     top = ", ".join(f"{_text(text)} ({bits:.1f})" for bits, text in _most_surprising(doc, prefix))
     return " · ".join(facts) + (f"<br>most surprising: {top}" if top else "")
 

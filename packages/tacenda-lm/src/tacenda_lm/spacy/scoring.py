@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from spacy.attrs import IDX, LENGTH
+from spacy.attrs import IDX, LENGTH, ORTH
 from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda_lm.contract import State, distributions_of, ranks_and_entropies, states_before
-from tacenda_lm.sequences import Ids, Offsets, with_ends
+from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.doc_scores import DocScores, text_length
 from tacenda_lm.spacy.raw_text import Normalizing
+from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = ["DocScorer"]
 
@@ -37,6 +38,9 @@ class _Words(NamedTuple):
     oov: npt.NDArray[np.bool_]  # (words,): which words are outside the vocabulary
     start: npt.NDArray[np.int32]  # (words,): where each begins, in characters of its document
     length: npt.NDArray[np.int32]  # (words,): its characters
+    share: (
+        Float64 | None
+    )  # (words,): natural log of what each has of its class; None if that is all
 
 
 class DocScorer:
@@ -53,6 +57,7 @@ class DocScorer:
         normalizing: Normalizing,
         context: str,
         eos: bool,
+        unknown: UnknownWords,
         *,
         rank: bool,
         entropy: bool,
@@ -73,6 +78,7 @@ class DocScorer:
         self._normalizing = normalizing
         self._context = context
         self._eos = eos
+        self._unknown_words = unknown
         self._with_states = state
         self._with_rank, self._with_entropy = rank, entropy
         self._stream: State | None = None
@@ -133,13 +139,28 @@ class DocScorer:
             oov=(coded[keep] & 1).astype(bool),
             start=places[:, 0],
             length=places[:, 1],
+            share=self._shares(docs, keep, (coded[keep] & 1).astype(bool)),
         )
+
+    def _shares(
+        self, docs: Sequence[Doc], keep: npt.NDArray[np.bool_], oov: npt.NDArray[np.bool_]
+    ) -> Float64 | None:
+        """What each word has of its class, of which those in the vocabulary have all."""
+        if self._unknown_words.way == "class":
+            return None
+        shares = np.zeros(len(oov))
+        if oov.any():
+            orths = np.concatenate([doc.to_array(ORTH) for doc in docs])[keep][oov].tolist()
+            strings = docs[0].vocab.strings
+            words = (self._normalizing(strings[orth]) for orth in orths)
+            shares[oov] = self._unknown_words.log_shares(words)
+        return shares
 
     def _look_up(self, text: str) -> int:
         """Twice the id of a token, plus one if it is outside the vocabulary."""
         word = self._normalizing(text)
         number: int = self._vocabulary.id_of(word)
-        return 2 * number + (number in self._unknown and word not in self._vocabulary)
+        return 2 * number + (number in self._unknown)
 
 
 def _by_document(
@@ -151,11 +172,13 @@ def _by_document(
     for doc, (first, last) in zip(docs, pairwise(words.doc_segments.tolist()), strict=True):
         cuts = words.segments[first : last + 1]
         own = slice(int(cuts[0]), int(cuts[-1]))
+        share = words.share[own].copy() if words.share is not None else None
         yield DocScores(
             # copies: a view would keep the whole batch in memory for as long as the document lives
             start=words.start[own].copy(),
             length=words.length[own].copy(),
             oov=words.oov[own].copy(),
+            share=share if words.oov[own].any() else None,
             segments=cuts - cuts[0],
             eos=eos[first:last].copy(),
             text_length=text_length(doc),

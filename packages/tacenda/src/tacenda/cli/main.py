@@ -14,8 +14,10 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +27,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import check_output, columns
+from tacenda.cli.options import Force, as_options, check_output, columns
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The core's own lazy groups: name -> (``module:attribute``, one line of help).
@@ -57,14 +59,19 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands; nothing is imported."""
-        return [*super().list_commands(ctx), *_lazy_commands(set(self.commands))]
+        return [*super().list_commands(ctx), *self._lazy()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or a stand-in for it."""
-        return super().get_command(ctx, cmd_name) or _lazy_commands(set()).get(cmd_name)
+        return super().get_command(ctx, cmd_name) or self._lazy().get(cmd_name)
+
+    def _lazy(self) -> dict[str, LazyCommand]:
+        return _lazy_commands(frozenset(self.commands), plugins.generation())
 
 
-def _lazy_commands(taken: set[str]) -> dict[str, LazyCommand]:
+@lru_cache(maxsize=1)  # help asks once for every command
+def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, LazyCommand]:
+    """The stand-ins by name; ``generation`` is that of the registry."""
     found: dict[str, LazyCommand] = {}
     for name, (target, text) in BUILT_IN.items():
         found[name] = LazyCommand(name, text, lambda target=target: _import(target))  # type: ignore[misc]
@@ -195,11 +202,12 @@ def pull_model(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where it goes.")],
     revision: Annotated[str, typer.Option(help="A branch, tag or commit.")] = "main",
+    force: Force = False,
 ) -> None:
     """Fetch a model from a hub (needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read)."""
     from tacenda.artifact.hub import pull
 
-    check_output(output)
+    check_output(output, force)
     typer.echo(f"{pull(repository, output, revision=revision)}: load it with tacenda.load")
 
 
@@ -230,9 +238,16 @@ def push_model(
 def main() -> None:
     """Run the command line and exit."""
     try:
-        app(prog_name="tacenda")
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            app(prog_name="tacenda")
     except TacendaError as error:
         if os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
             raise
-        print("tacenda:", describe(error), file=sys.stderr)
+        print("tacenda:", as_options(describe(error)), file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _show_warning(message: Warning | str, *where: Any) -> None:
+    """Print a warning as one line, without the place in our code that gave it."""
+    print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import re
+import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from tacenda.errors import ArtifactError
+from tacenda.errors import ArtifactError, CorpusError
+
+#: Replaces what is there; see `check_output` and `check_file`.
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
+#: "strict", so that one wrong byte does not cost an evening's fit unnoticed; "replace" goes on
+Errors = Annotated[
+    str, typer.Option(help="What to do with undecodable bytes: strict, replace or ignore.")
+]
+
+#: Arguments of Python that are options of commands; error messages name them as Python has them.
+_OPTIONS = re.compile(r"\b(blank_lines|encoding|errors|marks|tokenizer)=([\"'])([\w:-]+)\2")
 
 
 def settings_of(pairs: list[str]) -> dict[str, Any]:
@@ -34,13 +49,77 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
     return found
 
 
-def check_output(folder: Path) -> None:
-    """Find out before the work what would make saving a model in ``folder`` fail after it."""
+def as_options(message: str) -> str:
+    """Return a message with the arguments that it advises as options: ``--errors replace`` for ``errors="replace"``."""
+    return _OPTIONS.sub(lambda found: f"--{found[1].replace('_', '-')} {found[3]}", message)
+
+
+def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
+    """Return the file of a text, or the lines of standard input for ``-``.
+
+    Raises CorpusError if there is no such file, or it is a folder.
+    """
+    if str(file) == "-":
+        return _standard_input(encoding, errors)
+    if file.is_dir():
+        raise CorpusError(f"{file} is a directory where a text is meant: name a file of it")
+    if not file.exists():
+        folder = file.absolute().parent
+        if not folder.is_dir():
+            raise CorpusError(
+                f"there is no file {str(file)!r}, for there is no folder {str(folder)!r}"
+            )
+        close = difflib.get_close_matches(file.name, [each.name for each in folder.iterdir()], n=1)
+        hint = f"did you mean {str(file.with_name(close[0]))!r}?" if close else "check its name"
+        raise CorpusError(f"there is no file {str(file)!r} in {str(folder)!r}; {hint}")
+    return file
+
+
+def input_texts(files: Sequence[Path], encoding: str, errors: str) -> list[Path] | Iterator[str]:
+    """Return the files of a text, or the lines of standard input for ``-`` alone; raises as `input_text`."""
+    found = [input_text(file, encoding, errors) for file in files]
+    paths = [each for each in found if isinstance(each, Path)]
+    if len(paths) == len(found):
+        return paths
+    if len(found) > 1:
+        raise typer.BadParameter("- is standard input, and stands alone: concatenate the files")
+    return _standard_input(encoding, errors)
+
+
+def _standard_input(encoding: str, errors: str) -> Iterator[str]:
+    from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_LINE, decoded_blocks
+
+    stream: Any = (
+        sys.stdin.buffer
+    )  # read1 returns what is there, and does not wait for a whole block
+    pieces = chain(iter(lambda: stream.read1(BLOCK_BYTES), b""), [b""])
+    return chain.from_iterable(
+        decoded_blocks(pieces, "standard input", encoding, errors, longest=LONGEST_LINE)
+    )
+
+
+def check_file(file: Path, force: bool) -> None:
+    """Raise ArtifactError if there is a file of this name, which nobody said may be replaced."""
+    if os.path.lexists(file) and not force:
+        raise ArtifactError(
+            f"there is a file {file}: choose another name, or replace it by --force"
+        )
+
+
+def check_output(folder: Path, force: bool = False) -> None:
+    """Find out before the work what would make saving a model in ``folder`` fail after it.
+
+    A model that is there is replaced only with ``force``. Raises ArtifactError.
+    """
     there = os.path.lexists(folder)
     if there and not folder.is_dir():
         raise ArtifactError(f"{folder} is not a folder, and a model is saved as a folder")
     if there and not (folder / "model.json").exists() and any(folder.iterdir()):
         raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
+    if (folder / "model.json").exists() and not force:
+        raise ArtifactError(
+            f"{folder} holds a model: choose a new folder, or replace it by --force"
+        )
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not os.access(nearest, os.W_OK):
         raise ArtifactError(f"{nearest} cannot be written to: choose another --output")

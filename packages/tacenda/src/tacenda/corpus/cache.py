@@ -232,14 +232,15 @@ def fingerprint(
     tokenizer: str | None,
     selection: Selection,
     vocabulary: Vocabulary | None,
-    reading: tuple[str, str],
+    reading: tuple[str, ...],
     cache_key: str | None,
 ) -> str | None:
     """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
 
     Files count by absolute path, size and times of change. None is returned where the source is an iterable
     (``paths`` is None) or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's
-    ``cache_key`` stands for them. ``reading`` is the encoding and the handler of errors.
+    ``cache_key`` stands for them. ``reading`` says how the text is read: the encoding, the handler of errors,
+    and what is done with marks.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None

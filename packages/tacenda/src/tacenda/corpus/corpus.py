@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from tacenda.corpus import cache as caches
 from tacenda.corpus import word_ids
 from tacenda.corpus.lines import Lines, text_blocks, text_files
-from tacenda.corpus.storage import GrowingArray, Place
+from tacenda.corpus.marks import START, Marks, check_marks, refusal
+from tacenda.corpus.storage import GrowingArray, Place, forget_pages
 from tacenda.corpus.word_ids import CodedBlock, Selection, Types
 from tacenda.errors import CorpusError
 from tacenda.lookup import Oov
 from tacenda.store import path_of
-from tacenda.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
+from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer, tokenizer_version
 from tacenda.vocabulary import Vocabulary
 
 __all__ = ["Corpus"]
@@ -78,6 +79,7 @@ class Corpus:
         cache_key: str | None = None,
         encoding: str = "utf-8",
         errors: str = "strict",
+        marks: Marks = "keep",
         processes: int = 1,
     ) -> Self:
         """Tokenize text in one pass: a line is a sentence, empty lines are skipped.
@@ -116,6 +118,9 @@ class Corpus:
             without one such a corpus is built anew every time.
         encoding, errors
             Of files, as for ``open()``.
+        marks
+            What is done with ``<s>`` and ``</s>`` that are written in the text: ``"refuse"`` raises an error, which
+            names the line, ``"skip"`` reads them as spaces, and ``"keep"`` as the words that they spell.
         processes
             Processes that tokenize; the result does not depend on it. They pay for slow tokenizers, which must be
             names or functions of a module.
@@ -124,9 +129,10 @@ class Corpus:
         ------
         CorpusError
             A file is missing, a directory, or holds undecodable bytes (the message names line and byte), a string
-            is the name of a file, the text has no tokens, the settings contradict each other, or the cache folder
-            holds something that is not ours.
+            is the name of a file, the text has no tokens or a mark that is refused, the settings contradict each other,
+            or the cache folder holds something that is not ours.
         """
+        check_marks(marks)
         selection = Selection(
             max_vocabulary, min_count, digits, lowercase, oov, min_class_count
         ).settled_by(vocabulary)
@@ -135,7 +141,7 @@ class Corpus:
         paths = text_files(text)
 
         def coder(types: Types) -> Iterator[CodedBlock]:
-            blocks = text_blocks(text, encoding, errors)
+            blocks = text_blocks(text, encoding, errors, marks)
             return word_ids.code_lines(blocks, tokenizer, types, processes)
 
         fingerprint = caches.fingerprint(
@@ -143,7 +149,7 @@ class Corpus:
             tokenizer=tokenizer_version(tokenizer),
             selection=selection,
             vocabulary=vocabulary,
-            reading=(encoding, errors),
+            reading=(encoding, errors, *([] if marks == "keep" else [marks])),
             cache_key=cache_key,
         )
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
@@ -164,6 +170,7 @@ class Corpus:
         min_class_count: int = 50,
         cache: Folder | None = None,
         cache_key: str | None = None,
+        marks: Marks = "keep",
     ) -> Self:
         """Make a corpus of sentences that are tokenized already, read once; empty ones are skipped.
 
@@ -173,16 +180,17 @@ class Corpus:
         selection = Selection(
             max_vocabulary, min_count, digits, lowercase, oov, min_class_count
         ).settled_by(vocabulary)
+        check_marks(marks)
 
         def coder(types: Types) -> Iterator[CodedBlock]:
-            return word_ids.code_sentences(sentences, types)
+            return word_ids.code_sentences(sentences, types, marks)
 
         fingerprint = caches.fingerprint(
             paths=None,
             tokenizer=None,
             selection=selection,
             vocabulary=vocabulary,
-            reading=("", ""),
+            reading=("", "", *([] if marks == "keep" else [marks])),
             cache_key=cache_key,
         )
         origin: dict[str, Any] = {"sources": [], "tokenizer": None}
@@ -203,10 +211,13 @@ class Corpus:
         def assemble(place: Place) -> tuple[Ids, Offsets, Vocabulary]:
             types = Types()
             what = ", ".join(origin["sources"]) or "the text"
-            is_split_at_whitespace = origin["tokenizer"] == "whitespace"
-            return word_ids.assemble(
+            is_split_at_whitespace = origin["tokenizer"] in ("whitespace", ASCII_WHITESPACE)
+            ids, offsets, words, n_unknown = word_ids.assemble(
                 coder(types), types, place, selection, vocabulary, what, is_split_at_whitespace
             )
+            if n_unknown:
+                origin["written_unknown"] = n_unknown
+            return ids, offsets, words
 
         if cache is None:
             place = Place()
@@ -227,6 +238,20 @@ class Corpus:
         """Open the corpus that ``cache=folder`` left; CorpusError if it is missing or damaged."""
         stored = caches.open_folder(path_of(folder, CorpusError))
         return cls(stored.ids, stored.offsets, stored.vocabulary, stored.manifest.origin)
+
+    def refuse_marks(self) -> None:
+        """Raise CorpusError, which names the sentence, if ``<s>`` or ``</s>`` is a token of the text."""
+        marks = [self.vocabulary.boundary_id]
+        if START in self.vocabulary:
+            marks.append(self.vocabulary.id_of(START))
+        n_before = 0
+        for ids, offsets in self.blocks():
+            for mark in marks:
+                places = np.flatnonzero(ids == mark)
+                if len(places):
+                    number = n_before + int(np.searchsorted(offsets, places[0], side="right"))
+                    raise refusal(self.vocabulary.words[mark], f"sentence {number} of the corpus")
+            n_before += len(offsets) - 1
 
     @property
     def n_tokens(self) -> int:
@@ -276,6 +301,7 @@ class Corpus:
             last = max(beyond - 1, first + 1)
             bounds = np.asarray(self.offsets[first : last + 1])
             yield np.asarray(self.ids[bounds[0] : bounds[-1]]), bounds - bounds[0]
+            forget_pages(self.ids)
             first = last
 
     def stream(self, n_tokens: int = 1 << 20) -> Iterator[NDArray[np.int32]]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from tacenda.corpus.marks import Marks, lines_without_marks
 from tacenda.errors import CorpusError
 from tacenda.progress import Progress, track
 from tacenda.store import path_of
@@ -90,21 +91,22 @@ def refuse_file_name(text: str) -> None:
 
 
 def text_blocks(
-    text: Lines, encoding: str = "utf-8", errors: str = "strict"
+    text: Lines, encoding: str = "utf-8", errors: str = "strict", marks: Marks = "keep"
 ) -> Iterator[list[str]]:
     """Yield the lines of files, of a string, or of an iterable of lines in blocks, by the rule of `text_files`.
 
-    Raises CorpusError where a string, or the first string of a list, is the name of a file.
+    ``marks`` says what is done with ``<s>`` and ``</s>``; see `tacenda.corpus.marks`. Raises CorpusError where a
+    string, or the first string of a list, is the name of a file.
     """
     files = text_files(text)
     if files is not None:
-        return file_blocks(files, encoding, errors)
+        return file_blocks(files, encoding, errors, marks)
     if isinstance(text, str):
         refuse_file_name(text)
-        return line_blocks(io.StringIO(text, newline="\n"))
+        return lines_without_marks(line_blocks(io.StringIO(text, newline="\n")), marks, "the text")
     if isinstance(text, list | tuple) and text and isinstance(text[0], str):
         refuse_file_name(text[0])
-    return line_blocks(cast("Iterable[object]", text))
+    return lines_without_marks(line_blocks(cast("Iterable[object]", text)), marks, "the text")
 
 
 def read_blocks(
@@ -121,7 +123,9 @@ def read_blocks(
     line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the
     encoding does not have, or a damaged archive.
     """
-    yield from decoded_blocks(_chunks(path, advance), str(path), encoding, errors, longest=longest)
+    yield from decoded_blocks(
+        byte_chunks(path, advance), str(path), encoding, errors, longest=longest
+    )
 
 
 def decoded_blocks(
@@ -186,8 +190,8 @@ def whole_number(digits: str) -> int | None:
     return number if number < 1 << 63 else None
 
 
-def _chunks(path: Path, advance: Advance | None) -> Iterator[bytes]:
-    """Yield decompressed bytes in pieces, then one empty piece."""
+def byte_chunks(path: Path, advance: Advance | None = None) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`."""
     compression = "text"
     try:
         with path.open("rb") as raw:
@@ -223,13 +227,16 @@ def _undecodable(
     )
 
 
-def file_blocks(paths: Sequence[Path], encoding: str, errors: str) -> Iterator[list[str]]:
+def file_blocks(
+    paths: Sequence[Path], encoding: str, errors: str, marks: Marks = "keep"
+) -> Iterator[list[str]]:
     """Yield the lines of files in blocks, one file after the other, with a progress bar."""
     total = sum(path.stat().st_size for path in paths)
     bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
     with bar:
         for path in paths:
-            yield from read_blocks(path, encoding, errors, bar.update, longest=LONGEST_LINE)
+            blocks = read_blocks(path, encoding, errors, bar.update, longest=LONGEST_LINE)
+            yield from lines_without_marks(blocks, marks, str(path))
 
 
 def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 
 from tacenda.corpus.corpus import Corpus
 from tacenda.corpus.lines import Lines, text_blocks, text_files
+from tacenda.corpus.marks import Marks, check_marks, sentence_without_marks
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -53,7 +54,10 @@ def tokens_of(sentence: Sentence, tokenizer: str | Tokenizer = "whitespace") -> 
 
 
 def as_corpus(
-    text: Text, vocabulary: Vocabulary | None = None, tokenizer: str | Tokenizer = "whitespace"
+    text: Text,
+    vocabulary: Vocabulary | None = None,
+    tokenizer: str | Tokenizer = "whitespace",
+    marks: Marks = "keep",
 ) -> Corpus:
     """Return a text as a corpus, the form in which models are fitted.
 
@@ -67,16 +71,22 @@ def as_corpus(
         The vocabulary to use, as for held-out text; by default that of the text.
     tokenizer
         Splits lines and strings; see `tacenda.tokenizers`. Token lists stay as they are.
+    marks
+        What is done with ``<s>`` and ``</s>`` that are written in the text; see `tacenda.corpus.marks`. Those of a
+        `Corpus` can be refused or kept.
 
     Raises
     ------
     CorpusError
-        The text cannot be read, has no tokens, or is a corpus with another vocabulary; or a string names a
-        file, which must be given as a ``Path``.
+        The text cannot be read, has no tokens, or is a corpus with another vocabulary; a string names a file, which
+        must be given as a ``Path``; or there is a mark that is refused.
     """
+    check_marks(marks)
     if isinstance(text, Corpus):
         if vocabulary is not None:
             vocabulary.require_same(text.vocabulary, "the corpus")
+        if marks != "keep":
+            text.refuse_marks()
         return text
     if not isinstance(text, str | os.PathLike):
         sentences = iter(_checked(text))
@@ -84,31 +94,37 @@ def as_corpus(
         if not isinstance(first, str | os.PathLike):
             rest = [] if first is None else chain([first], sentences)
             return Corpus.from_sentences(
-                (tokens_of(each, tokenizer) for each in rest), vocabulary=vocabulary
+                (tokens_of(each, tokenizer) for each in rest), vocabulary=vocabulary, marks=marks
             )
         if isinstance(text, Iterator):
             text = cast("Text", chain([first], sentences))
         if isinstance(first, os.PathLike):
             text = list(cast("Iterable[os.PathLike[str]]", text))
-    return Corpus.from_text(cast("Lines", text), tokenizer=tokenizer, vocabulary=vocabulary)
+    return Corpus.from_text(
+        cast("Lines", text), tokenizer=tokenizer, vocabulary=vocabulary, marks=marks
+    )
 
 
 def sentences_of(
     text: str | os.PathLike[str] | Iterable[os.PathLike[str]] | Iterable[Sentence],
     tokenizer: str | Tokenizer = "whitespace",
     encoding: str = "utf-8",
+    errors: str = "strict",
+    marks: Marks = "keep",
 ) -> Iterator[list[str]]:
     """Yield the token lists of a text in any form but a `Corpus`, those without tokens too.
 
-    The forms of ``text`` and what is raised are those of `as_corpus`; ``encoding`` is that of files.
+    The forms of ``text``, ``marks`` and what is raised are those of `as_corpus`; ``encoding`` and ``errors`` are of
+    files.
     """
     split = get_tokenizer(tokenizer)
+    check_marks(marks)
     if isinstance(text, str) or text_files(text) is not None:
-        for lines in text_blocks(cast("Lines", text), encoding):
+        for lines in text_blocks(cast("Lines", text), encoding, errors, marks):
             yield from map(split, lines)
         return
-    for sentence in _checked(text):
-        yield tokens_of(sentence, split)
+    for number, sentence in enumerate(_checked(text), 1):
+        yield sentence_without_marks(tokens_of(sentence, split), marks, number)
 
 
 def _checked(text: object) -> Iterable[Sentence]:

@@ -26,9 +26,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.corpus.marks import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.errors import CorpusError
-from tacenda.lookup import Normalization, Oov
+from tacenda.lookup import UNKNOWN, Normalization, Oov
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -125,7 +126,9 @@ def code_lines(
         yield code(tokenize(lines, split), types)
 
 
-def code_sentences(sentences: Iterable[Sequence[str]], types: Types) -> Iterator[CodedBlock]:
+def code_sentences(
+    sentences: Iterable[Sequence[str]], types: Types, marks: Marks = "keep"
+) -> Iterator[CodedBlock]:
     """Yield the provisional ids of sentences that are tokenized already, in blocks."""
     block: list[Sequence[str]] = []
     size = 0
@@ -135,7 +138,8 @@ def code_sentences(sentences: Iterable[Sequence[str]], types: Types) -> Iterator
                 f"sentence {number} is a {type(sentence).__name__}, not a list of tokens; "
                 "for lines of text use Corpus.from_text"
             )
-        block.append(sentence if isinstance(sentence, list | tuple) else list(sentence))
+        tokens = sentence if isinstance(sentence, list | tuple) else list(sentence)
+        block.append(sentence_without_marks(tokens, marks, number + 1))
         size += len(block[-1])
         if size >= BLOCK_TOKENS:
             yield code(block, types)
@@ -151,11 +155,11 @@ def assemble(
     vocabulary: Vocabulary | None,
     what: str,
     is_split_at_whitespace: bool,
-) -> tuple[NDArray[np.int32], NDArray[np.int64], Vocabulary]:
+) -> tuple[NDArray[np.int32], NDArray[np.int64], Vocabulary, int]:
     """Gather coded blocks, choose the vocabulary unless it is given, and renumber.
 
-    ``what`` is the text in words, for the error when it has no tokens. Text that was split at whitespace brings
-    a warning if it looks as if it should not have been.
+    Also return how many ``<unk>`` were written in the text. ``what`` is the text in words, for the error when it has no
+    tokens. Text that was split at whitespace brings a warning if it looks as if it should not have been.
     """
     ids = GrowingArray("ids", np.int32, place)
     offsets = GrowingArray("offsets", np.int64, place)
@@ -167,13 +171,16 @@ def assemble(
             offsets.append(ends)
         if not len(ids):
             raise CorpusError(f"there are no tokens in {what}; give a text with at least one word")
+        n_unknown = 0
+        if UNKNOWN in types:
+            n_unknown = sum(int((block == types[UNKNOWN]).sum()) for block in ids.blocks())
         if vocabulary is None:
             counts = _count(ids, len(types))
             if is_split_at_whitespace:
                 _warn_of_running_text(types, counts)
             vocabulary = _choose(types, counts, len(offsets) - 1, selection)
         ids.replace(vocabulary.encode(types, remember=False))
-        return ids.finish(), offsets.finish(), vocabulary
+        return ids.finish(), offsets.finish(), vocabulary, n_unknown
     finally:
         ids.close()
         offsets.close()

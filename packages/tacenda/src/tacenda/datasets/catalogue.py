@@ -174,6 +174,68 @@ NOVELS = DatasetSpec(
     ),
 )
 
+_STORIES = f"{_GITHUB}/languageMIT/naturalstories/master"
+
+NATURAL_STORIES = DatasetSpec(
+    name="natural-stories",
+    title="Natural Stories: mean self-paced reading times of 10,256 words of ten stories",
+    licence="CC BY-NC-SA 4.0",
+    licence_text=(
+        "Creative Commons Attribution-NonCommercial-ShareAlike 4.0; cite Futrell et al. 2021."
+    ),
+    homepage="https://github.com/languageMIT/naturalstories",
+    folders=("reading/natural-stories", "natural-stories"),
+    files={
+        "stories": ("all_stories.tok",),
+        "times": ("processed_wordinfo.tsv",),
+        "gpt3": ("all_stories_gpt3.csv",),
+        "unigrams": ("freqs-1.tsv",),
+        "bigrams": ("freqs-2.tsv",),
+        "trigrams": ("freqs-3.tsv",),
+    },
+    downloads=tuple(
+        Download(
+            urls=(f"{_STORIES}/{path}",),
+            filename=path.rpartition("/")[2],
+            size=size,
+            hash=f"sha256:{digest}",
+            confirmed=False,
+        )
+        for path, size, digest in (
+            (
+                "naturalstories_RTS/all_stories.tok",
+                119_005,
+                "0e4e9bd4708aaa01d8bea342696bb83cedff679c09184545483f6f3f4ba8aca3",
+            ),
+            (
+                "naturalstories_RTS/processed_wordinfo.tsv",
+                901_515,
+                "047d2a0b84eff99d90535d1517f7fa7d466b81fbd60e990f2f08caac04d8aa56",
+            ),
+            (
+                "probs/all_stories_gpt3.csv",
+                1_111_744,
+                "6ccee02c20a688d5f7e69a023025d725e8fb06d87e2c7f997b399384c200a0ad",
+            ),
+            (
+                "freqs/freqs-1.tsv",
+                971_517,
+                "dfe87aa455e43226eb7f79faa6e5d9926446c3d8346014dd75837f39c3f19add",
+            ),
+            (
+                "freqs/freqs-2.tsv",
+                1_117_370,
+                "f19bd5b12f2c01b39b9485c53ce4e988334d93224f24fd5ef802d68e7b77e6f7",
+            ),
+            (
+                "freqs/freqs-3.tsv",
+                926_820,
+                "a908b07ff44665c4b3f2276767cfa4d029bd6f4fe69ef1c33dacd034ce737742",
+            ),
+        )
+    ),
+)
+
 ALASTALO = DatasetSpec(
     name="alastalon-salissa",
     title="Volter Kilpi, Alastalon salissa (1933), a Finnish novel (0460.txt is in ISO 8859-1)",
@@ -419,6 +481,7 @@ BUILTIN: list[DatasetSpec] = [
     WIKITEXT_2,
     WIKIPEDIA,
     NOVELS,
+    NATURAL_STORIES,
     ALASTALO,
     CONLL_2000,
     CONLL_2003,

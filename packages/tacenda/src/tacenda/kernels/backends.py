@@ -37,6 +37,7 @@ OPERATIONS = {
     "rating_solves": "ratings.solves:solve",
     "boltzmann_divergence": "ratings.boltzmann:divergence",
     "boltzmann_expectations": "ratings.boltzmann:expect",
+    "hidden_sums": "boltzmann.hidden_sums:log_sums",
     "row_steps": "shared.row_steps:adagrad",
     "sparse_product": "shared.sparse_product:multiply",
 }

@@ -39,10 +39,13 @@ __all__ = [
     "LANES",
     "PAIRS",
     "add",
+    "add_exponents",
     "add_pairs",
     "add_up",
     "add_up_whole",
+    "as_floats",
     "load",
+    "mantissas",
     "multiply",
     "multiply_add",
     "no_sums",
@@ -57,6 +60,7 @@ PAIRS = 2 * LANES  # small whole numbers that `add_pairs` multiplies at a time
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _LANES_OF_FLOAT = ir.VectorType(_FLOAT, LANES)
 _LANES_OF_INT32 = ir.VectorType(_INT32, LANES)
+_EXPONENT, _BIAS = 23, 127  # of a float32: the place of its exponent, and what is added to it
 _NAME = f"v{LANES}f32"  # as LLVM writes the type in the names of its own functions
 
 
@@ -275,6 +279,43 @@ def add_up_whole(typing_context: Any, sums: Any) -> Any:
         return _call(builder, f"llvm.vector.reduce.add.v{LANES}i32", _INT32, list(arguments))
 
     return types.int32(whole_vector), generate
+
+
+@intrinsic
+def add_exponents(typing_context: Any, sums: Any, x: Any) -> Any:
+    """``add_exponents(sums, x)``: sums + floor(log2 x), lane by lane, of numbers that are positive and normal."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums, x = arguments
+        bits = builder.bitcast(x, _LANES_OF_INT32)
+        exponents = builder.lshr(bits, ir.Constant(_LANES_OF_INT32, [_EXPONENT] * LANES))
+        bias = ir.Constant(_LANES_OF_INT32, [_BIAS] * LANES)
+        return builder.add(sums, builder.sub(exponents, bias))
+
+    return whole_vector(whole_vector, vector), generate
+
+
+@intrinsic
+def mantissas(typing_context: Any, x: Any) -> Any:
+    """``mantissas(x)``: x / 2 ** floor(log2 x), from 1 to 2, lane by lane, of numbers that are positive and normal."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bits = builder.bitcast(arguments[0], _LANES_OF_INT32)
+        digits = ir.Constant(_LANES_OF_INT32, [(1 << _EXPONENT) - 1] * LANES)
+        one = ir.Constant(_LANES_OF_INT32, [_BIAS << _EXPONENT] * LANES)
+        return builder.bitcast(builder.or_(builder.and_(bits, digits), one), _LANES_OF_FLOAT)
+
+    return vector(vector), generate
+
+
+@intrinsic
+def as_floats(typing_context: Any, sums: Any) -> Any:
+    """``as_floats(sums)``: sixteen int32 as float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sitofp(arguments[0], _LANES_OF_FLOAT)
+
+    return vector(whole_vector), generate
 
 
 @intrinsic

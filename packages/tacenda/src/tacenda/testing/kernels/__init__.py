@@ -29,14 +29,21 @@ from tacenda import kernels, plugins
 from tacenda.errors import PluginError
 from tacenda.kernels.backends import OPERATIONS
 from tacenda.kernels.dispatch import REFERENCE
-from tacenda.testing.kernels import dynamics, hidden_markov, log_bilinear, ratings, shared
+from tacenda.testing.kernels import (
+    boltzmann,
+    dynamics,
+    hidden_markov,
+    log_bilinear,
+    ratings,
+    shared,
+)
 from tacenda.testing.kernels.shared import Case
 
 __all__ = ["CASES", "Case", "KernelBackendTests", "OwnOperation"]
 
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
     function.__name__: function
-    for wing in (dynamics, hidden_markov, log_bilinear, ratings, shared)
+    for wing in (boltzmann, dynamics, hidden_markov, log_bilinear, ratings, shared)
     for function in wing.CASES
 }
 """Operation -> its cases. Operations that are not here are a backend's own: it describes them as `OwnOperation`."""

@@ -1,4 +1,4 @@
-"""``tacenda lm``: fit language models, score text with them, generate from them, mix them."""
+"""``tacenda lm``: fit language models, score text with them, generate from them, mix them, exchange them."""
 
 from __future__ import annotations
 
@@ -7,31 +7,43 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacenda.cli.options import check_output, settings_of
+from tacenda.cli.options import (
+    Encoding,
+    Errors,
+    Force,
+    check_file,
+    check_output,
+    input_text,
+    input_texts,
+    settings_of,
+)
+from tacenda_lm.cli.arguments import (
+    AsJson,
+    BlankLines,
+    File,
+    Folder,
+    Marks,
+    Output,
+    Tokenizer,
+    load_model,
+    sentences_of_file,
+    vocabulary_of,
+)
+from tacenda_lm.cli.surprisal import surprisal
 
 if TYPE_CHECKING:
     from tacenda_lm.language_model import LanguageModel
     from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.sequences import BlankLines as Blank
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
+app.command()(surprisal)
 
 _SENTENCES = 2000  # scored at once
-
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved language model.")]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Text, one sentence per line.")]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
-]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
 @app.command()
@@ -39,12 +51,22 @@ def fit(
     text: Annotated[
         list[Path],
         typer.Option(
-            "--text", metavar="FILE", help="Text, one sentence per line; may be repeated."
+            "--text",
+            metavar="FILE",
+            help="Text, one sentence per line; may be repeated; - is standard input.",
         ),
     ],
     output: Output,
     valid: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Held-out text, one sentence per line.")
+    ] = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|DIR",
+            help="The words to use: a file of words or of Brown clusters, or another saved model, with which this "
+            "one can then be mixed.",
+        ),
     ] = None,
     model: Annotated[
         str, typer.Option("--model", help="A name that `tacenda plugins language_models` lists.")
@@ -68,7 +90,7 @@ def fit(
         typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
     ] = None,
     tokenizer: Annotated[
-        str, typer.Option(help='"whitespace", "words" or "spacy:LANG".')
+        str, typer.Option(help='"whitespace", "ascii_whitespace", "words" or "spacy:LANG".')
     ] = "whitespace",
     max_vocabulary: Annotated[
         int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
@@ -76,25 +98,34 @@ def fit(
     min_count: Annotated[int, typer.Option(min=1, help="Rarer types become <unk>.")] = 1,
     lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
     digits: Annotated[bool, typer.Option(help="Map all numbers to one word.")] = False,
+    marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Fit a language model to text and save it."""
     from tacenda import Corpus, plugins
+    from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
 
+    marked = check_marks(marks)
     options = settings_of(settings or [])
     if order is not None:
         options["order"] = order
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
-    check_output(output)
+    check_output(output, force)
+    held_out_file = None if valid is None else input_text(valid, encoding, errors)
     corpus = Corpus.from_text(
-        text,
+        input_texts(text, encoding, errors),
         tokenizer=tokenizer,
+        vocabulary=None if vocabulary is None else vocabulary_of(vocabulary, digits, lowercase),
         max_vocabulary=max_vocabulary or None,
         min_count=min_count,
         lowercase=lowercase,
         digits=digits,
         encoding=encoding,
+        errors=errors,
+        marks=marked,
     )
     typer.echo(
         f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
@@ -102,9 +133,9 @@ def fit(
         err=True,
     )
     held_out = None  # as words, because a corpus does not remember which <unk> were written
-    if valid is not None:
-        held_out = list(sentences_of(valid, tokenizer, encoding))
-    fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints)
+    if held_out_file is not None:
+        held_out = list(sentences_of(held_out_file, tokenizer, encoding, errors, marked))
+    fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
     fitted.save(output)
     for figure in fitted.figures:
         typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
@@ -119,20 +150,24 @@ def score(
         bool, typer.Option(help="Print a line per word, with its surprisal in bits.")
     ] = False,
     tokenizer: Tokenizer = None,
+    marks: Marks = "refuse",
+    blank_lines: BlankLines = "skip",
     encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
 ) -> None:
     """Print the log-probability of every line of a text.
 
     A line of the output is the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line
-    is a sentence without words. With --words it is a word, a tab and its surprisal in bits; </s> comes last,
+    is no sentence and has 0. With --words it is a word, a tab and its surprisal in bits; </s> comes last,
     and an empty line follows every sentence.
     """
-    from tacenda.corpus.text import sentences_of
+    from tacenda_lm.sequences import checked_blank_lines
 
-    model = _load(folder)
-    sentences = sentences_of(file, _tokenizer(model, tokenizer), encoding)
+    blank = checked_blank_lines(blank_lines)
+    model = load_model(folder)
+    sentences = sentences_of_file(model, file, tokenizer, marks, encoding, errors)
     while batch := list(islice(sentences, _SENTENCES)):
-        for line in (_scored_words if words else _scored_sentences)(model, batch):
+        for line in (_scored_words if words else _scored_sentences)(model, batch, blank):
             typer.echo(line)
 
 
@@ -145,17 +180,20 @@ def perplexity(
         typer.Option(help='"sentence": each by itself; "stream": each after all before it.'),
     ] = "sentence",
     tokenizer: Tokenizer = None,
+    marks: Marks = "refuse",
+    blank_lines: BlankLines = "skip",
     as_json: AsJson = False,
     encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
 ) -> None:
     """Print the perplexity of a text, with and without unknown words and ends of sentences."""
-    from tacenda.corpus.text import sentences_of
     from tacenda_lm.perplexity import checked_context
+    from tacenda_lm.sequences import checked_blank_lines
 
-    checked = checked_context(context)
-    model = _load(folder)
-    sentences = sentences_of(file, _tokenizer(model, tokenizer), encoding)
-    found = model.perplexity(sentences, context=checked)
+    checked, blank = checked_context(context), checked_blank_lines(blank_lines)
+    model = load_model(folder)
+    sentences = sentences_of_file(model, file, tokenizer, marks, encoding, errors)
+    found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
         return
@@ -187,7 +225,7 @@ def generate(
     """Print sentences of a model: random ones, or with --beam the most probable ones."""
     import numpy as np
 
-    model = _load(folder)
+    model = load_model(folder)
     if beam is not None:
         found = model.beam(context, width=max(beam, n), n=n, max_words=max_words)
     else:
@@ -217,10 +255,12 @@ def mix(
         str | None, typer.Option(help="Fixed weights, separated by commas; equal by default.")
     ] = None,
     tokenizer: Tokenizer = None,
+    marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
 ) -> None:
     """Mix language models, with fixed weights or with weights fitted to held-out text."""
-    from tacenda.corpus.text import sentences_of
     from tacenda_lm.mixture import Mixture
 
     if valid is not None and weights is not None:
@@ -229,39 +269,90 @@ def mix(
         given = None if weights is None else [float(weight) for weight in weights.split(",")]
     except ValueError as error:
         raise typer.BadParameter(f"--weights takes numbers with commas: {error}") from error
-    check_output(output)
-    models = [_load(folder) for folder in folders]
+    check_output(output, force)
+    models = [load_model(folder) for folder in folders]
     mixture = Mixture(dict(zip(_names(folders), models, strict=True)), given)
     if valid is not None:
-        sentences = list(sentences_of(valid, _tokenizer(models[0], tokenizer), encoding))
-        mixture.fit_weights(sentences)
-        mixture.record(sentences, "text the weights were fitted on", context=mixture.own_context)
+        text = list(sentences_of_file(models[0], valid, tokenizer, marks, encoding, errors))
+        mixture.fit_weights(text, marks="keep")
+        name = "text the weights were fitted on"
+        mixture.record(text, name, context=mixture.own_context, marks="keep")
     mixture.save(output)
     for name, weight in mixture.weights.items():
         typer.echo(f"{weight:.4f}  {name}")
 
 
-def _load(folder: Path) -> LanguageModel:
-    """A saved language model. Raises ConfigurationError for a model of another kind."""
-    import tacenda
+@app.command("from-arpa")
+def from_arpa(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An ARPA file, plain or compressed.")
+    ],
+    output: Output,
+    force: Force = False,
+) -> None:
+    """Import an n-gram model of KenLM, SRILM or any other tool from an ARPA file."""
+    from tacenda_lm.ngram.kneser_ney import KneserNey
+
+    check_output(output, force)
+    model = KneserNey.from_arpa(file)
+    model.save(output)
+    sizes = ", ".join(f"{size:,}" for size in model.table.sizes)
+    typer.echo(f"n-grams of 1 to {model.order} words: {sizes}, saved in {output}", err=True)
+
+
+@app.command("to-arpa")
+def to_arpa(
+    folder: Folder,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write; gzipped if it ends in .gz.")
+    ],
+    force: Force = False,
+) -> None:
+    """Export an n-gram model as an ARPA file, which KenLM, SRILM and most decoders read."""
     from tacenda.errors import ConfigurationError
-    from tacenda_lm.language_model import LanguageModel
+    from tacenda_lm.ngram.kneser_ney import KneserNey
 
-    model = tacenda.load(folder)
-    if not isinstance(model, LanguageModel):
-        name = getattr(model, "name", type(model).__name__)
-        raise ConfigurationError(f"{folder} holds a model {name!r}, not a language model")
-    return model
-
-
-def _tokenizer(model: Any, given: str | None) -> str:
-    """The tokenizer that was given, or else the one that the model was fitted with."""
-    known = str(getattr(model, "fitted_on", {}).get("tokenizer") or "whitespace")
-    if given is None and known == "callable":
-        raise typer.BadParameter(
-            "the model was fitted with a tokenizer of your own, which is not saved with it: give --tokenizer"
+    check_file(file, force)
+    model = load_model(folder)
+    if not isinstance(model, KneserNey):
+        raise ConfigurationError(
+            f"{folder} holds a model {model.name!r}: ARPA files are of kneser_ney"
         )
-    return given or known
+    model.to_arpa(file)
+    typer.echo(f"n-grams of 1 to {model.order} words in {file}", err=True)
+
+
+@app.command()
+def clusters(
+    text: Annotated[
+        list[Path],
+        typer.Option("--text", metavar="FILE", help="Text, as of fit; - is standard input."),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file of clusters to write.")
+    ],
+    n_classes: Annotated[int, typer.Option(min=1, help="Leaves of the tree.")] = 256,
+    min_count: Annotated[int, typer.Option(min=1, help="Rarer types get no cluster.")] = 1,
+    tokenizer: Annotated[str, typer.Option(help="As of fit.")] = "whitespace",
+    marks: Marks = "refuse",
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Find Brown clusters of the words of a text: bits, word and count a line, as wcluster writes them."""
+    from tacenda import Corpus
+    from tacenda.corpus.marks import check_marks
+    from tacenda_lm.hidden_markov.brown_clusters import brown_clusters
+
+    marked = check_marks(marks)
+    check_file(output, force)
+    lines = input_texts(text, encoding, errors)
+    corpus = Corpus.from_text(
+        lines, tokenizer=tokenizer, encoding=encoding, errors=errors, marks=marked
+    )
+    found = brown_clusters(corpus, n_classes, min_count=min_count)
+    found.save(output)
+    typer.echo(f"{len(found):,} words in {found.n_classes:,} clusters in {output}", err=True)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -277,18 +368,23 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return names if usable else [f"model-{i}" for i in range(len(folders))]
 
 
-def _scored_sentences(model: LanguageModel, sentences: list[list[str]]) -> Iterator[str]:
+def _scored_sentences(
+    model: LanguageModel, sentences: list[list[str]], blank_lines: Blank
+) -> Iterator[str]:
     """Base-10 log-probability, tab, sentence."""
-    scores = model.score_batch(sentences).tolist()
+    scores = model.score_batch(sentences, blank_lines=blank_lines).tolist()
     for score_, sentence in zip(scores, sentences, strict=True):
         yield f"{score_:.6g}\t{' '.join(sentence)}"
 
 
-def _scored_words(model: LanguageModel, sentences: list[list[str]]) -> Iterator[str]:
+def _scored_words(
+    model: LanguageModel, sentences: list[list[str]], blank_lines: Blank
+) -> Iterator[str]:
     """Word, tab, surprisal in bits; an empty line after every sentence."""
     for sentence, bits in zip(sentences, model.surprisals(sentences, eos=True), strict=True):
-        for word, value in zip([*sentence, "</s>"], bits.tolist(), strict=True):
-            yield f"{word}\t{value:.4f}"
+        if sentence or blank_lines == "count":
+            for word, value in zip([*sentence, "</s>"], bits.tolist(), strict=True):
+                yield f"{word}\t{value:.4f}"
         yield ""
 
 
@@ -308,5 +404,11 @@ def _figures(found: Perplexity) -> Iterator[str]:
         yield f"{name:<24}{value:>12.4f}  per token: {counted}"
     yield f"{'bits per token':<24}{found.bits_per_token:>12.4f}"
     if found.bits_per_character is not None:
-        yield f"{'bits per character':<24}{found.bits_per_character:>12.4f}  spaces and line ends counted"
+        counted = "spaces and line ends counted, unknown words spelled"
+        yield f"{'bits per character':<24}{found.bits_per_character:>12.4f}  {counted}"
     yield f"{'log10 probability':<24}{found.log_prob / math.log(10):>12.2f}"
+    if found.n_oov:
+        yield (
+            "Unknown words count with the probability of all unknown words together: compare perplexities that count "
+            "them only over one vocabulary."
+        )

@@ -1,0 +1,122 @@
+"""Natural Stories (Futrell et al., 2021): words, reading times, and the probabilities that were published with them.
+
+Every array is in the order of the words, stories one after another; what a word does not have is NaN.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.language_models.reading.regression import Matrix
+from tacenda import datasets
+from tacenda_lm import LanguageModel, SurprisalTable, read_items, surprisal_table
+
+__all__ = ["Stories", "before"]
+
+NO_COUNT = 0.5  # what an n-gram counts that Google did not list
+_LN2 = math.log(2)
+
+
+class Stories:
+    """The ten stories."""
+
+    def __init__(self) -> None:
+        self._files = datasets.locate("natural-stories")
+        self.items = read_items(self._files["stories"], region="word", text=["item"], quotes=False)
+        self.words = [word for item in self.items for word in item.regions]
+        self.story = np.concatenate([[int(item.name)] * len(item.regions) for item in self.items])
+        self.zone = np.concatenate([list(map(int, item.others["zone"])) for item in self.items])
+        self._places = {
+            place: i
+            for i, place in enumerate(zip(self.story.tolist(), self.zone.tolist(), strict=True))
+        }
+
+    def scored(
+        self, model: LanguageModel, unknown: Any = "spelling", **options: Any
+    ) -> SurprisalTable:
+        """The table of a model; a story is a line, as a paragraph is in the training texts."""
+        return surprisal_table(
+            model,
+            self.items,
+            previous=0,
+            tokenizer="words",
+            unknown=unknown,
+            **options,
+        )
+
+    @cached_property
+    def log_times(self) -> Matrix:
+        """Log of the geometric mean of the readers' times, (words,)."""
+        found = np.full(len(self.words), np.nan)
+        for row in _rows(self._files["times"], "\t", header=True):
+            place = self._places[int(row[2]), int(row[1])]
+            if row[0] != self.words[place]:
+                raise SystemExit(
+                    f"the times are of {row[0]!r} where the stories have {self.words[place]!r}"
+                )
+            found[place] = math.log(float(row[6]))
+        return found
+
+    @cached_property
+    def lengths(self) -> Matrix:
+        """Characters of each word as it was shown, punctuation included."""
+        return np.array(list(map(len, self.words)), np.float64)
+
+    def google(self, order: int, part: str) -> Matrix:
+        """Bits of each word by the counts of Google's n-grams; of order 1 the logarithm of its count.
+
+        ``part`` is ``"word"``, without attached punctuation, or ``"whole"``, with it.
+        """
+        found = np.full(len(self.words), np.nan)
+        name = ("unigrams", "bigrams", "trigrams")[order - 1]
+        for code, _, _, count, context in _rows(self._files[name], "\t"):
+            story, word, which = code.split(".")
+            if which != part:
+                continue
+            place = self._places[int(story), int(word)]
+            if order == 1:
+                found[place] = math.log(float(count) or NO_COUNT)
+            elif context != "NA" and float(context) > 0:
+                found[place] = -math.log2((float(count) or NO_COUNT) / float(context))
+        return found
+
+    def gpt3(self, part: str) -> Matrix:
+        """Bits of each word by GPT-3, summed over its tokens; ``part`` as in `google`."""
+        found = np.zeros(len(self.words))
+        ends = np.cumsum([len(word) + 1 for word in self.words])
+        first = {
+            story: int(np.flatnonzero(self.story == story)[0]) for story in set(self.story.tolist())
+        }
+        starts = (ends - [len(word) + 1 for word in self.words]).tolist()
+        for row in _rows(self._files["gpt3"], ",", header=True):
+            token, log_prob, offset, story = row[0], row[1], int(row[2]), int(row[6]) + 1
+            shown = token.strip()
+            begin = starts[first[story]] + offset + len(token) - len(token.lstrip())
+            place = bisect_right(starts, begin) - 1
+            if part == "whole" or any(map(str.isalnum, shown)):
+                found[place] += -float(log_prob or "nan") / _LN2
+        return found
+
+
+def before(values: Matrix, story: Matrix) -> Matrix:
+    """The values of the word before in the same story, NaN where there is none."""
+    found = np.full(len(values), np.nan)
+    found[1:] = np.where(story[1:] == story[:-1], values[:-1], np.nan)
+    return found
+
+
+def _rows(path: Path, delimiter: str, header: bool = False) -> Iterator[list[str]]:
+    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = csv.reader(stream, delimiter=delimiter, quoting=quoting)
+        if header:
+            next(rows)
+        yield from rows

@@ -1,0 +1,1 @@
+"""Restricted Boltzmann machines of words: `FRBM` and `TemporalFRBM`."""

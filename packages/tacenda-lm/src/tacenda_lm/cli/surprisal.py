@@ -1,0 +1,106 @@
+"""``tacenda lm surprisal``: a table of the words of texts, for studies of reading."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from tacenda.cli.options import Encoding, Errors, Force, check_file, input_text
+from tacenda_lm.cli.arguments import Folder, Tokenizer, load_model
+
+
+def surprisal(
+    folder: Folder,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Texts, or files of items; - is standard input."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a .csv or .tsv file."),
+    ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The files are of items, with a region in each row of this column.",
+        ),
+    ] = None,
+    item: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column that tells items apart; may be repeated."),
+    ] = None,
+    quotes: Annotated[
+        bool, typer.Option(help="Values of item files may stand in double quotes.")
+    ] = True,
+    previous: Annotated[
+        int, typer.Option(min=0, help="Words before, whose figures each row has too.")
+    ] = 1,
+    unknown: Annotated[
+        str, typer.Option(help='Unknown words: "spelling", "even" or "class".')
+    ] = "spelling",
+    unseen_types: Annotated[
+        int | None, typer.Option(min=1, help='For "even": how many words are unknown.')
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(help='"lines": a line is a sentence; "sentences": split at punctuation too.'),
+    ] = "lines",
+    context: Annotated[
+        str, typer.Option(help='"text": given all words before; "sentence": those of the sentence.')
+    ] = "text",
+    tokenizer: Tokenizer = None,
+    tabs: Annotated[bool, typer.Option("--tabs", help="Print tabs instead of commas.")] = False,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Print one row for every word of texts: its surprisal in bits, and what a regression needs beside it.
+
+    A word is what stands between whitespace, or with --region what a row of an item file holds. The columns are text,
+    sentence, word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
+    surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
+    same of the words before. What can be misread in them is said on standard error.
+    """
+    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.scoring import surprisal_table
+
+    if item and region is None:
+        raise typer.BadParameter("--item needs --region COLUMN, the column of the regions")
+    if output is not None:
+        check_file(output, force)
+    model = load_model(folder)
+    texts: Any
+    if region is None:
+        given = (input_text(file, encoding, errors) for file in files)
+        texts = [text if isinstance(text, Path) else "\n".join(text) for text in given]
+    else:
+        texts = [
+            each
+            for file in files
+            for each in read_items(
+                file, region=region, text=item or [], quotes=quotes, encoding=encoding
+            )
+        ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
+        table = surprisal_table(
+            model,
+            texts,
+            previous=previous,
+            unknown=cast("Any", unknown),
+            unseen_types=unseen_types,
+            split=cast("Any", split),
+            context=cast("Any", context),
+            tokenizer=tokenizer,
+            encoding=encoding,
+            errors=errors,
+        )
+    for note in table.notes:
+        typer.echo(f"note: {note}", err=True)
+    delimiter = "\t" if tabs else None
+    table.write(sys.stdout if output is None else output, delimiter=delimiter)

@@ -1,0 +1,195 @@
+"""`surprisal_table`: a language model applied to texts or to the items of an experiment, word by word."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+from tacenda.corpus.lines import text_blocks
+from tacenda.corpus.marks import lines_without_marks, sentence_without_marks
+from tacenda.errors import ConfigurationError, CorpusError
+from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.sequences import with_ends
+from tacenda_lm.surprisal.items import Item
+from tacenda_lm.surprisal.misreadings import misreadings
+from tacenda_lm.surprisal.table import (
+    ScoredText,
+    SurprisalTable,
+    log_frequencies,
+    tabulated,
+)
+from tacenda_lm.surprisal.words import (
+    Split,
+    Word,
+    checked_split,
+    region_words,
+    text_words,
+)
+from tacenda_lm.unknown_words import Unknown, UnknownWords
+
+__all__ = ["Texts", "surprisal_table"]
+
+#: A text is a string or, as a path, a file.
+_OneText: TypeAlias = str | os.PathLike[str]
+#: One text, several, texts by their names, or the items of an experiment.
+Texts: TypeAlias = _OneText | Iterable[_OneText] | Mapping[str, _OneText] | Sequence[Item]
+#: Whether a word is scored given all that stands before it in its text, or in its sentence.
+Reach: TypeAlias = Literal["text", "sentence"]
+
+
+def surprisal_table(
+    model: LanguageModel,
+    texts: Texts,
+    *,
+    previous: int = 1,
+    unknown: Unknown = "spelling",
+    unseen_types: int | None = None,
+    split: Split = "lines",
+    context: Reach = "text",
+    tokenizer: str | Tokenizer | None = None,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> SurprisalTable:
+    """Return the surprisal of every word of running text, with what a regression on reading times needs beside it.
+
+    Parameters
+    ----------
+    model
+        Any fitted language model.
+    texts
+        A string is a text and a ``Path`` is the file of one; several in a list, or in a dictionary with their names; or
+        what `tacenda_lm.read_items` returns, whose regions are then the words. Texts without a name are numbered from
+        1, and files have their own.
+    previous
+        How many words before a word have their figures in its row (spill-over).
+    unknown
+        What a word outside the vocabulary has of the probability that the model gives to all such words together, as
+        `tacenda_lm.unknown_words` explains: ``"spelling"`` (a letter model), ``"even"`` (an even share among
+        ``unseen_types``), or ``"class"`` (all of it, as other packages do, which makes unknown words look easy).
+    unseen_types
+        For ``"even"``: how many words are thought to be outside the vocabulary.
+    split
+        ``"lines"``: a line is a sentence, as in the text a model is usually fitted to; ``"sentences"``: a line is split
+        at . ! ? and … too. The model sees ``</s>`` behind each sentence.
+    context
+        ``"text"``: a word is scored given all words before it in its text; ``"sentence"``: given those in its sentence.
+        Only models that look beyond ``</s>`` differ.
+    tokenizer
+        Cuts words into the model's tokens, each word by itself; see ``tacenda.tokenizers``. By default that of the
+        text the model was fitted to.
+    encoding, errors
+        Of files, as in ``open``.
+
+    Returns
+    -------
+    A table whose ``notes`` say what can be misread in it; each is a warning too.
+
+    Raises
+    ------
+    CorpusError
+        A text cannot be read, or ``<s>`` or ``</s>`` is written in it.
+    DataError
+        There is no text, or the tokenizer makes no token of a word.
+    ConfigurationError
+        A setting is out of its range, the model is no language model, or its tokenizer was a function of your own and
+        has to be given again.
+    NotFittedError
+        The model is not fitted.
+    """
+    if not isinstance(model, LanguageModel):
+        raise ConfigurationError(f"a {type(model).__name__} is no language model")
+    checked_split(split)
+    if context not in get_args(Reach):
+        raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
+    tokenize = get_tokenizer(_fitted_tokenizer(model) if tokenizer is None else tokenizer)
+    shares = UnknownWords(model.vocabulary, unknown, unseen_types)
+    found = [
+        _scored(model, shares, context, each)
+        for each in _read(texts, tokenize, split, encoding, errors)
+    ]
+    notes = list(misreadings(model.vocabulary, shares.way, found))
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    return tabulated(found, previous, notes)
+
+
+class _Text(NamedTuple):
+    """A text before it is scored."""
+
+    name: str
+    words: list[Word]
+    others: Mapping[str, list[str]]
+
+
+def _read(
+    texts: Texts, tokenize: Tokenizer, split: Split, encoding: str, errors: str
+) -> Iterator[_Text]:
+    """The words of each text."""
+    if isinstance(texts, str | os.PathLike):
+        texts = [texts]
+    named: Iterable[tuple[str | None, Any]] = (
+        texts.items() if isinstance(texts, Mapping) else ((None, each) for each in texts)
+    )
+    for number, (name, text) in enumerate(named, start=1):
+        if isinstance(text, Item):
+            for region in text.regions:
+                sentence_without_marks(region.split(), "refuse", number)
+            words = list(region_words(text.regions, tokenize, split))
+            yield _Text(text.name, words, text.others)
+            continue
+        if not isinstance(text, str | os.PathLike):
+            raise CorpusError(
+                f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
+            )
+        name = name or (str(number) if isinstance(text, str) else Path(text).name)
+        blocks = lines_without_marks(text_blocks(text, encoding, errors), "refuse", name)
+        whole = "\n".join(chain.from_iterable(blocks))
+        yield _Text(name, list(text_words(whole, tokenize, split)), {})
+
+
+def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Text) -> ScoredText:
+    """A text with the figures of its tokens."""
+    vocabulary = model.vocabulary
+    tokens = [token for word in text.words for token in word.tokens]
+    sentence = np.repeat(
+        np.array([word.sentence for word in text.words], np.int64),
+        np.array([len(word.tokens) for word in text.words], np.int64),
+    )
+    ids = vocabulary.encode(tokens)
+    cuts = (
+        np.flatnonzero(np.diff(sentence, prepend=-1, append=-1)) if len(ids) else np.zeros(1, int)
+    )
+    longer, ends = with_ends(ids, cuts, vocabulary.boundary_id)
+    log_probs = model.score_corpus(longer, ends if context == "sentence" else ends[[0, -1]])
+    words = np.ones(len(longer), bool)
+    words[ends[1:] - 1] = False
+    of_unknown = shares.log_shares(tokens)
+    return ScoredText(
+        text.name,
+        text.words,
+        -(log_probs[words] + of_unknown) / np.log(2),
+        ~np.isin(ids, vocabulary.oov_ids),
+        log_frequencies(vocabulary, ids, of_unknown),
+        text.others,
+    )
+
+
+def _fitted_tokenizer(model: LanguageModel) -> str:
+    """The tokenizer of the text a model was fitted to; that of its components for a model made of models."""
+    models: list[Any] = [model, *model.nested().values()]
+    known = [(getattr(each, "fitted_on", None) or {}).get("tokenizer") for each in models]
+    names = {name for name in known if name} or {model.string_tokenizer}
+    if len(names) > 1 or "callable" in names:
+        raise ConfigurationError(
+            "give tokenizer: the model was fitted with one that is not saved with it"
+            if "callable" in names
+            else f"give tokenizer: the parts of the model were fitted with different ones, {sorted(names)}"
+        )
+    return str(names.pop())

@@ -1,0 +1,172 @@
+"""Training: that it learns, goes on after it was killed, and walks a text as it says."""
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError, CorpusError, NotFittedError
+from tacenda_lm import FRBM, KneserNey, TemporalFRBM
+from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, drawn
+from tacenda_lm.boltzmann.temporal_frbm import Stretches, TemporalTrainer
+from tacenda_lm.log_bilinear.model import Stream
+
+SMALL = {"features": 8, "hidden": 12, "epochs": 6, "batch_words": 32}
+TEMPORAL = {**SMALL, "epochs": 5, "frbm_epochs": 2, "piece_words": 4}
+DIVERGENCE = {"learning": "divergence", "learning_rate": 0.2}
+MEAN_FIELD = {**DIVERGENCE, "advanced": {"visible": "mean_field"}}
+
+
+def text(n=150, seed=0):
+    """Sentences in which a word says much of the next."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(n):
+        word, sentence = int(rng.integers(12)), []
+        for _ in range(int(rng.integers(1, 9))):
+            sentence.append(f"w{word}")
+            word = (word * 5 + int(rng.integers(3))) % 12
+        found.append(sentence)
+    return found
+
+
+def echoes(n=500, seed=0):
+    """Sentences whose last word is their first, five words later."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(n):
+        first = f"first{rng.integers(4)}"
+        found.append([first, *(f"w{i}" for i in rng.integers(0, 3, 4)), first])
+    return found
+
+
+@pytest.mark.parametrize("how", [{}, DIVERGENCE, MEAN_FIELD])
+@pytest.mark.parametrize("kind", [FRBM, TemporalFRBM])
+def test_it_learns_what_follows_what(how, kind):
+    settings = SMALL if kind is FRBM else TEMPORAL
+    model = kind(**{**settings, "epochs": 8, **how}).fit(text(), valid=text(30, 1))
+    unigram = KneserNey(order=1).fit(text())
+    assert model.perplexity(text(30, 2), context="stream") < 0.9 * unigram.perplexity(text(30, 2))
+
+
+def test_the_temporal_model_remembers_what_the_plain_one_does_not_see():
+    held_out = echoes(60, 2)
+    options = {"features": 10, "hidden": 20, "batch_words": 64, "learning_rate": 0.15}
+    plain = FRBM(epochs=12, **options).fit(echoes())
+    temporal = TemporalFRBM(frbm_epochs=2, epochs=14, piece_words=8, **options).fit(echoes())
+    worst, best = (m.perplexity(held_out, context="stream") for m in (plain, temporal))
+    assert best < 0.9 * worst
+
+
+def test_a_temporal_model_that_has_not_learned_yet_is_the_machine_it_begins_with():
+    plain = FRBM(**SMALL).fit(text())
+    begun = TemporalFRBM.starting_from(plain, epochs=0).fit(text())
+    ids, offsets = np.array([1, 2, 3, 0, 4]), np.array([0, 5])
+    np.testing.assert_array_equal(
+        begun.score_corpus(ids, offsets), plain.score_corpus(ids, offsets)
+    )
+    assert not begun.parameters.transitions.any()
+
+
+def test_training_can_begin_with_a_machine_that_was_trained_before(tmp_path):
+    """As it does by itself; what was given is left as it is."""
+    plain = FRBM(**{**SMALL, "epochs": TEMPORAL["frbm_epochs"]}).fit(text())
+    before = {name: array.copy() for name, array in plain.arrays().items()}
+    alone = TemporalFRBM(**TEMPORAL).fit(text())
+    options = {"epochs": TEMPORAL["epochs"], "piece_words": TEMPORAL["piece_words"]}
+    given = TemporalFRBM.starting_from(plain, **options).fit(text())
+    for name, array in alone.arrays().items():
+        np.testing.assert_array_equal(array, given.arrays()[name])
+    for name, array in before.items():
+        np.testing.assert_array_equal(array, plain.arrays()[name])
+
+
+def test_a_machine_that_cannot_be_begun_with_is_refused():
+    plain = FRBM(**SMALL).fit(text())
+    with pytest.raises(ConfigurationError, match="hidden is 12 in the FRBM"):
+        TemporalFRBM.starting_from(plain, hidden=7)
+    with pytest.raises(NotFittedError):
+        TemporalFRBM.starting_from(FRBM())
+    with pytest.raises(CorpusError, match="vocabulary"):
+        TemporalFRBM.starting_from(plain).fit([["another", "text"]] * 30)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (FRBM, {"hidden": 0}, "FRBM: hidden must be"),
+        (FRBM, {"learning": "none"}, "FRBM: learning must be"),
+        (FRBM, {"advanced": {"gibbs_steps": 2}}, r"advanced\.gibbs_steps has no effect"),
+        (FRBM, {"learning": "divergence", "advanced": {"drawn_words": 3}}, "drawn_words has no"),
+        (TemporalFRBM, {"batch_words": 5, "piece_words": 6}, "piece_words must be at most"),
+        (TemporalFRBM, {"hiden": 5}, "did you mean 'hidden'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(kind, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        kind(**options)
+
+
+class _KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("killed_at", [30, 150])
+@pytest.mark.parametrize("how", [{}, DIVERGENCE])
+@pytest.mark.parametrize("kind", [FRBM, TemporalFRBM])
+def test_a_fit_that_was_killed_goes_on_to_the_same_model(
+    kind, how, killed_at, tmp_path, monkeypatch
+):
+    """In the middle of an epoch and of a stretch, and, for the temporal model, in either stage."""
+    settings = {**(SMALL if kind is FRBM else TEMPORAL), **how}
+    whole, seen = kind(**settings).fit(text()), []
+    for trainer in (BoltzmannTrainer, TemporalTrainer):
+        step = trainer.step
+
+        def killed(self, *arguments, step=step):
+            seen.append(0)
+            if len(seen) == killed_at:
+                raise _KilledError
+            return step(self, *arguments)
+
+        monkeypatch.setattr(trainer, "step", killed)
+    with pytest.raises(_KilledError):
+        kind(**settings).fit(text(), checkpoints=tmp_path)
+    again = kind(**settings).fit(text(), checkpoints=tmp_path)
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(array, again.arrays()[name])
+
+
+@pytest.mark.parametrize("n", [1, 2, 39, 40, 41, 997])
+@pytest.mark.parametrize(("batch", "piece"), [(1, 1), (40, 1), (40, 7), (1000, 10)])
+def test_stretches_hold_every_word_once_and_in_order(n, batch, piece):
+    stream = Stream(np.zeros(n, np.int32), np.array([0, n]))
+    settings = TemporalFRBM(batch_words=batch, piece_words=piece).settings
+    source = Stretches(stream, settings)
+    seen = [[] for _ in source.begins]
+    firsts = list(source.batches(0))
+    assert len(firsts) == source.n_batches(0)
+    assert list(source.batches(0, skip=1)) == firsts[1:]
+    for first in firsts:
+        places, inside = source.positions(first)
+        assert len(places) <= piece
+        assert inside.sum() <= batch
+        for own, column, there in zip(seen, places.T, inside.T, strict=True):
+            own += column[there].tolist()
+    assert [place for own in seen for place in own] == list(range(n))
+    assert all(own == sorted(own) for own in seen)
+
+
+def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alone():
+    corpus = Corpus.from_sentences(text())
+    options = {**SMALL, "advanced": {"feature_decay": 0.1, "weight_decay": 0.2}}
+    settings = FRBM(**options).settings
+    parameters = drawn(settings, corpus.type_counts)
+    trainer = BoltzmannTrainer(settings, parameters, Stream.of_corpus(corpus, True), None)
+    moved = {}
+    trainer.move = lambda name, rows, slope, rate: moved.update({name: slope})
+    nothing = {name: np.zeros_like(table) for name, table in trainer.tables.items()}
+    nothing["words"][3] = 1
+    trainer.climb(nothing, 10, 0.1)
+    np.testing.assert_allclose(moved["outputs"], 10 * 0.2 * parameters.outputs, rtol=1e-6)
+    np.testing.assert_allclose(moved["words"][3], 10 * 0.1 * parameters.words[3] - 1, rtol=1e-6)
+    assert not np.delete(moved["words"], 3, axis=0).any()
+    assert not moved["hidden_biases"].any()
+    assert not moved["biases"].any()

@@ -1,0 +1,74 @@
+"""The table of the component: the words of documents, as `surprisal_table` has those of texts."""
+
+import warnings
+
+import numpy as np
+import pytest
+import spacy
+
+from tacenda.errors import NotFittedError
+from tacenda_lm import surprisal_table
+
+TEXT = '  the cat saw a zebra.\n\n"the  red bird" ate. '
+
+
+def tables(nlp, model, text, **options):
+    """The component's and the function's, of one tokenizer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = nlp.get_pipe("lm_scorer").surprisal_table({"text": nlp(text)}, **options)
+        other = surprisal_table(model, {"text": text}, tokenizer="spacy:en", **options)
+    return own, other
+
+
+def test_rows_are_those_of_the_function(pipeline, model):
+    own, other = tables(pipeline(), model, TEXT.replace("\n", " "), previous=2)
+    assert own.columns == other.columns
+    assert own.notes == other.notes
+    for mine, theirs in zip(own.rows(), other.rows(), strict=True):
+        assert mine == pytest.approx(theirs)
+
+
+def test_sentences_are_those_of_the_pipeline(pipeline, model):
+    nlp = pipeline(sentences=True)
+    own, _ = tables(nlp, model, "the cat saw. a dog ate! the bird")
+    assert own["sentence"].tolist() == [1, 1, 1, 2, 2, 2, 3, 3]
+
+
+def test_a_merged_token_does_not_change_the_words(pipeline, model):
+    nlp = pipeline()
+    doc = nlp("the cat saw a dog")
+    component = nlp.get_pipe("lm_scorer")
+    before = component.surprisal_table(doc)
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[0:2])
+    after = component.surprisal_table([doc])
+    assert after["word"] == ["the", "cat", "saw", "a", "dog"]
+    np.testing.assert_array_equal(after["surprisal"], before["surprisal"])
+
+
+def test_spelling_for_the_look_up_changes_frequencies_and_not_words(pipeline, model):
+    nlp = pipeline(lowercase=True)
+    table = nlp.get_pipe("lm_scorer").surprisal_table(nlp("The CAT"))
+    assert table["word"] == ["The", "CAT"]
+    assert table["known"].all()
+    lower = nlp.get_pipe("lm_scorer").surprisal_table(nlp("the cat"))
+    np.testing.assert_array_equal(table["log_frequency"], lower["log_frequency"])
+
+
+def test_what_can_be_misread_is_said(pipeline):
+    nlp = pipeline(unknown="class")
+    with pytest.warns(UserWarning, match="too low"):
+        table = nlp.get_pipe("lm_scorer").surprisal_table(nlp("the zebra"))
+    assert len(table.notes) == 2
+
+
+def test_a_document_that_was_not_scored_is_refused(pipeline):
+    nlp = pipeline()
+    with pytest.raises(NotFittedError, match="no scores"):
+        nlp.get_pipe("lm_scorer").surprisal_table(spacy.blank("en")("the cat"))
+
+
+def test_an_empty_document_has_no_rows(pipeline):
+    nlp = pipeline()
+    assert len(nlp.get_pipe("lm_scorer").surprisal_table(nlp(" "))) == 0

@@ -1,0 +1,96 @@
+"""``tacenda lm surprisal``: the same table on the command line, and what a mistake looks like."""
+
+import csv
+import io
+
+import pytest
+
+import tacenda
+from tacenda import Corpus
+from tacenda_lm import KneserNey, surprisal_table
+
+LINES = ["The cat sat on the mat, and didn't stir.", "The dog sat."]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    KneserNey(order=3).fit(Corpus.from_text(LINES * 3, tokenizer="words")).save(tmp_path / "m")
+    return tmp_path / "m"
+
+
+@pytest.fixture
+def story(tmp_path):
+    path = tmp_path / "story.txt"
+    path.write_text("The cat sat. The dog didn't.\nThe mat\n", encoding="utf8")
+    return path
+
+
+def rows(text, delimiter=","):
+    return list(csv.DictReader(io.StringIO(text), delimiter=delimiter))
+
+
+def test_rows_are_those_of_the_function(run, saved, story):
+    status, out, err = run("surprisal", saved, story, "--previous", 2, "--split", "sentences")
+    assert (status, err) == (0, "")
+    table = surprisal_table(tacenda.load(saved), story, previous=2, split="sentences")
+    found = rows(out)
+    assert tuple(found[0]) == table.columns
+    assert [row["word"] for row in found] == table["word"]
+    assert [float(row["surprisal"]) for row in found] == pytest.approx(table["surprisal"].tolist())
+    assert [row["sentence"] for row in found] == ["1"] * 3 + ["2"] * 3 + ["3"] * 2
+
+
+def test_files_are_written_by_their_ending(run, saved, story, tmp_path):
+    status, out, _ = run("surprisal", saved, story, story, "--output", tmp_path / "t.tsv")
+    assert (status, out) == (0, "")
+    found = rows((tmp_path / "t.tsv").read_text(encoding="utf8"), "\t")
+    assert len(found) == 16
+    assert run("surprisal", saved, story, "--tabs")[1].splitlines()[0].startswith("text\tsentence")
+
+
+def test_regions_of_items(run, saved, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("item,region,rt\n1,The cat,300\n1,sat.,310\n2,The,299\n", encoding="utf8")
+    status, out, _ = run("surprisal", saved, path, "--region", "region", "--item", "item")
+    assert status == 0
+    found = rows(out)
+    assert [(row["rt"], row["word"], row["text"]) for row in found] == [
+        ("300", "The cat", "1"),
+        ("310", "sat.", "1"),
+        ("299", "The", "2"),
+    ]
+
+
+def test_what_can_be_misread_goes_to_standard_error(run, saved, story):
+    story.write_text("The zebra sat.\n", encoding="utf8")
+    status, out, err = run("surprisal", saved, story, "--unknown", "class")
+    assert status == 0
+    assert len(rows(out)) == 3
+    assert err.startswith(
+        "note: 1 of 4 tokens are unknown and have the probability of all unknown words together"
+    )
+    assert "Warning" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--unknown", "even"], "unseen_types"),
+        (["--unknown", "cheap"], "cheap"),
+        (["--split", "pages"], "pages"),
+        (["--context", "world"], "world"),
+        (["--region", "word"], "word"),
+        (["--output", "no/such/folder/t.csv"], "no/such"),
+        (["--encoding", "none"], "none"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_1(run, saved, story, arguments, said):
+    status, out, err = run("surprisal", saved, story, *arguments)
+    assert (status, out) == (1, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_an_item_column_without_a_region_is_wrong_usage(run, saved, story):
+    assert run("surprisal", saved, story, "--item", "item")[0] == 2
+    assert run("surprisal", saved)[0] == 2

@@ -1,0 +1,465 @@
+"""The table of words against one made by hand, and against what minicons calls the surprisal of a word."""
+
+import csv
+import io
+import itertools
+import math
+import sys
+import warnings
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda import Corpus, Vocabulary
+from tacenda.errors import ConfigurationError, CorpusError, DataError
+from tacenda_lm import KneserNey, LanguageModel, Mixture, State, read_items, surprisal_table
+from tacenda_lm.surprisal.words import bare_length, bare_tokens, sentence_starts, text_words
+
+WORDS = ["</s>", "<unk>", "a", "b", ".", '"']
+#: p(next | word before) in the order of WORDS; the row of </s> is the start. A third party's model in the least lines.
+TABLE = np.array(
+    [
+        [1, 1, 8, 4, 1, 1],
+        [4, 1, 4, 4, 2, 1],
+        [2, 1, 1, 8, 3, 1],
+        [1, 1, 4, 2, 7, 1],
+        [8, 1, 2, 2, 1, 2],
+        [1, 2, 8, 3, 1, 1],
+    ]
+) / 16  # fmt: skip
+
+
+class Tiny(LanguageModel):
+    name = "tiny"
+    fitted_on = {"tokenizer": "words"}  # noqa: RUF012
+
+    def __init__(self):
+        self._vocabulary = Vocabulary(WORDS, [5, 2, 4, 8, 1, 1])
+
+    vocabulary = property(lambda self: self._vocabulary)
+
+    def start(self):
+        return State(0)
+
+    def advance(self, state, word):
+        return State(int(word))
+
+    def log_probs(self, states):
+        return np.log(TABLE)[[state.value for state in states]]
+
+    def config_dict(self):
+        return {}
+
+
+def bits(before, word):
+    return -math.log2(TABLE[WORDS.index(before), WORDS.index(word)])
+
+
+@pytest.fixture
+def model():
+    return Tiny()
+
+
+@pytest.fixture
+def fitted():
+    text = ["The cat sat on the mat, and didn't stir.", "The dog sat.", "A cat ran."] * 4
+    return KneserNey(order=3).fit(Corpus.from_text(text, tokenizer="words"))
+
+
+def values(table, name):
+    return list(table[name]) if isinstance(table[name], list) else table[name].tolist()
+
+
+def test_a_table_made_by_hand(model):
+    """Two sentences of two lines: every figure here was written down from TABLE and the counts."""
+    table = surprisal_table(model, 'a "b".\nb a', previous=1)
+    assert len(table) == 4
+    expected = {
+        "text": ["1"] * 4,
+        "sentence": [1, 1, 2, 2],
+        "word_index": [1, 2, 3, 4],
+        "start": [0, 2, 7, 9],
+        "end": [1, 6, 8, 10],
+        "word": ["a", '"b".', "b", "a"],
+        # -log2 of 8/16; of b after the quote 3/16; of b after the start 4/16; of a after b 4/16
+        "surprisal": [1.0, -math.log2(3 / 16), 2.0, 2.0],
+        # the quote after a 1/16, b after it 3/16, the quote after b 1/16, the full stop after that 1/16
+        "surprisal_with_punctuation": [1.0, 12 - math.log2(3 / 16), 2.0, 2.0],
+        "known": [True] * 4,
+        # 4 and 8 of 16 tokens, sentence ends left out
+        "log_frequency": [-2.0, -1.0, -1.0, -2.0],
+        "length": [1, 1, 1, 1],
+    }
+    for name, column in expected.items():
+        assert values(table, name) == pytest.approx(column), name
+    for name in ("surprisal", "surprisal_with_punctuation", "known", "log_frequency", "length"):
+        assert values(table, f"{name}_prev1") == pytest.approx([None, *expected[name][:3]]), name
+    assert table.columns == (*expected, *(f"{name}_prev1" for name in list(expected)[6:]))
+    assert table.notes == ()
+
+
+def minicons_words(model, text, tokenize):
+    """As ``word_score_tokenized(..., bos_token=True, surprisal=True, base_two=True)``: what stands between whitespace
+    has the sum of the bits of its tokens, the first given the beginning of the text."""
+    before, found = "</s>", []
+    for word in text.split():
+        scores = []
+        for token in tokenize(word):
+            scores.append(bits(before, token))
+            before = token
+        found.append((word, sum(scores)))
+    return found
+
+
+def test_a_word_has_what_minicons_gives_it(model):
+    text = 'a "b". b a. "a" b "a'
+    table = surprisal_table(model, text)
+    expected = minicons_words(model, text, tacenda.tokenizers.split_words)
+    assert values(table, "word") == [word for word, _ in expected]
+    assert values(table, "surprisal_with_punctuation") == pytest.approx(
+        [score for _, score in expected]
+    )
+
+
+def test_words_of_a_text_add_up_to_its_log_probability(fitted):
+    text = "The cat, and the dog, didn't stir.\nA mat ran."
+    table = surprisal_table(fitted, text)
+    sentences = [tacenda.tokenizers.split_words(line) for line in text.split("\n")]
+    total = sum(scores[:-1].sum() for scores in fitted.token_log_probs(sentences))
+    assert sum(values(table, "surprisal_with_punctuation")) == pytest.approx(-total / math.log(2))
+    assert values(table, "word")[5] == "didn't"
+    assert values(table, "surprisal")[5] == pytest.approx(
+        fitted.surprisal(sentences[0])[[7, 8]].sum()  # did n't
+    )
+
+
+def test_figures_of_the_words_before_stay_in_their_text(model):
+    table = surprisal_table(model, {"first": "a b", "second": "b a b"}, previous=2)
+    assert values(table, "text") == ["first"] * 2 + ["second"] * 3
+    own = values(table, "surprisal")
+    assert values(table, "surprisal_prev1") == [None, own[0], None, own[2], own[3]]
+    assert values(table, "surprisal_prev2") == [None, None, None, None, own[2]]
+    assert values(table, "known_prev2") == [None, None, None, None, True]
+    assert "surprisal_prev1" not in surprisal_table(model, "a b", previous=0).columns
+    short = surprisal_table(model, "a", previous=3)
+    assert values(short, "length_prev3") == [None]
+
+
+def test_spans_are_places_in_the_text(fitted, tmp_path):
+    text = "  The cat,\n\nand  didn't\t«stir»  \n"
+    table = surprisal_table(fitted, text)
+    cut = [text[a:b] for a, b in zip(values(table, "start"), values(table, "end"), strict=True)]
+    assert cut == values(table, "word") == text.split()
+    assert values(table, "sentence") == [1, 1, 2, 2, 2]
+    path = tmp_path / "story.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    from_file = surprisal_table(fitted, path)
+    assert set(values(from_file, "text")) == {"story.txt"}
+    assert values(from_file, "start") == values(table, "start")
+
+
+def test_a_word_of_several_tokens_is_known_if_all_are_and_as_frequent_as_their_product(fitted):
+    table = surprisal_table(fitted, "didn't shouldn't")
+    assert values(table, "known") == [True, False]
+    counts = dict(zip(fitted.vocabulary.words, fitted.vocabulary.counts.tolist(), strict=True))
+    n = sum(counts.values()) - counts["</s>"]
+    assert values(table, "log_frequency")[0] == pytest.approx(
+        math.log2(counts["did"] / n) + math.log2(counts["n't"] / n)
+    )
+
+
+def test_unknown_words_cost_what_was_asked_for(model):
+    def found(**options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return surprisal_table(model, "a ba b", **options)
+
+    whole = bits("a", "<unk>")
+    assert values(found(unknown="class"), "surprisal")[1] == pytest.approx(whole)
+    even = found(unknown="even", unseen_types=64)
+    assert values(even, "surprisal")[1] == pytest.approx(whole + 6)
+    assert values(even, "log_frequency")[1] == pytest.approx(-3 - 6)  # 2 of 16
+    shares = tacenda_lm_share(model, "ba")
+    assert values(found(), "surprisal")[1] == pytest.approx(whole + shares)
+    assert values(found(), "surprisal")[2] == pytest.approx(bits("<unk>", "b"))
+    assert values(found(), "known") == [True, False, True]
+
+
+def tacenda_lm_share(model, word):
+    from tacenda_lm import UnknownWords
+
+    return -UnknownWords(model.vocabulary).log_share(word) / math.log(2)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("a zebra", {"unknown": "class"}, "too low"),
+        ("a <unk> b", {"tokenizer": "whitespace"}, "written <unk>"),
+        ("a b. a", {"tokenizer": "whitespace"}, "punctuation is attached"),
+    ],
+)
+def test_what_can_be_misread_is_said(model, text, options, said):
+    with pytest.warns(UserWarning, match=said):
+        table = surprisal_table(model, text, **options)
+    assert any(said in note for note in table.notes)
+
+
+def test_a_text_without_unknown_words_teaches_nothing_of_them(fitted):
+    with pytest.warns(UserWarning, match="min_count=2"):
+        surprisal_table(fitted, "The zebra sat.")
+
+
+def test_a_model_without_counts_leaves_frequencies_empty(model):
+    model._vocabulary = Vocabulary(WORDS, [0] * len(WORDS))
+    with pytest.warns(UserWarning, match="log_frequency is empty"):
+        table = surprisal_table(model, "a b")
+    assert values(table, "log_frequency") == [None, None]
+
+
+# -- sentences and context -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("He ran. She sat.", [0, 2]),
+        ('He ran." She sat', [0, 2]),
+        ("Mr. Bond and J. Smith sat.", [0]),
+        ("He said no. and left", [0]),
+        ("Why? Because! (So it is.) Yes… No", [0, 1, 2, 5, 6]),
+        ("at 3.5 percent", [0]),
+    ],
+)
+def test_sentences_end_at_punctuation(text, starts):
+    found = sentence_starts(text.split(), "sentences")
+    assert [i for i, begins in enumerate(found) if begins] == starts
+    assert sentence_starts(text.split(), "lines") == [i == 0 for i in range(len(text.split()))]
+
+
+def test_split_decides_where_the_model_sees_the_end_of_a_sentence(model):
+    lines, split = (
+        surprisal_table(model, "a. B a", split=way, unknown="class")
+        for way in ("lines", "sentences")
+    )
+    assert values(lines, "sentence") == [1, 1, 1]
+    assert values(split, "sentence") == [1, 2, 2]
+    assert values(lines, "surprisal")[1] == pytest.approx(bits(".", "<unk>"))
+    assert values(split, "surprisal")[1] == pytest.approx(bits("</s>", "<unk>"))
+
+
+class Remembering(Tiny):
+    """Knows its last word across </s>, as recurrent models do."""
+
+    def advance(self, state, word):
+        return state if word == 0 else State(int(word))
+
+
+def test_context_reaches_over_sentences_or_ends_with_them():
+    model = Remembering()
+    text, sentence = (
+        surprisal_table(model, "a\nb", context=reach) for reach in ("text", "sentence")
+    )
+    assert values(text, "surprisal")[1] == pytest.approx(bits("a", "b"))
+    assert values(sentence, "surprisal")[1] == pytest.approx(bits("</s>", "b"))
+
+
+# -- words and tokens ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tokens", "bare", "word", "length"),
+    [
+        (["``", "Do", "n't", ","], ["Do", "n't"], "``Don't,", 5),
+        (["well", "-", "known", "."], ["well", "-", "known"], "well-known.", 10),
+        (["--"], ["--"], "--", 2),
+        (["(", "50", "%", ")"], ["50", "%"], "(50%)", 3),
+        (["&"], ["&"], "&", 1),
+        (["’", "Tis"], ["Tis"], "’Tis", 3),
+    ],
+)
+def test_punctuation_at_the_ends_is_attached(tokens, bare, word, length):
+    assert tokens[bare_tokens(tokens)] == bare
+    assert bare_length(word) == length
+
+
+def test_a_tokenizer_may_change_what_it_cuts(model):
+    table = surprisal_table(model, "A B", tokenizer=lambda word: [word.lower()])
+    assert values(table, "known") == [True, True]
+    assert values(table, "word") == ["A", "B"]
+
+
+def test_a_word_without_tokens_is_refused(model):
+    with pytest.raises(DataError, match="no token of 'b'"):
+        surprisal_table(model, "a b", tokenizer=lambda word: [] if word == "b" else [word])
+
+
+def test_the_tokenizer_is_that_of_the_fit(fitted, tmp_path):
+    fitted.save(tmp_path / "m")
+    again = tacenda.load(tmp_path / "m")
+    assert values(surprisal_table(again, "mat, and"), "known") == [True, True]
+    mixture = Mixture({"one": again, "other": again})
+    assert values(surprisal_table(mixture, "mat, and"), "known") == [True, True]
+    own = KneserNey(order=2).fit(Corpus.from_text(["a b"], tokenizer=str.split))
+    with pytest.raises(ConfigurationError, match="give tokenizer"):
+        surprisal_table(own, "a b")
+
+
+# -- items ---------------------------------------------------------------------------------------------
+
+
+def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text(
+        'item;cond;region;rt\n1;x;a b;300\n1;x;"b.";310\n1;y;a;299\n2;x;b;1\n', encoding="utf8"
+    )
+    items = read_items(path, region="region", text=["item", "cond"])
+    assert [item.name for item in items] == ["1 x", "1 y", "2 x"]
+    table = surprisal_table(model, items)
+    assert table.columns[:4] == ("item", "cond", "rt", "text")
+    assert values(table, "rt") == ["300", "310", "299", "1"]
+    assert values(table, "word") == ["a b", "b.", "a", "b"]
+    assert values(table, "surprisal")[0] == pytest.approx(bits("</s>", "a") + bits("a", "b"))
+    assert (values(table, "start")[1], values(table, "end")[1]) == (4, 6)
+    assert values(table, "surprisal_prev1")[2:] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("item,word\n1,a\n1\n", "row 3 .* 1 values"),
+        ("item,word\n1,a\n2,b\n1,a\n", "goes back to the text '1'"),
+        ("item,word\n1,\n", "empty region"),
+        ("item,region\n1,a\n", "no column 'word'"),
+        ("word,item,word\n1,a,b\n", "two columns 'word'"),
+        ('item,word\n1,"a\n', "columns"),
+        ("", "no column"),
+    ],
+)
+def test_a_file_of_items_that_is_not_right_is_refused(tmp_path, content, said):
+    path = tmp_path / "items.csv"
+    path.write_text(content, encoding="utf8")
+    with pytest.raises(DataError, match=said):
+        read_items(path, region="word", text=["item"])
+
+
+def test_quotes_may_be_part_of_the_regions(tmp_path):
+    path = tmp_path / "items.tsv"
+    path.write_text('word\tzone\n"a\t1\nb"\t2\n', encoding="utf8")
+    [item] = read_items(path, region="word", quotes=False)
+    assert (item.name, item.regions) == ("items.tsv", ['"a', 'b"'])
+
+
+def test_a_column_of_the_file_may_not_be_one_of_the_table(model, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("region,length\na,1\n", encoding="utf8")
+    with pytest.raises(DataError, match=r"'length'.*rename"):
+        surprisal_table(model, read_items(path, region="region"))
+
+
+# -- writing -------------------------------------------------------------------------------------------
+
+STRANGE = ['a,"b"', "\u00e9\t;", "=1+1", "<unk>", "'", "日本", "x" * 300]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+def test_what_is_written_is_read_back(model, tmp_path, ending):
+    path = tmp_path / f"table{ending}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = surprisal_table(
+            model, {"one, two": " ".join(STRANGE), "3": "a"}, tokenizer="whitespace"
+        )
+    table.write(path)
+    with path.open(encoding="utf8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="," if ending == ".csv" else "\t"))
+    assert tuple(rows[0]) == table.columns
+    for row, own in itertools.zip_longest(rows, table.rows()):
+        for name, value in own.items():
+            if value is None:
+                assert row[name] == ""
+            elif isinstance(value, bool):
+                assert row[name] == str(value).upper()
+            elif isinstance(value, str):
+                assert row[name] == value
+            else:
+                assert float(row[name]) == pytest.approx(value, rel=1e-9)
+
+
+def test_a_stream_takes_any_delimiter_and_several_tables_under_one_header(model):
+    stream = io.StringIO()
+    for text, header in (("a b", True), ("b", False)):
+        surprisal_table(model, text, previous=0).write(stream, delimiter="|", header=header)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 4
+    assert all(line.count("|") == 10 for line in lines)
+    with pytest.raises(ConfigurationError, match="delimiter"):
+        surprisal_table(model, "a").write(stream, delimiter="||")
+
+
+def test_a_file_that_cannot_be_written_is_named(model, tmp_path):
+    with pytest.raises(DataError, match="nowhere"):
+        surprisal_table(model, "a").write(tmp_path / "nowhere" / "table.csv")
+
+
+def test_without_pandas_there_is_no_frame(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigurationError, match=r"rows\(\) or write"):
+        surprisal_table(model, "a").to_pandas()
+
+
+def test_a_frame_is_given_columns_of_their_own_types(model, monkeypatch):
+    """A stand-in for pandas keeps what it is given."""
+    pandas = ModuleType("pandas")
+    pandas.array = lambda values, dtype: (dtype, list(values))
+    pandas.DataFrame = dict
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    frame = surprisal_table(model, "a b").to_pandas()
+    assert frame["word"] == ["a", "b"]
+    assert frame["known_prev1"] == ("boolean", [None, True])
+    assert frame["sentence"].dtype == np.int64
+    assert np.isnan(frame["length_prev1"][0])
+
+
+def test_a_frame_of_pandas_itself(model):
+    pandas = pytest.importorskip("pandas")
+    frame = surprisal_table(model, "a b").to_pandas()
+    assert frame["known_prev1"].isna().tolist() == [True, False]
+    assert frame["surprisal_prev1"].dtype == float
+    again = pandas.read_csv(io.StringIO(frame.to_csv(index=False)))
+    assert again["surprisal"].tolist() == pytest.approx(frame["surprisal"].tolist())
+
+
+# -- what is refused -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"previous": -1}, ConfigurationError),
+        ({"split": "words"}, ConfigurationError),
+        ({"context": "page"}, ConfigurationError),
+        ({"unknown": "none"}, ConfigurationError),
+        ({"tokenizer": "nonsense"}, CorpusError),
+    ],
+)
+def test_a_setting_out_of_its_range_is_refused(model, options, error):
+    with pytest.raises(error):
+        surprisal_table(model, "a", **options)
+
+
+def test_what_is_no_text_or_no_model_is_refused(model, tmp_path):
+    for texts, error in (([], DataError), ([3], CorpusError), (tmp_path / "none.txt", CorpusError)):
+        with pytest.raises(error):
+            surprisal_table(model, texts)
+    with pytest.raises(ConfigurationError, match="no language model"):
+        surprisal_table("model", "a")
+
+
+def test_a_text_without_words_has_no_rows(model):
+    table = surprisal_table(model, [" \n", "a"])
+    assert values(table, "text") == ["2"]
+    assert len(surprisal_table(model, "")) == 0
+    assert list(text_words("", str.split, "lines")) == []

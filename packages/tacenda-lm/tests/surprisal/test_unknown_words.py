@@ -1,0 +1,134 @@
+"""Known words and all strings outside the vocabulary together have probability one, or as much as was asked for."""
+
+import copy
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus, Vocabulary
+from tacenda.errors import ConfigurationError
+from tacenda.lookup import Normalization
+from tacenda.testing.samples import sample_sentences
+from tacenda_lm import KneserNey, UnknownWords
+from tacenda_lm.spelling import LetterModel
+
+VOCABULARY = Vocabulary(["</s>", "<unk>", "ab", "a", "bba"], [3, 2, 5, 4, 3])
+
+
+def q(way, *words, vocabulary=VOCABULARY, **options):
+    return np.exp(UnknownWords(vocabulary, way, **options).log_shares(words))
+
+
+def test_spelling_is_the_letter_model_of_the_words_divided_by_what_it_leaves():
+    proper = ["ab", "a", "bba"]
+    letters = LetterModel(proper)
+    left = 1 - np.exp(letters.log_probs(["", "</s>", "<unk>", *proper])).sum()
+    expected = np.exp(letters.log_probs(["b", "abc"])) / left
+    np.testing.assert_allclose(q("spelling", "b", "abc"), expected)
+
+
+def test_strings_outside_the_vocabulary_share_the_whole_class():
+    """One letter, x, stands for all that no word has; what is longer than nine letters is missing."""
+    unseen, total = 0x110000 - 2, 0.0
+    for length in range(1, 10):
+        strings = ["".join(letters) for letters in itertools.product("abx", repeat=length)]
+        outside = [string for string in strings if string not in VOCABULARY]
+        counts = np.array([float(unseen) ** string.count("x") for string in outside])
+        total += (q("spelling", *outside) * counts).sum()
+    assert 0.9 < total < 1
+
+
+@pytest.mark.parametrize(
+    ("way", "options"), [("spelling", {}), ("even", {"unseen_types": 9}), ("class", {})]
+)
+def test_words_of_the_vocabulary_and_a_written_unk_keep_what_they_have(way, options):
+    np.testing.assert_array_equal(q(way, "ab", "<unk>", "</s>", **options), 1)
+
+
+def test_an_even_share_and_the_whole_class():
+    np.testing.assert_allclose(q("even", "b", "zebra", unseen_types=1000), 1 / 1000)
+    np.testing.assert_array_equal(q("class", "b", "zebra"), 1)
+
+
+def test_spelling_is_that_of_the_normalized_word():
+    vocabulary = Vocabulary(VOCABULARY.words, VOCABULARY.counts, Normalization(lowercase=True))
+    np.testing.assert_array_equal(
+        *(q("spelling", word, vocabulary=vocabulary) for word in ("B", "b"))
+    )
+
+
+def test_classes_share_at_most_their_own_probability():
+    words = [f"{stem}ing" for stem in ("walk", "talk", "sing", "ring", "pass")]
+    sentences = [[word, "Berlin", "1990"] for word in words] * 60
+    corpus = Corpus.from_sentences(sentences, max_vocabulary=5, oov="classes")
+    names = {corpus.vocabulary.words[i] for i in corpus.vocabulary.oov_ids}
+    assert len(names) > 1
+    shares = q(
+        "spelling", "talking", "running", "London", "1991", "?", vocabulary=corpus.vocabulary
+    )
+    assert (shares > 0).all()
+    assert (shares <= 1).all()
+    alike = [f"{a}{b}ing" for a, b in itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=2)]
+    outside = [word for word in alike if word not in corpus.vocabulary]
+    assert q("spelling", *outside, vocabulary=corpus.vocabulary).sum() <= 1
+
+
+def test_a_vocabulary_without_words_still_spells():
+    bare = Vocabulary(["</s>", "<unk>"], [1, 1])
+    assert (q("spelling", "a", "ab", vocabulary=bare) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("way", "unseen_types"),
+    [("letters", None), ("even", None), ("even", 0), ("spelling", 10), ("class", 10)],
+)
+def test_a_way_that_says_too_little_or_too_much_is_refused(way, unseen_types):
+    with pytest.raises(ConfigurationError, match=r"unknown|unseen_types"):
+        UnknownWords(VOCABULARY, way, unseen_types)
+
+
+def test_shares_survive_copies_and_processes():
+    shares = UnknownWords(VOCABULARY)
+    expected = shares.log_share("zebra")
+    for again in (copy.deepcopy(shares), pickle.loads(pickle.dumps(shares))):  # noqa: S301
+        assert again.log_share("zebra") == expected
+
+
+# -- bits per character --------------------------------------------------------------------------------
+
+TEXT = ["the cat sat on the mat", "a dog and a cat ran", "the red dog sat"] * 20
+LINE = "the zebra sat on a cat"
+
+
+def test_bits_per_character_pay_for_the_letters_of_unknown_words():
+    model = KneserNey(order=2).fit(TEXT)
+    found = model.perplexity([LINE])
+    spelled = UnknownWords(model.vocabulary).log_share("zebra")
+    assert found.log_prob_spelling == pytest.approx(spelled)
+    bits = -(found.log_prob + spelled) / math.log(2)
+    assert found.bits_per_character == pytest.approx(bits / (len(LINE) + 1))
+    assert found == pytest.approx(
+        math.exp(-found.log_prob / 7)
+    )  # the perplexity is what kenlm's is
+
+
+def test_bits_per_character_do_not_fall_as_words_become_unknown():
+    found = []
+    sentences = sample_sentences(300)
+    for size in (None, 24, 8, 1):
+        corpus = Corpus.from_sentences(sentences, max_vocabulary=size)
+        found.append(KneserNey(order=2).fit(corpus).perplexity(sentences))
+    assert [each.n_oov for each in found] == sorted(each.n_oov for each in found)
+    assert found[-1] < found[0]  # the perplexity does
+    bits = [each.bits_per_character for each in found]
+    assert bits == sorted(bits)
+
+
+def test_a_corpus_that_forgot_its_unknown_words_has_no_bits_per_character():
+    model = KneserNey(order=2).fit(TEXT)
+    corpus = Corpus.from_sentences([LINE.split()], vocabulary=model.vocabulary)
+    assert model.perplexity(corpus).bits_per_character is None
+    assert model.perplexity(corpus).log_prob_spelling is None

@@ -1,0 +1,1 @@
+"""Operations of the restricted Boltzmann machines of words."""
