@@ -46,6 +46,7 @@ MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 RECURRENT = ("lm/recurrent",)
 CACHES = ("lm/cache",)
+STATE_SPACE = ("lm/state_space",)
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",
@@ -277,6 +278,17 @@ PARTS = (
         _of_texts("speed"),
         BILINEAR,
         ("--only", "speed"),
+        timed=True,
+    ),
+    Part(
+        "language_models.state_space",
+        ("lm-state-space",),
+        (*STATE_SPACE, *NGRAMS),
+    ),
+    Part(
+        "language_models.state_space_speed",
+        ("lm-state-space-speed",),
+        STATE_SPACE,
         timed=True,
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),

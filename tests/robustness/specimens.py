@@ -81,6 +81,7 @@ def specimens() -> dict[str, Specimen]:
         Mixture,
         NeuralCache,
         RecurrentLM,
+        StateSpaceLM,
         TemporalFRBM,
         UnigramCache,
     )
@@ -123,6 +124,18 @@ def specimens() -> dict[str, Specimen]:
         "unigram_cache": Specimen(lambda: UnigramCache(window=30), corpus),
         "neural_cache": Specimen(
             lambda: NeuralCache(window=30, hlbl={**log_bilinear, "copies": 1}), corpus, True
+        ),
+        "state_space": Specimen(
+            lambda: StateSpaceLM(
+                order=3,
+                internal=3,
+                features=4,
+                epochs=4,
+                inference="map",
+                advanced={"joint_order": 2},
+            ),
+            corpus,
+            True,
         ),
         "mixture": Specimen(
             lambda: Mixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=4)}),

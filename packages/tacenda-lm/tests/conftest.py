@@ -18,6 +18,7 @@ from tacenda_lm.log_bilinear.lbl import LBL
 from tacenda_lm.mixture import Mixture
 from tacenda_lm.ngram.kneser_ney import KneserNey
 from tacenda_lm.recurrent.model import RecurrentLM
+from tacenda_lm.state_space.state_space_lm import StateSpaceLM
 
 OURS = [
     ("language_models", "kneser_ney", KneserNey),
@@ -31,6 +32,7 @@ OURS = [
     ("language_models", "recurrent", RecurrentLM),
     ("language_models", "unigram_cache", UnigramCache),
     ("language_models", "neural_cache", NeuralCache),
+    ("language_models", "state_space", StateSpaceLM),
     ("commands", "lm", cli.app),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy.typing as npt
 
@@ -23,17 +23,29 @@ from tacenda.fitting import (
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.trainable import State
 
-if TYPE_CHECKING:
-    from tacenda_lm.boltzmann.settings import FRBMSettings
-    from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
-    from tacenda_lm.log_bilinear.settings import HLBLSettings, LBLSettings
-    from tacenda_lm.recurrent.settings import RecurrentLMSettings
-
-__all__ = ["FitContext", "falling_rate", "put", "train"]
+__all__ = ["FitContext", "TrainedSettings", "falling_rate", "put", "train"]
 
 _ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
 
 Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
+
+
+class TrainedSettings(Protocol):
+    """What the settings of every model have that is trained in epochs."""
+
+    @property
+    def epochs(self) -> int:
+        """How many at most."""
+        ...
+
+    @property
+    def patience(self) -> int | None:
+        """How many evaluations without a better one are waited for; None where something else ends training."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all options as JSON values."""
+        ...
 
 
 class FitContext(NamedTuple):
@@ -62,12 +74,7 @@ def falling_rate(
 def train(
     trainer: Trainable,
     source: BatchSource,
-    settings: HLBLSettings
-    | LBLSettings
-    | VLHMMSettings
-    | HMMSettings
-    | FRBMSettings
-    | RecurrentLMSettings,
+    settings: TrainedSettings,
     text: Text,
     valid: Text | None,
     fitting: FitContext,
