@@ -52,7 +52,7 @@ class HLBLAdvanced(Settings):
         96, "width of the model on a random tree whose predictions the words are clustered by"
     )
     bootstrap_epochs: int = option(2, "passes of that model over the text", at_least=1)
-    annealing: float = options.annealing()
+    annealing: float = options.annealing(0.5)
     piece_words: int = option(
         128, "words of a contiguous piece of text", at_least=1, at_most=1 << 20
     )
