@@ -85,6 +85,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     mapped_arrays = frozenset({"ngrams.data"})
     _table: Table | None = None
     _word_table: WordTable | None = None
+    _split_by: Any = None  # the tokenizer of the text that the word table was made for
     is_normalized = True
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
@@ -274,8 +275,9 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     @property
     def _words(self) -> WordTable | None:
         """The vocabulary for compiled code; None where more is to be done with words than to look them up."""
-        known, is_ascii = self._word_table, self.string_tokenizer == ASCII_WHITESPACE
-        if known is None or known.vocabulary is not self._vocabulary or known.is_ascii != is_ascii:
+        known, tokenizer = self._word_table, self.fitted_on.get("tokenizer")
+        if known is None or known.vocabulary is not self._vocabulary or tokenizer != self._split_by:
+            is_ascii, self._split_by = self.string_tokenizer == ASCII_WHITESPACE, tokenizer
             known = self._word_table = WordTable(self.vocabulary, is_ascii)
         return known if known.is_plain else None
 

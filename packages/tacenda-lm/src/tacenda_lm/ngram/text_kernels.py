@@ -14,18 +14,39 @@ import numpy as np
 from tacenda.kernels.machinery.compiled import njit
 from tacenda_lm.ngram.lookup import next_word
 
-__all__ = ["encode_lines", "find_word", "hash_words", "line_scores", "score_line"]
+__all__ = [
+    "START",
+    "encode_lines",
+    "find_word",
+    "hash_words",
+    "hashed",
+    "line_scores",
+    "score_line",
+    "slot_of",
+]
 
 _PRIME = np.uint64(0x100000001B3)
-_START = np.uint64(0xCBF29CE484222325)
+START = np.uint64(0xCBF29CE484222325)
 
 
 @njit
 def _find(text, begin, end, words, cuts, slots):
     """The slot of a word of the text, text[begin:end]: that of its number, or the empty one where it would be."""
-    code = _START  # FNV-1a
+    code = START
     for i in range(begin, end):
-        code = (code ^ np.uint64(text[i])) * _PRIME
+        code = hashed(code, text[i])
+    return slot_of(code, text, begin, end, words, cuts, slots)
+
+
+@njit(inline=True)
+def hashed(code, byte):
+    """The hash of a word and one more byte, which begins with `START` (FNV-1a)."""
+    return (code ^ np.uint64(byte)) * _PRIME
+
+
+@njit
+def slot_of(code, text, begin, end, words, cuts, slots):
+    """As `_find`, with the hash of the word."""
     mask = np.uint64(len(slots) - 1)
     at = (code ^ code >> np.uint64(29)) & mask
     while slots[at] >= 0:

@@ -34,7 +34,7 @@ class WordTable:
         self.vocabulary, self.is_ascii = vocabulary, is_ascii
         self.is_plain = not vocabulary.normalization and vocabulary.oov == "single"
 
-    @property
+    @cached_property
     def kernels(self) -> Any:
         """The compiled functions, which are loaded when they are first needed."""
         from tacenda_lm.ngram import text_kernels
