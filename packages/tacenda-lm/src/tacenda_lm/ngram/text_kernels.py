@@ -17,7 +17,6 @@ from tacenda_lm.ngram.lookup import next_word
 __all__ = [
     "START",
     "encode_lines",
-    "find_word",
     "hash_words",
     "hashed",
     "line_scores",
@@ -62,12 +61,6 @@ def slot_of(code, text, begin, end, words, cuts, slots):
 
 
 @njit
-def find_word(text, begin, end, words, cuts, slots):
-    """The number of a word of the text; -1 if the vocabulary does not have it."""
-    return np.int64(slots[_find(text, begin, end, words, cuts, slots)])
-
-
-@njit
 def hash_words(words, cuts, slots):
     """Fill ``slots``, of which there must be more than words, and a power of two."""
     slots[:] = -1
@@ -103,22 +96,27 @@ def _space(text, i, is_ascii):
 
 @njit
 def _token(text, i, end, is_ascii):
-    """Where the next token from byte i on begins and ends; both are ``end`` if there is none."""
+    """Where the next token from byte i on begins and ends, and its hash; both are ``end`` if there is none."""
     while i < end:
         n = _space(text, i, is_ascii)
         if n == 0:
             break
         i += n
-    begin = i
-    while i < end and _space(text, i, is_ascii) == 0:
+    begin, code = i, START
+    while i < end:
+        byte = text[i]
+        # most bytes are those of letters, of which nothing more is asked
+        if (byte <= 32 or 0xC2 <= byte <= 0xE3) and _space(text, i, is_ascii):
+            break
+        code = hashed(code, byte)
         i += 1
-    return begin, i
+    return begin, i, code
 
 
 @njit
-def _id_of(text, begin, end, words, cuts, slots, boundary, unknown):
+def _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown):
     """The id of a token; -1 for the marks of a sentence's beginning and end, about which others decide."""
-    found = find_word(text, begin, end, words, cuts, slots)
+    found = np.int64(slots[slot_of(code, text, begin, end, words, cuts, slots)])
     if found >= 0:
         return found if found != boundary else np.int64(-1)
     if end - begin == 3 and text[begin] == 60 and text[begin + 1] == 115 and text[begin + 2] == 62:
@@ -127,7 +125,7 @@ def _id_of(text, begin, end, words, cuts, slots, boundary, unknown):
 
 
 @njit
-def score_line(data, shape, words, cuts, slots, text, boundary, unknown, is_ascii, bos, eos):
+def score_line(text, data, shape, words, cuts, slots, boundary, unknown, is_ascii, bos, eos):
     """Sum the log-probabilities of a line; the second result is False where it has marks of its own.
 
     ``is_ascii`` is the rule of whitespace; ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether
@@ -140,16 +138,16 @@ def score_line(data, shape, words, cuts, slots, text, boundary, unknown, is_asci
         before[0] = boundary
         n_before = 1
     total = 0.0
-    begin, end = _token(text, 0, len(text), is_ascii)
+    begin, end, code = _token(text, 0, len(text), is_ascii)
     while begin < end:
-        w = _id_of(text, begin, end, words, cuts, slots, boundary, unknown)
+        w = _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown)
         if w < 0:
             return 0.0, False
         score, n = next_word(data, shape, before, n_before, w, found)
         total += score
         n_before = min(n, order - 1)
         before, found = found, before
-        begin, end = _token(text, end, len(text), is_ascii)
+        begin, end, code = _token(text, end, len(text), is_ascii)
     if eos:
         score, n = next_word(data, shape, before, n_before, boundary, found)
         total += score
@@ -169,14 +167,14 @@ def encode_lines(words, cuts, slots, text, boundary, unknown, is_ascii, eos, ids
     for i in range(len(text)):
         if text[i] != 10:
             continue
-        begin, end = _token(text, at, i, is_ascii)
+        begin, end, code = _token(text, at, i, is_ascii)
         while begin < end:
-            w = _id_of(text, begin, end, words, cuts, slots, boundary, unknown)
+            w = _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown)
             if w < 0:
                 return False
             ids[n] = w
             n += 1
-            begin, end = _token(text, end, i, is_ascii)
+            begin, end, code = _token(text, end, i, is_ascii)
         if eos:
             ids[n] = boundary
             n += 1
