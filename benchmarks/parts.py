@@ -41,10 +41,9 @@ VAREMBED = (
     "core/kernels/dynamics/lagged_counts",
 )
 NGRAMS = ("lm/ngram",)
-SCHEDULE = ("lm/training.py", "core/fitting/schedules.py")
-BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear", *SCHEDULE)
+BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
-MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py", *SCHEDULE)
+MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 RECURRENT = ("lm/recurrent",)
 CACHES = ("lm/cache",)
 STATE_SPACE = ("lm/state_space",)
@@ -208,9 +207,7 @@ PARTS = (
             "lm/unknown_words.py",
         ),
     ),
-    Part(
-        "language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV), ("--model", "hlbl", "vlhmm")
-    ),
+    Part("language_models.sizes", ("lm-sizes",), BILINEAR),
     Part(
         "language_models.scorer",
         ("lm-scorer",),

@@ -1,13 +1,12 @@
-"""How long a text lasts: the schedules of HLBL and VLHMM on texts of several sizes.
+"""How long a text lasts: the epochs of HLBL on texts of several sizes.
 
-    python -m benchmarks.language_models.sizes choose
-    python -m benchmarks.language_models.sizes [--text ptb novels wikipedia] [--model hlbl vlhmm]
+    python -m benchmarks.language_models.sizes choose [--tokens 100000 300000 900000]
+    python -m benchmarks.language_models.sizes [--text ptb novels wikipedia]
 
-`choose` compares ways to end a fit on mixed prose that no table shows: novels by authors from A to F, and the training
+`choose` compares numbers of epochs on mixed prose that no table shows: novels by authors from A to F, and the training
 part of the Wikipedia articles; it writes lm-sizes-chosen. Without it, the defaults are fitted to Penn Treebank, to a
-million tokens of novels by other authors, and to 26 million tokens of Wikipedia, and beside them the plan that does not
-look at held-out text while it runs: lm-sizes. Every fit is kept, and goes on where it was broken off; what is not asked
-for stays as it was measured.
+million tokens of novels by other authors, and to 26 million tokens of Wikipedia, and beside them thirteen epochs:
+lm-sizes. Every fit is kept, and goes on where it was broken off; what is not asked for stays as it was measured.
 """
 
 from __future__ import annotations
@@ -24,17 +23,15 @@ from benchmarks.language_models.scale import corpora as wikipedia
 from tacenda import Corpus, datasets
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.tokenizers import split_words
-from tacenda_lm import HLBL, VLHMM, LanguageModel
+from tacenda_lm import HLBL
 
 WORDS = 20_000
-CHOICES = (0.0, 0.25, 0.5, 1.0)  # of the option annealing; 0 keeps to the plan
-MODELS: dict[str, type[LanguageModel]] = {"hlbl": HLBL, "vlhmm": VLHMM}
+CHOICES = (1, 2, 3, 5, 7, 9, 13)
 PROTOCOL = {
-    "annealing": "how the learning rate falls: 0, along half a cosine over all epochs of the settings, three (HLBL) or "
-    "five (VLHMM) evaluations without a better one ending the fit; otherwise from the first such evaluation and the "
-    "best parameters on, within this share of the epochs done",
-    "valid": "perplexity of held-out text, </s> predicted; HLBL as a stream, VLHMM sentence by sentence; the best "
-    "epoch by it is kept",
+    "epochs": "planned: the rate falls along half a cosine over them; done: less where three evaluations were no "
+    "better than the best, whose parameters are kept",
+    "tokens of a type": "of the training text, by types of the vocabulary",
+    "valid": "perplexity of held-out text as a stream, </s> predicted; the best epoch by it is kept",
     "test": "of text looked at once",
     "words": "20,000 most frequent ones of the novels and of mixed prose, 40,000 of Wikipedia, all of Penn Treebank",
     "CPU s": "of the whole fit, one thread",
@@ -98,58 +95,52 @@ def text(name: str) -> tuple[Corpus, Corpus, Corpus]:
     return train, valid, test
 
 
-def fitted(name: str, on: str, annealing: float, train: Corpus, valid: Corpus) -> tuple[Any, Row]:
-    """A model of the defaults but for ``annealing``, and its row."""
-    model: Any = MODELS[name](advanced={"annealing": annealing})  # type: ignore[call-arg]
+def fitted(on: str, epochs: int | None, train: Corpus, valid: Corpus) -> tuple[HLBL, Row]:
+    """A model of the defaults but for its epochs, and its row."""
+    model = HLBL(epochs=epochs)
     settings = {**model.settings.to_dict(), "tokens": train.n_tokens}
-    measures = {"hlbl": parts.BILINEAR, "vlhmm": parts.MARKOV}[name]
     found, row = kept(
-        f"{name}-{on.replace(' ', '-')}",
+        f"hlbl-{on.replace(' ', '-')}",
         settings,
-        measures,
+        parts.BILINEAR,
         lambda checkpoints: model.fit(train, valid, checkpoints=checkpoints),
     )
-    course = found.fitted_on["training"]
+    course, n_types = found.fitted_on["training"], len(train.vocabulary)
     values = [value for _, _, value in course["evaluations"]]
-    context = found.own_context
-    share = model.settings.advanced.annealing
-    about = {
-        "what": f"{name}, {on}, {share}",
-        "model": name,
+    plan = model.settings.planned(train.n_tokens, n_types).epochs
+    return found, {
+        "what": f"{on}, {train.n_tokens:,} tokens, {plan} epochs",
         "text": on,
         "tokens": train.n_tokens,
-        "types": len(train.vocabulary),
-        "annealing": share,
-        "epochs": course["epochs"],
+        "tokens of a type": train.n_tokens / n_types,
+        "planned": plan,
+        "done": course["epochs"],
         "best epoch": 1 + values.index(min(values)),
-        "context": context,
-        "valid": found.perplexity(valid, context=context).value,
+        "valid": found.perplexity(valid, context="stream").value,
         "CPU s": row["CPU s"],
     }
-    return found, about
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("act", nargs="?", choices=("measure", "choose"), default="measure")
     parser.add_argument("--text", nargs="+", default=("ptb", "novels"))
-    parser.add_argument("--model", nargs="+", choices=MODELS, default=("hlbl",))
-    parser.add_argument("--tokens", type=int, default=900_000, help="of the text to choose on")
+    parser.add_argument("--tokens", type=int, nargs="+", default=(100_000, 300_000, 900_000))
+    parser.add_argument("--epochs", type=int, nargs="+", default=CHOICES)
     options = parser.parse_args()
     if options.act == "choose":
-        train, valid = mixed(options.tokens)
-        for name in options.model:
-            for annealing in CHOICES:
-                row = fitted(name, "mixed prose", annealing, train, valid)[1]
+        for n_tokens in options.tokens:
+            train, valid = mixed(n_tokens)
+            for epochs in options.epochs:
+                row = fitted("mixed prose", epochs, train, valid)[1]
                 reporting.save("lm-sizes-chosen", PROTOCOL, [row], seeds=(0,), keep="what")
         return
     for on in options.text:
         train, valid, test = text(on)
-        for name in options.model:
-            for annealing in (0.0, 0.5):
-                model, row = fitted(name, on, annealing, train, valid)
-                row["test"] = model.perplexity(test, context=row["context"]).value
-                reporting.save("lm-sizes", PROTOCOL, [row], seeds=(0,), keep="what")
+        for epochs in (None, 13):
+            model, row = fitted(on, epochs, train, valid)
+            row["test"] = model.perplexity(test, context="stream").value
+            reporting.save("lm-sizes", PROTOCOL, [row], seeds=(0,), keep="what")
 
 
 if __name__ == "__main__":

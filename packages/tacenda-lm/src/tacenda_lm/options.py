@@ -35,13 +35,6 @@ def patience(default: int) -> Any:
     return option(default, doc, at_least=1)
 
 
-def annealing(default: float) -> Any:
-    """Declare how a fit ends on a text that does not last for all epochs."""
-    doc = """once an evaluation of held-out text is no better than one before it, the fit goes on from its best, and its
-    learning rate falls to the end within this share of the epochs done, at least one; 0 keeps to the plan"""
-    return option(default, doc, at_least=0, at_most=10)
-
-
 def across_sentences() -> Any:
     """Declare whether a text is a stream."""
     doc = "whether the context reaches over the ends of sentences; false in the thesis"

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy.typing as npt
 
 from tacenda.fitting import (
-    Annealed,
     BatchSource,
     Callback,
     Cosine,
@@ -35,8 +34,8 @@ class TrainedSettings(Protocol):
     """What the settings of every model have that is trained in epochs."""
 
     @property
-    def epochs(self) -> int:
-        """How many at most."""
+    def epochs(self) -> int | None:
+        """How many at most; None only before a model has planned them by its text."""
         ...
 
     @property
@@ -65,22 +64,10 @@ class FitContext(NamedTuple):
 
 
 def falling_rate(
-    rate: float,
-    epochs: int,
-    source: BatchSource,
-    *,
-    least: float,
-    warm: int,
-    annealing: float = 0.0,
+    rate: float, epochs: int, source: BatchSource, *, least: float, warm: int
 ) -> WarmUp:
-    """Return a rate that rises for up to ``warm`` steps or half an epoch, and falls to the share ``least``.
-
-    It falls along half a cosine over all epochs; with ``annealing`` sooner, where held-out text says so: see
-    `tacenda.fitting.Annealed`, of which it is the share.
-    """
+    """Return a rate that rises for up to ``warm`` steps or half an epoch, and falls to the share ``least``."""
     falling = Cosine(rate, epochs=max(epochs, 1), floor=least * rate)
-    if annealing:
-        falling = Annealed(rate, epochs=falling.epochs, floor=falling.floor, share=annealing)
     return WarmUp(falling, max(1, min(warm, (source.n_batches(0) or 0) // 2)))
 
 
@@ -105,7 +92,7 @@ def train(
     ``elsewhere``; ``callbacks`` may end it; ``description`` stands before the progress bar.
     """
     loop = FitSettings(
-        epochs=settings.epochs,
+        epochs=settings.epochs or 0,
         learning_rate=rate,
         evaluate_every=evaluate_every,
         patience=None if valid is None else settings.patience,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda.corpus import Corpus
-from tacenda_lm import build_tree
+from tacenda_lm import HLBL, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.hlbl_predictor import Parameters
 from tacenda_lm.log_bilinear.model import Stream, dropout_mask
@@ -42,3 +42,28 @@ def test_a_dropout_mask_keeps_the_mean_and_its_draws(shape):
     assert set(np.unique(mask)) <= {np.float32(0), np.float32(65536 / (65536 - limit))}
     if mask.size > 1000:
         assert mask.mean() == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "n_types", "epochs"),
+    [
+        (887_521, 10_000, 13),
+        (100_000, 12_310, 2),
+        (300_000, 20_002, 3),
+        (26_000_000, 40_002, 13),
+        (5, 9, 1),
+    ],
+)
+def test_epochs_are_planned_by_the_tokens_that_a_word_has(n_tokens, n_types, epochs):
+    """Thirteen for Penn Treebank, and as many as were best on mixed prose of two sizes."""
+    assert HLBLSettings().planned(n_tokens, n_types).epochs == epochs
+    assert HLBLSettings(epochs=4).planned(n_tokens, n_types).epochs == 4
+
+
+def test_a_fit_has_the_epochs_that_were_planned():
+    text = [["a", "b", "c"], ["b", "c", "a", "a"]] * 8
+    small = {"width": 4, "copies": 1, "advanced": {"bootstrap_width": 2, "bootstrap_epochs": 1}}
+    model = HLBL(**small).fit(text)
+    assert model.settings.epochs is None
+    assert model.fitted_on["training"]["epochs"] == 1 + 56 // (7 * 5) == 2
+    assert HLBL(**small, epochs=3).fit(text).fitted_on["training"]["epochs"] == 3

@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 from tacenda.errors import ConfigurationError, FittingError, TacendaError
 from tacenda.fitting import (
     Adam,
-    Annealed,
     ArrayBatches,
     Callback,
     Checkpoints,
@@ -20,7 +19,6 @@ from tacenda.fitting import (
     DivergenceError,
     FitSettings,
     History,
-    Position,
     StepResult,
     Sweeps,
     fit,
@@ -97,51 +95,6 @@ def test_early_stopping_leaves_the_best_parameters():
     assert history.steps == 4
     assert history.best == (2, 2, 3.0)
     assert model.x == 2
-
-
-def test_a_fit_that_settles_goes_on_from_its_best_and_ends_sooner():
-    model = Walk([5.0, 3.0, 2.0, 2.5, 1.5, 9.0])
-    rates = []
-    model.step = lambda batch, rate, step=model.step: rates.append(rate) or step(batch, rate)
-    annealed = Annealed(1.0, epochs=12, floor=0.0, share=0.5)
-    history = fit(model, Steps(2), settings(epochs=12, learning_rate=annealed))
-    assert (history.settled, history.epochs, history.stopped) == (4, 6, "epochs")
-    assert history.best.value == 1.5
-    # after four epochs of two steps it is set back to the third, and takes two steps more to the best
-    assert model.x == 6 + 2
-    assert rates[8:] == pytest.approx(
-        [annealed.at(Position(0, 4, 0)) * s for s in (1, 3 / 4, 1 / 2, 1 / 4)]
-    )
-    plain = fit(Walk([5.0, 3.0, 2.0, 2.5, 1.5, 9.0]), Steps(2), settings())
-    assert (plain.epochs, plain.settled) == (6, 4)
-
-
-@pytest.mark.parametrize("stop", range(1, 14))
-def test_a_fit_that_settles_is_resumed_as_if_it_had_not_stopped(tmp_path, stop):
-    class Scripted(Walk):
-        def evaluate(self):
-            return {2: 5.0, 4: 3.0, 6: 2.0, 8: 2.5}.get(int(self.x), 1.9)
-
-    class Stop(Callback):
-        def on_step(self, run):
-            if run.step == stop:
-                raise RuntimeError("killed")
-
-    def run(*callbacks):
-        model = Scripted()
-        chosen = settings(epochs=9, learning_rate=Annealed(1.0, epochs=9))
-        folder = Checkpoints(tmp_path, every_seconds=0)
-        return model, fit(model, Steps(2), chosen, callbacks=callbacks, checkpoints=folder)
-
-    alone = Scripted()
-    chosen = settings(epochs=9, learning_rate=Annealed(1.0, epochs=9))
-    expected = fit(alone, Steps(2), chosen)
-    if stop <= expected.steps:
-        with pytest.raises(RuntimeError, match="killed"):
-            run(Stop())
-    model, history = run()
-    assert history == expected
-    assert model.x == alone.x
 
 
 def test_without_restoring_the_last_parameters_stay():

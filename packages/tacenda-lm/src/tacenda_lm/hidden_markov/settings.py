@@ -51,7 +51,6 @@ class VLHMMAdvanced(Settings):
         "dropout of many states costs half as much as an epoch",
         at_least=1,
     )
-    annealing: float = options.annealing(0.0)
     averaging: float = option(
         0.99,
         "share of the running average of the parameters that a step keeps; the model is the average",

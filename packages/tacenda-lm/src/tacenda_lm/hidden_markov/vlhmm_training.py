@@ -55,9 +55,7 @@ def fit_vlhmm(
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
     epochs, every = settings.epochs, settings.advanced.evaluate_every
-    plan = settings.learning_rate, epochs, source
-    annealing = settings.advanced.annealing
-    rate = falling_rate(*plan, least=_LEAST, warm=_WARM, annealing=annealing)
+    rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
     text = ids, offsets
     history = train(trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every)
     trainer.load_parameters(trainer.parameters())

@@ -97,7 +97,8 @@ class HLBL(LogBilinear[HLBLSettings]):
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
-        settings, counts = self.settings, corpus.type_counts
+        counts = corpus.type_counts
+        settings = self.settings.planned(corpus.n_tokens, len(counts))
         text, held_out = texts_of(settings, corpus, valid)
         vectors = None
         if settings.tree != "random":

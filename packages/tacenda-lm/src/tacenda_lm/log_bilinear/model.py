@@ -311,9 +311,8 @@ def train_trainer(
     description: str = "fitting",
 ) -> History:
     """Train in place, at a rate that falls to a tenth; see `tacenda_lm.training.train`."""
-    annealing = getattr(settings.advanced, "annealing", 0.0)  # an LBL keeps to the plan
-    plan = settings.learning_rate, settings.epochs, source
-    rate = falling_rate(*plan, least=_LEAST, warm=_WARM, annealing=annealing)
+    epochs = settings.epochs or 0
+    rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
     texts = trainer.text, trainer.valid
     return train(
         trainer, source, settings, *texts, fitting, rate, identity=identity, description=description

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tacenda.settings import Settings, group, option
@@ -12,6 +12,10 @@ from tacenda_lm.log_bilinear.trees import MAX_CODES, MAX_DEPTH, Rule
 
 __all__ = ["HLBLAdvanced", "HLBLSettings", "LBLAdvanced", "LBLSettings"]
 
+_TOKENS_OF_EPOCH = (
+    7  # that a type has in the text on average, for an epoch after the first; see benchmarks sizes
+)
+_MOST_EPOCHS = 13
 _DROPOUT = "share of the elements of the predicted vector left out in training; the thesis has none"
 
 
@@ -52,7 +56,6 @@ class HLBLAdvanced(Settings):
         96, "width of the model on a random tree whose predictions the words are clustered by"
     )
     bootstrap_epochs: int = option(2, "passes of that model over the text", at_least=1)
-    annealing: float = options.annealing(0.5)
     piece_words: int = option(
         128, "words of a contiguous piece of text", at_least=1, at_most=1 << 20
     )
@@ -85,13 +88,28 @@ class HLBLSettings(Settings):
         at_most=64,
     )
     dropout: float = options.dropout(0.6, _DROPOUT)
-    epochs: int = options.epochs(13)
+    epochs: int | None = option(
+        None,
+        "passes over the text, at most; None plans them by the text: one, and one more for every seven tokens of it "
+        "that a type has on average, up to 13 (Penn Treebank)",
+        at_least=0,
+    )
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
     patience: int = options.patience(3)
     across_sentences: bool = options.across_sentences()
     threads: int = options.threads()
     seed: int = options.seed()
     advanced: HLBLAdvanced = group(HLBLAdvanced)
+
+    def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
+        """Return the settings with as many epochs as a text of this size lasts.
+
+        A text with few tokens for each of its words is soon learned by heart; a rate that falls over more epochs than
+        it lasts is still high when that happens.
+        """
+        if self.epochs is not None:
+            return self
+        return replace(self, epochs=min(_MOST_EPOCHS, 1 + n_tokens // (_TOKENS_OF_EPOCH * n_types)))
 
     def idle(self) -> Mapping[str, str]:
         """Say what a random tree and a model without tails leave unused."""

@@ -5,20 +5,11 @@ from tacenda.fitting.batches import ArrayBatches, BlockBatches, Sweeps, fingerpr
 from tacenda.fitting.checkpoint import Checkpoints, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History
 from tacenda.fitting.loop import Callback, FitLoop, FitSettings, fit
-from tacenda.fitting.schedules import (
-    Annealed,
-    Cosine,
-    Position,
-    Schedule,
-    StepDecay,
-    WarmUp,
-    as_schedule,
-)
+from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp, as_schedule
 from tacenda.fitting.trainable import BatchSource, HasParameters, State, StepResult, Trainable
 
 __all__ = [
     "Adam",
-    "Annealed",
     "ArrayBatches",
     "BatchSource",
     "BlockBatches",

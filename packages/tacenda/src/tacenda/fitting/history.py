@@ -67,16 +67,6 @@ class History:
     """Why the fit ended: "epochs", "patience", "callback", "interrupted" or "diverged"; empty while it runs."""
     seconds: float = field(default=0.0, compare=False)
 
-    @property
-    def settled(self) -> int | None:
-        """The epoch of the first evaluation that was no better than one before it; None if there is none."""
-        least = math.inf
-        for evaluation in self.evaluations:
-            if evaluation.value >= least:
-                return evaluation.epoch
-            least = evaluation.value
-        return None
-
     def as_dict(self) -> dict[str, Any]:
         """Return the history as JSON values, with all floats exact."""
         values = asdict(self)

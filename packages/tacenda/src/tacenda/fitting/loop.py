@@ -230,26 +230,18 @@ class FitLoop:
             self._best.keep()
         reason = "interrupted" if self._interrupt.requested else ""
         while not reason:
-            reason = "epochs" if self.epoch >= self._last_epoch() else self._run_epoch()
+            reason = "epochs" if self.epoch >= self.settings.epochs else self._run_epoch()
         return reason
-
-    def _last_epoch(self) -> int:
-        """How many epochs there are, as far as is known."""
-        settled, epochs = self.history.settled, self.settings.epochs
-        last = None if settled is None else self._schedule.last_epoch(settled)
-        return epochs if last is None else min(epochs, last)
 
     def _run_epoch(self) -> str:
         """Make the remaining steps of an epoch; return what ends the fit, or an empty string."""
         epoch, total = self.epoch, self.source.n_batches(self.epoch)
         batches = self.source.batches(epoch, skip=self._batch)
         left = None if total is None else total - self._batch
-        settled = self.history.settled
-        label = f"{self._description}: epoch {epoch + 1} of {self._last_epoch()}"
+        label = f"{self._description}: epoch {epoch + 1} of {self.settings.epochs}"
         for batch in track(batches, label, total=left, unit="step"):
             fraction = self._batch / total if total else 0.0
-            position = Position(self.step, epoch, fraction, settled)
-            self.learning_rate = self._schedule.at(position)
+            self.learning_rate = self._schedule.at(Position(self.step, epoch, fraction))
             self.last = StepResult(*self.model.step(batch, self.learning_rate))
             self.history.steps += 1
             self._batch += 1
@@ -297,12 +289,8 @@ class FitLoop:
         if not math.isfinite(value):
             raise DivergenceError("evaluation", value, self.step, self.learning_rate)
         evaluation = Evaluation(self.step, self.epoch + (self._batch > 0), value)
-        had_settled = self.history.settled is not None
         self.history.evaluations.append(evaluation)
         self.history.best = self._best.observe(evaluation, self.history.best)
-        settled = self.history.settled
-        if settled is not None and not had_settled and self._schedule.last_epoch(settled):
-            self._best.restore()  # to go on from there
         patience = self.settings.patience
         reason = "patience" if patience is not None and self._best.waited >= patience else ""
         return self._call("on_evaluation", evaluation) or reason

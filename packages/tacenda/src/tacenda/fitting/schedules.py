@@ -8,19 +8,15 @@ from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
 
-__all__ = ["Annealed", "Cosine", "Position", "Schedule", "StepDecay", "WarmUp", "as_schedule"]
+__all__ = ["Cosine", "Position", "Schedule", "StepDecay", "WarmUp", "as_schedule"]
 
 
 class Position(NamedTuple):
-    """Where a fit is: steps done, epochs done, and the fraction of the current epoch that is done.
-
-    ``settled`` is the number of epochs done when an evaluation was first no better than one before it, None until then.
-    """
+    """Where a fit is: steps done, epochs done, and the fraction of the current epoch that is done."""
 
     step: int
     epoch: int
     fraction: float
-    settled: int | None = None
 
 
 @dataclass
@@ -36,13 +32,6 @@ class Schedule:
     def at(self, position: Position) -> float:
         """Return the learning rate of the step that begins at ``position``."""
         return self.rate
-
-    def last_epoch(self, settled: int) -> int | None:
-        """Return how many epochs the schedule has once a fit has settled, None if it says nothing of that.
-
-        A schedule that says it goes on from the best parameters seen.
-        """
-        return None
 
     def config(self) -> dict[str, Any]:
         """Return the settings as JSON; they tell schedules apart when a fit is resumed."""
@@ -75,30 +64,6 @@ class Cosine(Schedule):
         return self.floor + 0.5 * (self.rate - self.floor) * (1.0 + math.cos(math.pi * done))
 
 
-@dataclass
-class Annealed(Cosine):
-    """A `Cosine` that ends sooner where the text does not last: as soon as a fit settles.
-
-    The half cosine suits a text that teaches something in each of ``epochs`` epochs. Where an evaluation of held-out
-    text is no better than one before it, the model has begun to learn the text by heart: it is set back to its best,
-    and the rate falls from there to ``floor`` along a straight line, within ``share`` times the epochs done, at least
-    one.
-    """
-
-    share: float = 0.5
-
-    def at(self, position: Position) -> float:
-        if position.settled is None:
-            return super().at(position)
-        begin, end = position.settled, self.last_epoch(position.settled)
-        rate = super().at(Position(position.step, begin, 0.0))
-        done = min(1.0, (position.epoch + position.fraction - begin) / max(end - begin, 1))
-        return rate + (self.floor - rate) * done
-
-    def last_epoch(self, settled: int) -> int:
-        return min(self.epochs, settled + max(1, round(self.share * settled)))
-
-
 class WarmUp(Schedule):
     """Another schedule, multiplied by (step + 1) / steps during the first ``steps`` steps."""
 
@@ -110,9 +75,6 @@ class WarmUp(Schedule):
 
     def at(self, position: Position) -> float:
         return self.then.at(position) * min(1.0, (position.step + 1) / self.steps)
-
-    def last_epoch(self, settled: int) -> int | None:
-        return self.then.last_epoch(settled)
 
     def config(self) -> dict[str, Any]:
         return {"schedule": "WarmUp", "steps": self.steps, "then": self.then.config()}
