@@ -66,6 +66,8 @@ PROTOCOL = {
     "it is above zero",
     "on GPT-3": "the gain over a base with GPT-3's surprisal of both words",
     "bare": "the gain where punctuation attached to a word is left out of its surprisal",
+    "beyond punctuation": "the gain over a base that knows too whether punctuation is attached before and behind each "
+    "of the two words",
     "words": "those with a word before in their story, both in the vocabulary of the 40,000 most frequent words of "
     "Wikipedia, and both in Google's counts with the words before them; the same for every row "
     "but those of the set all, which count words outside the vocabulary too",
@@ -100,10 +102,12 @@ class Study:
         own = self._with_before(stories, bits)[chosen]
         base, gpt3 = self.base[chosen], self.gpt3[chosen]
         without = self._with_before(stories, bare)[chosen]
+        marks = np.hstack([self._with_before(stories, each)[chosen] for each in stories.marks])
         return {
             **gain(times, base, own, story),
             "on GPT-3": gain(times, np.hstack([base, gpt3]), own, story)["gain"],
             "bare": gain(times, base, without, story)["gain"],
+            "beyond punctuation": gain(times, np.hstack([base, marks]), own, story)["gain"],
             "bits": float(bits[chosen].mean()),
         }
 
@@ -252,7 +256,7 @@ def main() -> None:
         chosen = options.orders or orders if text in options.texts else ()
         ORDERS[text] = tuple(each for each in orders if each in chosen)
     stories, models = Stories(), Models()
-    study = Study(stories, np.asarray(stories.scored(models.fitted(UNKNOWN_OF))["known"], bool))
+    study = Study(stories, stories.known(models.text("wikipedia").vocabulary))
     rows: list[Row] = []
     for part in options.only:
         for row in PARTS[part](stories, study, models):
