@@ -1,6 +1,6 @@
 """How much of the times in which people read words a model's surprisal explains, beyond length and frequency.
 
-    python -m benchmarks.language_models.reading [--only given ngrams mixture unknown hlbl hlbl-mixture vlhmm]
+    python -m benchmarks.language_models.reading [--only given unigrams ngrams mixture unknown hlbl hlbl-mixture vlhmm]
 
 Natural Stories, 100 English novels and English Wikipedia, from TACENDA_DATA or the cache. Fitted models are kept and a
 fit that was broken off goes on; rows that were measured stay in the result until they are measured again.
@@ -165,11 +165,15 @@ class Models:
 
 
 def given(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-    """What was published with the stories, and unigrams of our texts."""
+    """What was published with the stories."""
     yield {"what": "GPT-3", **study.row(stories.gpt3("whole"), stories.gpt3("word"))}
     for order, name in ((2, "bigrams"), (3, "trigrams")):
         found = [stories.google(order, part) for part in ("whole", "word")]
         yield {"what": f"Google's {name}", **study.row(*found)}
+
+
+def unigrams(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
+    """The frequencies of our texts."""
     for text in ("novels", "wikipedia"):
         model = models.fitted(f"KneserNey(1), {text}")
         yield {"what": f"unigrams, {text}", **_scored(study, stories.scored(model))}
@@ -235,6 +239,7 @@ def _scored(study: Study, table: SurprisalTable) -> Row:
 
 PARTS: dict[str, Callable[[Stories, Study, Models], Iterator[Row]]] = {
     "given": given,
+    "unigrams": unigrams,
     "ngrams": ngrams,
     "mixture": mixed("KneserNey(5), novels + Wikipedia"),
     "unknown": unknown,
