@@ -166,7 +166,8 @@ class Models:
 
 def given(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
     """What was published with the stories."""
-    yield {"what": "GPT-3", **study.row(stories.gpt3("whole"), stories.gpt3("word"))}
+    row = study.row(stories.gpt3("whole"), stories.gpt3("word"))
+    yield {"what": "GPT-3", **row, "on GPT-3": None}
     for order, name in ((2, "bigrams"), (3, "trigrams")):
         found = [stories.google(order, part) for part in ("whole", "word")]
         yield {"what": f"Google's {name}", **study.row(*found)}
