@@ -44,6 +44,9 @@ NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
+RECURRENT = ("lm/recurrent",)
+CACHES = ("lm/cache",)
+STATE_SPACE = ("lm/state_space",)
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",
@@ -101,6 +104,12 @@ PARTS = (
     Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
+    Part(
+        "embeddings.pipeline_speed",
+        ("embeddings-pipeline-speed",),
+        LDS_IN_SPACY,
+        timed=True,
+    ),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
     Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
     Part(
@@ -154,8 +163,36 @@ PARTS = (
     ),
     Part("language_models.ngrams", ("lm-ngrams",), NGRAMS),
     Part("language_models.ngrams_speed", ("lm-ngrams-speed",), NGRAMS, timed=True),
+    Part(
+        "language_models.ngrams_size",
+        ("lm-ngrams-training", "lm-ngrams-files"),
+        NGRAMS,
+        timed=True,
+    ),
     Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
     Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
+    Part("language_models.recurrent", ("lm-recurrent",), (*RECURRENT, *LDS)),
+    Part(
+        "language_models.recurrent choice",
+        ("lm-recurrent-choice",),
+        (*RECURRENT, *LDS),
+        ("--choose",),
+    ),
+    Part("language_models.caches", ("lm-caches",), (*CACHES, *BILINEAR, *NGRAMS, *MIXTURE)),
+    Part(
+        "language_models.caches choice",
+        ("lm-caches-choice",),
+        (*CACHES, *BILINEAR, *NGRAMS),
+        ("--only", "choice"),
+    ),
+    Part(
+        "language_models.caches speed",
+        ("lm-caches-speed",),
+        (*CACHES, *BILINEAR),
+        ("--only", "speed"),
+        timed=True,
+    ),
+    Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(
         "language_models.reading",
@@ -230,12 +267,28 @@ PARTS = (
         (*MACHINES, *NGRAMS),
         ("--only", "machines"),
     ),
+    Part(
+        "language_models.boltzmann_ways",
+        ("lm-boltzmann-ways",),
+        (*MACHINES, *NGRAMS, *MIXTURE),
+    ),
     Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(
         "language_models.thesis speed",
         _of_texts("speed"),
         BILINEAR,
         ("--only", "speed"),
+        timed=True,
+    ),
+    Part(
+        "language_models.state_space",
+        ("lm-state-space",),
+        (*STATE_SPACE, *NGRAMS),
+    ),
+    Part(
+        "language_models.state_space_speed",
+        ("lm-state-space-speed",),
+        STATE_SPACE,
         timed=True,
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),

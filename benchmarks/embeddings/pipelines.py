@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import spacy
 from spacy.tokens import Doc
 from spacy.vectors import Vectors
+from thinc.api import Model, NumpyOps
 
 from benchmarks.embeddings import labelled, models, text
+from tacenda_embeddings.spacy.vectors import use_vectors
 
+BLAS = NumpyOps(use_blis=False)
 WIDTH = 96
 STATES = 200
 Config = dict[str, Any]
@@ -22,8 +27,9 @@ class Row:
     """What stands between the words and the tagger's softmax (or the parser's state).
 
     `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: width of the
-    word2vec vectors beside them, 0 for none; `output` and `columns`: the vectors in Doc.tensor of the
-    LDS variant `lds`; `depth`: convolution layers; `width`: of the layer that mixes them.
+    word2vec vectors beside them, 0 for none; `words`: vectors of a SumEmbed in their place; `output`
+    and `columns`: the vectors of the LDS variant `lds`; `depth`: convolution layers; `width`: of the
+    layer that mixes them.
     """
 
     hashed: bool = True
@@ -33,8 +39,9 @@ class Row:
     depth: int = 0
     lds: str = "em"
     width: int = WIDTH
+    words: bool = False
 
-    def tok2vec(self) -> Config:
+    def tok2vec(self, source: str = "tensor") -> Config:
         layers: dict[str, Config] = {}
         if self.hashed:
             layers["hash"] = {
@@ -42,11 +49,12 @@ class Row:
                 "width": WIDTH,
                 "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
                 "rows": [5000, 1000, 2500, 2500],
-                "include_static_vectors": self.static > 0,
+                "include_static_vectors": self.static > 0 or self.words,
             }
         if self.output:
             columns = list(self.columns) if self.columns else None
-            layers["lds"] = {"@architectures": "tacenda.DocTensor.v1", "columns": columns}
+            read = {"@architectures": "tacenda.DocTensor.v1", "columns": columns, "source": source}
+            layers["lds"] = read
         if not self.hashed:
             return {**layers["lds"], "projection": WIDTH, "maxout_pieces": 3}
         embed = layers["hash"]
@@ -81,6 +89,9 @@ COMPARED = (
     "hash, no CNN",
     "hash + word2vec, no CNN",
     "hash + LDS own_past_future, no CNN",
+    "hash + SumEmbed, CNN4",
+    "hash + SumEmbed + LDS, no CNN",
+    "hash + SumEmbed + LDS, CNN1 (recommended)",
 )
 
 
@@ -113,15 +124,17 @@ ROWS: dict[str, Row] = {
     "hash + word2vec + LDS 300 own_context, no CNN": Row(static=100, output=TWO, lds="h300"),
     "hash + LDS own_past_future, CNN1": Row(output=THREE, depth=1),
     "hash + LDS own_past_future, CNN4": Row(output=THREE, depth=4),
+    "hash + SumEmbed, CNN4": Row(words=True, depth=4),
+    "hash + SumEmbed + LDS, no CNN": Row(words=True, output=THREE),
+    "hash + SumEmbed + LDS, CNN1 (recommended)": Row(words=True, output=THREE, depth=1),
     "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
 }
 
 
-def build(component: str, row: Row, vectors: Vectors | None) -> spacy.Language:
-    """An English pipeline with one stock component, uninitialized."""
+def build(component: str, row: Row, vectors: Any) -> spacy.Language:
+    """An English pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them."""
     nlp = spacy.blank("en")
-    if row.static and vectors is not None:
-        nlp.vocab.vectors = vectors
+    take_vectors(nlp, row, vectors)
     model: Config = {"tok2vec": row.tok2vec()}
     if component == "tagger":
         model["@architectures"] = "spacy.Tagger.v2"
@@ -135,6 +148,40 @@ def build(component: str, row: Row, vectors: Vectors | None) -> spacy.Language:
             "use_upper": True,
         }
     nlp.add_pipe(component, config={"model": model})
+    return nlp
+
+
+def take_vectors(nlp: spacy.Language, row: Row, vectors: Any) -> None:
+    """Make the word vectors of a row those of a pipeline."""
+    if row.words:
+        use_vectors(nlp, vectors)
+    elif row.static and vectors is not None:
+        nlp.vocab.vectors = vectors
+
+
+def word_vectors(cache: Path, tasks: list[labelled.Task], row: Row) -> Any:
+    """What `take_vectors` wants for a row: a table of word2vec, a fitted SumEmbed, or None."""
+    if row.words:
+        return words(cache).model
+    return static_vectors(cache, tasks, row.static) if row.static else None
+
+
+@lru_cache(maxsize=1)
+def words(cache: Path, tokens: float = 0) -> Any:
+    """The SumEmbed of the tables of word vectors, fitted to the text of the LDS (so many million tokens; 0: all)."""
+    from benchmarks.varembed import models as word_models
+
+    options = Namespace(cache=cache, tokens=tokens, no_fit=False)
+    return word_models.trained("SumEmbed", 0, options, word_models.corpus(options))
+
+
+def on_one_algebra(nlp: spacy.Language) -> spacy.Language:
+    """Make all layers multiply with numpy's BLAS: spaCy's own would use BLIS, and those of Tacenda do not."""
+    for _, pipe in nlp.pipeline:
+        model = getattr(pipe, "model", None)
+        for node in model.walk() if isinstance(model, Model) else ():
+            if type(node.ops) is NumpyOps:
+                node.ops = BLAS
     return nlp
 
 

@@ -20,7 +20,6 @@ from spacy.scorer import Scorer
 from spacy.tokens import Doc
 from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
 from spacy.training.batchers import minibatch_by_words
-from spacy.vectors import Vectors
 from thinc.api import Adam, compounding
 
 from benchmarks import reporting
@@ -40,7 +39,7 @@ PROTOCOL = {
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
     "word2vec CBOW 100 wide (200 where the row says so), gensim's defaults (window 5, 5 epochs), and LDS "
     "200 states, both fitted on the same text, "
-    "40,000 types, the same OOV classes",
+    "40,000 types, the same OOV classes; SumEmbed 128 wide, one epoch, the same text in lower case, 50,000 types",
 }
 
 
@@ -121,7 +120,8 @@ def seeds_of(task: str, row: str, seeds: Sequence[int]) -> Sequence[int]:
 
 
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
-    return models.version(options.cache, row.lds if row.output else None, row.static)
+    found = models.version(options.cache, row.lds if row.output else None, row.static > 0)
+    return f"{found}+{pipelines.words(options.cache).key}" if row.words else found
 
 
 def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str:
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> None:
     cells = common.Cells(options.cache, "spacy_rows")
     for task_name in options.tasks:
         task = labelled.load(task_name)
-        vectors: dict[int, Vectors] = {}
+        vectors: dict[Any, Any] = {}
         for seed in options.seeds:
             for size in options.sizes:
                 for name in common.chosen(pipelines.ROWS, options.only):
@@ -145,11 +145,10 @@ def run(options: argparse.Namespace) -> None:
                     key = key_of(task_name, name, size, seed, version(options, row))
                     if key in cells.values:
                         continue
-                    if row.static and row.static not in vectors:
-                        vectors[row.static] = pipelines.static_vectors(
-                            options.cache, [task], row.static
-                        )
-                    nlp = pipelines.build(TASKS[task_name], row, vectors.get(row.static))
+                    kind = (row.static, row.words)
+                    if kind not in vectors:
+                        vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
+                    nlp = pipelines.build(TASKS[task_name], row, vectors[kind])
                     docs = {
                         part: pipelines.documents(nlp, task, part, row, options.cache)
                         for part in ("train", "dev", "test")

@@ -30,6 +30,7 @@ PROTOCOL = {
     "included": "the component that computes the LDS vectors, where the row has them",
     "left out": "tokenization",
     "turns": "pipelines take turns; one to warm up, then so many repeats; medians",
+    "linear algebra": "all layers of all rows multiply with numpy's BLAS",
     "times default": "median of the ratios of the same turn",
 }
 
@@ -37,9 +38,7 @@ PROTOCOL = {
 def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) -> spacy.Language:
     task = labelled.load(TASK_OF[component])
     everything = [task, labelled.load("ewt-upos")]
-    vectors = None
-    if row.static:
-        vectors = pipelines.static_vectors(options.cache, everything, row.static)
+    vectors = pipelines.word_vectors(options.cache, everything, row)
     nlp = pipelines.build(component, row, vectors)
     few = labelled.Task(task.name, [task.train[i] for i in task.subset(250, 0)], [], [])
     docs = pipelines.documents(nlp, few, "train", row, options.cache)
@@ -53,7 +52,7 @@ def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) ->
         lds = nlp.add_pipe("lds_embeddings", first=True)
         model = models.fitted(options.cache, row.lds).with_output(row.output)
         lds.initialize(nlp=nlp, artifact=model)
-    return nlp
+    return pipelines.on_one_algebra(nlp)
 
 
 def words_per_second(nlp: spacy.Language, documents: list[list[str]]) -> float:

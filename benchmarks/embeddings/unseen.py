@@ -22,7 +22,6 @@ import numpy as np
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.vectors import Vectors
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, text
@@ -37,6 +36,8 @@ ROWS = {
         f"hash + word2vec {STATES}, CNN4",
         f"hash + word2vec {STATES}, CNN1",
         "hash + LDS own_past_future, no CNN",
+        "hash + SumEmbed + LDS, no CNN",
+        "hash + SumEmbed + LDS, CNN1 (recommended)",
     )
 }
 N_GRAM = 8
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     for name in options.tasks:
         task = labelled.load(name)
         score = chunk_f1 if name == "conll2000" else spacy_rows.score
-        vectors: dict[int, Vectors] = {}
+        vectors: dict[Any, Any] = {}
         for seed in options.seeds:
             for size in options.sizes:
                 for row_name in common.chosen(ROWS, options.only):
@@ -80,11 +81,10 @@ def run(options: argparse.Namespace) -> None:
                     key = spacy_rows.key_of(name, row_name, size, seed, version)
                     if key in cells.values:
                         continue
-                    if row.static and row.static not in vectors:
-                        vectors[row.static] = pipelines.static_vectors(
-                            options.cache, [task], row.static
-                        )
-                    nlp = pipelines.build("tagger", row, vectors.get(row.static))
+                    kind = (row.static, row.words)
+                    if kind not in vectors:
+                        vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
+                    nlp = pipelines.build("tagger", row, vectors[kind])
                     docs = {
                         part: pipelines.documents(nlp, task, part, row, options.cache)
                         for part in ("train", "dev", "test")

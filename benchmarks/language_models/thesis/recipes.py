@@ -121,7 +121,7 @@ class Machine:
     learning: Literal["likelihood", "drawn", "mean field"] = "likelihood"
     hidden: int = 100
     epochs: int = 8
-    rate: float = 0.1
+    rate: float = 0.2
     begin: int = 0
 
     @property

@@ -6,6 +6,7 @@ import spacy
 
 import tacenda
 from tacenda.datasets import synthetic_text
+from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
 
 
@@ -43,6 +44,39 @@ def test_vectors_depend_on_the_context(nlp, sentences):
     word = sentences[0][0]
     alone, _, inside = nlp(word), None, nlp(" ".join([*sentences[1][:-1], word]))
     assert not np.allclose(alone.tensor[0], inside.tensor[-1])
+
+
+@pytest.mark.parametrize("output", ["own_context", "weighted_mean", "mean", "own", "filtered"])
+def test_the_output_is_a_setting_of_the_component(lds, sentences, tmp_path, output):
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe("lds_embeddings", config={"output": output})
+    component.initialize(artifact=lds)
+    [expected] = lds.transform(sentences[:1], output=output)
+    assert component.width == expected.shape[1]
+    [doc] = nlp.pipe(docs_of(nlp, sentences[:1]))
+    np.testing.assert_allclose(doc.tensor, expected, atol=1e-6)
+    nlp.to_disk(tmp_path / "pipeline")
+    again = spacy.load(tmp_path / "pipeline")
+    np.testing.assert_array_equal(
+        next(iter(again.pipe(docs_of(again, sentences[:1])))).tensor, doc.tensor
+    )
+    assert lds.settings.output == "own_past_future"
+
+
+def test_an_output_that_is_not_there_is_named(lds, toy):
+    nlp = spacy.blank("en")
+    with pytest.raises(ConfigurationError, match="own_past_future"):
+        nlp.add_pipe("lds_embeddings", config={"output": "nonsense"}).initialize(artifact=lds)
+    other = nlp.add_pipe("token_embeddings", config={"output": "own", "embedder": "toy"})
+    with pytest.raises(ConfigurationError, match="one output alone"):
+        other.initialize(artifact=toy)
+
+
+def test_the_first_text_finds_everything_prepared(lds, monkeypatch):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lds_embeddings").initialize(artifact=lds.with_output("own_context"))
+    monkeypatch.setattr("tacenda_embeddings.lds.model.Smoother", None)
+    assert nlp("a word").tensor.any()
 
 
 def test_trained_pipeline_carries_its_model(nlp, lds, sentences, tmp_path):

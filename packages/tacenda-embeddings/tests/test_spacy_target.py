@@ -1,5 +1,7 @@
 """Where vectors go, whose columns are whose, and who may write Doc.tensor."""
 
+import re
+
 import numpy as np
 import pytest
 import spacy
@@ -74,7 +76,7 @@ def test_appended_columns_stand_beside_the_others_and_are_recorded(
     np.testing.assert_array_equal(array[:, :8], toy.transform([TEXT.split()])[0])
     np.testing.assert_array_equal(array[:, 8:], wide.transform([TEXT.split()])[0])
     assert doc._.get(f"{target}_columns") == {"first": [0, 8], "second": [8, 22]}
-    again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    again = Doc(nlp.vocab).from_bytes(doc.to_bytes(exclude=["user_hooks"]))
     assert again._.get(f"{target}_columns") == doc._.get(f"{target}_columns")
 
 
@@ -112,7 +114,8 @@ def test_tensor_of_a_tok2vec_with_listeners_is_not_overwritten(toy, order):
 
 def test_clash_that_arises_later_is_found_at_first_use(toy):
     nlp = stock("tok2vec", "toy")
-    nlp.get_pipe("toy").initialize(artifact=toy)
+    with pytest.warns(UserWarning, match="'toy' overwrites what 'tok2vec' wrote"):
+        nlp.get_pipe("toy").initialize(artifact=toy)
     nlp.add_pipe("tagger", config=listener("tok2vec")).add_label("N")
     with pytest.raises(ConfigurationError, match="owns it"):
         nlp.get_pipe("toy")(nlp.make_doc(TEXT))
@@ -154,7 +157,8 @@ def test_tok2vec_that_comes_between_us_and_our_listener_is_named(toy):
 
 def test_tok2vec_after_us_with_its_own_listeners_is_no_clash(toy):
     nlp = stock("toy", "tok2vec", "tagger")
-    nlp.get_pipe("toy").initialize(artifact=toy)
+    with pytest.warns(UserWarning, match="'tok2vec' overwrites what 'toy' wrote to doc.tensor"):
+        nlp.get_pipe("toy").initialize(artifact=toy)
     nlp.initialize()
     assert nlp(TEXT)[0].tag_ == "N"
 
@@ -164,3 +168,146 @@ def test_appending_after_the_listeners_is_no_clash(toy):
     add(nlp, "toy", mode="append").initialize(artifact=toy)
     nlp.initialize()
     assert nlp(TEXT)._.tensor_columns == {"tok2vec": [0, 8], "toy": [8, 16]}
+
+
+# -- the order of the pipeline -------------------------------------------------------------------------
+
+
+def reader(source="tensor", width=8):
+    tok2vec = {"@architectures": "tacenda.DocTensor.v1", "source": source, "width": width}
+    return {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
+
+
+@pytest.mark.parametrize("target", ["tensor", "read_too_early"])
+def test_reader_before_the_writer_is_told_to_change_places(toy, target):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tagger", config=reader(target)).add_label("N")
+    component = add(nlp, "toy", target=target)
+    with pytest.raises(ConfigurationError, match=r"'tagger' reads .*: move 'toy' before it"):
+        component.initialize(artifact=toy)
+
+
+def test_listener_before_the_component_it_listens_to_is_told_to_change_places(toy):
+    nlp = stock("tagger", "toy", upstream="toy")
+    with pytest.raises(ConfigurationError, match="move 'toy' before it"):
+        nlp.get_pipe("toy").initialize(artifact=toy)
+
+
+def test_reader_without_a_width_before_the_writer_is_told_to_change_places(toy):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tagger", config=reader(width=None)).add_label("N")
+    add(nlp, "toy")
+    with pytest.raises(ConfigurationError, match="move the embedding component before it"):
+        nlp.initialize()
+
+
+def test_reader_of_an_earlier_writer_may_come_before_another(toy):
+    nlp = spacy.blank("en")
+    add(nlp, "first").initialize(artifact=toy)
+    nlp.add_pipe("tagger", config=reader()).add_label("N")
+    add(nlp, "second").initialize(artifact=toy)
+    nlp.initialize()
+    assert nlp(TEXT)[0].tag_ == "N"
+
+
+# -- a second writer -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("order", "match"),
+    [
+        (("toy", "tok2vec"), "'tok2vec' overwrites what 'toy' wrote.*give 'toy' a target"),
+        (("tok2vec", "toy"), "'toy' overwrites what 'tok2vec' wrote.*give 'toy' a target"),
+        (("toy", "third_party"), "'third_party' overwrites what 'toy' wrote"),
+        (("third_party", "toy"), "'toy' overwrites what 'third_party' wrote"),
+        (("toy", "other_toy"), "'other_toy' overwrites what 'toy' wrote"),
+    ],
+)
+def test_second_writer_is_announced_once_in_either_order(toy, order, match, recwarn):
+    @spacy.Language.component("third_party", assigns=["doc.tensor"])
+    def third_party(doc):
+        doc.tensor = np.zeros((len(doc), 3), "f")
+        return doc
+
+    nlp = spacy.blank("en")
+    for name in order:
+        if name == "tok2vec":
+            nlp.add_pipe(name, config={"model": TOK2VEC})
+        elif name == "third_party":
+            nlp.add_pipe(name)
+        else:
+            add(nlp, name)
+    for name in order:
+        if name.endswith("toy"):
+            nlp.get_pipe(name).initialize(artifact=toy)
+    found = [str(each.message) for each in recwarn if "overwrites" in str(each.message)]
+    assert len(found) == 1
+    assert re.search(match, found[0])
+
+
+def test_two_writers_with_a_reader_between_are_no_news(toy, recwarn):
+    nlp = spacy.blank("en")
+    add(nlp, "toy").initialize(artifact=toy)
+    nlp.add_pipe("tagger", config=reader()).add_label("N")
+    nlp.add_pipe("tok2vec", config={"model": TOK2VEC})
+    nlp.initialize()
+    nlp(TEXT)
+    assert not [each for each in recwarn if "overwrites" in str(each.message)]
+
+
+def test_tok2vec_that_reads_the_tensor_before_it_writes_it_is_no_news(toy, recwarn):
+    nlp = spacy.blank("en")
+    add(nlp, "toy").initialize(artifact=toy)
+    nlp.add_pipe("tok2vec", config={"model": reader()["model"]["tok2vec"]})
+    nlp.add_pipe("tagger", config=listener("tok2vec")).add_label("N")
+    nlp.initialize()
+    assert nlp(TEXT)[0].tag_ == "N"
+    assert not [each for each in recwarn if "overwrites" in str(each.message)]
+
+
+def test_extension_with_two_writers_is_announced(toy):
+    nlp = spacy.blank("en")
+    add(nlp, "first", target="same_place").initialize(artifact=toy)
+    with pytest.warns(UserWarning, match="overwrites what 'first' wrote to doc._.same_place"):
+        add(nlp, "second", target="same_place").initialize(artifact=toy)
+
+
+# -- spaCy's analysis ----------------------------------------------------------------------------------
+
+
+def test_analysis_says_who_writes_what_and_who_reads_it(toy):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    add(nlp, "aside", target="analysed", context="sentence")
+    add(nlp, "tensor")
+    nlp.add_pipe("tagger", config=reader("analysed"))
+    nlp.add_pipe("tok2vec", config={"model": reader()["model"]["tok2vec"]})
+    summary = nlp.analyze_pipes()["summary"]
+    assert summary["aside"]["assigns"] == ["doc._.analysed"]
+    assert summary["aside"]["requires"] == ["token.is_sent_start"]
+    assert summary["tensor"]["assigns"] == ["doc.tensor"]
+    assert summary["tagger"]["requires"] == ["doc._.analysed"]
+    assert "token.tag" in summary["tagger"]["assigns"]
+    assert summary["tok2vec"]["requires"] == ["doc.tensor"]
+    assert not any(nlp.analyze_pipes()["problems"].values())
+    nlp.remove_pipe("sentencizer")
+    assert nlp.analyze_pipes()["problems"]["aside"] == ["token.is_sent_start"]
+    other = spacy.blank("en")
+    other.add_pipe("tagger")
+    assert other.analyze_pipes()["summary"]["tagger"]["requires"] == []
+
+
+def test_analysis_finds_vectors_that_are_read_before_they_are_written(toy):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tagger", config=reader())
+    add(nlp, "toy")
+    nlp.add_pipe("sentencizer")
+    assert nlp.analyze_pipes()["problems"]["tagger"] == ["doc.tensor"]
+
+
+def test_analysis_of_a_saved_pipeline_is_the_same(toy, tmp_path):
+    nlp = spacy.blank("en")
+    add(nlp, "toy", target="analysed").initialize(artifact=toy)
+    nlp.to_disk(tmp_path / "pipeline")
+    loaded = spacy.load(tmp_path / "pipeline")
+    assert loaded.analyze_pipes()["summary"] == nlp.analyze_pipes()["summary"]

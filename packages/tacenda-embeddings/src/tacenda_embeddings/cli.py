@@ -17,8 +17,10 @@ from tacenda.cli.options import (
     settings_of,
 )
 from tacenda.errors import ConfigurationError
+from tacenda_embeddings.spacy_cli import ModelOutput, init_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
+app.command("init-config")(init_config)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
 
@@ -62,6 +64,7 @@ def fit(
     n_states: Annotated[
         int | None, typer.Option(min=1, help="Dimensions of the latent state (lds).")
     ] = None,
+    model_output: ModelOutput = None,
     valid: Annotated[
         Path | None,
         typer.Option(
@@ -93,6 +96,8 @@ def fit(
     options = settings_of(settings or [])
     if n_states is not None:
         options["n_states"] = n_states
+    if model_output is not None:
+        options["output"] = model_output
     embedder = plugins.make("embedders", model, options, distribution=distribution)
     more = {"valid": valid, "checkpoints": checkpoints}
     chosen = {name: value for name, value in more.items() if value is not None}
@@ -145,6 +150,7 @@ def apply(
         str | None,
         typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
     ] = None,
+    model_output: ModelOutput = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
@@ -161,7 +167,7 @@ def apply(
         _usage(f"--output must end in .npz or be -, not {output}")
     if output != "-":
         check_file(Path(output), force)
-    embedder = _embedder(folder)
+    embedder = _embedder(folder, model_output)
     if tokenizer is None:
         tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
     sentences = text_vectors.embed_file(embedder, file, tokenizer, encoding, errors)
@@ -215,11 +221,12 @@ def neighbours(
     folder: Folder,
     word: Annotated[str, typer.Argument(help="A word.")],
     n_words: Annotated[int, typer.Option("--words", min=1, help="Neighbours shown.")] = 10,
+    model_output: ModelOutput = None,
 ) -> None:
     """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
     from tacenda_embeddings.text_vectors import nearest_words
 
-    embedder = _embedder(folder)
+    embedder = _embedder(folder, model_output)
     if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
         made_of = " ".join(embedder.pieces(word)) or "no morpheme"
         typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
@@ -312,8 +319,8 @@ def vectors(
 ) -> None:
     """Make a spaCy pipeline whose word vectors are a model's (varembed, sumembed).
 
-    `spacy train` takes it as `--paths.vectors PIPELINE`, with `[nlp.vectors] @vectors =
-    "tacenda.MorphologicalVectors.v1"` in the configuration.
+    `spacy train` needs no such pipeline: name the model itself, with `init-config --vectors`, or in
+    `[initialize.before_init]` with `@callbacks = "tacenda.use_vectors.v1"` and `source = DIR`.
     """
     check_output(output)
     model = _morphological(folder)
@@ -336,14 +343,15 @@ def vectors(
 # -- saved models ------------------------------------------------------------------------------------
 
 
-def _embedder(folder: Path) -> Any:
-    """Return a fitted embedder. Raises ConfigurationError for a model of another kind."""
+def _embedder(folder: Path, output: str | None = None) -> Any:
+    """Return a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
     import tacenda
+    from tacenda_embeddings.text_vectors import with_output
 
     embedder = tacenda.load(folder)
     if not hasattr(embedder, "transform"):
         raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
-    return embedder
+    return with_output(embedder, output)
 
 
 def _morphological(folder: Path) -> Any:

@@ -23,7 +23,7 @@ from tacenda.settings import Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import coarser_class
 from tacenda_embeddings.lds.model import LDS
-from tacenda_embeddings.lds.settings import LDSSettings
+from tacenda_embeddings.lds.settings import LDSSettings, Output
 from tacenda_embeddings.varembed.model import Float32, MorphologicalEmbedder, SumEmbed, VarEmbed
 from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
@@ -90,6 +90,13 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
         self._map = _learned_map(lds, words)
         self.fitted_on = {"lds": dict(lds.fitted_on), "words": dict(words.fitted_on)}
         return self
+
+    def with_output(self, output: Output) -> Self:
+        """Return the same fitted model with another output of its LDS; it copies nothing. Raises ConfigurationError."""
+        other = type(self)()
+        other.lds, other.words, other._map = self.lds.with_output(output), self.words, self._map
+        other.figures, other.fitted_on = self.figures, self.fitted_on
+        return other
 
     def _fitted(self) -> Float32:
         if self._map is None:

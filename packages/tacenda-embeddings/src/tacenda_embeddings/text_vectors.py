@@ -1,4 +1,4 @@
-"""Vectors of the tokens of a text file, and of the words of a vocabulary."""
+"""Vectors of the tokens of a text file, of the words of a vocabulary, and those of several that a model can give."""
 
 from __future__ import annotations
 
@@ -11,15 +11,30 @@ import numpy.typing as npt
 
 from tacenda import store
 from tacenda.corpus.lines import file_blocks, text_file
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 
-__all__ = ["Loss", "embed_file", "loss", "nearest_words", "save_npz"]
+__all__ = ["Loss", "embed_file", "loss", "nearest_words", "save_npz", "with_output"]
 
 Rows = npt.NDArray[np.float32]
 
 #: Tokens handed to the model at a time.
 BATCH_TOKENS = 20_000
+
+
+def with_output(model: Any, output: str | None) -> Any:
+    """Return a fitted embedder with another of its outputs; with None, the embedder as it is.
+
+    Raises ConfigurationError if it has no such output.
+    """
+    if output is None:
+        return model
+    if not hasattr(model, "with_output"):
+        raise ConfigurationError(
+            f"the embedder {getattr(model, 'name', type(model).__name__)!r} has one output alone: leave the "
+            f"output {output!r} out"
+        )
+    return model.with_output(output)
 
 
 def embed_file(

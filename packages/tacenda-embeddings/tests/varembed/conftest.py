@@ -48,11 +48,17 @@ def _registered():
 
 @pytest.fixture(scope="session")
 def spacy_entry_points():
-    """Factory and vectors where spaCy looks, should this source tree not be the installed one."""
+    """Factory, vectors and callbacks where spaCy looks, should this source tree not be the installed one."""
     import spacy
 
     import tacenda_embeddings.spacy.factories  # noqa: F401 - registers by itself
-    from tacenda_embeddings.spacy.vectors import NAME, morphological_vectors
+    from tacenda_embeddings.spacy import vectors
 
-    if NAME not in spacy.registry.vectors.get_all():
-        spacy.registry.vectors.register(NAME, func=morphological_vectors)
+    if vectors.NAME not in spacy.registry.vectors.get_all():
+        spacy.registry.vectors.register(vectors.NAME, func=vectors.morphological_vectors)
+    for name, func in (
+        (vectors.USE, vectors.uses_vectors),
+        (vectors.CHECK, vectors.checks_vectors),
+    ):
+        if name not in spacy.registry.callbacks.get_all():
+            spacy.registry.callbacks.register(name, func=func)

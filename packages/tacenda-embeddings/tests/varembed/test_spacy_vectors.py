@@ -166,6 +166,60 @@ def test_most_similar_words_are_those_with_the_largest_cosine(nlp, varembed):
     assert table.most_similar(query[:0])[0].shape == (0, 1)
 
 
+def test_keys_of_the_most_similar_words_are_strings_of_the_pipeline(nlp, varembed, tmp_path):
+    nlp.to_disk(tmp_path / "p")
+    for each in (nlp, spacy.load(tmp_path / "p")):
+        query = each.vocab.vectors.get_batch([varembed.vocabulary.words[9]])
+        keys, *_ = each.vocab.vectors.most_similar(query, n=5)
+        words = [each.vocab.strings[key] for key in keys[0].tolist()]
+        assert words[0] == varembed.vocabulary.words[9]
+        assert set(words) <= set(varembed.vocabulary.words)
+
+
+def test_words_never_seen_are_made_once(nlp, varembed, monkeypatch):
+    asked = []
+    make = varembed.scaled_vectors
+    monkeypatch.setattr(
+        varembed, "scaled_vectors", lambda words: asked.extend(words) or make(words)
+    )
+    keys = [nlp.vocab.strings.add(word) for word in (UNSEEN, "zzzz", UNSEEN)]
+    first = nlp.vocab.vectors.get_batch(keys)
+    assert_array_equal(nlp.vocab.vectors.get_batch(keys), first)
+    assert asked == [UNSEEN, "zzzz"]
+    assert_allclose(first[:2], make([UNSEEN, "zzzz"]), rtol=1e-6)
+
+
+def test_one_section_of_a_training_configuration_is_enough(varembed, tmp_path):
+    varembed.save(tmp_path / "words")
+    config = spacy.blank("en").config
+    section = {"@callbacks": "tacenda.use_vectors.v1", "source": str(tmp_path / "words")}
+    config["initialize"]["before_init"] = section
+    nlp = spacy.util.load_model_from_config(config)
+    nlp.initialize()
+    nlp.to_disk(tmp_path / "p")
+    assert_array_equal(
+        spacy.load(tmp_path / "p")(UNSEEN).vector, varembed.scaled_vectors([UNSEEN])[0]
+    )
+
+
+def test_a_configuration_without_room_for_them_is_told_what_to_add(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "vectors")
+    config = spacy.blank("en").config
+    config["initialize"]["vectors"] = str(tmp_path / "vectors")
+    other = spacy.util.load_model_from_config(config)
+    with pytest.raises(
+        ConfigurationError, match=r"\[nlp.vectors\].*MorphologicalVectors.*before_init"
+    ):
+        other.initialize()
+
+
+def test_a_pipeline_without_vectors_comes_back_from_bytes_without_them(nlp):
+    empty = blank().vocab.to_bytes()
+    nlp.vocab.from_bytes(empty)
+    assert nlp.vocab.vectors.shape == (0, 0)
+    assert not nlp("cat").has_vector
+
+
 def test_hashes_nobody_knows_have_no_vector(nlp):
     table = nlp.vocab.vectors
     assert 12345 not in table

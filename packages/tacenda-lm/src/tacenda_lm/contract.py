@@ -51,12 +51,15 @@ class State:
     value
         Immutable and hashable; only its model knows what it means: the word ids of a context, the bytes of a
         vector, a tuple of such. None means that nothing was written into the state yet.
+    hint
+        What a model has found on the way to the state and may use again, or None; no part of what the state is.
     """
 
-    __slots__ = ("value",)
+    __slots__ = ("hint", "value")
 
     def __init__(self, value: Hashable = None) -> None:
         self.value = value
+        self.hint: Any = None
 
     def parts(self) -> tuple[Any, ...]:
         """Return the value, for a model whose values are tuples. Raises DataError as `check_begun` does."""

@@ -186,7 +186,10 @@ def test_a_cutoff_that_has_no_effect_is_refused():
 
 def test_repr_says_the_options_and_whether_it_is_fitted():
     model = KneserNey(order=2)
-    said = "<KneserNey(order=2, smoothing='interpolated', min_count=1, cutoff=7), {}>"
+    said = (
+        "<KneserNey(order=2, smoothing='interpolated', min_count=1, cutoff=7, prune=0.0, bits=None, "
+        "memory_gb=None), {}>"
+    )
     assert repr(model) == said.format("not fitted")
     assert repr(model.fit(["a b"])) == said.format("fitted")
 

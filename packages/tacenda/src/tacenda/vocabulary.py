@@ -362,13 +362,18 @@ def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[str], NDArray[np
         error=ArtifactError,
         advice="; the model is damaged",
     )
-    data = text.tobytes()
     try:
-        words = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]
+        whole = text.tobytes().decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise ArtifactError(
             f"vocabulary.text is not UTF-8 ({error.reason}); the model is damaged"
         ) from error
+    # decoded once and cut, which is faster than word by word: the places in characters, of which the first byte tells
+    is_first = np.append((text & 0xC0) != 0x80, True)
+    if not is_first[offsets].all():
+        raise ArtifactError("vocabulary.offsets cut a character in two; the model is damaged")
+    places = np.concatenate([[0], np.cumsum(is_first)])[offsets]
+    words = [whole[i:j] for i, j in pairwise(places.tolist())]
     return words, counts
 
 

@@ -7,7 +7,7 @@ extension), and trains nothing: the model is loaded or fitted in `TokenEmbedding
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from spacy.tokens import Doc
@@ -17,8 +17,16 @@ from tacenda.errors import ConfigurationError, PluginError
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
-from tacenda_embeddings.spacy.ownership import announce_widths, check_ownership, earlier_owner
+from tacenda_embeddings.spacy.ownership import (
+    announce_width,
+    announce_widths,
+    check_ownership,
+    describe_pipes,
+    earlier_owner,
+)
+from tacenda_embeddings.spacy.similarity import ContextHooks
 from tacenda_embeddings.spacy.target import Target
+from tacenda_embeddings.text_vectors import with_output
 
 __all__ = ["DocEncoder", "TokenEmbeddings"]
 
@@ -33,6 +41,13 @@ class TokenEmbeddings(ModelComponent):
     command = "tacenda embed fit"
     _pickled = ("_process", "_previous_owner")
 
+    # spaCy tells a component about the pipeline around it only if it looks like one that others listen to
+    # (``spacy.ty.ListenedToComponent``): it then sets ``listener_map``, and calls `find_listeners` for every later
+    # component, whenever the pipeline changes, also after a component was sourced from another pipeline.
+    model = None
+    listeners: ClassVar[Sequence[Any]] = ()
+    listening_components: ClassVar[list[str]] = []
+
     def __init__(
         self,
         nlp: Any,
@@ -40,6 +55,8 @@ class TokenEmbeddings(ModelComponent):
         *,
         embedder: str | None = None,
         distribution: str | None = None,
+        output: str | None = None,
+        similarity: bool | None = None,
         target: str = "tensor",
         mode: str = "replace",
         context: str = "doc",
@@ -50,7 +67,10 @@ class TokenEmbeddings(ModelComponent):
         )
         self.embedder = embedder
         self.distribution = distribution
+        self.output = output
+        self.similarity = similarity
         self.target = Target(target, mode)
+        self._hooks = ContextHooks(self.target.name)
         self._previous_owner = "other"
 
     @property
@@ -123,10 +143,37 @@ class TokenEmbeddings(ModelComponent):
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document."""
         self.target.write(docs, vectors, self.name, self._previous_owner)
+        self._hook(docs)
+
+    def restore(self, docs: Iterable[Doc]) -> list[Doc]:
+        """Give documents back what a ``DocBin``, bytes or another process took from them, and return them.
+
+        A ``DocBin`` keeps no tensor: vectors that are missing are computed again. ``Doc.to_bytes``, and with it
+        ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which `similarity` compares them.
+        """
+        given = list(docs)
+        for doc in self.pipe(doc for doc in given if self.target.read(doc) is None):
+            assert doc is not None
+        self._hook(given)
+        return given
+
+    def _hook(self, docs: Sequence[Doc]) -> None:
+        """Let ``similarity`` compare the vectors in context, where the settings say so."""
+        chosen = self.similarity
+        if chosen is None:
+            # Where spaCy itself takes ``Token.vector`` from the tensor. Documents leave a worker of
+            # ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn of each (W109).
+            chosen = self.target.is_tensor and not (self.vocab.vectors.size or self._in_a_child())
+        if chosen:
+            self._hooks.install(docs)
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
         """Return what gives one float32 array ``(n_tokens, width)`` per document."""
         return partial(DocEncoder(model), sentences=self.context == "sentence")
+
+    def _set_model(self, model: Any) -> None:
+        """Take a fitted model, with the output that the settings name."""
+        super()._set_model(None if model is None else with_output(model, self.output))
 
     def _load_model(self, source: Any) -> Any:
         return sources.load(source, "embedders", "token embeddings", "transform", self._require)
@@ -159,15 +206,42 @@ class TokenEmbeddings(ModelComponent):
         return model
 
     def _check_pipeline(self, nlp: Any) -> None:
-        """Raise ConfigurationError if ``Doc.tensor`` is not this component's to write."""
+        """Raise ConfigurationError if ``Doc.tensor`` is not this component's to write, or is read before."""
         check_ownership(nlp, self)
         announce_widths(nlp)
+        describe_pipes(nlp)
         self._previous_owner = earlier_owner(nlp, self, self.target.name)
+
+    # -- what spaCy tells of the pipeline ----------------------------------------------------------
+
+    @property
+    def listener_map(self) -> dict[str, Any]:
+        """Empty: what this component writes is read from the document, in training too."""
+        return {}
+
+    @listener_map.setter
+    def listener_map(self, _: dict[str, Any]) -> None:
+        nlp = self._nlp()
+        if nlp is not None:
+            describe_pipes(nlp)
+
+    def find_listeners(self, component: Any) -> None:
+        """Tell the layers of a later component that read these vectors how wide they are."""
+        announce_width(self, component)
+
+    def add_listener(self, listener: Any, component_name: str) -> None:
+        """Do nothing: nobody listens, in spaCy's sense."""
+
+    def remove_listener(self, listener: Any, component_name: str) -> bool:
+        """Return False: nobody listens, in spaCy's sense."""
+        return False
 
     def _settings(self) -> dict[str, Any]:
         return {
             "embedder": self.embedder,
             "distribution": self.distribution,
+            "output": self.output,
+            "similarity": self.similarity,
             "target": self.target.name,
             "mode": self.target.mode,
             "context": self.context,
@@ -191,6 +265,10 @@ class DocEncoder:
         self._cache = (
             WordCache(model.vocabulary.id_of, -1) if self._takes_ids else WordCache(str, None)
         )
+        if self._takes_ids:
+            # what a model prepares at its first call belongs to loading it, not to the first text, and not to every
+            # child of a fork
+            model.transform_into(np.empty(0, np.int32), np.zeros(1, np.int64), [])
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document, each with memory of its own.

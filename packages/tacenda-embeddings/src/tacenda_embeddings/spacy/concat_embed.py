@@ -11,6 +11,9 @@ from spacy.tokens import Doc
 from thinc.api import Maxout, Model, NumpyOps, get_width
 from thinc.types import Floats2d, Ragged
 
+from tacenda_embeddings.spacy.fused import can_be_fused, embed_and_mix, parameters
+from tacenda_embeddings.spacy.word_rows import WordRows
+
 __all__ = ["concat_embed"]
 
 NUMPY_BLAS = NumpyOps(use_blis=False)
@@ -61,7 +64,7 @@ def concat_embed(
         layers=layers if mix is None else [*layers, mix],
         dims={"nO": width},
         refs={"mix": mix},
-        attrs={"n_embeds": len(layers)},
+        attrs={"n_embeds": len(layers), "rows": WordRows()},
     )
     if mix is None and all(layer.has_dim("nO") for layer in layers):
         model.set_dim("nO", sum(layer.get_dim("nO") for layer in layers))
@@ -79,7 +82,7 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
             widths.append(get_width(layer.predict(X)))
     if len(widths) < model.attrs["n_embeds"]:
         return  # widths are not known yet: thinc initializes once more, with a sample
-    mix = model.get_ref("mix") if model.has_ref("mix") else None
+    mix = _mix(model)
     if mix is None:
         model.set_dim("nO", sum(widths))
     else:
@@ -94,10 +97,15 @@ def forward(
     lengths = NUMPY_OPS.asarray1i([len(doc) for doc in docs])
     if not lengths.sum():
         return [ops.alloc2f(0, model.get_dim("nO")) for _ in docs], _no_gradient
-    outputs = [layer(docs, is_train) for layer in _embeds(model)]
+    embeds, mix = _embeds(model), _mix(model)
+    rows: WordRows = model.attrs["rows"]
+    if is_train:
+        rows.train(parameters([model]))
+    elif mix is not None and isinstance(ops, NumpyOps) and can_be_fused(mix):
+        return embed_and_mix(rows, embeds, mix, docs), _no_gradient
+    outputs = [layer(docs, is_train) for layer in embeds]
     parts = [_flat(ops, part) for part, _ in outputs]
     joined = ops.xp.concatenate(parts, axis=1)
-    mix = model.get_ref("mix") if model.has_ref("mix") else None
     mixed, mix_backprop = (joined, None) if mix is None else mix(joined, is_train)
 
     def backprop(d_docs: list[Floats2d]) -> list[Doc]:
@@ -132,6 +140,12 @@ def _on_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
 
 def _embeds(model: Model[Any, Any]) -> list[Model[Any, Any]]:
     return list(model.layers[: model.attrs["n_embeds"]])
+
+
+def _mix(model: Model[Any, Any]) -> Model[Any, Any] | None:
+    """Return the mixing layer, not by its reference, which a copy of the model (``replace_listeners``) loses."""
+    rest = model.layers[model.attrs["n_embeds"] :]
+    return rest[0] if rest else None
 
 
 def _flat(ops: Any, output: Any) -> Any:

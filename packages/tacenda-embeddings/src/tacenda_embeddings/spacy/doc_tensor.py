@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
-__all__ = ["NAME", "doc_tensor"]
+__all__ = ["NAME", "as_it_is", "doc_tensor", "scales", "vectors_of"]
 
 #: Name of the thinc node that reads; `ownership.announce_widths` looks for it.
 NAME = "doc_tensor"
@@ -91,7 +91,7 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
     model.attrs["waiting"] = True
     if model.has_dim("nO"):
         return
-    seen = (_vectors(doc, model.attrs["source"]) for doc in X or [] if len(doc))
+    seen = (vectors_of(doc, model.attrs["source"]) for doc in X or [] if len(doc))
     widths = {array.shape[1] for array in seen if array is not None}
     announced = model.attrs["announced"]
     if widths:
@@ -100,35 +100,37 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
         model.set_dim("nO", announced)
     elif X is not None:
         _fail(
-            f"the width of {_where(model)} is not known: initialize the component that writes it "
-            "first, in the same pipeline, or set width"
+            f"the width of {_where(model)} is not known, because no component before this one in the "
+            "pipeline says that it writes it: move the embedding component before it and initialize it "
+            "first, or set width"
         )
 
 
 def forward(
-    model: Model[Any, Any], docs: list[Doc], is_train: bool
+    model: Model[list[Doc], list[Floats2d]], docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[Any], list[Doc]]]:
     """Return one array ``(n_tokens, width)`` per document; the gradient ends here."""
-    rows = [_read(model, doc, is_train) for doc in docs]
+    rows = [as_it_is(model, doc, is_train) for doc in docs]
+    scaled = [array if (s := scales(model, array)) is None else array * s for array in rows]
     rate = model.attrs["dropout"]
     if is_train and rate:
-        rows = [array * model.ops.get_dropout_mask(array.shape, rate) for array in rows]
-    return rows, _no_gradient
+        scaled = [array * model.ops.get_dropout_mask(array.shape, rate) for array in scaled]
+    return scaled, _no_gradient
 
 
-def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
-    """Return the rows of a document (n_tokens, width), scaled; zeros while the model waits for vectors."""
+def as_it_is(model: Model[list[Doc], list[Floats2d]], doc: Doc, is_train: bool) -> Any:
+    """Return the columns of a document (n_tokens, width), not scaled yet; zeros while the model waits for vectors."""
     width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
     if not len(doc):
         return model.ops.alloc2f(0, width)
-    array = _vectors(doc, model.attrs["source"])
+    array = vectors_of(doc, model.attrs["source"])
     if array is None:
         if model.attrs["waiting"] and not is_train:
             return model.ops.alloc2f(len(doc), width)
         _fail(
             f"{_where(model)} holds no vectors for a document of {len(doc)} tokens: add the embedding "
-            "component before the one that reads it, and in training list it in [training] "
-            "annotating_components (nlp.update(..., annotates=[...]))"
+            "component, or move it, before the one that reads it, and in training list it in [training] "
+            "annotating_components (nlp.update(..., annotates=[...])); a DocBin keeps no tensor"
         )
     model.attrs["waiting"] = False
     have = array.shape[1]
@@ -139,21 +141,26 @@ def _read(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
             "it, or the embedding model has changed since; set width or columns to match, or give "
             "each component a target of its own"
         )
-    array = model.ops.asarray2f(array if stop is None else array[:, start:stop])
+    return model.ops.asarray2f(array if stop is None else array[:, start:stop])
+
+
+def scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
+    """Return what each row of ``array`` is multiplied by, (n_tokens, 1) float32; None where nothing changes."""
     xp, scale = model.ops.xp, model.attrs["scale"]
     if model.attrs["normalize"]:
         squares = xp.einsum("ij,ij->i", array, array)[:, None] / array.shape[1]
-        scale = scale / xp.sqrt(xp.where(squares == 0, 1, squares))
-    elif scale == 1.0:
-        return array
-    return array * xp.asarray(scale, dtype="float32")
+        return xp.asarray(scale / xp.sqrt(xp.where(squares == 0, 1, squares)), dtype="float32")
+    return None if scale == 1.0 else xp.full((len(array), 1), scale, dtype="float32")
 
 
-def _vectors(doc: Doc, source: str) -> Any:
-    """Return the array of a document, or None where nothing has been written for its tokens."""
-    array = doc.tensor if source == "tensor" else None
-    if source != "tensor" and Doc.has_extension(source):
-        array = doc._.get(source)
+def vectors_of(doc: Doc, source: str) -> Any:
+    """Return what ``Doc.tensor`` or an extension holds for the tokens of a document (n_tokens, width), or None."""
+    if source == "tensor":
+        array = doc.tensor
+    else:
+        array = doc.user_data.get(("._.", source, None, None))
+        if array is None and Doc.has_extension(source):
+            array = doc._.get(source)  # whose getter may know it
     if array is None or array.ndim != 2 or array.shape[0] != len(doc):
         return None
     return array

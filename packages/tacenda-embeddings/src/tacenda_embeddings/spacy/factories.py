@@ -11,6 +11,12 @@ from spacy.language import Language
 
 #: The settings that all factories share; every value is plain JSON, and none of them is a path.
 SHARED_CONFIG = {
+    # which of the model's vectors, where it has several (None: as it was fitted); of an LDS own_past_future,
+    # own_context, weighted_mean, mean, own or filtered; of a VarEmbed logits, log_odds or probabilities
+    "output": None,
+    # whether Token, Span and Doc.similarity compare these vectors, and .vector gives them; None: where the target
+    # is Doc.tensor and the pipeline has no word vectors, as spaCy's own .vector does
+    "similarity": None,
     # where the vectors go: "tensor" is Doc.tensor, any other name is an extension, as in doc._.lds
     "target": "tensor",
     # "replace" what is there, or "append" columns to it and record them in doc._.<target>_columns
@@ -34,6 +40,8 @@ def token_embeddings(
     name: str,
     embedder: Optional[str],  # noqa: UP045 - spaCy builds a pydantic schema from these annotations
     distribution: Optional[str],  # noqa: UP045
+    output: Optional[str],  # noqa: UP045
+    similarity: Optional[bool],  # noqa: UP045
     target: str,
     mode: str,
     context: str,
@@ -42,7 +50,8 @@ def token_embeddings(
     """Token vectors of any embedder in the registry, one row of ``Doc.tensor`` per token.
 
     The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
-    ``[initialize.components.token_embeddings]``.
+    ``[initialize.components.token_embeddings]``. A ``DocBin`` stores no tensor: ``restore(docs)`` of the component
+    gives documents back what they lost on their way.
     """
     from tacenda_embeddings.spacy.component import TokenEmbeddings
 
@@ -51,6 +60,8 @@ def token_embeddings(
         name,
         embedder=embedder,
         distribution=distribution,
+        output=output,
+        similarity=similarity,
         target=target,
         mode=mode,
         context=context,
@@ -60,20 +71,32 @@ def token_embeddings(
 
 @Language.factory("lds_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
 def lds_embeddings(
-    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
+    nlp: Language,
+    name: str,
+    output: Optional[str],  # noqa: UP045
+    similarity: Optional[bool],  # noqa: UP045
+    target: str,
+    mode: str,
+    context: str,
+    batch_tokens: int,
 ) -> Any:
     """Token vectors of a linear dynamical system; see `token_embeddings`."""
     # ours by name, whoever else may claim "lds" in this environment
-    distribution = "tacenda-embeddings"
-    return token_embeddings(nlp, name, "lds", distribution, target, mode, context, batch_tokens)
+    settings = (output, similarity, target, mode, context, batch_tokens)
+    return token_embeddings(nlp, name, "lds", "tacenda-embeddings", *settings)
 
 
 @Language.factory("varembed_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
 def varembed_embeddings(
-    nlp: Language, name: str, target: str, mode: str, context: str, batch_tokens: int
+    nlp: Language,
+    name: str,
+    output: Optional[str],  # noqa: UP045
+    similarity: Optional[bool],  # noqa: UP045
+    target: str,
+    mode: str,
+    context: str,
+    batch_tokens: int,
 ) -> Any:
     """Word vectors with a morphological prior, for words seen and unseen; see `token_embeddings`."""
-    distribution = "tacenda-embeddings"
-    return token_embeddings(
-        nlp, name, "varembed", distribution, target, mode, context, batch_tokens
-    )
+    settings = (output, similarity, target, mode, context, batch_tokens)
+    return token_embeddings(nlp, name, "varembed", "tacenda-embeddings", *settings)

@@ -2,10 +2,14 @@
 
 ``Doc.tensor`` has one owner. spaCy's ``tok2vec`` writes it, and the heads that listen to it read
 whatever is there when they run: a second writer in between makes them fail on a matrix shape or,
-with equal widths, tag nonsense. spaCy itself does not notice, so the components look for it.
+with equal widths, tag nonsense. spaCy itself does not notice, so the components look for it. The same goes
+for an extension that holds vectors.
 """
 
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
@@ -15,31 +19,66 @@ from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.target import Target
 
-__all__ = ["announce_widths", "check_ownership", "earlier_owner"]
+__all__ = [
+    "announce_width",
+    "announce_widths",
+    "check_ownership",
+    "describe_pipes",
+    "earlier_owner",
+]
 
 
 class _Reader(NamedTuple):
-    """A listener to what another component writes."""
+    """A component that reads what another one writes."""
 
     position: int  # in the pipeline
     name: str
-    upstream: str  # the component that it listens to
+    upstream: str | None  # the component that it listens to; None reads whatever is there
 
 
 def check_ownership(nlp: Any, component: Any) -> None:
-    """Check that ``component``, if it is in the pipeline, may write ``Doc.tensor``.
+    """Check that ``component``, if it is in the pipeline, may write where it writes, and that it comes in time.
 
-    Raises ConfigurationError if listeners to another component would read what it writes, or if a ``tok2vec`` would
-    overwrite that before it is read.
+    Raises ConfigurationError if another component reads its vectors before they are written, if listeners to another
+    component would read what it writes, or if a ``tok2vec`` would overwrite that before it is read. Warns if vectors
+    are overwritten that nobody has read.
     """
     pipeline = list(nlp.pipeline)
     found = [i for i, (_, pipe) in enumerate(pipeline) if pipe is component]
-    if not found or not component.target.is_tensor:
+    if not found:
         return
-    here, name = found[0], pipeline[found[0]][0]
-    writers = {pipe_name: i for i, (pipe_name, pipe) in enumerate(pipeline) if _writes_tensor(pipe)}
+    here = found[0]
+    writers = _writers(nlp, component.target.name)
+    readers = _readers(pipeline, component.target.name)
+    _check_order(here, pipeline[here][0], component.target, writers, readers)
+    if component.target.is_tensor:
+        _check_listeners(pipeline, here, writers, readers)
+    _announce_overwriting(pipeline, here, writers, readers)
+
+
+def _check_order(
+    here: int, name: str, target: Target, writers: dict[str, int], readers: list[_Reader]
+) -> None:
+    """Raise ConfigurationError if a component reads the vectors of the one at ``here`` before it."""
+    for reader in readers:
+        theirs = name if reader.upstream is None else reader.upstream
+        written_before = reader.upstream is None and min(writers.values()) < reader.position
+        if reader.position < here and theirs == name and not written_before:
+            raise ConfigurationError(
+                f"{reader.name!r} reads {_place(target.name)}, which {name!r} writes only after it: move {name!r} "
+                f"before it, as with nlp.add_pipe(..., name={name!r}, before={reader.name!r}) or in [nlp] pipeline"
+            )
+
+
+def _check_listeners(
+    pipeline: list[tuple[str, Any]], here: int, writers: dict[str, int], readers: list[_Reader]
+) -> None:
+    """Raise ConfigurationError if what listeners read in ``Doc.tensor`` is not what they listen to."""
+    name, component = pipeline[here]
     appends = component.target.mode == "append"
-    for reader in _readers(pipeline, writers):
+    for reader in readers:
+        if reader.upstream is None or reader.upstream not in writers:
+            continue
         written = writers[reader.upstream]
         if reader.upstream == name:
             between = [w for w, i in writers.items() if here < i < reader.position]
@@ -61,6 +100,36 @@ def check_ownership(nlp: Any, component: Any) -> None:
                 f"(config={{'target': 'lds'}} writes doc._.lds), or, if {reader.name!r} is meant "
                 f"to read {name!r}, set its upstream = {name!r}"
             )
+
+
+def _announce_overwriting(
+    pipeline: list[tuple[str, Any]], here: int, writers: dict[str, int], readers: list[_Reader]
+) -> None:
+    """Warn if the component at ``here`` overwrites vectors, or its vectors are overwritten, before they are read."""
+    name, component = pipeline[here]
+    in_order = sorted(writers.items(), key=lambda item: item[1])
+    for (first, i), (second, j) in pairwise(in_order):
+        # of two components of ours the second one says it
+        concerned = j == here or (i == here and not _is_ours(pipeline[j][1]))
+        if not concerned or _appends(pipeline[j][1]):
+            continue
+        if any(i < r.position <= j and r.upstream in (None, first) for r in readers):
+            continue
+        place = _place(component.target.name)
+        warnings.warn(
+            f"{second!r} overwrites what {first!r} wrote to {place}, and no component between them reads it: give "
+            f"{name!r} a target of its own (config={{'target': 'lds'}}) or mode = 'append', or leave {first!r} out",
+            stacklevel=6,
+        )
+
+
+def announce_width(component: Any, other: Any) -> None:
+    """Tell every ``tacenda.DocTensor.v1`` of a later component how wide the vectors of ``component`` are."""
+    if component.target.mode != "replace" or component.width is None:
+        return
+    for node in _nodes(other):
+        if node.name == DOC_TENSOR and node.attrs["source"] == component.target.name:
+            node.attrs["announced"] = component.width
 
 
 def announce_widths(nlp: Any) -> None:
@@ -89,16 +158,32 @@ def announce_widths(nlp: Any) -> None:
             totals["tensor"] = pipe.model.maybe_get_dim("nO")
 
 
+def describe_pipes(nlp: Any) -> None:
+    """Let ``nlp.analyze_pipes`` say where our components write, and which components read it.
+
+    spaCy knows what a factory assigns and requires, but not what a component does by its settings or by the layers
+    of its model.
+    """
+    for name, pipe in nlp.pipeline:
+        meta = nlp.get_pipe_meta(name)
+        if _is_ours(pipe):
+            sentences = ["token.is_sent_start"] if pipe.context == "sentence" else []
+            changed = {"assigns": [_place(pipe.target.name)], "requires": sentences}
+        else:
+            read = {_place(n.attrs["source"]) for n in _nodes(pipe) if n.name == DOC_TENSOR}
+            changed = {"requires": sorted({*meta.requires, *read})}
+        if any(list(getattr(meta, key)) != value for key, value in changed.items()):
+            # a copy: the original is that of all components of this factory
+            nlp._pipe_meta[name] = replace(meta, **changed)
+
+
 def earlier_owner(nlp: Any, component: Any, target: str) -> str:
     """Return the last component before ``component`` that is known to write ``target``."""
     owner = "other"
-    for name, pipe in nlp.pipeline:
-        if pipe is component:
+    for name in _writers(nlp, target):
+        if nlp.get_pipe(name) is component:
             break
-        if _is_ours(pipe):
-            owner = name if pipe.target.name == target else owner
-        elif target == "tensor" and "doc.tensor" in nlp.get_pipe_meta(name).assigns:
-            owner = name
+        owner = name
     return owner
 
 
@@ -107,9 +192,16 @@ def _is_ours(pipe: Any) -> bool:
     return isinstance(getattr(pipe, "target", None), Target)
 
 
-def _writes_tensor(pipe: Any) -> bool:
-    """Return whether a component writes ``Doc.tensor``."""
-    return isinstance(pipe, Tok2Vec) or (_is_ours(pipe) and pipe.target.is_tensor)
+def _writers(nlp: Any, place: str) -> dict[str, int]:
+    """Return the components that write ``Doc.tensor``, or an extension, and their positions."""
+
+    def writes(name: str, pipe: Any) -> bool:
+        if _is_ours(pipe):
+            return bool(pipe.target.name == place)
+        assigned = _place(place) in nlp.get_pipe_meta(name).assigns
+        return assigned or (place == "tensor" and isinstance(pipe, Tok2Vec))
+
+    return {name: i for i, (name, pipe) in enumerate(nlp.pipeline) if writes(name, pipe)}
 
 
 def _appends(pipe: Any) -> bool:
@@ -124,17 +216,25 @@ def _nodes(pipe: Any) -> Iterator[Any]:
         yield from model.walk()
 
 
-def _readers(pipeline: list[tuple[str, Any]], writers: dict[str, int]) -> Iterator[_Reader]:
-    """Yield every listener whose upstream writes ``Doc.tensor`` here."""
+def _readers(pipeline: list[tuple[str, Any]], place: str) -> list[_Reader]:
+    """Return every layer that reads ``Doc.tensor``, or an extension, and every listener to a component."""
     tok2vecs = [name for name, pipe in pipeline if isinstance(pipe, Tok2Vec)]
+    found = []
     for i, (name, pipe) in enumerate(pipeline):
         for node in _nodes(pipe):
-            if isinstance(node, Tok2VecListener):
+            if node.name == DOC_TENSOR and node.attrs["source"] == place:
+                found.append(_Reader(i, name, None))
+            elif isinstance(node, Tok2VecListener) and place == "tensor":
                 upstream = node.upstream_name
                 if upstream == "*":
                     upstream = tok2vecs[0] if tok2vecs else ""
-                if upstream in writers:
-                    yield _Reader(i, name, upstream)
+                found.append(_Reader(i, name, upstream))
+    return found
+
+
+def _place(name: str) -> str:
+    """Return a target or source as spaCy's analysis writes it."""
+    return "doc.tensor" if name == "tensor" else f"doc._.{name}"
 
 
 def _check_listener(name: str, node: Any, width: int | None) -> None:

@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from thinc.api import get_array_module, get_current_ops
 
 from tacenda.errors import ConfigurationError
+from tacenda_embeddings.spacy.doc_tensor import vectors_of
 
 __all__ = ["Target"]
 
@@ -60,10 +61,14 @@ class Target:
             else:
                 doc._.set(self.name, array)
 
+    def read(self, doc: Doc) -> Any:
+        """Return the vectors of a document (n_tokens, width), or None where nothing has been written for its tokens."""
+        return vectors_of(doc, self.name)
+
     def _beside(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
         """Return the columns that are there and our own: after them, or in place of our earlier ones."""
-        there = doc.tensor if self.is_tensor else doc._.get(self.name)
-        if there is None or there.ndim != 2 or there.shape[0] != len(doc):
+        there = self.read(doc)
+        if there is None:
             there = rows[:, :0]
         have, width = there.shape[1], rows.shape[1]
         recorded = doc.user_data.get(self._columns_key) or {}

@@ -2,7 +2,13 @@
 
 With these in ``nlp.vocab``, ``Token.vector``, ``similarity`` and ``StaticVectors`` use a fitted `VarEmbed` or
 `SumEmbed`; a word outside its vocabulary has the vector its morphemes predict, so no word is without one
-but whitespace. This module imports spaCy, thinc and the standard library; the model is loaded at need.
+but whitespace. In a configuration they take one section, which names the model:
+
+    [initialize.before_init]
+    @callbacks = "tacenda.use_vectors.v1"
+    source = "FOLDER"
+
+This module imports spaCy, thinc and the standard library; the model is loaded at need.
 """
 
 import shutil
@@ -16,10 +22,20 @@ from spacy.strings import StringStore, get_string_id
 from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
 
-__all__ = ["MorphologicalVectors", "morphological_vectors", "use_vectors"]
+__all__ = [
+    "MorphologicalVectors",
+    "checks_vectors",
+    "morphological_vectors",
+    "use_vectors",
+    "uses_vectors",
+]
 
 NAME = "tacenda.MorphologicalVectors.v1"
+USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
 FOLDER = "morphological_vectors"
+
+#: Words outside the vocabulary whose vectors are kept.
+_KEPT_WORDS = 100_000
 
 
 def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
@@ -29,6 +45,38 @@ def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
         return MorphologicalVectors(strings=vocab.strings)
 
     return create
+
+
+def uses_vectors(source: str) -> Callable[[Any], Any]:
+    """Make what ``[initialize.before_init]`` names: `use_vectors` with the model in a folder, before training."""
+
+    def before_init(nlp: Any) -> Any:
+        use_vectors(nlp, source)
+        return nlp
+
+    return before_init
+
+
+def checks_vectors() -> Callable[[Any], Any]:
+    """Make what a pipeline with these vectors names in ``[nlp] after_creation``.
+
+    spaCy loads the pipeline of ``[initialize] vectors``, and one that components are sourced from, into the vocabulary
+    of another, and says no more than that it has no vectors (W112) where those are of another kind.
+    """
+
+    def after_creation(nlp: Any) -> Any:
+        from tacenda.errors import ConfigurationError
+
+        if not isinstance(nlp.vocab.vectors, MorphologicalVectors):
+            raise ConfigurationError(
+                "a pipeline whose word vectors are those of a model is loaded into one that has no room for them: "
+                f'in the configuration that names it, add [nlp.vectors] with @vectors = "{NAME}", or name the model '
+                f'itself, in [initialize.before_init] with @callbacks = "{USE}" and source = FOLDER in the place '
+                "of [initialize] vectors"
+            )
+        return nlp
+
+    return after_creation
 
 
 def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
@@ -43,6 +91,8 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
     nlp.vocab.vectors = vectors
     config = nlp.config
     config["nlp"]["vectors"] = {"@vectors": NAME}
+    if config["nlp"]["after_creation"] is None:
+        config["nlp"]["after_creation"] = {"@callbacks": CHECK}
     nlp.config = config
     note_requirement(nlp, "tacenda-embeddings")
     return vectors
@@ -73,6 +123,7 @@ class MorphologicalVectors(BaseVectors):
         self.name: str | None = "tacenda_vectors"
         self.model: Any = None
         self.key2row: dict[int, int] = {}  # the row of every listed word, by its hash
+        self._others: dict[str, Any] = {}  # vectors of words outside the vocabulary, as they came
         self._ops: Any = NumpyOps()
         self.data: Any = self._ops.alloc2f(
             0, 0
@@ -101,8 +152,9 @@ class MorphologicalVectors(BaseVectors):
         self.model = model
         special = reserved(model.vocabulary.oov)
         words = [word for word in model.vocabulary.words if word.strip() and word not in special]
-        # spaCy looks for hashes, which need no entry in the store of strings
-        self.key2row = {_hash(word): row for row, word in enumerate(words)}
+        # the words go into the store of strings, so that the keys of `most_similar` can be read
+        self.key2row = {int(self.strings.add(word)): row for row, word in enumerate(words)}
+        self._others = {}
         self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
 
     # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------
@@ -206,12 +258,26 @@ class MorphologicalVectors(BaseVectors):
         """Return vectors (keys, width) float32; zeros for what is no word."""
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
         found = self._ops.alloc2f(len(listed), self.vectors_length)
-        words = [self._word(key) for key in listed]
-        places = [i for i, word in enumerate(words) if word is not None]
+        rows = [self.find(key=key) for key in listed]
+        seen = [i for i, row in enumerate(rows) if row >= 0]
+        found[seen] = self.data[[rows[i] for i in seen]]
+        unseen = [(i, self._word(listed[i])) for i, row in enumerate(rows) if row < 0]
+        places = [i for i, word in unseen if word is not None]
         if self.model is not None and places:
-            given = self.model.scaled_vectors([word for word in words if word is not None])
+            given = self._vectors_of([word for _, word in unseen if word is not None])
             found[places] = self._ops.asarray2f(given, dtype="float32")
         return found
+
+    def _vectors_of(self, words: list[str]) -> Any:
+        """Return the vectors of words outside the vocabulary (words, width), made once for every word."""
+        kept = self._others
+        new = list(dict.fromkeys(word for word in words if word not in kept))
+        if len(kept) + len(new) > _KEPT_WORDS:
+            kept, new = {}, list(dict.fromkeys(words))
+        if new:
+            kept.update(zip(new, self.model.scaled_vectors(new), strict=True))
+            self._others = kept
+        return self._ops.xp.stack([self._ops.asarray1f(kept[word]) for word in words])
 
     # -- a model is what it is ---------------------------------------------------------------------
 
@@ -242,8 +308,12 @@ class MorphologicalVectors(BaseVectors):
         return b"" if self.model is None else bytes(self.model.to_artifact().to_bytes())
 
     def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":
-        """Take back what `to_bytes` gave."""
-        return self.take(data) if data else self
+        """Take back what `to_bytes` gave, which may be no model."""
+        if data:
+            return self.take(data)
+        self.model, self.key2row, self._others = None, {}, {}
+        self.data = self._ops.alloc2f(0, 0)
+        return self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
         """Save into the folder ``morphological_vectors`` of the vocabulary's."""

@@ -66,7 +66,7 @@ class FRBMSettings(Settings):
         "with words drawn from the exact prediction in the place of its expectation",
     )
     epochs: int = options.epochs(10)
-    learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth; not given in the thesis")
+    learning_rate: float = options.learning_rate(0.2, "AdaGrad", "a tenth; not given in the thesis")
     patience: int = options.patience(3)
     batch_words: int = option(
         1000, "words of a step; 1000 in the thesis", at_least=1, at_most=1 << 20

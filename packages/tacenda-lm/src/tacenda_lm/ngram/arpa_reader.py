@@ -4,50 +4,53 @@ A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for e
 ``\n-grams:`` and its n-grams, one per line: a base-10 log-probability, the words and, if longer n-grams begin
 with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
 
-The n-grams are then sorted into a table, and completed where a pruned model left gaps. A look-up goes from shorter to
-longer n-grams, so of every n-gram that is listed the one without its last word and the one without its first word must
-be listed too. A missing one is added with the probability that backing off gives it, and with a back-off factor of
-one, so that no probability changes.
+Lines that are as most are go through compiled code; what it leaves is read, or refused, line by line here.
 """
 
 from __future__ import annotations
 
-import math
+import codecs
 import os
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tacenda.corpus.lines import read_blocks, text_file, whole_number
+from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_number
 from tacenda.corpus.marks import START
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda_lm.ngram.arpa_table import table_of
 from tacenda_lm.ngram.counts import Int64
-from tacenda_lm.ngram.table import MAX_ORDER, Table
+from tacenda_lm.ngram.layout import MAX_ORDER
+from tacenda_lm.ngram.rows import Packing, Rows
+from tacenda_lm.ngram.table import Sums, Table
+from tacenda_lm.ngram.word_table import word_arrays
 from tacenda_lm.sequences import Float64
 
 __all__ = ["read_arpa"]
 
-_LINES = 1 << 16
-_LN10 = math.log(10)
+_BYTES = 1 << 22  # held at a time
+_LINES = 1 << 16  # of a block
+_SLOW = 1 << 10  # lines of a block that has one that is not as most are
 _LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
 
 
 class _Listed(NamedTuple):
-    """The n-grams of one order as a file lists them."""
+    """Some n-grams of one order as a file lists them."""
 
     words: Int64  # (n-grams, order), ids
     log_prob: Float64  # (n-grams,), base 10
     backoff: Float64  # (n-grams,), base 10; 0 where there is none
 
 
-def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, dict[str, Any]]:
-    """Return the vocabulary, the table, and notes on what the file left out (JSON values).
+def read_arpa(
+    path: str | os.PathLike[str],
+) -> tuple[Vocabulary, Table, Sums, dict[str, Any]]:
+    """Return the vocabulary, the table, what its probabilities sum to, and notes on what the file left out (JSON).
 
     The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one is added
     with a base-10 log-probability of -100. Raises DataError for a file that cannot be read or breaks the format, naming
@@ -65,10 +68,11 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = 0  # of the line read last
+        self._chunks = byte_chunks(path)
+        self._held, self._at, self._ended = b"", 0, False
         self.notes: dict[str, Any] = {}
-        self._lines = (line for block in read_blocks(path) for line in block)
 
-    def read(self) -> tuple[Vocabulary, Table, dict[str, Any]]:
+    def read(self) -> tuple[Vocabulary, Table, Sums, dict[str, Any]]:
         """The whole file, as `read_arpa` returns it."""
         counts = self._header()
         bar: Progress[object] = track(None, "reading n-grams", total=sum(counts), unit="n-gram")
@@ -84,29 +88,59 @@ class _Reader:
                     np.append(listed.log_prob, _LOWEST),
                     np.append(listed.backoff, 0.0),
                 )
-            ids = {word: i for i, word in enumerate(words)}
-            ids[START] = len(words)
-            orders = [listed]
+            names = _Names(words)
+            orders = [names.rows(listed)]
             for n, count in enumerate(counts[1:], 2):
                 self._marker(rf"\{n}-grams:")
-                parts = [self._block(n, ids, lines) for lines in self._section(n, count, bar)]
-                orders.append(self._joined(n, parts, ids))
+                orders.append(self._ngrams(n, count, names, bar))
             self._marker("\\end\\")
         vocabulary = Vocabulary(words, np.zeros(len(words), np.int64))
         try:
-            table, n_added = _table_of(orders, len(words))
+            table, sums, n_added = table_of(orders, names.packing, words)
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from error
         if n_added:
             notes["n_grams_implied"] = n_added
-        return vocabulary, table, notes
+        return vocabulary, table, sums, notes
 
     # -- lines -------------------------------------------------------------------------------------
 
+    def _fill(self) -> bool:
+        """Read on, so that more lines are held whole; False at the end of the file."""
+        parts = [self._held[self._at :]]
+        size = 0
+        while size < _BYTES and not self._ended:
+            data = next(self._chunks)
+            if not size and not self._held:
+                data = data.removeprefix(codecs.BOM_UTF8)
+            self._ended = not data
+            parts.append(data)
+            size += len(data)
+        self._held, self._at = b"".join(parts), 0
+        return size > 0
+
+    def _line(self) -> str | None:
+        """The next line, without its end; None where the file has ended."""
+        while (end := self._held.find(b"\n", self._at)) < 0 and not self._ended:
+            if len(self._held) - self._at > LONGEST_ROW or not self._fill():
+                break
+        data = self._held[self._at : end if end >= 0 else len(self._held)]
+        if end < 0 and not data:
+            return None
+        self.number += 1
+        if len(data) > LONGEST_ROW:
+            self._fail(
+                f"the line has more than {LONGEST_ROW:,} characters; make sure that it is the file you mean"
+            )
+        self._at += len(data) + 1
+        try:
+            return data.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            self._fail(f"it is not UTF-8 ({error.reason} at byte {error.start} of the line)")
+
     def _next(self) -> str:
         """The next line that is not empty."""
-        for line in self._lines:
-            self.number += 1
+        while (line := self._line()) is not None:
             if line.strip():
                 return line.strip()
         self._fail(r"the file ends here, before \end\: it is cut short")
@@ -133,27 +167,26 @@ class _Reader:
             self._fail(f"the counts are of {len(counts)} orders; 1 to {MAX_ORDER} can be read")
         return counts
 
-    def _section(self, n: int, count: int, bar: Any) -> Iterator[list[str]]:
-        """The lines of an order's n-grams, many at a time; ``self.number`` is that of the line before them."""
-        left = count
-        while left:
-            lines = [
-                line.rstrip(" \t\r").replace("\t", " ")
-                for line in islice(self._lines, min(left, _LINES))
-            ]
-            for i, line in enumerate(lines):
-                if not line or (line[0] == "\\" and " " not in line):
-                    self.number += i + 1
-                    self._fail(f"order {n} ends after {count - left + i} n-grams of {count}")
-            if not lines:
+    def _lines(self, n: int, done: int, count: int, most: int) -> list[str]:
+        """Up to ``most`` lines of an order's n-grams, of which ``done`` of ``count`` were read before.
+
+        There is at least one; ``self.number`` stays that of the line before them.
+        """
+        lines: list[str] = []
+        first = self.number
+        while len(lines) < min(count - done, most):
+            line = self._line()
+            if line is None and lines:
+                break
+            if line is None:
                 self.number += 1
-                self._fail(
-                    f"the file ends after {count - left} {n}-grams of {count}: it is cut short"
-                )
-            yield lines
-            self.number += len(lines)
-            left -= len(lines)
-            bar.update(len(lines))
+                self._fail(f"the file ends after {done} {n}-grams of {count}: it is cut short")
+            line = line.rstrip(" \t\r").replace("\t", " ")
+            if not line or (line[0] == "\\" and " " not in line):
+                self._fail(f"order {n} ends after {done + len(lines)} n-grams of {count}")
+            lines.append(line)
+        self.number = first
+        return lines
 
     def _fail(self, what: str, line: int | None = None) -> NoReturn:
         raise DataError(f"{self.path}, line {self.number if line is None else line}: {what}")
@@ -164,7 +197,9 @@ class _Reader:
         """The words and their unigrams; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
         words: list[str] = []
         numbers: list[tuple[Float64, Float64]] = []
-        for lines in self._section(1, count, track(None, "", disable=True)):
+        done = 0
+        while done < count:
+            lines = self._lines(1, done, count, _LINES)
             fields = [line.split(" ") for line in lines]
             for i, each in enumerate(fields):
                 if len(each) not in (2, 3) or not each[1]:
@@ -174,6 +209,8 @@ class _Reader:
             words += [each[1] for each in fields]
             last = [each[2] if len(each) == 3 else "0" for each in fields]
             numbers.append(self._numbers([each[0] for each in fields], last, range(len(lines))))
+            self.number += len(lines)
+            done += len(lines)
         probs, backoffs = (np.concatenate(column) for column in zip(*numbers, strict=True))
         if UNKNOWN not in words and "<UNK>" in words:
             words[words.index("<UNK>")] = UNKNOWN
@@ -193,6 +230,34 @@ class _Reader:
         if highest:
             backoffs[:] = 0.0
         return words, _Listed(np.arange(len(words))[:, None], probs, backoffs)
+
+    def _ngrams(self, n: int, count: int, names: _Names, bar: Progress[object]) -> Rows:
+        """The n-grams of an order, as `_Names.rows` has them."""
+        from tacenda_lm.ngram.arpa_kernels import read_ngrams
+
+        parts = [np.empty((0, names.packing.columns(n) + 2), np.uint64)]
+        done = 0
+        while done < count:
+            rows = np.empty((min(count - done, _LINES), parts[0].shape[1]), np.uint64)
+            text = np.frombuffer(self._held, np.uint8)
+            read, self._at = read_ngrams(
+                *(text, self._at, len(rows), n, *names.arrays, *names.marks, *names.packing),
+                *(rows, rows.view(np.float64)),
+            )
+            parts.append(rows[:read].copy() if read < len(rows) else rows)
+            self.number += read
+            if read < len(rows) and not (self._held.find(b"\n", self._at) < 0 and self._fill()):
+                # a line that is not as most are, or is wrong
+                lines = self._lines(n, done + read, count, _SLOW)
+                parts.append(names.rows(self._joined(n, self._block(n, names.ids, lines), names)))
+                self.number += len(lines)
+                read += len(lines)
+            done += read
+            bar.update(read)
+        found = np.concatenate(parts)
+        values = found[:, -2:].view(np.float64)
+        np.maximum(values, _LOWEST, out=values)
+        return found
 
     def _block(self, n: int, ids: dict[str, int], lines: list[str]) -> _Listed:
         """The n-grams of some lines; all lines of one width are split at once."""
@@ -249,19 +314,33 @@ class _Reader:
             self._fail(f"the back-off {backoffs[i]} is not finite", self.number + places[i] + 1)
         return found[0], found[1]
 
-    def _joined(self, n: int, parts: list[_Listed], ids: dict[str, int]) -> _Listed:
-        """An order's n-grams, with one id for ``<s>`` and ``</s>``, after a check that each stands where it can."""
-        if not parts:
-            return _Listed(np.empty((0, n), np.int64), np.empty(0), np.empty(0))
-        rows, probs, backoffs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        start, end = ids[START], ids[BOUNDARY]
+    def _joined(self, n: int, listed: _Listed, names: _Names) -> _Listed:
+        """N-grams with one id for ``<s>`` and ``</s>``, after a check that each stands where it can."""
+        rows = listed.words
+        start, end = names.marks
         if (rows[:, 1:] == start).any() or (rows[:, :-1] == end).any():
             raise DataError(
                 f"{self.path}: a {n}-gram has {START} after its first word or {BOUNDARY} before its last; "
                 "only models whose sentences have one of each can be read"
             )
         rows[rows == start] = end
-        return _Listed(rows, probs, backoffs)
+        return listed
+
+
+class _Names:
+    """The words of a file and ``<s>``, by which the lines of longer n-grams name them."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.packing = Packing.of(len(words))
+        self.ids = {word: i for i, word in enumerate(words)}
+        self.ids[START] = len(words)
+        self.marks = len(words), self.ids[BOUNDARY]
+        self.arrays = word_arrays([*words, START])
+
+    def rows(self, listed: _Listed) -> Rows:
+        """Return n-grams as rows: the key, the first word first, and both numbers as float64."""
+        numbers = np.stack([listed.log_prob, listed.backoff], axis=1)
+        return np.hstack([self.packing.keys(listed.words), numbers.view(np.uint64)])
 
 
 def _is_number(text: str) -> bool:
@@ -270,96 +349,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class _Level(NamedTuple):
-    """One order of the table; an n-gram's key is the number of its prefix * types + its last word."""
-
-    keys: Int64  # sorted
-    own: Int64  # the place of each n-gram of the file
-
-
-def _table_of(orders: list[_Listed], n_types: int) -> tuple[Table, int]:
-    """Return the table, and how many n-grams were added. Raises DataError where one is listed twice.
-
-    The unigrams of ``orders`` are all types in the order of their ids.
-    """
-    rows = [each.words for each in orders]
-    while True:
-        levels = _sorted(rows, n_types)
-        suffixes, missing = _suffixes(levels, n_types)
-        if missing is None:
-            break
-        order, words = missing
-        rows[order - 1] = np.concatenate([rows[order - 1], words])
-    log_probs: list[Float64] = []
-    backoffs: list[Float64] = []
-    n_added = 0
-    for n, (level, listed, suffix) in enumerate(zip(levels, orders, suffixes, strict=True), 1):
-        own = level.own[: len(listed.words)]
-        _check_once(own, n)
-        log_prob = np.full(len(level.keys), np.nan)
-        backoff = np.zeros(len(level.keys))
-        log_prob[own], backoff[own] = listed.log_prob * _LN10, listed.backoff * _LN10
-        added = np.flatnonzero(np.isnan(log_prob))
-        if len(added):
-            prefix = level.keys[added] // n_types
-            log_prob[added] = backoffs[-1][prefix] + log_probs[-1][suffix[added]]
-            n_added += len(added)
-        log_probs.append(log_prob)
-        backoffs.append(backoff)
-    prefixes, last_words = zip(*(np.divmod(level.keys, n_types) for level in levels), strict=True)
-    return Table.of_orders(list(prefixes), list(last_words), log_probs, backoffs[:-1]), n_added
-
-
-def _sorted(rows: list[Int64], n_types: int) -> list[_Level]:
-    """Every order's n-grams, with the beginnings of longer ones, sorted and numbered."""
-    numbers = [each[:, 0].astype(np.int64) for each in rows]
-    levels = [_Level(np.arange(n_types), numbers[0])]
-    for k in range(1, len(rows)):
-        keys = [numbers[n] * n_types + rows[n][:, k] for n in range(k, len(rows))]
-        distinct, places = np.unique(np.concatenate(keys), return_inverse=True)
-        cuts = np.cumsum([len(each) for each in keys])[:-1]
-        numbers[k:] = np.split(places, cuts)
-        levels.append(_Level(distinct, numbers[k]))
-    return levels
-
-
-def _suffixes(levels: list[_Level], n_types: int) -> tuple[list[Int64], tuple[int, Int64] | None]:
-    """For each n-gram the number, in the order below, of what it is without its first word.
-
-    If some of these are not listed, stop at the lowest such order and return it with the missing words.
-    """
-    found = [np.zeros(n_types, np.int64)]
-    for k in range(1, len(levels)):
-        prefix, word = np.divmod(levels[k].keys, n_types)
-        if k == 1:
-            found.append(word)
-            continue
-        wanted = found[-1][prefix] * n_types + word
-        below = levels[k - 1].keys
-        places = np.minimum(np.searchsorted(below, wanted), len(below) - 1)
-        missing = np.flatnonzero(below[places] != wanted)
-        if len(missing):
-            return found, (k, _words(levels, k, missing)[:, 1:])
-        found.append(places)
-    return found, None
-
-
-def _words(levels: list[_Level], k: int, places: Int64) -> Int64:
-    """The words of n-grams at these places of the order k + 1: (n-grams, k + 1)."""
-    n_types = len(levels[0].keys)
-    columns = []
-    for level in levels[k:0:-1]:
-        places, word = np.divmod(level.keys[places], n_types)
-        columns.append(word)
-    return np.stack([places, *columns[::-1]], axis=1)
-
-
-def _check_once(own: Int64, order: int) -> None:
-    """Raise DataError if two n-grams of the file came to the same place."""
-    times = np.bincount(own, minlength=1)
-    if times.max() < 2:
-        return
-    line = int(np.flatnonzero(own == times.argmax())[1])
-    raise DataError(f"{order}-gram number {line + 1} is listed twice: one probability for each")

@@ -25,7 +25,6 @@ from tacenda_lm.ngram.table import Table
 __all__ = ["write_arpa"]
 
 _LOG10 = 1 / math.log(10)
-_LINES = 1 << 16
 
 
 def write_arpa(
@@ -84,19 +83,16 @@ def _lines(
     last = np.array(vocabulary.words, dtype=object)
     earlier = last.copy()
     earlier[vocabulary.boundary_id] = START
-    words = table.words_of(n)
-    start, end = int(table.starts[n - 1]), int(table.starts[n])
     if n == 1:
         yield from _unigrams(vocabulary, table, start_log_prob)
         return
-    for low in range(start, end, _LINES):
-        high = min(low + _LINES, end)
-        rows = words[low - start : high - start]
+    for begin, stop in table.blocks(n):
+        rows, found = table.words_of(n, slice(begin, stop)), table.unpacked(n, begin, stop)
         columns = [earlier[column] for column in rows.T[:-1]] + [last[rows[:, -1]]]
         texts = map(" ".join, zip(*columns, strict=True))
-        probs = (np.minimum(table.log_prob[low:high], 0) * _LOG10).tolist()
+        probs = (found.log_prob * _LOG10).tolist()
         if n < table.order:
-            backoffs = (table.backoff[low:high] * _LOG10).tolist()
+            backoffs = (found.backoff * _LOG10).tolist()
             triples = zip(probs, texts, backoffs, strict=True)
             yield [f"{p:.8g}\t{text}\t{b:.8g}\n" for p, text, b in triples]
         else:
@@ -105,10 +101,10 @@ def _lines(
 
 def _unigrams(vocabulary: Vocabulary, table: Table, start_log_prob: float) -> Iterator[list[str]]:
     """The lines of all words, and that of ``<s>``."""
-    lines = []
+    lines, found = [], table.unpacked(1)
     for i, word in enumerate(vocabulary.words):
-        p = min(float(table.log_prob[i]), 0.0) * _LOG10
-        backoff = f"\t{float(table.backoff[i]) * _LOG10:.8g}" if table.order > 1 else ""
+        p = float(found.log_prob[i]) * _LOG10
+        backoff = f"\t{float(found.backoff[i]) * _LOG10:.8g}" if table.order > 1 else ""
         if word == BOUNDARY:
             lines.append(f"{start_log_prob:.8g}\t{START}{backoff}\n")
             backoff = ""

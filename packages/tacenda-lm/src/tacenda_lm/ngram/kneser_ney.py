@@ -3,15 +3,17 @@
     p(w | h) = (c(h w) - D(c(h w))) / sum_v c(h v) + gamma(h) p(w | h')
 
 (Chen and Goodman, *An Empirical Study of Smoothing Techniques for Language Modeling*, 1998; estimated as lmplz
-does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text as integers. Scoring looks them up in the
-sorted table, in compiled code.
+does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text within a given memory, on disk where they are
+more. Scoring looks them up in the sorted table, in compiled code; a saved table is mapped, not read.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,19 +21,57 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.marks import START
+from tacenda.corpus.text import Sentence, Text
 from tacenda.errors import ArtifactError, DataError
 from tacenda.settings import configured_by
 from tacenda.tokenizers import ASCII_WHITESPACE
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.contract import State
+from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import ConfiguredLanguageModel
-from tacenda_lm.ngram.counts import count_grams
+from tacenda_lm.ngram.counts import count_ngrams
+from tacenda_lm.ngram.pruning import pruned
+from tacenda_lm.ngram.quantization import quantized
+from tacenda_lm.ngram.rows import Scratch, default_budget
 from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
 from tacenda_lm.ngram.table import Table
-from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
+from tacenda_lm.ngram.word_table import WordTable
+from tacenda_lm.sequences import (
+    BlankLines,
+    Float64,
+    Ids,
+    Integers,
+    Offsets,
+    check_word,
+    checked,
+    checked_blank_lines,
+    checked_ids,
+)
 from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
+
+_LN10 = math.log(10)
+_MARKS = frozenset((START, BOUNDARY))
+_ABOVE_ONE = 1e-3  # a log-probability that is above one by more than rounding
+_COARSE = 1.0  # by more than the rounding of few bits
+
+
+@cache
+def _lookup() -> Any:
+    """The compiled functions, which are loaded when they are first needed."""
+    from tacenda_lm.ngram import lookup
+
+    return lookup
+
+
+@cache
+def _strings() -> Any:
+    """Those for strings."""
+    from tacenda_lm.ngram import text_kernels
+
+    return text_kernels
 
 
 class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
@@ -50,9 +90,13 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     name: ClassVar[str] = "kneser_ney"
     settings_class = KneserNeySettings
+    mapped_arrays = frozenset({"ngrams.data"})
     _table: Table | None = None
+    _word_table: WordTable | None = None
+    _split_by: Any = None  # the tokenizer of the text that the word table was made for
+    _prepared: tuple[Table, Any, tuple[Any, ...]] | None = None  # what a line is scored with
     is_normalized = True
-    """False for a model read from an ARPA file whose distributions do not all sum to one."""
+    """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
@@ -61,20 +105,31 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
-        vocabulary, order = corpus.vocabulary, self.settings.order
-        boundary = vocabulary.boundary_id
-        grams = count_grams(corpus.ids, corpus.offsets, len(vocabulary), boundary, order)
-        found = estimate(grams, self.settings)
-        _announce(found.from_text, self.settings)
-        self._vocabulary = vocabulary
-        self._table = Table.of_orders(
-            [each.prefix for each in found.grams],
-            [each.word for each in found.grams],
-            [np.log(each) for each in found.probs],
-            [np.log(each) for each in found.backoffs],
-        )
+        from tacenda_lm.ngram.packing import TableWriter
+
+        vocabulary, settings, order = corpus.vocabulary, self.settings, self.settings.order
+        budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
+        with Scratch(budget) as scratch:
+            counted = count_ngrams(
+                corpus.blocks(scratch.rows_of_block(order)),
+                corpus.n_tokens,
+                len(vocabulary),
+                vocabulary.boundary_id,
+                order,
+                scratch,
+            )
+            writer = TableWriter(order, len(vocabulary), scratch)
+            found = estimate(counted, settings, scratch, writer)
+            table = Table(*writer.finish())
+        _announce(found.from_text, settings)
+        if settings.prune:
+            table = pruned(table, settings.prune)
+        if settings.bits is not None:
+            table = quantized(table, settings.bits)
+        self.is_normalized = settings.bits is None
+        self._vocabulary, self._table = vocabulary, table
         self.fitted_on = {
-            "n_grams": self._table.sizes,
+            "n_grams": table.sizes,
             "discounts": [each.tolist() for each in found.discounts],
             "discounts_from_text": found.from_text,
         }
@@ -105,13 +160,64 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         check_word(word, self.table.n_types)
         return self._state((*state.parts(), int(word)))
 
+    def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
+        """As `KenlmInterface.BaseScore`; the places of the context in the table are kept with the state."""
+        if word in _MARKS:
+            return super().BaseScore(in_state, word, out_state)
+        return self._step(in_state, self.vocabulary.id_of(word), out_state)[0] / _LN10
+
+    def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
+        """As `KenlmInterface.BaseFullScore`."""
+        if word in _MARKS:
+            return super().BaseFullScore(in_state, word, out_state)
+        number = self.vocabulary.id_of(word)
+        score, length = self._step(in_state, number, out_state)
+        return FullScore(score / _LN10, length, number in self.vocabulary.oov_ids)
+
+    def _step(self, state: State, word: int, after: State) -> tuple[float, int]:
+        """The natural log-probability and the n-gram length of an id; write the state after it."""
+        value: Any = state.value
+        table, hint = self._table, state.hint
+        if table is None or hint is None or hint[0] is not value or hint[1] is not table:
+            table = self.table
+            hint = value, table, self._places(state.parts())
+        before = hint[2]
+        found = np.empty(len(before), np.int64)
+        data, shape = table.arguments
+        score, length, kept = _lookup().step(data, shape, before, word, found)
+        if not score <= 0:
+            score = float(self._sound(np.array([score]))[0])
+        after.value = words = (*value, word)[-kept:] if kept else ()
+        after.hint = words, table, found
+        return score, length
+
+    def _places(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """The listed endings of a context as ``lookup.step`` has them."""
+        found = np.zeros(self.table.order + 1, np.int64)
+        found[-1] = _lookup().resolve(*self._arguments(), np.array(words, np.int64), found)
+        return found
+
+    def _sound(self, scores: Float64) -> Float64:
+        """Return log-probabilities, none above zero in a table of few bits.
+
+        Raises ArtifactError if one is no log-probability: nothing else has checked a mapped table.
+        """
+        is_coarse = self.table.is_coarse
+        if not (scores <= (_COARSE if is_coarse else _ABOVE_ONE)).all():
+            raise self._damaged()
+        return np.minimum(scores, 0.0) if is_coarse else scores
+
+    @staticmethod
+    def _damaged() -> ArtifactError:
+        return ArtifactError(
+            "a word has a probability that is none: the table of this model is damaged; fit it anew, or copy it again"
+        )
+
     def _state(self, words: tuple[int, ...]) -> State:
         """The state after these words: the last ones that an n-gram of the table continues."""
-        from tacenda_lm.ngram import lookup
-
         table = self.table
         context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
-        n = lookup.endings(*self._arguments(), context)
+        n = _lookup().endings(*self._arguments(), context)
         return State(tuple(context[len(context) - n :].tolist()))
 
     def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -126,12 +232,10 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         """Return the natural log-probabilities of every next word: float64 (states, types)."""
-        from tacenda_lm.ngram import lookup
-
         table = self.table
         found = np.empty((len(states), table.n_types), np.float64)
-        lookup.conditionals(*self._arguments(), *self._contexts(states), found)
-        return found
+        _lookup().conditionals(*self._arguments(), *self._contexts(states), found)
+        return self._sound(found)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,), without computing a distribution."""
@@ -141,13 +245,53 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         self, states: Sequence[State], words: Integers | Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
         """Log-probabilities and n-gram lengths of words after states, one word for each."""
-        from tacenda_lm.ngram import lookup
-
         ids = checked_ids(words, self.table.n_types)
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         contexts = self._contexts(states)
-        lookup.pair_scores(*self._arguments(), *contexts, ids, found, matched)
-        return found, matched
+        _lookup().pair_scores(*self._arguments(), *contexts, ids, found, matched)
+        return self._sound(found), matched
+
+    # -- strings -----------------------------------------------------------------------------------
+
+    def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
+        """As `KenlmInterface.score`; a string is split, looked up and scored in compiled code."""
+        prepared = self._prepared
+        tokenizer = self.fitted_on.get("tokenizer")
+        if prepared is None or prepared[0] is not self._table or prepared[1] != tokenizer:
+            words = self._words
+            arguments = () if words is None else (*self._arguments(), *words.arrays, *words.special)
+            prepared = self._prepared = self.table, tokenizer, arguments
+        if prepared[2] and isinstance(sentence, str) and sentence:
+            text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
+            total, found = _strings().score_line(text, *prepared[2], bos, eos)
+            if found:
+                if not total <= 0:
+                    total = self._sound(np.array([total]))[0]
+                return float(total) / _LN10
+        return super().score(sentence, bos, eos)
+
+    def score_batch(
+        self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
+    ) -> Float64:
+        """As `KenlmInterface.score_batch`; a list of strings is split, looked up and scored in compiled code."""
+        words, counted = self._words, checked_blank_lines(blank_lines) == "count"
+        lines = words.encoded(sentences, eos) if words is not None else None
+        if words is None or lines is None:
+            return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
+        found = np.empty(len(lines[1]) - 1, np.float64)
+        _strings().line_scores(*self._arguments(), *lines, words.special[0], found)
+        if eos and not counted:
+            found[np.diff(lines[1]) == 1] = 0.0
+        return self._sound(found) / _LN10
+
+    @property
+    def _words(self) -> WordTable | None:
+        """The vocabulary for compiled code; None where more is to be done with words than to look them up."""
+        known, tokenizer = self._word_table, self.fitted_on.get("tokenizer")
+        if known is None or known.vocabulary is not self._vocabulary or tokenizer != self._split_by:
+            is_ascii, self._split_by = self.string_tokenizer == ASCII_WHITESPACE, tokenizer
+            known = self._word_table = WordTable(self.vocabulary, is_ascii)
+        return known if known.is_plain else None
 
     # -- whole texts -------------------------------------------------------------------------------
 
@@ -163,9 +307,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         return self._sequences(ids, np.array([0, len(ids)]), before)
 
     def _penalty(self, state: State) -> float:
-        from tacenda_lm.ngram import lookup
-
-        return float(lookup.penalty(*self._arguments(), np.array(state.parts(), np.int64)))
+        return float(_lookup().penalty(*self._arguments(), np.array(state.parts(), np.int64)))
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
@@ -182,18 +324,16 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         self, ids: Ids, offsets: Offsets, before: Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
         """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
-        from tacenda_lm.ngram import lookup
-
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         context = np.array(before, np.int64)
-        bad = lookup.sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
+        bad = _lookup().sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
         if bad >= 0:
             check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
-        return found, matched
+        return self._sound(found), matched
 
     def _arguments(self) -> tuple[Any, ...]:
         """The first arguments of every function in ``lookup``."""
-        return *self.table.records, self.table.order
+        return self.table.arguments
 
     # -- ARPA files --------------------------------------------------------------------------------
 
@@ -211,8 +351,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         """
         from tacenda_lm.ngram.arpa_reader import read_arpa
 
-        vocabulary, table, notes = read_arpa(path)
-        sums = table.sums()
+        vocabulary, table, sums, notes = read_arpa(path)
         if sums.above_one is not None:
             context, word = (
                 " ".join(vocabulary.decode(ids)) for ids in (sums.above_one[0], [sums.above_one[1]])

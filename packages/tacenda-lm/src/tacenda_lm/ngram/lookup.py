@@ -3,10 +3,12 @@
     log p(w | h) = log_prob[h w]                     if h w is listed
                  = backoff[h] + log p(w | h')        otherwise, with backoff 0 for an h that is not
 
-The context is kept as the places of those of its endings that are listed, shortest first. One word costs a binary
-search among the words listed after each ending, and the places found are the next context. The table comes as
-records of 16 bytes, so that all that is known of an n-gram lies in one cache line: see ``Table.records``. ``nodes``
-and ``values`` are the same memory, as int32 and as float32 (n-grams + 1, 4).
+The context is kept as the places of those of its endings that are listed, shortest first; the place of an n-gram is
+its number in its order. One word costs a binary search among the words listed after each ending, and the places found
+are the next context.
+
+``data`` and ``shape`` are those of a ``Table``, which describes the records. The table may be a file that nobody has
+checked: a place that is read from it is held to the bounds of what it points into before it is used.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
@@ -14,236 +16,307 @@ and ``values`` are the same memory, as int32 and as float32 (n-grams + 1, 4).
 from __future__ import annotations
 
 import numpy as np
+from numba import uint64
 
 from tacenda.kernels.machinery.compiled import njit
 
-#: Columns of a record.
-WORD, LOG_PROB, BACKOFF, FIRST = 0, 1, 2, 3
-
-ABOVE_ONE = 1e-3
-"""The log-probability that is above one by more than rounding."""
-
 __all__ = [
-    "check_distributions",
     "conditionals",
     "endings",
     "pair_scores",
     "penalty",
+    "resolve",
     "sequence_scores",
+    "spell",
+    "step",
+    "unpack",
 ]
 
+#: Columns of ``shape``: of each order the n-grams, the bits of a record, the bit where records begin, bits of fields,
+#: and the words of the data where the other sections begin.
+SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (
+    range(13)
+)
+
+_ONE, _SIX, _LAST = np.uint64(1), np.uint64(6), np.uint64(63)
+_LOW = np.uint64(0xFFFFFFFF)
+_SIGN = np.uint64(0x80000000)
+_FLAG = np.uint64(1 << 63)
+
+
+@njit(inline=True)
+def bits(data, at, width):
+    """Return ``width`` bits, fewer than 64, from the bit ``at``; they may lie in two words."""
+    word, shift = uint64(at) >> _SIX, uint64(at) & _LAST
+    both = data[word] >> shift | data[word + _ONE] << _ONE << (_LAST - shift)
+    return both & ((_ONE << uint64(width)) - _ONE)
+
+
+@njit(inline=True)
+def value(data, at, code):
+    """Return float32 number ``code`` of those that begin at a word."""
+    word = data[uint64(at) + (code >> _ONE)] >> (code & _ONE) * np.uint64(32)
+    return np.uint32(word & _LOW).view(np.float32)
+
 
 @njit
-def _child(nodes, node, w):
-    """Place of the n-gram ``node`` followed by the word w; -1 if it is not listed."""
-    # the words after ``node`` are sorted: search them by halves
-    low, high = nodes[node, FIRST], nodes[node + 1, FIRST]
-    while low < high:
-        middle = (low + high) >> 1
-        if nodes[middle, WORD] < w:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < nodes[node + 1, FIRST] and nodes[low, WORD] == w else -1
+def log_prob(data, shape, n, place):
+    """Log-probability of an n-gram of n + 1 words."""
+    at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD]
+    code = bits(data, at, shape[n, PROB])
+    if shape[n, PROB] == 31:
+        return np.uint32(code | _SIGN).view(np.float32)
+    return value(data, shape[n, PROBS], code)
 
 
 @njit
-def sequence_scores(nodes, values, order, ids, offsets, context, out, matched):
+def backoff(data, shape, n, place):
+    """Back-off of an n-gram of n + 1 words, which is not of the highest order."""
+    at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD] + shape[n, PROB]
+    code = bits(data, at, shape[n, BACKOFF])
+    if shape[n, BACKOFF] == 32:
+        return np.uint32(code).view(np.float32)
+    if code >= uint64(shape[n, N_VALUES]):
+        return np.float32(np.nan)
+    return value(data, shape[n, VALUES], code)
+
+
+@njit
+def word_of(data, shape, n, place):
+    """The last word of an n-gram of n + 1 words; below the number of types only if the table is sound."""
+    if n == 0:
+        return np.int64(place)
+    return np.int64(bits(data, shape[n, RECORDS] + place * shape[n, WIDTH], shape[n, WORD]))
+
+
+@njit
+def first_after(data, shape, n, place):
+    """Where those n-grams begin that continue one of n + 1 words, which is not of the highest order."""
+    head = data[uint64(shape[n, BLOCKS] + (place >> 6))]
+    limit = shape[n + 1, SIZE]
+    if head & _FLAG:
+        number = head ^ _FLAG
+        if number >= uint64(shape[n, LISTS]):
+            return limit
+        found = data[uint64(shape[n, FAR]) + (number << _SIX) + (uint64(place) & _LAST)]
+    else:
+        width = shape[n, WIDTH]
+        found = head + bits(
+            data, shape[n, RECORDS] + (place + 1) * width - shape[n, NEAR], shape[n, NEAR]
+        )
+    return np.int64(min(found, uint64(limit)))
+
+
+@njit
+def child(data, shape, n, place, w):
+    """Place of the n-gram of n + 1 words at ``place`` followed by the word w; -1 if it is not listed."""
+    low = first_after(data, shape, n, place)
+    left = first_after(data, shape, n, place + 1) - low
+    if left <= 0:
+        return np.int64(-1)
+    records, width, word_bits = shape[n + 1, RECORDS], shape[n + 1, WIDTH], shape[n + 1, WORD]
+    # the words after it are sorted: search them by halves, without a branch, as none could be foreseen
+    while left > 1:
+        half = left >> 1
+        before = np.int64(bits(data, records + (low + half - 1) * width, word_bits)) < w
+        low += half * np.int64(before)
+        left -= half
+    return low if np.int64(bits(data, records + low * width, word_bits)) == w else np.int64(-1)
+
+
+@njit
+def next_word(data, shape, before, n_before, w, found):
+    """Score the word w after a context, and write the next one; return the score and the length of the n-gram.
+
+    ``before`` are the places of the listed endings of the context, shortest first; ``found`` takes those of the
+    endings that are listed with w after them: found[k] is the n-gram of k + 1 words that ends in w.
+    """
+    found[0] = w
+    n = 1
+    while n <= n_before:
+        place = child(data, shape, n - 1, before[n - 1], w)
+        if place < 0:
+            break  # where one is not listed, no longer one is
+        found[n] = place
+        n += 1
+    # the longest one gives the probability, and every longer ending of the context its back-off
+    score = np.float64(log_prob(data, shape, n - 1, found[n - 1]))
+    for k in range(n - 1, n_before):
+        score += backoff(data, shape, k, before[k])
+    return score, n
+
+
+@njit
+def sequence_scores(data, shape, ids, offsets, context, out, matched):
     """Write the scores of all ids into ``out`` (float64) and the n-gram lengths into ``matched`` (int64), (tokens,).
 
     ``context`` holds the words before every sequence, at most order - 1. Return -1, or the place of the first id
     that is no word, where scoring stops.
     """
-    n_types = nodes[0, FIRST]
+    order, n_types = len(shape), shape[0, SIZE]
     before = np.empty(order + 1, np.int64)
     found = np.empty(order + 1, np.int64)
     for s in range(len(offsets) - 1):
-        n_before = _resolve(nodes, order, context, before)
+        n_before = resolve(data, shape, context, before)
         for t in range(offsets[s], offsets[s + 1]):
-            w = ids[t]
+            w = np.int64(ids[t])
             if w < 0 or w >= n_types:
                 return t
-            # append w to the endings of the context, shortest first: found[k] is the place of the n-gram of
-            # k + 1 words that ends in w; where one is not listed, no longer one is
-            found[0] = w
-            n = 1
-            while n <= n_before:
-                child = _child(nodes, before[n - 1], w)
-                if child < 0:
-                    break
-                found[n] = child
-                n += 1
-            # the longest one gives the probability, and every longer ending of the context its back-off
-            score = np.float64(values[found[n - 1], LOG_PROB])
-            for k in range(n - 1, n_before):
-                score += values[before[k], BACKOFF]
-            out[t] = score
+            out[t], n = next_word(data, shape, before, n_before, w, found)
             matched[t] = n
-            # what was found is the context of the next word
             n_before = min(n, order - 1)
             before, found = found, before
     return -1
 
 
 @njit
-def _resolve(nodes, order, context, before):
+def resolve(data, shape, context, before):
     """Write the places of the listed endings of a context, shortest first, into ``before``; return how many."""
-    n_words = min(len(context), order - 1)
+    n_words = min(len(context), len(shape) - 1)
     n = 0
     while n < n_words:
-        node = np.int64(context[len(context) - n - 1])
-        if node < 0 or node >= nodes[0, FIRST]:
+        place = np.int64(context[len(context) - n - 1])
+        if place < 0 or place >= shape[0, SIZE]:
             return n  # a state of another model: its word is none here
         for k in range(n):
-            node = _child(nodes, node, context[len(context) - n + k])
-            if node < 0:
+            place = child(data, shape, k, place, context[len(context) - n + k])
+            if place < 0:
                 return n
-        before[n] = node
+        before[n] = place
         n += 1
     return n
 
 
 @njit
-def endings(nodes, values, order, context):
-    """Return how many of the last words of a context can change what follows."""
-    before = np.empty(order + 1, np.int64)
-    n = _resolve(nodes, order, context, before)
+def n_that_matter(data, shape, before, n):
+    """Of n listed endings of a context, how many can change what follows: how many of its last words are kept."""
     while n > 0:
         # an ending matters if an n-gram continues it, or if its back-off is not zero
-        node = before[n - 1]
-        if nodes[node + 1, FIRST] > nodes[node, FIRST] or values[node, BACKOFF] != 0:
+        place = before[n - 1]
+        if first_after(data, shape, n - 1, place + 1) > first_after(data, shape, n - 1, place):
+            break
+        if backoff(data, shape, n - 1, place) != 0:
             break
         n -= 1
     return n
 
 
 @njit
-def penalty(nodes, values, order, context):
+def endings(data, shape, context):
+    """Return how many of the last words of a context can change what follows."""
+    before = np.empty(len(shape) + 1, np.int64)
+    return n_that_matter(data, shape, before, resolve(data, shape, context, before))
+
+
+@njit
+def step(data, shape, before, w, found):
+    """Score the word w after a context whose listed endings are ``before``, and write those of the next into ``found``.
+
+    Both are (order + 1,), the places of the endings, shortest first, and at the end their number. Return the score, the
+    length of the n-gram, and how many of the last words can change what follows.
+    """
+    order = len(shape)
+    score, n = next_word(data, shape, before, before[order], w, found)
+    kept = n_that_matter(data, shape, found, min(n, order - 1))
+    found[order] = kept
+    return score, n, kept
+
+
+@njit
+def penalty(data, shape, context):
     """Return the sum of the back-offs of all listed endings of a context."""
-    before = np.empty(order + 1, np.int64)
+    before = np.empty(len(shape) + 1, np.int64)
     total = 0.0
-    for k in range(_resolve(nodes, order, context, before)):
-        total += values[before[k], BACKOFF]
+    for k in range(resolve(data, shape, context, before)):
+        total += backoff(data, shape, k, before[k])
     return total
 
 
 @njit
-def pair_scores(nodes, values, order, contexts, lengths, words, out, matched):
+def pair_scores(data, shape, contexts, lengths, words, out, matched):
     """Write the scores and n-gram lengths of words (pairs,), each after a context of its own.
 
     Of the words of a row of ``contexts`` (pairs, order - 1) the last ``lengths`` count.
     """
-    before = np.empty(order + 1, np.int64)
+    before = np.empty(len(shape) + 1, np.int64)
+    found = np.empty(len(shape) + 1, np.int64)
     width = contexts.shape[1]
     for i in range(len(words)):
-        n_before = _resolve(nodes, order, contexts[i, width - lengths[i] :], before)
-        node = np.int64(words[i])
-        n = 1
-        while n <= n_before:
-            child = _child(nodes, before[n - 1], words[i])
-            if child < 0:
-                break
-            node = child
-            n += 1
-        score = np.float64(values[node, LOG_PROB])
-        for k in range(n - 1, n_before):
-            score += values[before[k], BACKOFF]
-        out[i] = score
-        matched[i] = n
+        n_before = resolve(data, shape, contexts[i, width - lengths[i] :], before)
+        w = np.int64(words[i])
+        out[i], matched[i] = next_word(data, shape, before, n_before, w, found)
 
 
 @njit
-def conditionals(nodes, values, order, contexts, lengths, out):
+def conditionals(data, shape, contexts, lengths, out):
     """Write the log-probabilities of all words after each context into ``out``, float64 (contexts, types)."""
-    before = np.empty(order + 1, np.int64)
+    before = np.empty(len(shape) + 1, np.int64)
     width = contexts.shape[1]
     n_types = out.shape[1]
     for i in range(len(lengths)):
-        n_before = _resolve(nodes, order, contexts[i, width - lengths[i] :], before)
+        n_before = resolve(data, shape, contexts[i, width - lengths[i] :], before)
         row = out[i]
         for w in range(n_types):
-            row[w] = values[w, LOG_PROB]  # of the unigrams
+            row[w] = log_prob(data, shape, 0, w)  # of the unigrams
         # every longer ending of the context: back off all words, then set those that are listed after it
         for k in range(n_before):
-            node = before[k]
-            penalty = values[node, BACKOFF]
+            place = before[k]
+            penalty = backoff(data, shape, k, place)
             if penalty != 0:
                 for w in range(n_types):
                     row[w] += penalty
-            for child in range(nodes[node, FIRST], nodes[node + 1, FIRST]):
-                row[nodes[child, WORD]] = values[child, LOG_PROB]
+            begin, end = (
+                first_after(data, shape, k, place),
+                first_after(data, shape, k, place + 1),
+            )
+            for after in range(begin, end):
+                w = word_of(data, shape, k + 1, after)
+                if w < n_types:
+                    row[w] = log_prob(data, shape, k + 1, after)
+
+
+# -- the table as it is --------------------------------------------------------------------------------
 
 
 @njit
-def check_distributions(nodes, values, starts, sums):
-    """Write the lowest and the highest sum of the unigrams' probabilities and those after a context into ``sums`` (2,).
-
-    Return a context and a word after it whose probability is above one, as the place of an n-gram and an id; (-1, -1)
-    if there is none; (place, -1) of an n-gram that is listed without its last words. What follows a context without its
-    first word is compared word by word: both are sorted.
-    """
-    n_types, n_contexts = starts[1], starts[-2]
-    suffix = np.empty(n_contexts, np.int64)  # where each context without its first word is listed
-    suffix[:n_types] = -1
-    total, best = 0.0, values[0, LOG_PROB]
-    for w in range(n_types):
-        total += np.exp(np.float64(values[w, LOG_PROB]))
-        best = max(best, values[w, LOG_PROB])
-    sums[:] = total
-    for node in range(n_contexts):
-        begin, end = _after(nodes, suffix[node], n_types)
-        listed = below = 0.0
-        for child in range(nodes[node, FIRST], nodes[node + 1, FIRST]):
-            w = nodes[child, WORD]
-            begin = _at_or_after(nodes, begin, end, w) if suffix[node] >= 0 else np.int64(w)
-            if begin == end or nodes[begin, WORD] != w:
-                return np.int64(child), np.int64(-1)
-            if child < n_contexts:
-                suffix[child] = begin
-            listed += np.exp(np.float64(values[child, LOG_PROB]))
-            below += np.exp(np.float64(values[begin, LOG_PROB]))
-        # what is listed keeps its probability; the back-off scales what the shorter context gives the others
-        total = listed + np.exp(np.float64(values[node, BACKOFF])) * max(1 - below, 0.0)
-        if total < sums[0] or total != total:
-            sums[0] = total
-        if total > sums[1] or total != total:
-            sums[1] = total
-        penalty, longer = 0.0, np.int64(node)
-        while longer >= 0:
-            penalty += values[longer, BACKOFF]
-            if penalty <= 0:
-                break  # what is above one after a shorter context is found there
-            begin, end = _after(nodes, suffix[longer], n_types)
-            if suffix[longer] < 0 and penalty + best <= ABOVE_ONE:
-                break
-            for place in range(begin, end):
-                w = nodes[place, WORD]
-                if penalty + values[place, LOG_PROB] > ABOVE_ONE and _child(nodes, longer, w) < 0:
-                    return np.int64(node), np.int64(w)
-            longer = suffix[longer]
-    return np.int64(-1), np.int64(-1)
+def unpack(data, shape, order, begin, word, probs, backoffs, n_after):
+    """Write the fields of n-grams of an order from place ``begin`` on, as many as the arrays hold."""
+    n = order - 1
+    for i in range(len(word)):
+        word[i] = word_of(data, shape, n, begin + i)
+        probs[i] = log_prob(data, shape, n, begin + i)
+    for i in range(len(backoffs)):
+        place = begin + i
+        backoffs[i] = backoff(data, shape, n, place)
+        n_after[i] = first_after(data, shape, n, place + 1) - first_after(data, shape, n, place)
 
 
 @njit
-def _at_or_after(nodes, begin, end, w):
-    """Return the first place from ``begin`` whose word is not below w, or ``end``; quick where it is near."""
-    step = 1
-    while begin + step < end and nodes[begin + step, WORD] < w:
-        begin += step
-        step *= 2
-    high = min(begin + step, end)
-    while begin < high:
-        middle = (begin + high) >> 1
-        if nodes[middle, WORD] < w:
-            begin = middle + 1
+def spell(data, shape, order, begin, words):
+    """Write the words of n-grams of an order from place ``begin`` on into ``words`` (n-grams, order)."""
+    place = np.empty(order, np.int64)  # of the beginnings of an n-gram
+    for i in range(len(words)):
+        place[order - 1] = begin + i
+        for n in range(order - 2, -1, -1):
+            above = place[n + 1]
+            if i == 0:
+                place[n] = _context_of(data, shape, n, above)
+            while place[n] < shape[n, SIZE] - 1 and (
+                first_after(data, shape, n, place[n] + 1) <= above
+            ):
+                place[n] += 1
+        for n in range(order):
+            words[i, n] = word_of(data, shape, n, place[n])
+
+
+@njit
+def _context_of(data, shape, n, place):
+    """Place of an n-gram without its last word, which leaves n + 1 words."""
+    low, high = np.int64(0), shape[n, SIZE]
+    while low < high:
+        middle = (low + high) >> 1
+        if first_after(data, shape, n, middle) <= place:
+            low = middle + 1
         else:
             high = middle
-    return begin
-
-
-@njit
-def _after(nodes, node, n_types):
-    """Places of the n-grams that continue one; of the unigrams for -1."""
-    if node < 0:
-        return np.int64(0), np.int64(n_types)
-    return np.int64(nodes[node, FIRST]), np.int64(nodes[node + 1, FIRST])
+    return max(low - 1, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,53 @@ def read(path: Path) -> dict[str, Array]:
                 _dtype(name, file.get_slice(name).get_dtype())
                 arrays[name] = file.get_tensor(name)
     except (safetensors.SafetensorError, ValueError, OverflowError, TypeError) as error:
+        raise ArtifactError(f"its tensors are damaged: {error}") from error
+    return arrays
+
+
+def write_mapped(arrays: Mapping[str, Array], path: Path) -> None:
+    """As `write`, without a copy of the arrays in memory, each at a place that suits its type."""
+    ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    codes = {dtype: code for code, dtype in DTYPES.items()}
+    header: dict[str, Any] = {}
+    at = 0
+    for name, array in ordered:
+        entry = {"dtype": codes[array.dtype], "shape": list(array.shape)}
+        header[name] = entry | {"data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, array in ordered:
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            file.write(little.reshape(-1).view(np.uint8).data)
+
+
+def mapped(path: Path) -> dict[str, Array]:
+    """Arrays of a safetensors file as read-only memory maps: nothing is read but what says where they lie."""
+    arrays: dict[str, Array] = {}
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            names = list(
+                file.keys()
+            )  # the library has checked that offsets, shapes and length agree
+        with path.open("rb") as raw:
+            size = int.from_bytes(raw.read(8), "little")
+            header = json.loads(raw.read(size))
+        for name in names:
+            dtype = _dtype(name, header[name]["dtype"]).newbyteorder("<")
+            shape = tuple(header[name]["shape"])
+            offset = 8 + size + header[name]["data_offsets"][0]
+            if offset % dtype.itemsize:
+                raise ValueError(
+                    f"array {name!r} begins at byte {offset}, which does not suit its type"
+                )
+            if 0 in shape:  # nothing cannot be mapped
+                arrays[name] = np.empty(shape, dtype)
+            else:
+                arrays[name] = np.memmap(path, dtype, "r", offset, shape)
+    except (safetensors.SafetensorError, ValueError, KeyError, OverflowError, TypeError) as error:
         raise ArtifactError(f"its tensors are damaged: {error}") from error
     return arrays
 

@@ -4,6 +4,7 @@
 
     model.json                     the manifest, written last: the only commit point
     tensors-<sha256>.safetensors   arrays, named by content: a new model never touches an old file
+    mapped-<sha256>.safetensors    arrays that are mapped when the model is read
     nested-<name>-<sha256>/        a nested model, a complete artefact, named by its own model.json
 
 Everything is written and renamed by `tacenda.store`. What the manifest no longer names is removed afterwards;
@@ -29,6 +30,9 @@ from tacenda.artifact.manifest import Artifact, Member, check_depth, merge
 from tacenda.errors import ArtifactError
 
 MANIFEST = "model.json"
+
+_HASHED = 1 << 22
+"""A mapped file of more bytes is read where it is used, so its sha256 is compared only where `read` is asked to."""
 
 
 def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
@@ -60,11 +64,12 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
         ) from error
 
 
-def read(path: str | os.PathLike[str]) -> Artifact:
+def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
     """Read and check the artefact in the folder ``path``; its plugin is not needed.
 
     A bare name, where no such folder exists, is that of an installed model (`tacenda.artifact.by_name`).
-    The arrays are in memory of their own, so the folder may be replaced or removed afterwards.
+    The arrays are in memory of their own or mapped, so the folder may be replaced or removed afterwards. Of a mapped
+    file of more than a few megabytes nothing is read, unless ``whole`` asks to compare its bytes with their hash too.
     Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
     format.
     """
@@ -72,7 +77,7 @@ def read(path: str | os.PathLike[str]) -> Artifact:
     for last in [False] * 20 + [True]:
         head = _head_or_nothing(folder)
         try:
-            return _read_parts(folder, head or _head(folder), depth=0)
+            return _read_parts(folder, head or _head(folder), 0, whole)
         except (ArtifactError, OSError) as error:
             # A save may have replaced the model during the reading: then, and only then, try again.
             if _head_or_nothing(folder) != head and not last:
@@ -113,12 +118,15 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     artifact.manifest({}, {})  # what cannot be saved fails before anything is written
     written: dict[str, Member] = {}
     nested: dict[str, Member] = {}
-    if arrays:
+    for mapped in (False, True):
+        some = {name: a for name, a in arrays.items() if (name in artifact.mapped) == mapped}
+        if not some:
+            continue
         with store.temporary(folder) as scratch:
             path = scratch / "tensors"
-            named_arrays.write(arrays, path)
+            (named_arrays.write_mapped if mapped else named_arrays.write)(some, path)
             member = Member(path.stat().st_size, store.sha256_of(path))
-            name = manifests.tensor_file(member)
+            name = manifests.tensor_file(member, mapped)
             store.commit(path, folder / name)
             written[name] = member
     for name, part in sorted(artifact.nested.items()):
@@ -135,14 +143,18 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     return head_bytes
 
 
-def _read_parts(folder: Path, head: bytes, depth: int) -> Artifact:
+def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
     check_depth(depth)
     manifest = manifests.decode(head)
     manifests.check_names(manifest)
     arrays: dict[str, npt.NDArray[Any]] = {}
+    mapped: set[str] = set()
     for name, member in manifest.files.items():
-        _verify(folder / name, member)
-        merge(arrays, named_arrays.read(folder / name))
+        is_mapped = manifests.is_mapped(name)
+        _verify(folder / name, member, whole or not is_mapped or member.size <= _HASHED)
+        some = (named_arrays.mapped if is_mapped else named_arrays.read)(folder / name)
+        merge(arrays, some)
+        mapped.update(some if is_mapped else ())
     nested: dict[str, Artifact] = {}
     for name, member in manifest.nested.items():
         part = folder / member.folder
@@ -151,8 +163,8 @@ def _read_parts(folder: Path, head: bytes, depth: int) -> Artifact:
         inner = _head(part)
         if Member.of(inner, member.folder) != member:
             raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
-        nested[name] = _read_parts(part, inner, depth + 1)
-    return replace(manifest.artifact, arrays=arrays, nested=nested)
+        nested[name] = _read_parts(part, inner, depth + 1, whole)
+    return replace(manifest.artifact, arrays=arrays, nested=nested, mapped=frozenset(mapped))
 
 
 def _head(folder: Path) -> bytes:
@@ -225,10 +237,10 @@ def _regular_size(path: Path) -> int:
     return status.st_size
 
 
-def _verify(path: Path, member: Member) -> None:
-    """Raise `ArtifactError` unless a file is there and has the size and sha256 it should have."""
+def _verify(path: Path, member: Member, whole: bool = True) -> None:
+    """Raise `ArtifactError` unless a file is there and has the size and, if ``whole``, the sha256 it should have."""
     size = _regular_size(path)
     if size != member.size:
         raise ArtifactError(f"{path.name} has {size} bytes and model.json says {member.size}")
-    if store.sha256_of(path) != member.sha256:
+    if whole and store.sha256_of(path) != member.sha256:
         raise ArtifactError(f"{path.name} was altered: its sha256 is not the one in model.json")

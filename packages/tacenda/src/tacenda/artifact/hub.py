@@ -29,8 +29,10 @@ _PARTS = (
     CARD,
     folders.MANIFEST,
     "tensors-*.safetensors",
+    "mapped-*.safetensors",
     f"nested-*/{folders.MANIFEST}",
     "nested-*/tensors-*.safetensors",
+    "nested-*/mapped-*.safetensors",
 )
 
 
@@ -84,7 +86,7 @@ def pull(
                 f"cannot fetch {repository} ({revision}): {describe(error)}"
             ) from error
         try:
-            artifact = folders.read(place)
+            artifact = folders.read(place, whole=True)
         except ArtifactError as error:
             reason = str(error).replace(place, repository)
             raise ArtifactError(
@@ -132,7 +134,7 @@ def push(
     _check_names(repository, "main")
     check_card(about)
     client = _client()
-    artifact = folders.read(source)
+    artifact = folders.read(source, whole=True)
     with tempfile.TemporaryDirectory() as place:
         folders.write(place, artifact)
         text = front_matter(artifact, about) + card(artifact, about, load=_loading(repository))

@@ -34,7 +34,7 @@ MAX_DEPTH = 8
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TENSOR_FILE = re.compile(r"tensors-[0-9a-f]{32}\.safetensors")
+_TENSOR_FILE = re.compile(r"(tensors|mapped)-[0-9a-f]{32}\.safetensors")
 _NESTED_FOLDER = re.compile(r"nested-[A-Za-z0-9][A-Za-z0-9_.-]{0,63}-[0-9a-f]{32}")
 
 _TEXTS = ("kind", "name", "distribution", "version")
@@ -82,6 +82,9 @@ class Artifact:
         What the model was fitted on, in JSON values.
     nested
         The models of which this one is made, by name; each is a complete artefact.
+    mapped
+        Names of arrays that a folder holds in a file of their own, which is mapped when it is read: large ones of
+        which a model needs a few places at a time.
     """
 
     kind: str
@@ -93,6 +96,7 @@ class Artifact:
     figures: list[dict[str, Any]] = field(default_factory=list)
     fitted_on: dict[str, Any] = field(default_factory=dict)
     nested: dict[str, Artifact] = field(default_factory=dict)
+    mapped: frozenset[str] = frozenset()
 
     def to_bytes(self) -> bytes:
         """Return the artefact in one piece. Raises ArtifactError for content that cannot be saved."""
@@ -180,9 +184,14 @@ def checked_name(name: str) -> str:
     return name
 
 
-def tensor_file(member: Member) -> str:
-    """Return the name of a file of tensors, which its content determines."""
-    return f"tensors-{member.sha256[:32]}.safetensors"
+def tensor_file(member: Member, mapped: bool = False) -> str:
+    """Return the name of a file of tensors, which its content determines; ``mapped`` if it is to be mapped."""
+    return f"{'mapped' if mapped else 'tensors'}-{member.sha256[:32]}.safetensors"
+
+
+def is_mapped(name: str) -> bool:
+    """Tell whether a file of this name is mapped into memory, and read where it is used."""
+    return name.startswith("mapped-")
 
 
 def in_folder(name: str, head: Member) -> Member:
@@ -198,7 +207,7 @@ def is_member_name(name: str) -> bool:
 def check_names(manifest: Manifest) -> None:
     """Raise `ArtifactError` unless every part is named after its content, so that no name leads elsewhere."""
     for name, member in manifest.files.items():
-        if name != tensor_file(member):
+        if name != tensor_file(member, is_mapped(name)):
             raise ArtifactError(
                 f"model.json names a file {name!r:.80}, which no tensor file can have"
             )

@@ -97,7 +97,7 @@ def package(
             "packaging a model needs hatchling: pip install 'tacenda[package]'"
         ) from None
     check_card(about)
-    artifact = folders.read(source)
+    artifact = folders.read(source, whole=True)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, about.module)
         folders.write(folder, artifact)

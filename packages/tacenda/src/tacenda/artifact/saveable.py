@@ -49,7 +49,9 @@ class Saveable:
     kind: ClassVar[str]
     name: ClassVar[str]
     distribution: ClassVar[str] = plugins.RUNTIME
-
+    #: Names of arrays that are mapped when a saved model is loaded: large ones of which it needs a few places at a
+    #: time. Nobody has checked what is in them.
+    mapped_arrays: ClassVar[frozenset[str]] = frozenset()
     #: Arrays (rows, columns) of floats that bear to be rounded.
     roundable: ClassVar[tuple[str, ...]] = ()
     precision: Precision = "full"
@@ -116,6 +118,7 @@ class Saveable:
                 name: model.to_artifact(precision if model.can_be_compact() else "full")
                 for name, model in self.nested().items()
             },
+            mapped=self.mapped_arrays,
         )
 
     def can_be_compact(self) -> bool:

@@ -14,7 +14,7 @@ from tacenda.corpus import cache as caches
 from tacenda.corpus import word_ids
 from tacenda.corpus.lines import Lines, text_blocks, text_files
 from tacenda.corpus.marks import START, Marks, check_marks, refusal
-from tacenda.corpus.storage import GrowingArray, Place
+from tacenda.corpus.storage import GrowingArray, Place, forget_pages
 from tacenda.corpus.word_ids import CodedBlock, Selection, Types
 from tacenda.errors import CorpusError
 from tacenda.lookup import Oov
@@ -301,6 +301,7 @@ class Corpus:
             last = max(beyond - 1, first + 1)
             bounds = np.asarray(self.offsets[first : last + 1])
             yield np.asarray(self.ids[bounds[0] : bounds[-1]]), bounds - bounds[0]
+            forget_pages(self.ids)
             first = last
 
     def stream(self, n_tokens: int = 1 << 20) -> Iterator[NDArray[np.int32]]:

@@ -123,7 +123,9 @@ def read_blocks(
     line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the
     encoding does not have, or a damaged archive.
     """
-    yield from decoded_blocks(_chunks(path, advance), str(path), encoding, errors, longest=longest)
+    yield from decoded_blocks(
+        byte_chunks(path, advance), str(path), encoding, errors, longest=longest
+    )
 
 
 def decoded_blocks(
@@ -188,8 +190,8 @@ def whole_number(digits: str) -> int | None:
     return number if number < 1 << 63 else None
 
 
-def _chunks(path: Path, advance: Advance | None) -> Iterator[bytes]:
-    """Yield decompressed bytes in pieces, then one empty piece."""
+def byte_chunks(path: Path, advance: Advance | None = None) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`."""
     compression = "text"
     try:
         with path.open("rb") as raw:

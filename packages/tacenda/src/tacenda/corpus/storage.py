@@ -1,5 +1,6 @@
 """Arrays that grow by appending: in memory while small, in a ``.npy`` file beyond."""
 
+import mmap
 import os
 import shutil
 import tempfile
@@ -134,6 +135,14 @@ class GrowingArray:
         self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
         n_bytes = min(PASS_ITEMS, self._size - start) * self._dtype.itemsize
         return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
+
+
+def forget_pages(array: NDArray[Any]) -> None:
+    """Give back the memory that a mapped array takes; what is used again is read again."""
+    if isinstance(array, np.memmap) and array.mode == "r":
+        mapped = array._mmap  # type: ignore[attr-defined]  # numpy has no public door to it
+        if hasattr(mapped, "madvise"):  # not on Windows
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 @contextmanager

@@ -217,11 +217,15 @@ class ModelComponent(Pipe):
 
     def _refuse_processes(self) -> None:
         """Raise ConfigurationError in a child process, which sees only some documents of a stream."""
-        if os.getpid() != self._process and multiprocessing.parent_process() is not None:
+        if self._in_a_child():
             raise ConfigurationError(
                 f"{self.name!r} has context = 'stream', which goes from each document to the next and "
                 "cannot be shared by processes: use n_process = 1, or context = 'doc'"
             )
+
+    def _in_a_child(self) -> bool:
+        """Return whether this is a child of the process that made the component, as in ``nlp.pipe(n_process=2)``."""
+        return os.getpid() != self._process and multiprocessing.parent_process() is not None
 
     # -- saving, loading, pickling ---------------------------------------------------------------
 

@@ -1,0 +1,57 @@
+"""Letter prediction on a Finnish book, after Siivola and Honkela: state-space models beside n-grams.
+
+    python -m benchmarks.language_models.state_space [--only sparse figure test-sparse dense test-dense]
+
+The book (`alastalon-salissa`) is in TACENDA_DATA or the cache. What each fit finds is kept under TACENDA_BENCH_CACHE,
+so an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks import reporting
+from benchmarks.language_models.state_space import letters
+from benchmarks.language_models.state_space.studies import STUDIES, rows_of
+
+
+def _listed(offsets: tuple[int, ...]) -> str:
+    return ", ".join(f"{offset:,}" for offset in offsets)
+
+
+PROTOCOL = {
+    "text": "Volter Kilpi, Alastalon salissa: lower-case letters and the space between words, which counts as a letter",
+    "excerpts": f"{len(letters.OFFSETS)}, beginning at the letters {_listed(letters.OFFSETS)}; each has "
+    f"{letters.DENSE:,} letters of dense training text, the last {letters.SPARSE:,} of which are the sparse one, "
+    f"{letters.DEVELOPMENT:,} of development and {letters.TEST:,} of test text",
+    "perplexity": "the paper's (eq 13): letters that the training text does not have are left out of the mean and of "
+    "N, and stay in the history as unknown; </s> is not asked for, though every model keeps some probability for it "
+    "and for <unk>",
+    "context": "every text is scored as one sentence that begins anew",
+    "chosen": "dimensions, orders and kinds of n-grams by the mean perplexity of the development texts, by which "
+    "training stops too, as in the paper; all other settings on excerpts that no table shows, which begin at "
+    f"{_listed(letters.TUNING)}",
+    "ratio": "to the perplexity of the best n-gram on the same excerpt",
+    "spread": "standard deviation over the excerpts",
+    "CPU s": "of the processor, one thread, a fit and its evaluations; means over the excerpts",
+}
+NAME = "lm-state-space"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES))
+    options = parser.parse_args()
+    for study in options.only:
+        rows = [
+            {"row": f"{row['part']}, {list(row.values())[1]}", **row}
+            for row in rows_of(study, letters.OFFSETS)
+        ]
+        done = {name for name in STUDIES if name in options.only[: options.only.index(study) + 1]}
+        reporting.save(
+            NAME, PROTOCOL, rows, seeds=(0,), keep="row", unfinished=done != set(STUDIES)
+        )
+
+
+if __name__ == "__main__":
+    main()

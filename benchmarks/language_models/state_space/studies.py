@@ -1,0 +1,194 @@
+"""The tables of the paper, from what the plans' models say of the excerpts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from benchmarks.language_models.state_space import published
+from benchmarks.language_models.state_space.fits import Found, Plan, found, mixed
+from benchmarks.language_models.state_space.plans import (
+    BY_GRADIENTS,
+    BY_RULES,
+    GRID,
+    MOST_PROBABLE,
+    ORDERS,
+    RUNS,
+    dimensions,
+    gradient,
+    ngrams,
+    rules,
+    runs,
+)
+
+__all__ = ["STUDIES", "rows_of"]
+
+Row = dict[str, Any]
+SEEDS = (0, 1, 2, 3)  # of the models of an ensemble
+
+
+class Measured:
+    """Plans on all excerpts; what is not known yet is fitted, one after the other."""
+
+    def __init__(self, offsets: Sequence[int]) -> None:
+        self.offsets = offsets
+
+    def all(self, plan: Plan) -> list[Found]:
+        """What a plan's model says of every excerpt."""
+        results = []
+        for offset in self.offsets:
+            results.append(found(plan, offset))
+            settings = {**plan.settings}
+            print(plan.size, plan.name, settings, offset, results[-1].perplexities, flush=True)
+        return results
+
+    def best(self, plans: Iterable[Plan]) -> tuple[Plan, list[Found]]:
+        """The plan of the lowest mean perplexity of the development texts."""
+        tried = [(plan, self.all(plan)) for plan in plans]
+        return min(tried, key=lambda each: fmean(values(each[1], "development")))
+
+
+def values(results: Iterable[Found], text: str) -> list[float]:
+    return [each.perplexities[text] for each in results]
+
+
+def spread(numbers: Sequence[float]) -> dict[str, float | int]:
+    """Mean and standard deviation over the excerpts, as tables show them."""
+    return {
+        "mean": fmean(numbers),
+        "sd": stdev(numbers) if len(numbers) > 1 else 0.0,
+        "n": len(numbers),
+    }
+
+
+def development(size: str, measured: Measured) -> Iterator[Row]:
+    """Table 1 or 2: the best dimensions of every order, beside the best n-gram of that order."""
+    every = ngrams(size)
+    for order in ORDERS:
+        known = published.DEVELOPMENT[size].get(order)
+        if known is None:
+            continue
+        row: Row = {"part": f"development, {size}", "order": order}
+        if order > 1:
+            for name in ("Good-Turing", "Kneser-Ney"):
+                same = [plan for plan in every if plan.order == order and plan.name == name]
+                row[name] = spread(values(measured.best(same)[1], "development"))
+        for name, plans in _of_order(size, order).items():
+            plan, results = measured.best(plans)
+            row[name] = spread(values(results, "development"))
+            row[f"size {name}"] = _pair(plan.dimensions)
+        row |= {
+            "paper": known.state_space,
+            "paper's size": _pair((known.internal, known.features)),
+            "paper's n-gram": known.ngram,
+        }
+        yield row
+
+
+def _of_order(size: str, order: int) -> dict[str, list[Plan]]:
+    """The models of an order, by the way of training; the rules have the dimensions that were best in the paper."""
+    known = published.DEVELOPMENT[size][order]
+    return {
+        "rules": [rules(size, order, (known.internal, known.features or 1))],
+        "gradients": [gradient(size, order, pair) for pair in dimensions(size, order)],
+    }
+
+
+def figure(measured: Measured) -> Iterator[Row]:
+    """Figure 2: perplexity of the development texts by N_q and N_l, order 2, sparse training text."""
+    for name, make in (("rules", rules), ("gradients", gradient)):
+        for n_q in GRID["internal"]:
+            row: Row = {"part": f"figure 2, {name}", "internal": n_q}
+            for n_l in GRID["features"]:
+                results = measured.all(make("sparse", 2, (n_q, n_l)))
+                row[f"features {n_l}"] = fmean(values(results, "development"))
+            yield row
+
+
+def test(size: str, measured: Measured) -> Iterator[Row]:
+    """Table 3: what was best on the development texts, on the test texts, and beyond the paper."""
+    best, theirs = measured.best(ngrams(size))
+    yield _row(size, f"n-gram: {best.name}", best.order, theirs, theirs)
+    turing = [plan for plan in ngrams(size) if plan.name == "Good-Turing"]
+    plan, results = measured.best(turing)
+    yield _row(size, "n-gram: Good-Turing", plan.order, results, theirs, published.TEST[size][1])
+    orders = [order for order in ORDERS if order in published.DEVELOPMENT[size]]
+    for name in ("rules", "gradients"):
+        plan, results = measured.best(
+            plan for order in orders for plan in _of_order(size, order)[name]
+        )
+        paper = published.TEST[size][0] if name == "rules" else None
+        label = BY_RULES if name == "rules" else BY_GRADIENTS
+        yield _row(size, label, plan.order, results, theirs, paper)
+    through = gradient(size, plan.order, _numbers(plan), inference="map")
+    if _numbers(plan)[0]:
+        yield _row(size, MOST_PROBABLE, plan.order, measured.all(through), theirs)
+    several = [
+        measured.all(Plan(plan.family, size, {**plan.settings, "seed": seed}, plan.name))
+        for seed in SEEDS
+    ]
+    yield _row(size, f"{BY_GRADIENTS}, {len(SEEDS)} seeds", plan.order, _mixed(several), theirs)
+    own = runs(size)
+    yield _row(size, RUNS, own.order, measured.all(own), theirs)
+    several = [measured.all(runs(size, seed)) for seed in SEEDS]
+    ensemble = _mixed(several)
+    yield _row(size, f"{RUNS}, {len(SEEDS)} seeds", own.order, ensemble, theirs)
+    yield _row(
+        size, f"{RUNS}, {len(SEEDS)} seeds + n-gram", own.order, _mixed([*several, theirs]), theirs
+    )
+
+
+def _mixed(several: Sequence[Sequence[Found]]) -> list[Found]:
+    """A mixture for every excerpt."""
+    return [mixed(each)[0] for each in zip(*several, strict=True)]
+
+
+def _row(
+    size: str,
+    name: str,
+    order: int,
+    results: Sequence[Found],
+    theirs: Sequence[Found],
+    paper: float | None = None,
+) -> Row:
+    """A row of Table 3; ratios are to the best n-gram, excerpt by excerpt."""
+    tests = values(results, "test")
+    pairs = zip(tests, values(theirs, "test"), strict=True)
+    trained = [each.train for each in results if each.train == each.train]
+    known = published.TEST[size]
+    return {
+        "part": f"test, {size}",
+        "model": name,
+        "order": order,
+        "training": fmean(trained) if trained else None,
+        "development": spread(values(results, "development")),
+        "test": spread(tests),
+        "ratio": spread([own / best for own, best in pairs]),
+        "paper": paper,
+        "paper's ratio": paper / known[1] if paper else None,
+        "CPU s": fmean(each.seconds for each in results),
+    }
+
+
+def _pair(dimensions: tuple[int | None, int | None]) -> str:
+    return ", ".join("-" if each is None else str(each) for each in dimensions)
+
+
+def _numbers(plan: Plan) -> tuple[int, int]:
+    n_q, n_l = plan.dimensions
+    return n_q or 0, n_l or 1
+
+
+STUDIES = {
+    "sparse": lambda measured: development("sparse", measured),
+    "figure": figure,
+    "test-sparse": lambda measured: test("sparse", measured),
+    "dense": lambda measured: development("dense", measured),
+    "test-dense": lambda measured: test("dense", measured),
+}
+
+
+def rows_of(study: str, offsets: Sequence[int]) -> Iterator[Row]:
+    """The rows of a study over the excerpts at these offsets."""
+    yield from STUDIES[study](Measured(offsets))

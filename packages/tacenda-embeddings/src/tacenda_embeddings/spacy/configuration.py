@@ -1,0 +1,172 @@
+"""Configurations of whole pipelines on the vectors of an LDS, as ``spacy train`` takes them.
+
+spaCy's own quickstart gives the components, the training and the scores; here the layer in the place of its
+convolutional network is exchanged: hashed features of the word, static vectors if there are any, and the vectors of the
+embedding component, mixed by one layer, with none or few layers of convolution on top.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from spacy import util
+from spacy.cli.init_config import init_config
+from thinc.api import Config
+
+from tacenda import artifact as artifacts
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda_embeddings.spacy.vectors import NAME, USE
+
+__all__ = ["pipeline_config"]
+
+WIDTH = 96
+#: Keys of a model's configuration that hold a token-to-vector layer.
+_LAYER = "tok2vec"
+
+
+def pipeline_config(
+    components: Sequence[str],
+    lds: str,
+    *,
+    vectors: str | None = None,
+    language: str = "en",
+    cnn_layers: int = 1,
+    shared: bool = True,
+    target: str | None = None,
+    output: str | None = None,
+) -> Config:
+    """Return a configuration that is filled and valid.
+
+    Parameters
+    ----------
+    components
+        Factories, such as ``["tagger", "parser", "ner"]``, in their order; at least one that reads vectors.
+    lds
+        Folder or name of a fitted LDS, or of another embedder. It is read in training, and need not exist yet.
+    vectors
+        Folder or name of a fitted SumEmbed or VarEmbed, whose vectors become those of the pipeline and are one more
+        feature of the word; None for no word vectors.
+    language
+        spaCy's code of a language.
+    cnn_layers
+        Layers of convolution over the mixed features; 0 leaves all context to the LDS.
+    shared
+        Whether all components listen to one ``tok2vec``, or each has layers of its own.
+    target
+        Where the vectors go: ``"tensor"``, or an extension. None takes ``"lds"`` beside a shared ``tok2vec``, which
+        overwrites ``Doc.tensor``, and else the tensor.
+    output
+        Which of the model's vectors; None as it was fitted.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no component that reads vectors, one is named twice or unknown to spaCy, or ``cnn_layers`` is
+        negative.
+    """
+    names = _checked(components, cnn_layers)
+    target = target or ("lds" if shared else "tensor")
+    factory, settings = _component_for(lds)
+    try:
+        base = init_config(lang=language, pipeline=names, optimize="accuracy", silent=True)
+    except (ImportError, ValueError, SystemExit) as error:
+        raise ConfigurationError(
+            f"spaCy makes no configuration of {', '.join(names)} for the language {language!r}: {error}"
+        ) from error
+    layer = _layer(target, vectors is not None, cnn_layers)
+    parts: dict[str, Any] = {factory: {"factory": factory, **settings, "target": target}}
+    parts[factory]["output"] = output
+    if shared:
+        parts["tok2vec"] = {"factory": "tok2vec", "model": layer}
+        layer = {
+            "@architectures": "spacy.Tok2VecListener.v1",
+            "width": WIDTH,
+            "upstream": "tok2vec",
+        }
+    readers = 0
+    for name in names:
+        parts[name] = base["components"][name]
+        for place in _places(parts[name].get("model", {})):
+            place[_LAYER] = layer
+            readers += 1
+    if not readers:
+        raise ConfigurationError(
+            f"no component of {', '.join(names)} has a token-to-vector layer that could read the vectors: "
+            "name at least one that is trained on tokens, such as tagger"
+        )
+    config = _with_initialization(base, factory, lds, vectors)
+    config["components"] = parts
+    config["nlp"]["pipeline"] = list(parts)
+    config["training"]["annotating_components"] = [factory]
+    filled = util.load_model_from_config(Config(config), auto_fill=True).config
+    checked = util.load_model_from_config(filled, validate=True).config
+    return Config(checked, section_order=util.CONFIG_SECTION_ORDER)
+
+
+def _checked(components: Sequence[str], cnn_layers: int) -> list[str]:
+    names = [name.strip() for name in components if name.strip() not in ("", "tok2vec")]
+    if not names:
+        raise ConfigurationError("name at least one component, such as tagger")
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
+    if cnn_layers < 0:
+        raise ConfigurationError(f"cnn_layers must not be negative, not {cnn_layers}")
+    return names
+
+
+def _component_for(lds: str) -> tuple[str, dict[str, Any]]:
+    """Return the factory for a model, and what its settings must say of it."""
+    try:
+        name = artifacts.read(Path(lds)).name
+    except ArtifactError:
+        name = "lds"  # not fitted yet
+    return ("lds_embeddings", {}) if name == "lds" else ("token_embeddings", {"embedder": name})
+
+
+def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:
+    """Return the layer from documents to vectors 96 wide."""
+    hashed = {
+        "@architectures": "spacy.MultiHashEmbed.v2",
+        "width": WIDTH,
+        "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+        "rows": [5000, 1000, 2500, 2500],
+        "include_static_vectors": static,
+    }
+    embeds = {"hash": hashed, "lds": {"@architectures": "tacenda.DocTensor.v1", "source": target}}
+    embed = {"@architectures": "tacenda.ConcatEmbed.v1", "width": WIDTH, "embeds": embeds}
+    if not cnn_layers:
+        return embed
+    encode = {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2",
+        "width": WIDTH,
+        "depth": cnn_layers,
+        "window_size": 1,
+        "maxout_pieces": 3,
+    }
+    return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+
+
+def _places(model: Any) -> Iterator[dict[str, Any]]:
+    """Yield every section of a model's configuration that holds a token-to-vector layer."""
+    if isinstance(model, dict):
+        if _LAYER in model:
+            yield model
+        for key, section in model.items():
+            if key != _LAYER:
+                yield from _places(section)
+
+
+def _with_initialization(
+    base: Config, factory: str, lds: str, vectors: str | None
+) -> dict[str, Any]:
+    """Return the configuration with the models read where training begins, and nowhere else."""
+    config: dict[str, Any] = base.copy()
+    # not paths.vectors: spaCy takes that for a pipeline with vectors
+    config["paths"] = {**config["paths"], "vectors": None, "lds": lds}
+    initialize = config["initialize"]
+    initialize["components"] = {factory: {"artifact": "${paths.lds}"}}
+    if vectors is not None:
+        config["paths"]["words"] = vectors
+        config["nlp"]["vectors"] = {"@vectors": NAME}
+        initialize["before_init"] = {"@callbacks": USE, "source": "${paths.words}"}
+    return config

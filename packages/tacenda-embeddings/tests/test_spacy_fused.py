@@ -1,0 +1,257 @@
+"""ConcatEmbed in inference: what the layers say one after another, whatever is kept, and after weights have changed."""
+
+import copy
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import spacy
+from spacy.ml.models.tok2vec import MultiHashEmbed
+from spacy.tokens import Doc
+from thinc.api import SGD, Adam, Model
+
+from tacenda_embeddings.spacy import word_rows
+from tacenda_embeddings.spacy.architectures import concat_embed, doc_tensor
+from tacenda_embeddings.spacy.vectors import MorphologicalVectors
+
+WORDS = ["the", "The", "cat", "cats", "saw", "12", "3,4", "naïve", " ", "."]
+WIDTH = 7
+
+
+class Letters:
+    """As much of a fitted model of word vectors as the vectors of a pipeline look at."""
+
+    name = "letters"
+
+    class vocabulary:  # noqa: N801 - stands for an attribute
+        words = ("the", "cat", "saw")
+        oov = "single"
+
+    def scaled_vectors(self, words):
+        return np.array([[len(word), ord(word[0]) / 50, ord(word[-1]) / 50] for word in words], "f")
+
+
+@pytest.fixture
+def vocab():
+    return spacy.blank("en").vocab
+
+
+def documents(vocab, lengths=(4, 0, 1, 12, 600, 0, 3), seed=0):
+    rng = np.random.default_rng(seed)
+    docs = []
+    for n in lengths:
+        doc = Doc(vocab, words=[WORDS[i] for i in rng.integers(0, len(WORDS), n)])
+        doc.tensor = rng.normal(size=(n, WIDTH)).astype("f")
+        if n:
+            doc.tensor[0] = 0
+        if n > 2:
+            doc[2].norm_ = "another"  # as tokenizer exceptions have, against the word itself
+        docs.append(doc)
+    return docs
+
+
+def hashed(static=False, attrs=("NORM", "PREFIX", "SUFFIX", "SHAPE")):
+    return MultiHashEmbed(8, list(attrs), [20] * len(attrs), static)
+
+
+CASES = {
+    "words and vectors": lambda: {"hash": hashed(), "lds": doc_tensor(width=WIDTH)},
+    "vectors alone": lambda: {"lds": doc_tensor(width=WIDTH, scale=2.0)},
+    "vectors as they are": lambda: {"b": hashed(), "a": doc_tensor(width=WIDTH, normalize=False)},
+    "columns, twice": lambda: {
+        "a": doc_tensor(columns=[1, 4]),
+        "hash": hashed(),
+        "z": doc_tensor(columns=[2, 7], normalize=False, scale=3.0),
+    },
+    "words alone": lambda: {"a": hashed(), "b": hashed(attrs=["LOWER"])},
+    "a projection": lambda: {"hash": hashed(), "lds": doc_tensor(width=WIDTH, projection=5)},
+    "static vectors": lambda: {"hash": hashed(static=True), "lds": doc_tensor(width=WIDTH)},
+    "what stands in the text": lambda: {
+        "hash": hashed(attrs=["NORM", "SPACY", "IS_SPACE"]),
+        "lds": doc_tensor(width=WIDTH),
+    },
+}
+
+
+def build(layers, docs, vectors=None):
+    spacy.util.fix_random_seed(0)
+    if vectors == "model":
+        docs[0].vocab.vectors = MorphologicalVectors(strings=docs[0].vocab.strings, model=Letters())
+    elif vectors == "table":
+        for i, word in enumerate(WORDS[:5]):
+            docs[0].vocab.set_vector(word, np.arange(3, dtype="f") + i)
+    model = concat_embed(layers, width=10)
+    model.initialize(X=docs)
+    rng = np.random.default_rng(1)
+    for node in model.walk():  # biases and gains are zeros and ones at first
+        for name in node.param_names:
+            array = node.get_param(name)
+            node.set_param(name, array + 0.1 * rng.normal(size=array.shape).astype("f"))
+    return model
+
+
+def layer_by_layer(model, docs):
+    """The same from thinc's own layers, all tokens at a time."""
+    *embeds, mix = model.layers
+    parts = []
+    for layer in embeds:
+        output = layer.predict(docs)
+        parts.append(output.dataXd if hasattr(output, "dataXd") else np.concatenate(output))
+    mixed = mix.predict(np.concatenate(parts, axis=1))
+    return np.split(mixed, np.cumsum([len(doc) for doc in docs])[:-1])
+
+
+def check(model, docs):
+    found, expected = model.predict(docs), layer_by_layer(model, docs)
+    assert [rows.shape for rows in found] == [(len(doc), 10) for doc in docs]
+    for rows, others in zip(found, expected, strict=True):
+        np.testing.assert_allclose(rows, others, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("vectors", ["model", "table"])
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_what_the_layers_say(vocab, case, vectors):
+    docs = documents(vocab)
+    model = build(CASES[case](), docs, vectors)
+    for _ in range(2):  # the second time with what was kept
+        check(model, docs)
+    check(model, documents(vocab, seed=1))
+    check(model, docs[2:3])
+    check(model, docs[1:2] + docs[5:6] + docs[:1])
+
+
+def test_documents_without_tokens_have_rows_of_the_right_width(vocab):
+    docs = documents(vocab)
+    model = build(CASES["words and vectors"](), docs)
+    assert [rows.shape for rows in model.predict([docs[1], docs[5]])] == [(0, 10)] * 2
+
+
+def calls_of_hash_layers(model):
+    """Count how many words the hash layers get from now on."""
+    calls = []
+    for node in list(model.walk()):
+        if node.name == "hashembed":
+            forward = node._func
+
+            def counted(model, ids, is_train, forward=forward):
+                calls.append(len(ids))
+                return forward(model, ids, is_train)
+
+            node._func = counted
+    return calls
+
+
+def test_hash_layers_see_every_word_once(vocab):
+    docs = documents(vocab)
+    model = build(CASES["words and vectors"](), docs)
+    model.predict(docs[:1])  # which may look at widths
+    calls = calls_of_hash_layers(model)
+    check(model, docs)
+    seen = sum(calls) - 4 * sum(map(len, docs))  # the oracle sees all tokens
+    assert 0 < seen <= 4 * (len(WORDS) + 4)
+    calls.clear()
+    model.predict(docs)
+    assert not calls
+
+
+@pytest.mark.parametrize("optimizer", [Adam(0.05), SGD(0.05)], ids=["Adam", "SGD"])
+def test_training_is_seen_at_once(vocab, optimizer):
+    """Also where the optimizer writes into the arrays, and where something is predicted before it does."""
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["words and vectors"](), docs)
+    for _ in range(3):
+        check(model, docs)
+        before = [rows.copy() for rows in model.predict(docs)]
+        outputs, backprop = model.begin_update(docs)
+        backprop([np.ones_like(rows) + rows for rows in outputs])
+        model.predict(docs)
+        model.finish_update(optimizer)
+        check(model, docs)
+        assert not np.allclose(model.predict(docs)[2], before[2], atol=1e-4)
+
+
+def test_averages_saved_weights_and_copies_are_seen_at_once(vocab):
+    docs = documents(vocab, (3, 5, 8))
+    model, other = (build(CASES["words and vectors"](), docs) for _ in range(2))
+    key = next((n.id, "W") for n in model.layers[-1].walk() if n.name == "maxout")
+    [maxout] = [node for node in model.walk() if (node.id, "W") == key]
+    check(model, docs)
+    with model.use_params({key: 2 * maxout.get_param("W")}):
+        check(model, docs)
+    check(model, docs)
+    model.from_bytes(other.to_bytes())
+    check(model, docs)
+    for twin in (model.copy(), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
+        assert isinstance(twin, Model)
+        assert twin.attrs["rows"]._kept is None
+        check(twin, docs)
+    assert b"rows" not in model.to_bytes().partition(b"attrs")[2].partition(b"params")[0]
+
+
+def test_another_model_of_vectors_is_seen_at_once(vocab):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["static vectors"](), docs, "model")
+    check(model, docs)
+
+    class Longer(Letters):
+        def scaled_vectors(self, words):
+            return 2 * super().scaled_vectors(words)
+
+    vocab.vectors = MorphologicalVectors(strings=vocab.strings, model=Longer())
+    check(model, docs)
+
+
+def test_a_vector_written_into_a_table_is_seen_at_once(vocab):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["static vectors"](), docs, "table")
+    check(model, docs)
+    vocab.set_vector("the", np.full(3, 9, "f"))
+    check(model, docs)
+
+
+def test_more_words_than_are_kept(vocab, monkeypatch):
+    monkeypatch.setattr(word_rows, "_KEPT_BYTES", 4 * 30 * 6)
+    docs = documents(vocab, (3, 5, 8, 30))
+    model = build(CASES["words and vectors"](), docs)
+    for i in [0, 1, 2, 3, 0, 2, 1, 3]:
+        check(model, docs[i : i + 1])
+
+
+def test_threads_share_what_is_kept(vocab):
+    docs = [documents(vocab, (40, 3, 7), seed=i) for i in range(8)]
+    model = build(CASES["words and vectors"](), docs[0])
+    expected = [layer_by_layer(model, each) for each in docs]
+    wrong = []
+
+    def work(i):
+        for turn in range(20):
+            j = (i + turn) % len(docs)
+            for rows, others in zip(model.predict(docs[j]), expected[j], strict=True):
+                if not np.allclose(rows, others, rtol=1e-4, atol=2e-5):
+                    wrong.append((i, j))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_of_a_process_that_is_just_keeping_something_goes_on(vocab):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["words and vectors"](), docs)
+    expected = layer_by_layer(model, docs)
+    with model.attrs["rows"]._lock:
+        child = os.fork()
+        if not child:
+            same = all(
+                np.allclose(*pair, atol=2e-5)
+                for pair in zip(model.predict(docs), expected, strict=True)
+            )
+            os._exit(0 if same else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

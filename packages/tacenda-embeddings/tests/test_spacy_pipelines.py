@@ -1,0 +1,315 @@
+"""Whole pipelines on an LDS: every component alone and on one tok2vec, written, trained, saved, sourced and frozen."""
+
+import gc
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import spacy
+from spacy.cli.train import train
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from thinc.api import Config
+
+import tacenda
+from tacenda.errors import ConfigurationError
+from tacenda_embeddings import LDS
+from tacenda_embeddings.spacy.configuration import pipeline_config
+
+#: word, tag, universal tag, morphology, lemma, head, relation
+SENTENCES = [
+    [
+        ("dogs", "NNS", "NOUN", "Number=Plur", "dog", 1, "nsubj"),
+        ("saw", "VBD", "VERB", "Tense=Past", "see", 1, "ROOT"),
+        ("Kim", "NNP", "PROPN", "Number=Sing", "Kim", 1, "obj"),
+        (".", ".", "PUNCT", "", ".", 1, "punct"),
+    ],
+    [
+        ("the", "DT", "DET", "", "the", 1, "det"),
+        ("saw", "NN", "NOUN", "Number=Sing", "saw", 2, "nsubj"),
+        ("cut", "VBD", "VERB", "Tense=Past", "cut", 2, "ROOT"),
+        ("trees", "NNS", "NOUN", "Number=Plur", "tree", 2, "obj"),
+        (".", ".", "PUNCT", "", ".", 2, "punct"),
+    ],
+    [
+        ("Kim", "NNP", "PROPN", "Number=Sing", "Kim", 1, "nsubj"),
+        ("cut", "VBD", "VERB", "Tense=Past", "cut", 1, "ROOT"),
+        ("the", "DT", "DET", "", "the", 3, "det"),
+        ("trees", "NNS", "NOUN", "Number=Plur", "tree", 1, "obj"),
+        (".", ".", "PUNCT", "", ".", 1, "punct"),
+    ],
+]
+ENTITIES = [["O", "O", "U-PERSON", "O"], ["O"] * 5, ["U-PERSON", "O", "O", "O", "O"]]
+SCORES = {
+    "tagger": "tag_acc",
+    "morphologizer": "morph_acc",
+    "trainable_lemmatizer": "lemma_acc",
+    "parser": "dep_uas",
+    "ner": "ents_f",
+    "textcat": "cats_score",
+}
+ALL = list(SCORES)
+
+
+@pytest.fixture(scope="module")
+def model():
+    sentences = [[row[0] for row in rows] for rows in SENTENCES] * 20
+    sentences += [["dogs", "and", "trees", str(i)] for i in range(10)]
+    corpus = tacenda.Corpus.from_sentences(sentences, oov="classes")
+    return LDS(n_states=4, kappa=5.0, subspace_iterations=1, full_iterations=1).fit(corpus)
+
+
+@pytest.fixture(scope="module")
+def lds(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "lds"
+    model.save(folder)
+    return str(folder)
+
+
+def reference(vocab, i):
+    words, tags, pos, morphs, lemmas, heads, deps = zip(*SENTENCES[i], strict=True)
+    doc = Doc(
+        vocab, words=words, tags=tags, pos=pos, morphs=morphs, lemmas=lemmas, heads=heads, deps=deps,
+        ents=[tag.replace("U-", "B-") for tag in ENTITIES[i]],
+    )  # fmt: skip
+    doc.cats = {"past": float(i == 0), "present": float(i != 0)}
+    return doc
+
+
+def examples(nlp, times=3):
+    """So often that labels are frequent enough for the lemmatizer and the parser."""
+    golds = [reference(nlp.vocab, i) for i in range(3)]
+    return [Example(Doc(nlp.vocab, words=[t.text for t in gold]), gold) for gold in golds * times]
+
+
+def small(config):
+    """The same with small tables, and with labels that are seen three times."""
+    text = config.to_str().replace("rows = [5000, 1000, 2500, 2500]", "rows = [50, 50, 50, 50]")
+    text = text.replace("min_action_freq = 30", "min_action_freq = 1")
+    return Config().from_str(text.replace("length = 262144", "length = 512"), interpolate=False)
+
+
+def trained(config, steps=25):
+    spacy.util.fix_random_seed(0)
+    nlp = spacy.util.load_model_from_config(small(config))
+    gold = examples(nlp)
+    optimizer = nlp.initialize(lambda: gold)
+    optimizer.learn_rate = 0.02
+    for _ in range(steps):
+        nlp.update(gold, sgd=optimizer, drop=0.0, annotates=["lds_embeddings"])
+    return nlp
+
+
+def annotations(nlp):
+    docs = [nlp(Doc(nlp.vocab, words=[row[0] for row in rows])) for rows in SENTENCES]
+    return [
+        (
+            [(t.tag_, t.pos_, str(t.morph), t.lemma_, t.head.i, t.dep_) for t in doc],
+            [(e.start, e.end, e.label_) for e in doc.ents],
+            {label: round(score, 5) for label, score in doc.cats.items()},
+        )
+        for doc in docs
+    ]
+
+
+@pytest.mark.parametrize("cnn_layers", [0, 1])
+@pytest.mark.parametrize("component", ALL)
+def test_each_component_alone_learns_and_is_the_same_from_disk(
+    lds, tmp_path, component, cnn_layers
+):
+    nlp = trained(pipeline_config([component], lds, shared=False, cnn_layers=cnn_layers))
+    assert nlp.pipe_names == ["lds_embeddings", component]
+    assert nlp.evaluate(examples(nlp, 1))[SCORES[component]] > 0.9
+    nlp.to_disk(tmp_path / "pipeline")
+    assert annotations(spacy.load(tmp_path / "pipeline")) == annotations(nlp)
+
+
+@pytest.mark.parametrize(
+    ("cnn_layers", "target"), [(0, "lds"), (1, "lds"), (0, "tensor"), (1, "tensor")]
+)
+def test_all_components_learn_on_one_tok2vec(lds, tmp_path, cnn_layers, target):
+    nlp = trained(pipeline_config(ALL, lds, cnn_layers=cnn_layers, target=target), steps=40)
+    assert nlp.pipe_names == ["lds_embeddings", "tok2vec", *ALL]
+    found = nlp.evaluate(examples(nlp, 1))
+    for score in SCORES.values():
+        assert found[score] > 0.9, score
+    nlp.to_disk(tmp_path / "pipeline")
+    assert annotations(spacy.load(tmp_path / "pipeline")) == annotations(nlp)
+
+
+def test_the_written_configuration_has_everything_spacy_wants(lds):
+    config = pipeline_config(
+        ["tagger", "parser", "senter", "sentencizer"], lds, output="own_context"
+    )
+    assert spacy.util.load_model_from_config(config, auto_fill=False).config == config
+    assert config["components"]["lds_embeddings"]["output"] == "own_context"
+    assert config["components"]["lds_embeddings"]["target"] == "lds"
+    assert config["components"]["senter"]["model"]["tok2vec"]["upstream"] == "tok2vec"
+    assert config["training"]["annotating_components"] == ["lds_embeddings"]
+    assert "model" not in config["components"]["sentencizer"]
+
+
+@pytest.mark.parametrize(
+    ("components", "settings", "match"),
+    [
+        ([], {}, "name at least one"),
+        (["tagger", "tagger"], {}, "named twice"),
+        (["tagger", "nonsense"], {}, "nonsense"),
+        (["sentencizer"], {}, "no component of sentencizer"),
+        (["tagger"], {"cnn_layers": -1}, "negative"),
+        (["tagger"], {"language": "qq"}, "'qq'"),
+    ],
+)
+def test_what_cannot_be_written_is_named(lds, components, settings, match):
+    with pytest.raises(ConfigurationError, match=match):
+        pipeline_config(components, lds, **settings)
+
+
+# -- spacy train ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    blank = spacy.blank("en")
+    DocBin(docs=[reference(blank.vocab, i) for i in (0, 1, 2) * 3], store_user_data=True).to_disk(
+        tmp_path / "corpus.spacy"
+    )
+    return tmp_path / "corpus.spacy"
+
+
+def spacy_train(config, corpus, output, **overrides):
+    path = output.with_suffix(".cfg")
+    small(config).to_disk(path)
+    paths = {"paths.train": str(corpus), "paths.dev": str(corpus)}
+    steps = {"training.max_steps": 4, "training.eval_frequency": 2}
+    train(path, output, overrides={**paths, **steps, **overrides})
+    return spacy.load(output / "model-last")
+
+
+def test_several_trainings_in_one_process_do_not_disturb_each_other(lds, model, corpus, tmp_path):
+    """One after another: of other models, targets and layers, and the first again."""
+    model.with_output("own_context").save(tmp_path / "narrow")
+    first = spacy_train(pipeline_config(["tagger"], lds), corpus, tmp_path / "first")
+    narrow = pipeline_config(["tagger", "ner"], str(tmp_path / "narrow"), shared=False)
+    other = spacy_train(narrow, corpus, tmp_path / "other")
+    again = spacy_train(pipeline_config(["tagger"], lds), corpus, tmp_path / "again")
+    assert other.get_pipe("lds_embeddings").width == 8
+    assert first.get_pipe("lds_embeddings").width == 12
+    assert annotations(first) == annotations(again)
+    for nlp in (first, again):
+        weights = nlp.get_pipe("tok2vec").model.to_bytes()
+        assert weights == first.get_pipe("tok2vec").model.to_bytes()
+
+
+@pytest.fixture
+def base(lds, corpus, tmp_path):
+    """A trained pipeline to take components from."""
+    spacy_train(pipeline_config(["tagger", "parser"], lds), corpus, tmp_path / "base")
+    return str(tmp_path / "base" / "model-last")
+
+
+def with_sourced(config, names, source, **more):
+    for name in names:
+        config["components"][name] = {"source": source, **more}
+    config["initialize"]["components"].pop("lds_embeddings", None)
+    return config
+
+
+def test_a_component_is_added_to_frozen_and_sourced_ones(lds, base, corpus, tmp_path):
+    sourced = ["lds_embeddings", "tok2vec", "tagger"]
+    config = with_sourced(pipeline_config(["tagger", "ner"], lds), sourced, base)
+    config["training"]["frozen_components"] = sourced
+    config["training"]["annotating_components"] = ["lds_embeddings", "tok2vec"]
+    nlp = spacy_train(config, corpus, tmp_path / "more")
+    before = spacy.load(base)
+    for name in ("tok2vec", "tagger"):
+        assert nlp.get_pipe(name).model.to_bytes() == before.get_pipe(name).model.to_bytes()
+    doc = nlp(Doc(nlp.vocab, words=["dogs", "saw", "Kim", "."]))
+    np.testing.assert_array_equal(doc._.lds, before(doc.text)._.lds)
+
+
+def test_a_new_layer_learns_the_width_of_sourced_vectors(lds, base, corpus, tmp_path):
+    """No component is initialized that says how wide they are, and the pipeline they come from is gone."""
+    config = pipeline_config(["ner"], lds, shared=False, target="lds")
+    config = with_sourced(config, ["lds_embeddings"], base)
+    gc.collect()
+    nlp = spacy_train(config, corpus, tmp_path / "more")
+    widths = [
+        node.get_dim("nO") for node in nlp.get_pipe("ner").model.walk() if node.name == "doc_tensor"
+    ]
+    assert widths == [12]
+
+
+def test_a_sourced_component_can_take_a_copy_of_the_shared_layers_along(
+    lds, base, corpus, tmp_path
+):
+    config = pipeline_config(["tagger", "ner"], lds, shared=False, target="lds")
+    config = with_sourced(config, ["lds_embeddings"], base)
+    config = with_sourced(config, ["tagger"], base, replace_listeners=["model.tok2vec"])
+    config["training"]["frozen_components"] = ["tagger"]
+    nlp = spacy_train(config, corpus, tmp_path / "more")
+    assert nlp.pipe_names == ["lds_embeddings", "tagger", "ner"]
+    tags = [[row[0] for row in tokens] for tokens, *_ in annotations(nlp)]
+    assert tags == [[row[0] for row in tokens] for tokens, *_ in annotations(spacy.load(base))]
+
+
+def test_an_annotating_component_hears_its_error_without_the_vectors(lds, corpus, tmp_path):
+    config = pipeline_config(["tagger"], lds)
+    config["training"]["annotating_components"] = []
+    with pytest.raises(ConfigurationError, match="annotating_components"):
+        spacy_train(config, corpus, tmp_path / "without")
+
+
+def test_a_trained_pipeline_needs_no_model_beside_it(model, corpus, tmp_path):
+    model.save(tmp_path / "lds")
+    nlp = spacy_train(pipeline_config(["tagger"], str(tmp_path / "lds")), corpus, tmp_path / "all")
+    shutil.rmtree(tmp_path / "lds")
+    assert annotations(spacy.load(tmp_path / "all" / "model-best")) == annotations(nlp)
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_what_spacy_debugs_without_complaint(run, lds, corpus, tmp_path):
+    config = tmp_path / "config.cfg"
+    arguments = (
+        "init-config",
+        config,
+        "--lds",
+        lds,
+        "--pipeline",
+        "tagger,ner",
+        "--cnn-layers",
+        "0",
+    )
+    status, _, err = run(*arguments)
+    assert status == 0
+    assert "python -m spacy train" in err
+    status, _, err = run(*arguments)
+    assert status == 1
+    assert "there is a file" in err
+    assert run(*arguments, "--force", "--no-shared", "--model-output", "own_context")[0] == 0
+    paths = ["--paths.train", str(corpus), "--paths.dev", str(corpus)]
+    done = subprocess.run(
+        [sys.executable, "-m", "spacy", "debug", "config", str(config), *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert run("init-config", "-", "--lds", lds, "--pipeline", "nonsense")[0] == 1
+    assert "[components.tok2vec]" in run("init-config", "-", "--lds", lds)[1]
+
+
+def test_outputs_are_a_setting_of_the_commands(run, lds, model, tmp_path):
+    (tmp_path / "text.txt").write_text("dogs saw Kim .\n", encoding="utf8")
+    np_file = tmp_path / "vectors.npz"
+    arguments = ("apply", lds, tmp_path / "text.txt", "--output", np_file)
+    assert run(*arguments, "--model-output", "own_context")[0] == 0
+    [expected] = model.transform([["dogs", "saw", "Kim", "."]], output="own_context")
+    np.testing.assert_allclose(np.load(np_file)["vectors"], expected, atol=1e-6)
+    status, _, err = run(*arguments, "--force", "--model-output", "nonsense")
+    assert status == 1
+    assert "own_past_future" in err

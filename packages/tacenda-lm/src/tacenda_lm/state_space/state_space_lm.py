@@ -1,0 +1,201 @@
+"""`StateSpaceLM`: a softmax over the next token from a linear state (Siivola and Honkela 2003)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.artifact import require
+from tacenda.corpus import Corpus
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.settings import configured_by
+from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import State
+from tacenda_lm.language_model import ConfiguredLanguageModel
+from tacenda_lm.log_bilinear.model import Stream
+from tacenda_lm.perplexity import Context
+from tacenda_lm.sequences import Float64, Integers, check_word, checked, checked_ids
+from tacenda_lm.state_space.joint_tokens import JointTokens
+from tacenda_lm.state_space.parameters import Parameters, drawn
+from tacenda_lm.state_space.predictor import StateSpacePredictor
+from tacenda_lm.state_space.settings import StateSpaceSettings
+from tacenda_lm.state_space.texts import Pieces, side_by_side, windows_of
+from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
+from tacenda_lm.training import FitContext, falling_rate, train
+
+__all__ = ["StateSpaceLM"]
+
+_LEAST = 0.1  # of the learning rate, at the end
+_WARM = 50  # steps at most before the learning rate is what it says, and half an epoch
+_SHORT = 16  # tokens at least of each of the places that are read side by side
+_LARGEST = 1e4  # of the numbers of an artefact; what training makes stays far below
+
+
+class StateSpaceLM(ConfiguredLanguageModel[StateSpaceSettings]):
+    """A state-space language model.
+
+        s^(t) = [A s(t-1); C x(t-1); ...; C x(t-n)],    P(y(t) | s^(t)) = softmax(B s^(t) + b)
+
+    (Siivola and Honkela 2003, eqs 3 to 5, and a bias.) The state holds an internal part, which the last state gives,
+    and feature vectors of the last n = order - 1 tokens. A token that was read corrects the state that was predicted.
+    An unknown token is a zero vector and corrects nothing (section 2.5). The models of the paper have
+    ``training="rules"``, ``inference="map"`` and, in ``advanced``, ``biases=False``.
+    """
+
+    name: ClassVar[str] = "state_space"
+    settings_class = StateSpaceSettings
+    keeps_checkpoints = True
+    _predictor: StateSpacePredictor | None = None
+
+    @configured_by(StateSpaceSettings)
+    def __init__(self, settings: StateSpaceSettings) -> None:
+        super().__init__(settings)
+        if settings.training == "rules" and settings.advanced.joint_order > 1:
+            raise ConfigurationError(
+                "StateSpaceLM: the rules of the paper learn no vectors of runs: give advanced.joint_order=1 or "
+                'training="gradient"'
+            )
+        if not settings.internal + settings.inputs:
+            raise ConfigurationError(
+                "StateSpaceLM: with order=1 and internal=0 the state is empty: give one of them more"
+            )
+
+    @property
+    def _found(self) -> StateSpacePredictor:
+        return self._learned(self._predictor)
+
+    @property
+    def parameters(self) -> Parameters:
+        """What was learned. Raises NotFittedError."""
+        return self._found.parameters
+
+    @property
+    def own_context(self) -> Context:
+        """``"stream"`` with ``across_sentences``, else ``"sentence"``."""
+        return "stream" if self.settings.across_sentences else "sentence"
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+        settings, advanced = self.settings, self.settings.advanced
+        across, vocabulary = settings.across_sentences, corpus.vocabulary
+        text = Stream.of_corpus(corpus, across)
+        held_out = None if valid is None else Stream.of_corpus(valid, across)
+        joint = self._runs(text, vocabulary)
+        parameters = drawn(settings, corpus.type_counts, vocabulary.unknown_id, len(joint))
+        texts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
+        positions = side_by_side(text, texts)
+        rules = settings.training == "rules"
+        last = advanced.last_piece if rules else advanced.piece
+        source = Pieces(positions, text.ids, advanced.piece, last, settings.epochs)
+        kind = RulesTrainer if rules else GradientTrainer
+        trainer = kind(settings, parameters, joint, text, positions, held_out)
+        rate = falling_rate(
+            settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM
+        )
+        history = train(trainer, source, settings, text, held_out, fitting, rate)
+        self._vocabulary, self._predictor = vocabulary, trainer.predictor()
+        self.fitted_on = {"training": history.as_dict()}
+
+    def _runs(self, text: Stream, vocabulary: Vocabulary) -> JointTokens:
+        """Return the runs of tokens that have vectors of their own."""
+        types, unknown = len(vocabulary), vocabulary.unknown_id
+        advanced = self.settings.advanced
+        if advanced.joint_order == 1:
+            return JointTokens([], types, unknown)
+        places = np.flatnonzero(~text.firsts)
+        windows = windows_of(text, places, advanced.joint_order, unknown)
+        return JointTokens.of(windows, types, unknown, advanced.joint_min_count)
+
+    # -- one token after another -------------------------------------------------------------------
+
+    def start(self) -> State:
+        """Return the state after one ``</s>`` and nothing else."""
+        return self._found.start()
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more token.
+
+        After ``</s>`` the state goes on with ``across_sentences``, and begins anew without.
+        """
+        check_word(word, len(self.vocabulary))
+        if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
+            state.check_begun()
+            return self.start()
+        return self._found.after(state, int(word))
+
+    def predicted_state(self, state: State) -> npt.NDArray[np.float32]:
+        """Return the vector s^ that the next token is predicted from, float32 (internal + inputs,)."""
+        return np.asarray(self._found.predicted(state), np.float32)
+
+    def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
+        """Return natural log-probabilities of every next token, float32 (states, types)."""
+        return self._found.log_probs(states)
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
+        return self._found.score(self._stream(ids, offsets))
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
+        ids = checked_ids(ids, len(self.vocabulary))
+        ends = np.flatnonzero(ids == self.vocabulary.boundary_id) + 1
+        if self.settings.across_sentences or not len(ends):
+            return self._found.score_from(state, ids)
+        # the rest of a sentence, whole sentences, and the beginning of one
+        first, _ = self._found.score_from(state, ids[: ends[0]])
+        inner = self.score_corpus(ids[ends[0] : ends[-1]], ends - ends[0])
+        last, state = self._found.score_from(self.start(), ids[ends[-1] :])
+        return np.concatenate([first, inner, last]), state
+
+    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[npt.NDArray[np.float32]]:
+        """Yield the distribution that every id was drawn from, float32 (tokens of the block, types), in order."""
+        return self._found.distributions(self._stream(ids, offsets))
+
+    def _stream(self, ids: Integers, offsets: Integers) -> Stream:
+        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        return Stream.of(ids, offsets, self.vocabulary.boundary_id, self.settings.across_sentences)
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was learned, and the vocabulary. Raises NotFittedError."""
+        return {**self._found.arrays(), **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        settings, advanced = model.settings, model.settings.advanced
+        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        types, unknown = len(vocabulary), vocabulary.unknown_id
+        keys = require(arrays, "runs", dtype=np.int64, shape=("runs",))
+        sizes = require(arrays, "run_sizes", dtype=np.int64, shape=(advanced.joint_order - 1,))
+        joint = JointTokens.from_arrays(keys, sizes, types, unknown)
+        state = settings.internal + settings.inputs
+        shapes = {
+            "transition": (settings.internal, state),
+            "outputs": (types, state),
+            "features": (types, settings.features),
+            "biases": (types, 1),
+            "joint": (len(joint), advanced.joint_width),
+        }
+        found = {
+            name: require(arrays, name, dtype=np.float32, shape=shape, finite=True)
+            for name, shape in shapes.items()
+        }
+        for name, array in found.items():
+            if np.abs(array).max(initial=0) > _LARGEST:
+                raise ArtifactError(
+                    f"{name} holds numbers beyond {_LARGEST:g}; the artefact is damaged"
+                )
+        if found["features"][unknown].any():
+            raise ArtifactError("the feature vector of <unk> is not zero; the artefact is damaged")
+        model._vocabulary = vocabulary
+        model._predictor = StateSpacePredictor(
+            Parameters(**found), joint, settings, vocabulary.boundary_id
+        )
+        return model

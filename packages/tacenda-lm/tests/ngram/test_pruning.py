@@ -1,0 +1,165 @@
+"""Entropy pruning against distributions written out in full, and tables of few bits."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tacenda.errors import ConfigurationError
+from tacenda_lm import KneserNey, State
+from tacenda_lm.ngram.pruning import pruned
+from tacenda_lm.ngram.quantization import quantized
+
+
+def varied(n=300, seed=0, types=40):
+    rng = np.random.default_rng(seed)
+    return [
+        [f"w{w}" for w in np.minimum(rng.zipf(1.4, rng.integers(1, 9)) - 1, types)]
+        for _ in range(n)
+    ]
+
+
+class Explicit:
+    """A back-off model as dictionaries of tuples: log-probabilities, and the back-offs that make each sum one."""
+
+    def __init__(self, model):
+        table = model.table
+        self.types, self.order = table.n_types, table.order
+        self.listed = {}
+        for n in range(1, table.order + 1):
+            rows = map(tuple, table.words_of(n).tolist())
+            self.listed |= zip(rows, table.unpacked(n).log_prob.astype(float).tolist(), strict=True)
+
+    def distribution(self, context, without=None):
+        """p(. | context) for a context that is listed or not, perhaps without one of the n-grams."""
+        lower = self.distribution(context[1:], without) if context else np.zeros(self.types)
+        after = {g[-1]: p for g, p in self.listed.items() if g[:-1] == context and g != without}
+        words, probs = list(after), np.exp(list(after.values()))
+        left, below = 1 - probs.sum(), 1 - lower[words].sum()
+        found = lower * (left / below if context and after else 1)
+        found[words] = probs
+        return found
+
+    def probability(self, words):
+        """That of a context by the chain rule, each word after those before it."""
+        return math.exp(sum(self.listed[words[: i + 1]] for i in range(len(words))))
+
+
+def test_n_grams_go_where_their_loss_is_below_the_threshold():
+    """Highest order: the divergence of equation 2, with both distributions of the context written out."""
+    model = KneserNey(order=3).fit(varied())
+    explicit, threshold = Explicit(model), 3e-5
+    expected = set()
+    for gram in (g for g in explicit.listed if len(g) == 3):
+        p = explicit.distribution(gram[:-1])
+        q = explicit.distribution(gram[:-1], without=gram)
+        loss = explicit.probability(gram[:-1]) * (p * (np.log(p) - np.log(q))).sum()
+        if math.expm1(loss) >= threshold:
+            expected.add(gram)
+    small = pruned(model.table, threshold)
+    assert set(map(tuple, small.words_of(3).tolist())) == expected
+    assert 0 < len(expected) < model.table.sizes[2]
+
+
+def test_lower_orders_are_judged_in_the_same_way_and_keep_what_longer_n_grams_need():
+    model = KneserNey(order=3).fit(varied())
+    explicit, threshold = Explicit(model), 1e-4
+    small = pruned(model.table, threshold)
+    trigrams = set(map(tuple, small.words_of(3).tolist()))
+    needed = {g[:-1] for g in trigrams} | {g[1:] for g in trigrams}
+    expected = set(needed)
+    for gram in (g for g in explicit.listed if len(g) == 2):
+        p = explicit.distribution(gram[:-1])
+        q = explicit.distribution(gram[:-1], without=gram)
+        loss = explicit.probability(gram[:-1]) * (p * (np.log(p) - np.log(q))).sum()
+        if math.expm1(loss) >= threshold:
+            expected.add(gram)
+    assert set(map(tuple, small.words_of(2).tolist())) == expected
+    assert needed < expected < {g for g in explicit.listed if len(g) == 2}
+
+
+@pytest.mark.parametrize("smoothing", ["interpolated", "backoff", "good_turing"])
+@pytest.mark.parametrize("threshold", [1e-6, 1e-4, 1e-2, 0.9])
+def test_what_is_left_sums_to_one(smoothing, threshold):
+    model = KneserNey(order=4, smoothing=smoothing, min_count=2, prune=threshold).fit(varied())
+    assert model.check_normalized(varied(20, seed=1)) < 1e-5
+    assert model.table.sums().are_one
+    model.table.check()
+
+
+def test_perplexity_rises_by_no_more_than_the_lost_n_grams_say_and_sizes_fall():
+    text, held_out = varied(2000), varied(500, seed=5)
+    found = [KneserNey(order=4, prune=t).fit(text) for t in (0.0, 1e-6, 1e-5, 1e-4, 1e-3)]
+    sizes = [sum(model.table.sizes) for model in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 2 * sizes[-1]
+    perplexities = [model.perplexity(held_out).value for model in found]
+    assert perplexities[1] == pytest.approx(perplexities[0], rel=0.02)
+    assert perplexities[4] < 1.2 * perplexities[0]
+
+
+def test_nothing_is_pruned_by_a_threshold_that_every_loss_exceeds():
+    model = KneserNey(order=3).fit(varied())
+    same = pruned(model.table, -1.0)
+    np.testing.assert_array_equal(same.data, model.table.data)
+
+
+def test_a_threshold_out_of_range_is_named():
+    for options in ({"prune": -1e-9}, {"prune": 1.0}, {"bits": 1}, {"bits": 17}, {"memory_gb": 0}):
+        with pytest.raises(ConfigurationError, match=next(iter(options))):
+            KneserNey(**options)
+
+
+# -- few bits ------------------------------------------------------------------------------------------
+
+
+def test_eight_bits_are_close_and_half_as_large(tmp_path):
+    text = varied(3000, types=300)
+    exact, coarse = KneserNey(order=4).fit(text), KneserNey(order=4, bits=8).fit(text)
+    assert coarse.table.sizes == exact.table.sizes
+    assert len(coarse.table.data) < 0.6 * len(exact.table.data)
+    held_out = varied(300, seed=3, types=300)
+    assert coarse.perplexity(held_out).value == pytest.approx(
+        exact.perplexity(held_out).value, rel=0.01
+    )
+    assert not coarse.is_normalized
+    coarse.save(tmp_path / "m")
+    again = KneserNey.load(tmp_path / "m")
+    assert again.score("w1 w2 w3") == coarse.score("w1 w2 w3")
+
+
+@pytest.mark.parametrize("bits", [2, 3, 8, 16])
+def test_values_are_the_nearest_of_few_and_zero_stays(bits):
+    model = KneserNey(order=3).fit(varied())
+    table = quantized(model.table, bits)
+    for n in range(1, 4):
+        exact, found = model.table.unpacked(n), table.unpacked(n)
+        np.testing.assert_array_equal(found.word, exact.word)
+        np.testing.assert_array_equal(found.n_after, exact.n_after)
+        for mine, theirs in ((found.log_prob, exact.log_prob), (found.backoff, exact.backoff)):
+            if not len(mine):
+                continue
+            values = np.unique(mine)
+            assert len(values) <= 1 << bits
+            nearest = values[np.abs(theirs[:, None] - values).argmin(axis=1)]
+            np.testing.assert_allclose(np.abs(mine - theirs), np.abs(nearest - theirs), atol=1e-6)
+        assert (found.backoff[exact.backoff == 0] == 0).all()
+
+
+def test_more_bits_are_closer():
+    model = KneserNey(order=3).fit(varied())
+    exact = model.table.unpacked(3).log_prob
+    errors = [
+        np.abs(quantized(model.table, b).unpacked(3).log_prob - exact).mean() for b in (2, 4, 8)
+    ]
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+
+
+def test_scores_word_by_word_are_those_of_the_table_of_few_bits():
+    model = KneserNey(order=3, bits=4).fit(varied())
+    state, next_ = model.start(), State()
+    total = 0.0
+    for word in ("w1", "w2", "nothing", "w0"):
+        total += model.BaseScore(state, word, next_)
+        state, next_ = next_, State()
+    assert total == pytest.approx(model.score("w1 w2 nothing w0", eos=False))

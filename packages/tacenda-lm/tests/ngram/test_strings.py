@@ -1,0 +1,135 @@
+"""Strings in compiled code against Python: splitting, looking up, scoring, states between words."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tacenda import Corpus
+from tacenda.tokenizers import ASCII_WHITESPACE
+from tacenda_lm import KneserNey, State
+from tacenda_lm.kenlm_interface import KenlmInterface
+from tacenda_lm.ngram.word_table import WordTable
+
+#: Words, everything that ``str.split`` takes for a space, and characters whose bytes begin as those of spaces do.
+PIECES = [
+    *("a", "b", "c", "the", "é", "ß", "日本", "𝄞", "\udc80", "<unk>", "<s", "s>", "&", "\0", "\u200b", "\u3001", "â"),
+    *map(chr, (9, 10, 11, 12, 13, 28, 29, 30, 31, 32, 0x85, 0xA0, 0x1680, 0x2000, 0x200A, 0x2028, 0x2029)),
+    *map(chr, (0x202F, 0x205F, 0x3000, 0x2060, 0x180E, 0xFEFF)),
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(0)
+    words = ["a", "b", "c", "the", "é", "日本", "<unk>", "aa", "\u200b"]
+    return KneserNey(order=4).fit(
+        [rng.choice(words, rng.integers(1, 7)).tolist() for _ in range(60)]
+    )
+
+
+def slowly(model, function, *arguments, **options):
+    """The same function as every language model has it, without compiled strings."""
+    return getattr(KenlmInterface, function)(model, *arguments, **options)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=TEXTS, bos=st.booleans(), eos=st.booleans())
+@example("", True, True)
+@example(" \u3000", True, False)
+@example("a <s> b", True, True)
+@example("a </s> b", True, True)
+def test_a_string_has_the_score_of_its_words(model, text, bos, eos):
+    expected = slowly(model, "score", text, bos, eos)
+    assert model.score(text, bos, eos) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(lines=st.lists(TEXTS, max_size=5), eos=st.booleans())
+@example([], True)
+@example([""], True)
+@example(["", "a", ""], False)
+@example(["a\nb", "c"], True)
+def test_a_list_of_strings_has_the_scores_of_each(model, lines, eos):
+    found = model.score_batch(lines, eos=eos)
+    np.testing.assert_allclose(found, slowly(model, "score_batch", lines, eos=eos), atol=1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(line=TEXTS)
+def test_ids_are_those_of_the_vocabulary(model, line):
+    words = WordTable(model.vocabulary)
+    found = words.encoded([line], False)
+    tokens = line.split()
+    if "\n" in line or "<s>" in tokens or "</s>" in tokens:
+        assert found is None
+    else:
+        assert found[0].tolist() == model.vocabulary.encode(tokens).tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=TEXTS)
+def test_a_model_of_kenlm_splits_at_ascii_whitespace_alone(model, text):
+    same = KneserNey.from_artifact(model.to_artifact())
+    same.fitted_on["tokenizer"] = ASCII_WHITESPACE
+    assert same.score(text) == pytest.approx(slowly(same, "score", text), abs=1e-9)
+    np.testing.assert_allclose(
+        same.score_batch([text]), slowly(same, "score_batch", [text]), atol=1e-9
+    )
+
+
+def test_words_that_are_changed_before_they_are_looked_up_are_left_to_python():
+    text = ["A 12 b", "a 3 B"] * 3
+    corpus = Corpus.from_text(text, lowercase=True, digits=True)
+    model = KneserNey(order=2).fit(corpus)
+    assert model.score("A 7 B") == model.score("a 12 b")
+    np.testing.assert_allclose(model.score_batch(["A 7 B"]), [model.score("a 12 b")])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    words=st.lists(st.sampled_from(["a", "b", "the", "never", "</s>", "<unk>", "日本"]), max_size=9)
+)
+def test_word_by_word_is_as_a_model_without_hints(model, words):
+    state, expected = State(), State()
+    model.BeginSentenceWrite(state)
+    model.BeginSentenceWrite(expected)
+    for word in words:
+        after, after_expected = State(), State()
+        assert model.BaseScore(state, word, after) == pytest.approx(
+            slowly(model, "BaseScore", expected, word, after_expected), abs=1e-9
+        )
+        assert after == after_expected
+        full = model.BaseFullScore(state, word, State())
+        assert full == pytest.approx(slowly(model, "BaseFullScore", expected, word, State()))
+        state, expected = after, after_expected
+
+
+def test_a_state_may_be_written_over_and_serves_any_model(model):
+    other = KneserNey(order=2).fit([["b", "a"], ["a"]])
+    state = State()
+    model.NullContextWrite(state)
+    model.BaseScore(state, "a", state)  # into itself
+    model.BaseScore(state, "b", state)
+    expected = model.score("a b the", bos=False, eos=False) - model.score(
+        "a b", bos=False, eos=False
+    )
+    for same in (state, copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):  # noqa: S301
+        assert model.BaseScore(same, "the", State()) == pytest.approx(expected)
+    # what was found in one model is nothing to another, nor to a state that was written anew
+    there = State(state.value)
+    assert other.BaseScore(state, "a", State()) == other.BaseScore(there, "a", State())
+    model.BeginSentenceWrite(state)
+    assert model.BaseScore(state, "a", State()) == pytest.approx(model.score("a", eos=False))
+
+
+def test_many_words_find_their_numbers():
+    words = [f"w{i}" for i in range(5000)] + ["", "é" * 100]
+    model = KneserNey(order=1).fit([words])
+    assert model.score(" ".join(words[:100]), eos=False) == pytest.approx(
+        slowly(model, "score", words[:100], eos=False)
+    )

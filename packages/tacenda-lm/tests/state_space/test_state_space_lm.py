@@ -1,0 +1,353 @@
+"""The state-space model as a whole: against a plain loop in float64, unknown tokens, training that can be cut."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+import tacenda
+from tacenda import Corpus, artifact
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaError
+from tacenda_lm import KneserNey, StateSpaceLM
+from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
+
+SMALL = {"order": 3, "internal": 4, "features": 5, "epochs": 3, "advanced": {"streams": 8}}
+RUNS = {**SMALL, "advanced": {"streams": 8, "joint_order": 3, "joint_width": 4}}
+RULES = {
+    "order": 2, "internal": 3, "features": 4, "training": "rules", "inference": "map", "epochs": 4,
+    "learning_rate": 0.3,
+    "advanced": {"biases": False, "variance": 0.1, "streams": 16, "piece": 2, "last_piece": 10},
+}  # fmt: skip
+KINDS = {
+    "step": SMALL,
+    "map": {**SMALL, "inference": "map"},
+    "internal alone": {"order": 1, "internal": 4, "epochs": 3},
+    "tokens alone": {"order": 3, "internal": 0, "features": 5, "epochs": 3},
+    "runs": RUNS,
+    "rules": RULES,
+}
+
+
+def text(n=150, seed=0):
+    """Sentences in which a word depends on the word before."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        word, sentence = int(rng.integers(12)), []
+        for _ in range(int(rng.integers(1, 9))):
+            sentence.append(f"w{word}")
+            word = (word * 5 + int(rng.integers(3))) % 12
+        found.append(sentence)
+    return found
+
+
+@pytest.fixture(scope="module", params=KINDS.values(), ids=list(KINDS))
+def model(request):
+    return StateSpaceLM(**request.param).fit(text())
+
+
+def scores_in_a_plain_loop(model, ids):
+    """log P of every id after ``</s>``, by equations 3 to 5 and 9, in float64 and without any of the model's code."""
+    p = {name: array.astype(np.float64) for name, array in model.parameters._asdict().items()}
+    settings, unknown = model.settings, model.vocabulary.unknown_id
+    variance, n_q = settings.advanced.variance, settings.internal
+    n_types, joint = len(model.vocabulary), model._found.joint
+    before, q, scores = [model.vocabulary.boundary_id], np.zeros(n_q), []
+    for y in ids:
+        last = before[::-1][: settings.order - 1]
+        last += [unknown] * (settings.order - 1 - len(last))
+        parts = [q, *(p["features"][word] for word in last)]
+        if settings.advanced.joint_order > 1:
+            window = (before[::-1] + [unknown] * 20)[: settings.window]
+            listed = joint.rows(np.array(window))
+            parts.append(
+                sum((p["joint"][r] for r in listed if r >= 0), np.zeros(p["joint"].shape[1]))
+            )
+        predicted = np.concatenate(parts)
+        log_p = log_softmax(p["outputs"] @ predicted + p["biases"][:, 0])
+        scores.append(log_p[y])
+        one_hot = np.eye(n_types)[y]
+        s = predicted
+        if y != unknown and settings.inference == "step":
+            s = predicted + variance * p["outputs"].T @ (one_hot - np.exp(log_p))
+        elif y != unknown:
+
+            def negative(s, predicted=predicted, y=y):
+                found = log_softmax(p["outputs"] @ s + p["biases"][:, 0])
+                slope = p["outputs"].T @ (np.eye(n_types)[y] - np.exp(found))
+                distance = s - predicted
+                return distance @ distance / (2 * variance) - found[y], distance / variance - slope
+
+            s = minimize(negative, predicted, jac=True, method="BFGS", options={"gtol": 1e-10}).x
+        q = p["transition"] @ s
+        before.append(y)
+    return np.array(scores)
+
+
+def test_scores_are_those_of_the_equations(model):
+    sentences = text(3, 9)
+    ids = model.vocabulary.encode(
+        [*sentences[0], "never seen", *sentences[1], "</s>", *sentences[2]]
+    )
+    found = model.score_corpus(ids, np.array([0, len(ids)]))
+    np.testing.assert_allclose(
+        found, scores_in_a_plain_loop(model, ids.tolist()), rtol=0, atol=2e-5
+    )
+
+
+def test_all_texts_of_a_length_have_a_probability_of_one_together():
+    corpus = Corpus.from_sentences([["a", "b"], ["b", "a", "a"]])
+    model = StateSpaceLM(order=3, internal=3, features=2, epochs=2, inference="map").fit(corpus)
+    every = list(itertools.product(range(len(model.vocabulary)), repeat=4))
+    ids, offsets = np.array(every).ravel(), 4 * np.arange(len(every) + 1)
+    scores = model.score_corpus(ids, offsets).reshape(-1, 4)
+    assert np.exp(scores.sum(axis=1)).sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings", [SMALL, RUNS, KINDS["map"], RULES], ids=["step", "runs", "map", "rules"]
+)
+def test_it_learns_what_follows_what(settings):
+    settings = {**settings, "epochs": max(settings["epochs"], 12)}
+    model = StateSpaceLM(**settings).fit(text(300))
+    unigram = KneserNey(order=1).fit(text(300))
+    assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
+
+
+def test_the_internal_state_alone_learns_what_follows_what():
+    """Order 1: the last token is known by what it made of the state, and by nothing else."""
+    model = StateSpaceLM(order=1, internal=12, epochs=12, dropout=0.0).fit(text(300))
+    unigram = KneserNey(order=1).fit(text(300))
+    assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
+
+
+def test_an_unknown_token_is_a_zero_vector_and_corrects_nothing():
+    model = StateSpaceLM(**KINDS["map"]).fit([*text(), ["w1", "<unk>", "w2", "<unk>"]])
+    unknown = model.vocabulary.unknown_id
+    assert not model.parameters.features[unknown].any()
+    state = model.state_after("w1 w2")
+    before, after = (
+        model.predicted_state(state),
+        model.predicted_state(model.advance(state, unknown)),
+    )
+    n_q, n = model.settings.internal, model.settings.features
+    expected = model.parameters.transition @ before
+    np.testing.assert_allclose(after[:n_q], expected, rtol=1e-5, atol=1e-6)
+    assert not after[n_q : n_q + n].any()
+    np.testing.assert_array_equal(after[n_q + n : n_q + 2 * n], before[n_q : n_q + n])
+
+
+def test_sentences_are_apart_without_across_sentences():
+    model = StateSpaceLM(**SMALL, across_sentences=False).fit(text())
+    end = model.vocabulary.boundary_id
+    assert model.advance(model.state_after("w1 w5"), end) == model.start()
+    both = StateSpaceLM(**SMALL).fit(text())
+    assert both.advance(both.state_after("w1 w5"), end) != both.start()
+
+
+class _KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "trainer", "after"),
+    [(RUNS, GradientTrainer, 6), (RULES, RulesTrainer, 40)],
+    ids=["gradient", "rules"],
+)
+def test_a_fit_that_was_killed_goes_on_to_the_same_model(
+    settings, trainer, after, tmp_path, monkeypatch
+):
+    whole = StateSpaceLM(**settings).fit(text(), text(20, 1))
+    step, seen = trainer.step, []
+
+    def killed(self, *arguments):
+        seen.append(0)
+        if len(seen) > after:
+            raise _KilledError
+        return step(self, *arguments)
+
+    monkeypatch.setattr(trainer, "step", killed)
+    with pytest.raises(_KilledError):
+        StateSpaceLM(**settings).fit(text(), text(20, 1), checkpoints=tmp_path)
+    monkeypatch.setattr(trainer, "step", step)
+    again = StateSpaceLM(**settings).fit(text(), text(20, 1), checkpoints=tmp_path, resume=True)
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(array, again.arrays()[name])
+
+
+def test_the_rules_are_those_of_the_paper():
+    """One batch against equations 10 to 12 element by element, at states that a general optimiser found."""
+    advanced = {"biases": False, "variance": 0.1, "streams": 1, "piece": 50, "last_piece": 50}
+    settings = {**RULES, "epochs": 1, "advanced": advanced}
+    corpus = Corpus.from_sentences([["a", "b", "c", "a", "a", "c", "b"]])
+    before = StateSpaceLM(**{**settings, "epochs": 0}).fit(corpus)
+    after = StateSpaceLM(**settings).fit(corpus)
+    A, B, C = (before.parameters[i].astype(np.float64) for i in range(3))
+    C = C.T  # as the paper writes it
+    (n_q, _), (n_l, W), variance = A.shape, C.shape, 0.1
+    changes = [np.zeros_like(A), np.zeros_like(B), np.zeros_like(C)]
+    ids = [
+        corpus.vocabulary.boundary_id,
+        *corpus.vocabulary.encode(["a", "b", "c", "a", "a", "c", "b", "</s>"]).tolist(),
+    ]
+    s_before = np.zeros(len(B[0]))
+    for t in range(1, len(ids)):
+        x, x_before = np.eye(W)[ids[t]], np.eye(W)[ids[t - 1]]
+        predicted = np.concatenate([A @ s_before, C @ x_before])
+
+        def negative(s, predicted=predicted, x=x):
+            slope = (s - predicted) / variance - B.T @ (x - np.exp(log_softmax(B @ s)))
+            return ((s - predicted) ** 2).sum() / (2 * variance) - log_softmax(B @ s) @ x, slope
+
+        s = minimize(negative, predicted, jac=True, method="BFGS", options={"gtol": 1e-10}).x
+        x_hat = np.exp(log_softmax(B @ s))
+        for i, j in itertools.product(range(n_q), range(len(s))):
+            changes[0][i, j] += s_before[j] * (s[i] - A[i] @ s_before) / variance
+        for i, j in itertools.product(range(W), range(len(s))):
+            changes[1][i, j] += s[j] * (x[i] - x_hat[i])
+        for i, j in itertools.product(range(n_l), range(W)):
+            changes[2][i, j] += (s[n_q + i] - C[i, j]) * x_before[j] / variance
+        s_before = s
+    rate, n = RULES["learning_rate"], len(ids) - 1
+    found = [after.parameters[0] - A, after.parameters[1] - B, after.parameters[2].T - C]
+    ratios = []
+    for change, own in zip(changes, found, strict=True):
+        expected = change * rate / n
+        ratios.append((own * expected).sum() / (expected**2).sum())
+        np.testing.assert_allclose(own, ratios[-1] * expected, rtol=0, atol=1e-5)
+    # one rate for all three, which the schedule makes smaller at the beginning
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
+    assert 0 < ratios[0] <= 1.001
+
+
+def test_no_matrix_of_the_rules_exceeds_its_limit():
+    small = {**RULES["advanced"], "norm_limit": 0.5}
+    model = StateSpaceLM(**{**RULES, "learning_rate": 20.0, "advanced": small}).fit(text())
+    for name in ("transition", "outputs", "features"):
+        assert (getattr(model.parameters, name) ** 2).sum() <= 0.5 + 1e-4
+
+
+def test_letters_are_tokens_like_others():
+    model = StateSpaceLM(**SMALL).fit([list("tammikuu"), list("helmikuu"), list("maaliskuu")] * 20)
+    [(best, _)] = model.top_k(list("k"), 1)
+    assert best == "u"
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"order": 1, "internal": 0}, "the state is empty"),
+        ({"training": "rules", "advanced": {"joint_order": 2}}, "learn no vectors of runs"),
+        ({"training": "rules", "dropout": 0.3}, "dropout has no effect"),
+        ({"advanced": {"norm_limit": 3.0}}, "norm_limit has no effect"),
+        ({"advanced": {"joint_width": 3}}, "joint_width has no effect"),
+        ({"internal": 0, "inference": "map"}, "inference has no effect"),
+        ({"order": 1, "features": 3}, "features has no effect"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, said):
+    with pytest.raises(ConfigurationError, match=said):
+        StateSpaceLM(**settings)
+
+
+def test_a_state_of_another_model_is_refused():
+    small, large = (
+        StateSpaceLM(**SMALL).fit(text()),
+        StateSpaceLM(**{**SMALL, "internal": 5}).fit(text()),
+    )
+    with pytest.raises(DataError, match="not one of this state-space model"):
+        small.log_probs([large.start()])
+    with pytest.raises(DataError):
+        small.score_from(large.start(), np.array([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("outputs", lambda a: a * np.float32(1e6)),
+        ("outputs", lambda a: np.full_like(a, np.nan)),
+        ("transition", lambda a: a[:, :-1]),
+        ("features", lambda a: a + np.float32(1)),
+        ("biases", lambda a: a.astype(np.float64)),
+        ("runs", lambda a: a[::-1].copy()),
+        ("runs", lambda a: a + 2**40),
+        ("run_sizes", lambda a: a[::-1].copy()),
+        ("joint", lambda a: a[:-1]),
+    ],
+)
+def test_a_damaged_model_is_refused(name, change, tmp_path):
+    StateSpaceLM(**RUNS).fit(text()).save(tmp_path / "model")
+    saved = artifact.read(tmp_path / "model")
+    saved.arrays[name] = change(saved.arrays[name])
+    artifact.write(tmp_path / "damaged", saved)
+    with pytest.raises(ArtifactError):
+        tacenda.load(tmp_path / "damaged")
+
+
+def test_numbers_as_large_as_they_may_be_overflow_nothing(tmp_path):
+    StateSpaceLM(**{**RUNS, "inference": "map"}).fit(text()).save(tmp_path / "model")
+    saved = artifact.read(tmp_path / "model")
+    for name in ("transition", "outputs", "joint", "biases"):
+        saved.arrays[name] = np.full_like(saved.arrays[name], 1e4)
+        saved.arrays[name][::2] *= -1
+    artifact.write(tmp_path / "large", saved)
+    model = tacenda.load(tmp_path / "large")
+    scores = model.score_corpus(np.arange(12).repeat(3), np.array([0, 36]))
+    assert np.isfinite(scores).all()
+    assert (scores <= 1e-6).all()
+    assert model.check_normalized(tolerance=1e-3) < 1e-3
+
+
+def test_a_rate_that_diverges_is_said_or_survived():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="overflow|invalid")
+        try:
+            model = StateSpaceLM(**SMALL, learning_rate=1e5).fit(text())
+        except TacendaError:
+            return
+    assert np.isfinite(model.score_corpus(np.array([0, 1]), np.array([0, 2]))).all()
+
+
+# -- hosts -----------------------------------------------------------------------------------------
+
+
+def test_the_command_line_fits_and_measures_it(run, tmp_path):
+    lines = tmp_path / "text.txt"
+    lines.write_text("\n".join(map(" ".join, text())), encoding="utf-8")
+    options = [
+        "--model",
+        "state_space",
+        "--set",
+        "order=2",
+        "--set",
+        "internal=3",
+        "--set",
+        "epochs=1",
+    ]
+    status, _, err = run("fit", "--text", lines, "--output", tmp_path / "model", *options)
+    assert status == 0, err
+    status, out, err = run("perplexity", tmp_path / "model", lines, "--context", "stream")
+    assert status == 0, err
+    assert "perplexity" in out
+    status, _, err = run(
+        "fit", "--text", lines, "--output", tmp_path / "m", *options, "--set", "order=0"
+    )
+    assert status != 0
+    assert "Traceback" not in err
+
+
+def test_spacy_scores_with_it(tmp_path):
+    spacy = pytest.importorskip("spacy")
+    StateSpaceLM(**SMALL).fit(text()).save(tmp_path / "model")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lm_scorer").initialize(artifact=tmp_path / "model")
+    doc = nlp("w1 w5 w0 w0")
+    model = tacenda.load(tmp_path / "model")
+    expected = model.surprisal([token.text for token in doc])
+    np.testing.assert_allclose([token._.surprisal for token in doc], expected, atol=1e-4)
