@@ -23,9 +23,9 @@ ORDER, MIN_COUNT, PARAGRAPHS = 3, 3, 250
 SIZES = (None, 5000, 500, 50)
 WAYS: dict[str, dict[str, Any]] = {"spelling": {}, "even": {"unseen_types": 1_000_000}, "class": {}}
 PROTOCOL = {
-    "model": f"KneserNey({ORDER}) of the dev part, words seen less than {MIN_COUNT} times are unknown; tokens by 'words'",
+    "model": f"KneserNey({ORDER}) of the dev part, words seen less than {MIN_COUNT} times are unknown",
     "text": f"the first {PARAGRAPHS} lines of the test part",
-    "way": "mean bits of the unknown words, of the rarest tenth of the known words, and of all words, punctuation apart",
+    "way": "mean bits of unknown words, of the rarest tenth of the known words, and of all words, punctuation apart",
     "vocabulary": "bits per character as measured, and without what the spelling of unknown words costs (unpaid)",
 }
 

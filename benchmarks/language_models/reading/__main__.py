@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks import parts, reporting
 from benchmarks.language_models.kept import kept
@@ -74,7 +75,7 @@ PROTOCOL = {
 class Study:
     """The regression: one word set and one base for all models."""
 
-    def __init__(self, stories: Stories, known: Matrix | None) -> None:
+    def __init__(self, stories: Stories, known: npt.NDArray[np.bool_]) -> None:
         story, length, frequency = stories.story, stories.lengths, stories.google(1, "word")
         each = [length, frequency, length * frequency]
         columns = [*each, stories.zone.astype(float), *(before(column, story) for column in each)]
@@ -84,8 +85,7 @@ class Study:
         for part in ("word", "whole"):
             needed += [self._with_before(stories, stories.google(n, part)) for n in (2, 3)]
         self.words = np.isfinite(np.hstack(needed)).all(axis=1)
-        if known is not None:
-            self.words &= known & (before(known.astype(float), story) == 1)
+        self.words &= known & (before(known.astype(float), story) == 1)
         self.stories = stories
 
     def row(self, bits: Matrix, bare: Matrix) -> Row:
@@ -134,6 +134,7 @@ class Models:
             return self._last[1]  # type: ignore[no-any-return]
         kind, _, text = name.partition(", ")
         model: Any
+        measures: tuple[str, ...]
         if kind == "HLBL":
             model, measures, short = HLBL(**HLBL_SETTINGS), parts.BILINEAR, "hlbl"
         elif kind == "VLHMM":
