@@ -1,6 +1,6 @@
 """Letter prediction on a Finnish book, after Siivola and Honkela: state-space models beside n-grams.
 
-    python -m benchmarks.language_models.state_space [--only sparse figure test-sparse dense test-dense]
+    python -m benchmarks.language_models.state_space [--only test-sparse sparse test-dense dense ...]
 
 The book (`alastalon-salissa`) is in TACENDA_DATA or the cache. What each fit finds is kept under TACENDA_BENCH_CACHE,
 so an interrupted run goes on where it stopped.

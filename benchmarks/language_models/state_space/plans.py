@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.language_models.state_space.fits import Plan
 
 __all__ = [
-    "BY_GRADIENTS", "BY_RULES", "GRID", "MOST_PROBABLE", "ORDERS", "RUNS", "SIZES", "dimensions", "gradient",
+    "BY_GRADIENTS", "BY_RULES", "GRID", "ORDERS", "RUNS", "SIZES", "dimensions", "gradient",
     "ngrams", "rules", "runs",
 ]  # fmt: skip
 
@@ -32,16 +32,17 @@ _GRADIENT: dict[str, dict[str, Any]] = {
     "dense": {"epochs": 6, "dropout": 0.0, "learning_rate": 0.1, "advanced": {"streams": 64}},
 }  # fmt: skip
 _RUNS: dict[str, dict[str, Any]] = {
-    "sparse": {"order": 2, "internal": 0, "features": 15, "epochs": 30, "patience": 5, "dropout": 0.7,
-               "learning_rate": 0.05,
-               "advanced": {"streams": 8, "joint_order": 5, "joint_dropout": 0.2, "joint_width": 50}},
-    "dense": {"order": 5, "internal": 0, "features": 25, "epochs": 6, "dropout": 0.3,
+    "sparse": {"order": 2, "internal": 0, "features": 15, "epochs": 30, "patience": 5, "dropout": 0.5,
+               "learning_rate": 0.1,
+               "advanced": {"streams": 8, "joint_order": 5, "joint_dropout": 0.1, "joint_width": 50,
+                            "joint_sum": 1e-3}},
+    "dense": {"order": 5, "internal": 0, "features": 25, "epochs": 7, "dropout": 0.2,
               "learning_rate": 0.1,
-              "advanced": {"streams": 64, "joint_order": 6, "joint_dropout": 0.1, "joint_width": 50}},
+              "advanced": {"streams": 64, "joint_order": 6, "joint_dropout": 0.05, "joint_width": 50,
+                           "joint_sum": 1e-5}},
 }  # fmt: skip
 BY_RULES, BY_GRADIENTS = "state-space, rules", "state-space, gradients"
 RUNS = "state-space, gradients, runs of letters"
-MOST_PROBABLE = "state-space, gradients through the most probable state"
 
 
 def ngrams(size: str) -> list[Plan]:
