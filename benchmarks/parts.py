@@ -44,6 +44,8 @@ NGRAMS = ("lm/ngram",)
 BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
 MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
+RECURRENT = ("lm/recurrent",)
+CACHES = ("lm/cache",)
 STATE_SPACE = ("lm/state_space",)
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
@@ -169,6 +171,28 @@ PARTS = (
     ),
     Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
     Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
+    Part("language_models.recurrent", ("lm-recurrent",), (*RECURRENT, *LDS)),
+    Part(
+        "language_models.recurrent choice",
+        ("lm-recurrent-choice",),
+        (*RECURRENT, *LDS),
+        ("--choose",),
+    ),
+    Part("language_models.caches", ("lm-caches",), (*CACHES, *BILINEAR, *NGRAMS, *MIXTURE)),
+    Part(
+        "language_models.caches choice",
+        ("lm-caches-choice",),
+        (*CACHES, *BILINEAR, *NGRAMS),
+        ("--only", "choice"),
+    ),
+    Part(
+        "language_models.caches speed",
+        ("lm-caches-speed",),
+        (*CACHES, *BILINEAR),
+        ("--only", "speed"),
+        timed=True,
+    ),
+    Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(
         "language_models.reading",

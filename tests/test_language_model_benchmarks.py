@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.language_models import contexts, kept, timing
+from benchmarks.language_models import contexts, held_back, kept, recurrent, timing
 from benchmarks.language_models.hidden_markov import neural, reference
 from tacenda import Corpus
 from tacenda_lm import HLBL, KneserNey, Mixture
@@ -136,3 +136,38 @@ def test_the_reference_has_the_same_gradients_with_either_library_of_products():
         found.append((rows.grad, columns.grad))
     for torchs, numpys in zip(*found, strict=True):
         assert torch.allclose(torchs, numpys, atol=1e-6)
+
+
+def test_text_that_is_held_back_follows_the_rest(texts):
+    train = texts["train"]
+    first, last = held_back.cut(train, 100, 15)
+    assert (len(first), len(last)) == (100, 15)
+    assert first.vocabulary.fingerprint == last.vocabulary.fingerprint
+    for part, offset in ((first, 0), (last, 100)):
+        for i in range(len(part)):
+            np.testing.assert_array_equal(part.sentence(i), train.sentence(offset + i))
+
+
+def test_starts_take_turns_and_go_on_where_they_were(texts, tmp_path, monkeypatch):
+    class Texts:
+        train, valid, test = texts["train"], texts["valid"], texts["valid"]
+
+    small = {"width": 4, "streams": 2, "window_words": 8}
+    for name, value in (("Texts", Texts), ("RUNS", {"paper": small}), ("WIDTH", 4), ("MOST", 2)):
+        monkeypatch.setattr(recurrent, name, value)
+    monkeypatch.setattr(recurrent, "draw", lambda *arguments, **options: None)
+    monkeypatch.setattr(recurrent.parts, "RESULTS", tmp_path)
+    monkeypatch.setattr(recurrent.reporting, "RESULTS", tmp_path)
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path / "kept"))
+    seen = []
+    for turns in (1, 1, 0, 0):
+        recurrent.train_in_turns(["paper"], turns)
+        report = json.loads((tmp_path / "lm-recurrent.json").read_text())
+        seen.append([row["what"] for row in report["rows"]])
+        assert report["unfinished"] == (len(seen) < 3)
+    assert [len(rows) for rows in seen] == [3, 6, 15, 15]
+    curves = {row["what"]: row for row in report["rows"] if row["part"] == "curve"}
+    assert [row["epoch"] for row in curves.values()] == [0] * 3 + [1] * 3 + [2] * 3
+    whole = recurrent.RecurrentLM(**small, epochs=2).fit(Texts.train, Texts.valid)
+    values = [value for *_, value in whole.fitted_on["training"]["evaluations"]]
+    assert [curves[f"paper, random, epoch {epoch}"]["valid"] for epoch in (1, 2)] == values

@@ -79,8 +79,11 @@ def specimens() -> dict[str, Specimen]:
         VLHMM,
         KneserNey,
         Mixture,
+        NeuralCache,
+        RecurrentLM,
         StateSpaceLM,
         TemporalFRBM,
+        UnigramCache,
     )
     from tacenda_surprise import (
         PMF,
@@ -115,6 +118,13 @@ def specimens() -> dict[str, Specimen]:
         "temporal_frbm": Specimen(lambda: TemporalFRBM(**machine, frbm_epochs=1), corpus, True),
         "hmm": Specimen(lambda: HMM(n_states=3, epochs=4), corpus, True),
         "vlhmm": Specimen(lambda: VLHMM(n_classes=4, states_per_class=4, epochs=4), corpus, True),
+        "recurrent": Specimen(
+            lambda: RecurrentLM(width=4, epochs=4, streams=8, window_words=20), corpus, True
+        ),
+        "unigram_cache": Specimen(lambda: UnigramCache(window=30), corpus),
+        "neural_cache": Specimen(
+            lambda: NeuralCache(window=30, hlbl={**log_bilinear, "copies": 1}), corpus, True
+        ),
         "state_space": Specimen(
             lambda: StateSpaceLM(
                 order=3,

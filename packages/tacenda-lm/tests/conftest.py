@@ -9,12 +9,15 @@ from tacenda.cli.main import main
 from tacenda_lm import cli
 from tacenda_lm.boltzmann.frbm import FRBM
 from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
+from tacenda_lm.cache.neural import NeuralCache
+from tacenda_lm.cache.unigram import UnigramCache
 from tacenda_lm.hidden_markov.hmm import HMM
 from tacenda_lm.hidden_markov.vlhmm import VLHMM
 from tacenda_lm.log_bilinear.hlbl import HLBL
 from tacenda_lm.log_bilinear.lbl import LBL
 from tacenda_lm.mixture import Mixture
 from tacenda_lm.ngram.kneser_ney import KneserNey
+from tacenda_lm.recurrent.model import RecurrentLM
 from tacenda_lm.state_space.state_space_lm import StateSpaceLM
 
 OURS = [
@@ -26,6 +29,9 @@ OURS = [
     ("language_models", "temporal_frbm", TemporalFRBM),
     ("language_models", "vlhmm", VLHMM),
     ("language_models", "hmm", HMM),
+    ("language_models", "recurrent", RecurrentLM),
+    ("language_models", "unigram_cache", UnigramCache),
+    ("language_models", "neural_cache", NeuralCache),
     ("language_models", "state_space", StateSpaceLM),
     ("commands", "lm", cli.app),
 ]

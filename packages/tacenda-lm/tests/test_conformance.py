@@ -1,6 +1,16 @@
 """Our language models against the kit that third parties use."""
 
-from tacenda_lm import FRBM, HLBL, LBL, KneserNey, Mixture, TemporalFRBM
+from tacenda_lm import (
+    FRBM,
+    HLBL,
+    LBL,
+    KneserNey,
+    Mixture,
+    NeuralCache,
+    RecurrentLM,
+    TemporalFRBM,
+    UnigramCache,
+)
 from tacenda_lm.testing import LanguageModelTests
 
 
@@ -139,3 +149,49 @@ class TestTemporalFRBMByMeanFieldBySentence(LanguageModelTests):
             across_sentences=False,
             advanced={"visible": "mean_field", "gibbs_steps": 2},
         )
+
+
+class TestRecurrent(LanguageModelTests):
+    def make_model(self):
+        return RecurrentLM(width=9, epochs=4, streams=4, window_words=5, dropout=0.1)
+
+
+class TestRecurrentBySentence(LanguageModelTests):
+    def make_model(self):
+        return RecurrentLM(width=8, epochs=4, streams=4, window_words=5, across_sentences=False)
+
+
+class TestUnigramCache(LanguageModelTests):
+    def make_model(self):
+        return UnigramCache(window=40, decay=0.95, prior_words=100.0)
+
+
+class TestUnigramCacheOfAWindow(LanguageModelTests):
+    def make_model(self):
+        return UnigramCache(window=3, decay=1.0, prior_words=60.0)
+
+
+SMALL_HLBL = {"width": 8, "epochs": 1, "copies": 1, "advanced": {"bootstrap_width": 8}}
+
+
+class TestNeuralCache(LanguageModelTests):
+    def make_model(self):
+        return NeuralCache(window=40, prior_words=9.0, hlbl=SMALL_HLBL)
+
+
+class TestNeuralCacheOfSentences(LanguageModelTests):
+    def make_model(self):
+        hlbl = HLBL(**SMALL_HLBL, across_sentences=False)
+        return NeuralCache.over(hlbl, window=30, decay=0.9, prior_words=9.0)
+
+
+class TestNeuralCacheOfARecurrentModel(LanguageModelTests):
+    def make_model(self):
+        model = RecurrentLM(width=8, epochs=2, streams=4, window_words=5)
+        return NeuralCache.over(model, window=25, sharpness=0.5, prior_words=60.0)
+
+
+class TestMixtureWithCaches(LanguageModelTests):
+    def make_model(self):
+        caches = {"cache": UnigramCache(), "neural": NeuralCache(hlbl=SMALL_HLBL)}
+        return Mixture({"kn": KneserNey(order=3), **caches})

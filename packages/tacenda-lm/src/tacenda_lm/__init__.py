@@ -6,6 +6,8 @@ if TYPE_CHECKING:
     from tacenda_lm.boltzmann.frbm import FRBM
     from tacenda_lm.boltzmann.settings import FRBMAdvanced
     from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
+    from tacenda_lm.cache.neural import HasContextVectors, NeuralCache
+    from tacenda_lm.cache.unigram import UnigramCache
     from tacenda_lm.contract import State
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tacenda_lm.mixture import Mixture
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
+    from tacenda_lm.recurrent.model import RecurrentLM
+    from tacenda_lm.recurrent.settings import RecurrentLMAdvanced
     from tacenda_lm.state_space.settings import StateSpaceAdvanced
     from tacenda_lm.state_space.state_space_lm import StateSpaceLM
     from tacenda_lm.surprisal.items import read_items
@@ -43,12 +47,16 @@ __all__ = [
     "FRBMAdvanced",
     "FullScore",
     "HLBLAdvanced",
+    "HasContextVectors",
     "KneserNey",
     "LBLAdvanced",
     "LanguageModel",
     "Mixture",
+    "NeuralCache",
     "Perplexity",
     "Posterior",
+    "RecurrentLM",
+    "RecurrentLMAdvanced",
     "Rescored",
     "State",
     "StateSpaceAdvanced",
@@ -56,6 +64,7 @@ __all__ = [
     "SurprisalTable",
     "TemporalFRBM",
     "Tree",
+    "UnigramCache",
     "UnknownWords",
     "VLHMMAdvanced",
     "brown_clusters",
@@ -72,6 +81,7 @@ _HOMES = {
     "TemporalFRBM": "tacenda_lm.boltzmann.temporal_frbm",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.settings",
+    "HasContextVectors": "tacenda_lm.cache.neural",
     "LBL": "tacenda_lm.log_bilinear.lbl",
     "LBLAdvanced": "tacenda_lm.log_bilinear.settings",
     "Posterior": "tacenda_lm.hidden_markov.model",
@@ -79,13 +89,17 @@ _HOMES = {
     "HMM": "tacenda_lm.hidden_markov.hmm",
     "VLHMM": "tacenda_lm.hidden_markov.vlhmm",
     "VLHMMAdvanced": "tacenda_lm.hidden_markov.settings",
+    "UnigramCache": "tacenda_lm.cache.unigram",
     "build_tree": "tacenda_lm.log_bilinear.tree_building",
     "Continuation": "tacenda_lm.generation",
     "FullScore": "tacenda_lm.kenlm_interface",
     "KneserNey": "tacenda_lm.ngram.kneser_ney",
     "LanguageModel": "tacenda_lm.language_model",
     "Mixture": "tacenda_lm.mixture",
+    "NeuralCache": "tacenda_lm.cache.neural",
     "Perplexity": "tacenda_lm.perplexity",
+    "RecurrentLMAdvanced": "tacenda_lm.recurrent.settings",
+    "RecurrentLM": "tacenda_lm.recurrent.model",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.contract",
     "StateSpaceAdvanced": "tacenda_lm.state_space.settings",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tacenda.fitting import (
     BatchSource,
+    Callback,
     Cosine,
     FitSettings,
     History,
@@ -26,7 +27,7 @@ __all__ = ["FitContext", "TrainedSettings", "falling_rate", "put", "train"]
 
 _ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
 
-Text = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # ids and offsets
+Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
 
 
 class TrainedSettings(Protocol):
@@ -38,8 +39,8 @@ class TrainedSettings(Protocol):
         ...
 
     @property
-    def patience(self) -> int:
-        """How many evaluations without a better one are waited for."""
+    def patience(self) -> int | None:
+        """How many evaluations without a better one are waited for; None where something else ends training."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,12 +82,14 @@ def train(
     *,
     evaluate_every: int = 1,
     identity: Mapping[str, Any] | None = None,
+    elsewhere: Sequence[str] = _ELSEWHERE,
+    callbacks: Sequence[Callback] = (),
     description: str = "fitting",
 ) -> History:
     """Train in place; a divergence after the first epoch leaves the best model seen.
 
-    ``identity`` (JSON values) tells this fit from others, beside settings and texts; ``description`` stands before the
-    progress bar.
+    ``identity`` (JSON values) tells this fit from others, beside the texts and all settings but those named in
+    ``elsewhere``; ``callbacks`` may end it; ``description`` stands before the progress bar.
     """
     loop = FitSettings(
         epochs=settings.epochs,
@@ -100,11 +103,12 @@ def train(
         source,
         loop,
         configuration={
-            "settings": {k: v for k, v in settings.to_dict().items() if k not in _ELSEWHERE},
+            "settings": {k: v for k, v in settings.to_dict().items() if k not in elsewhere},
             "text": fingerprint_arrays(text),
             "valid": None if valid is None else fingerprint_arrays(valid),
             **(identity or {}),
         },
+        callbacks=callbacks,
         checkpoints=fitting.checkpoints,
         resume=fitting.resume,
         description=description,

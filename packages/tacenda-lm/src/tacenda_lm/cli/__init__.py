@@ -77,6 +77,10 @@ def fit(
     order: Annotated[
         int | None, typer.Option(min=1, help="Words that an n-gram spans (kneser_ney).")
     ] = None,
+    lds: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Saved LDS that training starts from (recurrent)."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,6 +116,8 @@ def fit(
     options = settings_of(settings or [])
     if order is not None:
         options["order"] = order
+    if lds is not None:
+        options["lds"] = lds
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
     check_output(output, force)
     held_out_file = None if valid is None else input_text(valid, encoding, errors)
@@ -280,6 +286,28 @@ def mix(
     mixture.save(output)
     for name, weight in mixture.weights.items():
         typer.echo(f"{weight:.4f}  {name}")
+
+
+@app.command()
+def cache(
+    folder: Folder,
+    output: Output,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An option of NeuralCache, as JSON."),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Put a neural cache over a saved model that predicts from a vector, such as hlbl or recurrent.
+
+    Mix it with that model and others; `tacenda lm fit --model unigram_cache` makes a cache of words alone.
+    """
+    from tacenda_lm.cache.neural import NeuralCache
+
+    options = settings_of(settings or [])
+    check_output(output, force)
+    NeuralCache.over(load_model(folder), **options).save(output)
+    typer.echo(f"neural_cache, saved in {output}", err=True)
 
 
 @app.command("from-arpa")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,7 @@ from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_array
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import State
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.model import (
     LogBilinear,
@@ -25,6 +27,7 @@ from tacenda_lm.log_bilinear.model import (
 )
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import Tree
+from tacenda_lm.sequences import Integers, checked_ids
 from tacenda_lm.training import FitContext
 
 __all__ = ["HLBL", "HLBLTrainer", "average_predicted", "train_hlbl"]
@@ -72,6 +75,23 @@ class HLBL(LogBilinear[HLBLSettings]):
     def tree(self) -> Tree:
         """The tree over words. Raises NotFittedError."""
         return self._learned(self._predictor).tree
+
+    def state_vectors(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
+        """Return the predicted vector r of each state, float32 (states, width)."""
+        return self._learned(self._predictor).vectors(states)
+
+    def vectors_from(self, state: State, ids: Integers) -> tuple[npt.NDArray[np.float32], State]:
+        """Return the predicted vector of each id of a sequence that follows a state, and the state after it."""
+        predictor = self._learned(self._predictor)
+        words, boundary = checked_ids(ids, len(self.vocabulary)), self.vocabulary.boundary_id
+        found = [np.empty((0, self.settings.width), np.float32)]
+        ends = np.flatnonzero((words == boundary) & (not self.settings.across_sentences)) + 1
+        for sentence in np.split(words, ends):
+            vectors, state = predictor.vectors_from(state, sentence)
+            found.append(vectors)
+            if len(ends) and len(sentence) and sentence[-1] == boundary:
+                state = self.start()
+        return np.concatenate(found), state
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""

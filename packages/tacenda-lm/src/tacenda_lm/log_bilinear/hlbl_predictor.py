@@ -162,7 +162,7 @@ class HLBLPredictor:
         window, packed = state.parts()
         return window, np.frombuffer(packed, np.float32).reshape(self.context.tail_weights.shape)
 
-    def _vectors(self, states: Sequence[State]) -> _Floats:
+    def vectors(self, states: Sequence[State]) -> _Floats:
         """Return the predicted vector of each state, (states, width)."""
         c, b, _, a = self.context
         found = np.repeat(b[None], len(states), 0)
@@ -175,11 +175,11 @@ class HLBLPredictor:
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
         """Return natural log-probabilities of every next word, (states, types)."""
-        return self._distribution(self._vectors(states))
+        return self._distribution(self.vectors(states))
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
         """Return natural log p(word | state), (states,), along the paths of these words alone."""
-        return self._log_prob(self._vectors(states), words)
+        return self._log_prob(self.vectors(states), words)
 
     def _log_prob(self, vectors: _Floats, words: Ids) -> Float64:
         nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
@@ -211,19 +211,27 @@ class HLBLPredictor:
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
         """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
+        if not self._eight_bits:
+            vectors, last = self.vectors_from(state, ids)
+            return self._log_prob(vectors, ids), last
+        window, tails = self._parts(state)
+        text, first = np.concatenate([np.array(window, np.int32), ids]), len(window)
+        log_probs, after = scores(self._packed, text, np.array([0, len(text)]), first, tails)
+        kept = text[max(0, len(text) - len(self.context.weights)) :]
+        tails = np.asarray(after, np.float32)
+        return log_probs, State((tuple(kept.tolist()), tails.tobytes()))
+
+    def vectors_from(self, state: State, ids: Ids) -> tuple[_Floats, State]:
+        """Return the predicted vector of ids as `score_from` takes them, (tokens, width), and the state after."""
         window, tails = self._parts(state)
         text, first = np.concatenate([np.array(window, np.int32), ids]), len(window)
         offsets = np.array([0, len(text)])
-        if self._eight_bits:
-            log_probs, after = scores(self._packed, text, offsets, first, tails)
-        else:
-            p, span = self.parameters, (offsets[:1] + first, offsets[1:])
-            found = context_sum.forward(
-                p.words, text, offsets, *span, self.context, tails[None], p.far
-            )
-            log_probs, after = self._log_prob(found.vectors, text[first:]), found.after[0]
+        span = offsets[:1] + first, offsets[1:]
+        p = self.parameters
+        found = context_sum.forward(p.words, text, offsets, *span, self.context, tails[None], p.far)
         last = text[max(0, len(text) - len(self.context.weights)) :]
-        return log_probs, State((tuple(last.tolist()), np.asarray(after, np.float32).tobytes()))
+        after = np.asarray(found.after[0], np.float32).tobytes()
+        return found.vectors, State((tuple(last.tolist()), after))
 
     def predicted(self, stream: Stream, rows: int) -> Iterator[Predicted]:
         """Yield the predicted vectors of all positions, in blocks, exactly as if the stream were read in one go."""

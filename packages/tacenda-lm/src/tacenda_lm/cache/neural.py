@@ -1,0 +1,283 @@
+"""`NeuralCache`: words that were read in contexts like the present one (Grave, Joulin and Usunier 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.artifact import Saveable, require
+from tacenda.corpus import Corpus
+from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacenda.settings import configured_by
+from tacenda_lm.cache.settings import NeuralCacheSettings
+from tacenda_lm.cache.unigram import prior_of
+from tacenda_lm.contract import State
+from tacenda_lm.language_model import ConfiguredLanguageModel, LanguageModel
+from tacenda_lm.log_bilinear.hlbl import HLBL
+from tacenda_lm.perplexity import Context
+from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids
+from tacenda_lm.training import FitContext
+
+__all__ = ["HasContextVectors", "NeuralCache"]
+
+_Floats = npt.NDArray[np.floating[Any]]
+
+_ROWS = 512  # words whose contexts are compared with all of the window at once
+_WORDS = 8192  # of a text, whose vectors are held at once
+_FARTHEST = 1e9  # squares of no coordinate are infinite in float32, whatever the model is like
+_COMMON = 500  # words after each of which stands a context whose distances give the scale
+
+
+@runtime_checkable
+class HasContextVectors(Protocol):
+    """A language model that predicts from a vector; a third party's model offers these two methods to be cached."""
+
+    def state_vectors(self, states: Sequence[State]) -> _Floats:
+        """Return the vector that each state predicts from, (states, width)."""
+        ...
+
+    def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
+        """Return the vector that predicts each id of a sequence after a state, (tokens, width), and the state after."""
+        ...
+
+
+class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
+    """A model of the words that were read in contexts like the present one.
+
+        p(w_t | h) = (sum_i k_i [w_i = w] + kappa u(w)) / (sum_i k_i + kappa),   k_i = decay^{t - 1 - i} exp(-theta d_i)
+
+    over the last ``window`` words w_i, where d_i is the squared distance between the vectors r_t and r_i from which
+    another model predicts w_t and w_i, in units of its mean over common contexts. (Grave, Joulin and Usunier 2017 have
+    inner products instead of distances, in equations 2 and 3, and neither decay nor kappa; u and kappa are those of
+    `UnigramCache`.) Where no context was like the present one, the frequencies u remain.
+
+    The vectors are those of an `HLBL` that `fit` fits, or of any model given to `over` that `HasContextVectors`. The
+    cache is meant to be a component of a `Mixture`, beside that model itself; score a running text as a stream.
+
+    Examples
+    --------
+    >>> cache = NeuralCache.over(hlbl, window=1000)
+    >>> Mixture({"hlbl": hlbl, "cache": cache}).fit_weights(Path("valid.txt"))
+    """
+
+    name: ClassVar[str] = "neural_cache"
+    settings_class = NeuralCacheSettings
+    keeps_checkpoints = True
+
+    @configured_by(NeuralCacheSettings)
+    def __init__(self, settings: NeuralCacheSettings) -> None:
+        super().__init__(settings)
+        self.model: LanguageModel = HLBL.from_settings(settings.hlbl)
+        self._scale = 0.0
+
+    @classmethod
+    def over(cls, model: LanguageModel, **options: Any) -> Self:
+        """Return a cache over the vectors of a model, which stays as it is; ``options`` are those of the class.
+
+        If the model is fitted the cache needs no fit, which would fit the model anew.
+
+        Raises
+        ------
+        ConfigurationError
+            The model predicts from no vector, or an option makes no sense.
+        """
+        if "hlbl" in options:
+            raise ConfigurationError("NeuralCache.over takes a model: leave out hlbl")
+        found = cls(**options)
+        found._check(model)
+        found.model, found.keeps_checkpoints = model, model.keeps_checkpoints
+        try:
+            found._adopt()
+        except NotFittedError:
+            return found
+        found.fitted_on = dict(model.fitted_on)
+        return found
+
+    @staticmethod
+    def _check(model: Any) -> None:
+        if not isinstance(model, LanguageModel) or not isinstance(model, HasContextVectors):
+            raise ConfigurationError(
+                f"a neural cache needs a language model with state_vectors and vectors_from, such as HLBL or "
+                f"RecurrentLM, and a {type(model).__name__} has none"
+            )
+
+    def __repr__(self) -> str:
+        state = "fitted" if self._vocabulary is not None else "not fitted"
+        s = self.settings
+        return f"<NeuralCache(over {self.model!r}, window={s.window}, sharpness={s.sharpness}), {state}>"
+
+    @property
+    def own_context(self) -> Context:
+        """``"stream"``."""
+        return "stream"
+
+    @property
+    def _vectors(self) -> HasContextVectors:
+        assert isinstance(self.model, HasContextVectors)
+        return self.model
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+        if self.keeps_checkpoints:
+            self.model.fit(corpus, valid, checkpoints=fitting.checkpoints, resume=fitting.resume)
+        else:
+            self.model.fit(corpus, valid)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Take over what the model knows. Raises NotFittedError."""
+        vocabulary = self.model.vocabulary
+        common = np.argsort(-vocabulary.counts, kind="stable")[:_COMMON].tolist()
+        start = self.model.start()
+        r = self._vectors.state_vectors([self.model.advance(start, word) for word in common])
+        wide = np.asarray(r, np.float64)
+        self._scale, self._centre = float(2 * wide.var(axis=0).sum()), wide.mean(axis=0)
+        self._vocabulary, self._prior = vocabulary, prior_of(vocabulary)
+
+    def _placed(self, r: _Floats) -> npt.NDArray[np.float32]:
+        """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).
+
+        They lie around zero, because float32 rounds a small distance of far vectors.
+        """
+        unit = np.sqrt(self.settings.sharpness / self._scale) if self._scale > 0 else 0.0
+        placed = np.clip((r - self._centre) * unit, -_FARTHEST, _FARTHEST)
+        return np.ascontiguousarray(placed, np.float32)
+
+    # -- one word after another: (that of the model, words as bytes, the bytes of each word's vector) ------
+
+    def start(self) -> State:
+        """Return the state in which no word was read."""
+        _ = self.vocabulary
+        return State((self.model.start().value, b"", ()))
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word."""
+        check_word(word, len(self.vocabulary))
+        inner, words, vectors = state.parts()
+        r = self._placed(self._vectors.state_vectors([State(inner)]))
+        window = self.settings.window
+        words = (words + np.int32(word).tobytes())[-4 * window :]
+        vectors = (*vectors, r[0].tobytes())[-window:]
+        return State((self.model.advance(State(inner), word).value, words, vectors))
+
+    def log_probs(self, states: Sequence[State]) -> Float64:
+        """Return natural log-probabilities of every next word, float64 (states, types)."""
+        _ = self.vocabulary
+        kappa = self.settings.prior_words
+        rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
+        if not states:
+            return rows
+        placed = self._placed(self._vectors.state_vectors([State(s.parts()[0]) for s in states]))
+        for row, r, state in zip(rows, placed, states, strict=True):
+            words, vectors = self._entries(state, len(r))
+            k = self._weights(r[None], vectors, len(vectors))[0].astype(np.float64)
+            np.add.at(row, words, k)
+            row /= k.sum() + kappa
+        return np.log(rows)
+
+    @staticmethod
+    def _entries(state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """The words of a state, (entries,), and their vectors, (entries, width)."""
+        _, words, vectors = state.parts()
+        placed = np.frombuffer(b"".join(vectors), np.float32).reshape(-1, width)
+        return np.frombuffer(words, np.int32), placed
+
+    def _weights(
+        self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32], first: int
+    ) -> npt.NDArray[np.float32]:
+        """Return the weights k (rows, entries); row i is that of the word at place ``first + i`` of the entries."""
+        squares = np.einsum("td,td->t", r, r)[:, None] + np.einsum("td,td->t", entries, entries)
+        k: npt.NDArray[np.float32] = r @ entries.T
+        k *= 2
+        k -= squares
+        np.minimum(k, 0, out=k)  # a distance of zero is not below zero by rounding
+        if self.settings.decay < 1:
+            ages = first - 1 + np.arange(len(r))[:, None] - np.arange(len(entries))
+            k += (np.log(self.settings.decay) * np.maximum(ages, 0)).astype(np.float32)
+        np.exp(k, out=k)
+        return k
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
+        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        found, start = np.empty(len(ids)), self.start()
+        for i, j in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            found[i:j] = self._scored(start, ids[i:j])[0]
+        return found
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
+        scores, inner, words, entries = self._scored(state, checked_ids(ids, len(self.vocabulary)))
+        vectors = tuple(row.tobytes() for row in entries)
+        return scores, State((inner.value, words.tobytes(), vectors))
+
+    def _scored(
+        self, state: State, ids: Ids
+    ) -> tuple[Float64, State, Ids, npt.NDArray[np.float32]]:
+        """Return the scores of ids, the state of the model after them, and the entries after them."""
+        from tacenda_lm.cache.recent_words import alike  # imports numba
+
+        inner, window, kappa = (
+            State(state.parts()[0]),
+            self.settings.window,
+            self.settings.prior_words,
+        )
+        width = self._vectors.state_vectors([inner]).shape[1]
+        words, entries = self._entries(state, width)
+        found = np.empty(len(ids))
+        for i in range(0, len(ids), _WORDS):
+            part = ids[i : i + _WORDS]
+            r, inner = self._vectors.vectors_from(inner, part)
+            n = len(words)
+            words = np.concatenate([words, part])
+            entries = np.concatenate([entries, self._placed(r)])
+            for row in range(n, len(words), _ROWS):
+                end, low = min(row + _ROWS, len(words)), max(0, row - window)
+                k = self._weights(entries[row:end], entries[low:end], row - low)
+                hits, totals = alike(k, words[low:end], row - low, window)
+                prior = kappa * self._prior[words[row:end]]
+                found[i + row - n : i + end - n] = np.log((hits + prior) / (totals + kappa))
+            words, entries = words[-window:], entries[-window:]
+        return found, inner, words, entries
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON values. Raises NotFittedError."""
+        _ = self.vocabulary
+        return {"settings": self.settings.to_dict()}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the scale of distances, float64 (1,). Raises NotFittedError."""
+        _ = self.vocabulary
+        return {"scale": np.array([self._scale])}
+
+    def nested(self) -> Mapping[str, Saveable]:
+        """Return the model that the vectors are of."""
+        return {"model": self.model}
+
+    @classmethod
+    def from_arrays(
+        cls,
+        config: dict[str, Any],
+        arrays: dict[str, npt.NDArray[Any]],
+        nested: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return the cache of an artefact over its loaded model. Raises ArtifactError."""
+        found = cls.from_settings(config["settings"])
+        scale = require(arrays, "scale", shape=(1,), dtype=np.float64, finite=True)
+        if not scale[0] >= 0:
+            raise ArtifactError("the array 'scale' is negative: the model is damaged")
+        model: Any = dict(nested or {}).get("model")
+        try:
+            found._check(model)
+            found.model, found.keeps_checkpoints = model, model.keeps_checkpoints
+            found._adopt()
+        except (ConfigurationError, NotFittedError) as error:
+            raise ArtifactError(f"its model does not fit: {error}") from error
+        found._scale = float(scale[0])
+        return found

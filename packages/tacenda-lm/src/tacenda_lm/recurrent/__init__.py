@@ -1,0 +1,1 @@
+"""A recurrent network with a softmax output, started at random or from a linear dynamical system."""

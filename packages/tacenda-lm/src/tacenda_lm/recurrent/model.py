@@ -1,0 +1,231 @@
+"""`RecurrentLM`: a simple recurrent network, started at random or from an LDS (Belanger and Kakade 2015, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.artifact import require
+from tacenda.corpus import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda.fitting import Schedule
+from tacenda.settings import configured_by
+from tacenda.vocabulary import Vocabulary
+from tacenda_lm.contract import State
+from tacenda_lm.language_model import ConfiguredLanguageModel
+from tacenda_lm.perplexity import Context
+from tacenda_lm.recurrent.lds_start import LinearSystem, started_from
+from tacenda_lm.recurrent.network import Network
+from tacenda_lm.recurrent.predictor import RecurrentPredictor
+from tacenda_lm.recurrent.settings import RecurrentLMSettings
+from tacenda_lm.recurrent.training import (
+    FallingAfter,
+    FallingWhereHeldOutSays,
+    Trainer,
+    WhenSettled,
+    Windows,
+)
+from tacenda_lm.sequences import (
+    Float64,
+    Ids,
+    Integers,
+    check_word,
+    checked,
+    checked_ids,
+    with_ends,
+)
+from tacenda_lm.training import FitContext, train
+
+__all__ = ["RecurrentLM"]
+
+_UNSEEN = 0.1  # counted with every word, so that none has a frequency of zero
+_CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate falls
+
+
+class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
+    """A recurrent neural network language model.
+
+        h_t = sigma(A h_{t-1} + B w_{t-1} + a),    p(w_t) = SoftMax(C h_t + b)
+
+    (Belanger and Kakade 2015, equations 18 and 19, after Mikolov 2012; they have no a and b.) Training is gradient
+    descent with back-propagation through the windows of parallel streams. It starts from small random numbers, or from
+    the tensors A - K C A, K and C of an `LDS` that was fitted to the same text (section 7.4); b starts at the
+    logarithms of the words' frequencies either way.
+
+    Examples
+    --------
+    >>> lm = RecurrentLM(lds="my-lds", width=200).fit(Path("train.txt"), valid=Path("valid.txt"))
+    >>> lm.perplexity(Path("test.txt"), context="stream")
+    """
+
+    name: ClassVar[str] = "recurrent"
+    settings_class = RecurrentLMSettings
+    roundable: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
+    keeps_checkpoints = True
+    _predictor: RecurrentPredictor | None = None
+
+    @configured_by(RecurrentLMSettings)
+    def __init__(self, settings: RecurrentLMSettings) -> None:
+        super().__init__(settings)
+
+    @property
+    def network(self) -> Network:
+        """What was learned. Raises NotFittedError."""
+        return self._found.network
+
+    @property
+    def _found(self) -> RecurrentPredictor:
+        return self._learned(self._predictor)
+
+    @property
+    def own_context(self) -> Context:
+        """``"stream"`` with ``across_sentences``, else ``"sentence"``."""
+        return "stream" if self.settings.across_sentences else "sentence"
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+        settings, advanced = self.settings, self.settings.advanced
+        vocabulary = corpus.vocabulary
+        text, held_out = _running(corpus), None if valid is None else _running(valid)
+        network, lds = self._started(corpus, text)
+        rate = FallingWhereHeldOutSays(
+            settings.learning_rate, advanced.rate_decay, advanced.least_gain
+        )
+        schedule: Schedule = rate
+        if valid is None:
+            constant = max(1, round(_CONSTANT * settings.epochs))
+            schedule = FallingAfter(settings.learning_rate, advanced.rate_decay, constant)
+        trainer = Trainer(settings, network, text, held_out, vocabulary.boundary_id, rate)
+        source = Windows(text, settings.streams, settings.window_words, settings.seed)
+        history = train(
+            trainer,
+            source,
+            settings,
+            (text,),
+            None if held_out is None else (held_out,),
+            fitting,
+            schedule,
+            identity={"start": lds},
+            elsewhere=("lds", "epochs"),  # the start is in the identity; more epochs may follow
+            callbacks=(WhenSettled(),),
+        )
+        self._vocabulary, self._predictor = vocabulary, self._predictor_of(network, vocabulary)
+        self.fitted_on = {"training": history.as_dict()}
+
+    def _started(self, corpus: Corpus, text: Ids) -> tuple[Network, str | None]:
+        """Return the network that training starts from, and the digest of the LDS that it was made from.
+
+        Raises ConfigurationError, ArtifactError.
+        """
+        settings, width = self.settings, self.settings.width
+        counts = corpus.type_counts + _UNSEEN
+        frequencies = counts / counts.sum()
+        if settings.lds is None:
+            rng = np.random.default_rng([settings.seed, 1])
+            types, scale = len(counts), np.float32(settings.advanced.initial_scale)
+            A, B, C = (
+                rng.standard_normal((rows, width), np.float32) * scale
+                for rows in (width, types, types)
+            )
+            log_frequencies = np.log(frequencies).astype(np.float32)
+            outputs = np.column_stack([C, log_frequencies - C.sum(axis=1) / 2])
+            return Network(A, B, np.zeros((1, width), np.float32), outputs), None
+        system = LinearSystem.load(settings.lds, corpus.vocabulary)
+        states = len(system.transitions)
+        if states != width:
+            raise ConfigurationError(
+                f"RecurrentLM: width is {width}, and the LDS in {settings.lds} has {states} states: give "
+                f"width={states}, or fit an LDS with n_states={width}"
+            )
+        network = started_from(system, text, frequencies, settings.advanced.state_spread)
+        return network, system.source
+
+    def _predictor_of(self, network: Network, vocabulary: Vocabulary) -> RecurrentPredictor:
+        return RecurrentPredictor(network, vocabulary.boundary_id, self.settings.across_sentences)
+
+    # -- one word after another --------------------------------------------------------------------
+
+    def start(self) -> State:
+        """Return the state after one ``</s>`` and nothing else."""
+        return self._found.start()
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word.
+
+        After ``</s>`` the context goes on with ``across_sentences``, and begins anew without.
+        """
+        check_word(word, len(self.vocabulary))
+        return self._found.after(state, int(word))
+
+    def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
+        """Return natural log-probabilities of every next word, float32 (states, types)."""
+        return self._found.log_probs(states)
+
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        """Return natural log p(word | state) for pairs, float64 (states,)."""
+        return self._found.log_prob(states, checked_ids(words, len(self.vocabulary)))
+
+    def state_vectors(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
+        """Return the vector h that each state predicts from, float32 (states, width)."""
+        return self._found.vectors(states)
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
+        return self._found.score(*checked(ids, offsets, len(self.vocabulary)))
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
+        return self._found.score_from(state, checked_ids(ids, len(self.vocabulary)))
+
+    def vectors_from(
+        self, state: State, ids: Integers
+    ) -> tuple[npt.NDArray[np.floating[Any]], State]:
+        """Return the vector h that predicts each id of a sequence that follows a state, and the state after it."""
+        return self._found.vectors_from(state, checked_ids(ids, len(self.vocabulary)))
+
+    def distributions(
+        self, ids: Integers, offsets: Integers
+    ) -> Iterator[npt.NDArray[np.floating[Any]]]:
+        """Yield the distribution that every id was drawn from, float32 (tokens of the block, types), in order."""
+        return self._found.distributions(*checked(ids, offsets, len(self.vocabulary)))
+
+    # -- artefact ----------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was learned, and the vocabulary. Raises NotFittedError."""
+        A, B, a, outputs = self.network
+        arrays = {"transitions": A, "inputs": B, "offsets": a, "outputs": outputs[:, :-1]}
+        return {**arrays, "biases": outputs[:, -1:], **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        types, width = len(vocabulary), model.settings.width
+        shapes = {
+            "transitions": (width, width),
+            "inputs": (types, width),
+            "offsets": (1, width),
+            "outputs": (types, width),
+            "biases": (types, 1),
+        }
+        found = {
+            name: require(arrays, name, dtype=np.float32, shape=shape, finite=True)
+            for name, shape in shapes.items()
+        }
+        model._vocabulary = vocabulary
+        outputs = np.hstack([found.pop("outputs"), found.pop("biases")])
+        model._predictor = model._predictor_of(Network(**found, outputs=outputs), vocabulary)
+        return model
+
+
+def _running(corpus: Corpus) -> Ids:
+    """The whole text in a row, with ``</s>`` after every sentence."""
+    return with_ends(corpus.ids, corpus.offsets, corpus.vocabulary.boundary_id)[0]

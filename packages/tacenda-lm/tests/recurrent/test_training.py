@@ -1,0 +1,250 @@
+"""Training: how a text is cut, how the learning rate falls, and a fit that is killed."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
+from tacenda.fitting import Position
+from tacenda_lm import KneserNey, RecurrentLM
+from tacenda_lm.recurrent.training import FallingAfter, FallingWhereHeldOutSays, Windows
+
+SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}
+NEVER_SETTLED = {"rate_decay": 0.9, "least_gain": 0.0}
+
+
+def text(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        word, sentence = int(rng.integers(12)), []
+        for _ in range(int(rng.integers(1, 9))):
+            sentence.append(f"w{word}")
+            word = (word * 5 + int(rng.integers(3))) % 12
+        found.append(sentence)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("n", "streams", "window"), [(103, 4, 7), (5, 20, 3), (1, 1, 1), (64, 8, 8)]
+)
+def test_an_epoch_reads_every_word_in_order_and_starts_elsewhere_next_time(n, streams, window):
+    source = Windows(np.arange(n, dtype=np.int32), streams, window, seed=0)
+    for epoch in (0, 1):
+        batches = list(source.batches(epoch))
+        assert len(batches) == source.n_batches(epoch)
+        assert [first for _, first in batches] == [True] + [False] * (len(batches) - 1)
+        places = np.concatenate([rows for rows, _ in batches])  # (words of a stream, streams)
+        np.testing.assert_array_equal(np.diff(places, axis=0) % n, 1 % n)
+        seen = np.bincount(places.ravel(), minlength=n)
+        assert seen.min() >= 1
+        assert places.size < n + streams
+        skipped = list(source.batches(epoch, skip=1))
+        for (rows, first), (same, also) in zip(batches[1:], skipped, strict=True):
+            np.testing.assert_array_equal(rows, same)
+            assert first == also
+    cuts = {int(next(source.batches(epoch))[0][0, 0]) for epoch in range(8)}
+    assert n == 1 or len(cuts) > 1
+
+
+def test_streams_and_windows_identify_a_source():
+    words = np.arange(50, dtype=np.int32)
+    prints = {
+        Windows(words, *options).fingerprint()
+        for options in ((4, 5, 0), (5, 5, 0), (4, 6, 0), (4, 5, 1))
+    }
+    assert len(prints) == 4
+
+
+def test_the_rate_falls_from_the_first_epoch_that_gains_too_little_until_the_next():
+    schedule = FallingWhereHeldOutSays(1.0, factor=0.5, least_gain=0.01)
+    found = []
+    for nats in (6.0, 5.0, 4.97, 4.5, 4.4, 4.39):
+        schedule.observe(nats)
+        found.append((schedule.at(Position(0, 0, 0.0)), schedule.settled))
+    assert found == [(1, False), (1, False), (0.5, False), (0.25, False), (0.125, False), (0.0625, True)]  # fmt: skip
+
+
+@pytest.mark.parametrize("nats", [7.0, np.nan])
+def test_a_worse_epoch_gains_too_little(nats):
+    schedule = FallingWhereHeldOutSays(1.0, factor=0.5, least_gain=0.0)
+    schedule.observe(6.0)
+    schedule.observe(nats)
+    assert schedule.at(Position(0, 0, 0.0)) == 0.5
+    schedule.observe(6.0)  # no worse than the best
+    assert not schedule.settled
+
+
+def test_without_held_out_text_the_rate_is_constant_and_then_falls():
+    schedule = FallingAfter(2.0, factor=0.5, epochs=3)
+    assert [schedule.at(Position(0, epoch, 0.0)) for epoch in range(6)] == [2, 2, 2, 1, 0.5, 0.25]
+    model = RecurrentLM(**{**SMALL, "epochs": 5}).fit(text())
+    assert model.fitted_on["training"]["learning_rates"] == [1, 1, 1, 0.5, 0.25]
+
+
+def test_training_ends_when_the_schedule_says_so():
+    model = RecurrentLM(**{**SMALL, "epochs": 40}, advanced={"least_gain": 0.2})
+    training = model.fit(text(), valid=text(30, 1)).fitted_on["training"]
+    assert training["stopped"] == "callback"
+    assert training["epochs"] == 3  # any gain after nothing, then too little twice
+    assert training["learning_rates"] == [1, 1, 0.5]
+
+
+@pytest.mark.parametrize("across", [True, False])
+def test_it_learns_what_follows_what(across):
+    model = RecurrentLM(**{**SMALL, "epochs": 12}, across_sentences=across)
+    model.fit(text(), valid=text(30, 1))
+    unigram = KneserNey(order=1).fit(text())
+    found = model.perplexity(text(30, 2), context=model.own_context)
+    assert found < 0.85 * unigram.perplexity(text(30, 2))
+
+
+def test_it_begins_with_the_frequencies_of_the_words():
+    """So that no start is worse than a unigram model by more than its random numbers."""
+    model = RecurrentLM(**{**SMALL, "epochs": 0}, advanced={"initial_scale": 0.0}).fit(text())
+    unigram = KneserNey(order=1).fit(text())
+    assert model.perplexity(text(30, 2)).value == pytest.approx(
+        unigram.perplexity(text(30, 2)).value, rel=0.02
+    )
+
+
+KILLED = """
+import os, signal, sys
+from tacenda_lm import RecurrentLM
+from tacenda_lm.recurrent.training import Trainer
+step = Trainer.step
+def killed(self, *arguments):
+    if self.steps == 60:  # in the second epoch
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, *arguments)
+Trainer.step = killed
+lines, valid = ([line.split() for line in open(path)] for path in sys.argv[1:3])
+RecurrentLM(width=8, streams=4, window_words=5, epochs=3, dropout=0.2).fit(lines, valid, checkpoints=sys.argv[3])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
+    for name, lines in (("text", text()), ("valid", text(30, 1))):
+        (tmp_path / name).write_text("\n".join(map(" ".join, lines)))
+    arguments = [sys.executable, "-c", KILLED, tmp_path / "text", tmp_path / "valid", tmp_path / "fit"]  # fmt: skip
+    assert subprocess.run(arguments, check=False, timeout=200).returncode == -signal.SIGKILL
+    assert any((tmp_path / "fit").rglob("*")), "an epoch was over when it was killed"
+    options, texts = {**SMALL, "dropout": 0.2}, (text(), text(30, 1))
+    again = RecurrentLM(**options).fit(*texts, checkpoints=tmp_path / "fit", resume=True)
+    whole = RecurrentLM(**options).fit(*texts)
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(again.arrays()[name], array)
+    histories = [each.fitted_on["training"] for each in (again, whole)]
+    for history in histories:
+        del history["seconds"]
+    assert histories[0] == histories[1]
+
+
+def test_more_epochs_may_follow(tmp_path):
+    """With held-out text the number of epochs changes nothing before the last one."""
+    texts = (text(), text(30, 1))
+    options = {**SMALL, "advanced": NEVER_SETTLED}
+    for epochs in (1, 2, 4):
+        model = RecurrentLM(**{**options, "epochs": epochs}).fit(*texts, checkpoints=tmp_path)
+    whole = RecurrentLM(**{**options, "epochs": 4}).fit(*texts)
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(model.arrays()[name], array)
+
+
+class _KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("saved_at", [3, 38])
+def test_a_fit_goes_on_from_the_middle_of_an_epoch(saved_at, tmp_path, monkeypatch):
+    """With the states of its streams: the first step after a checkpoint is that of a fit without one."""
+    from tacenda.fitting.checkpoint import Recorder
+    from tacenda_lm.recurrent.training import Trainer
+
+    whole = RecurrentLM(**SMALL).fit(text())
+    step = Trainer.step
+
+    def killed(self, *arguments):
+        if self.steps == saved_at + 1:
+            raise _KilledError
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Recorder, "due", lambda self, n: n == saved_at)
+    monkeypatch.setattr(Trainer, "step", killed)
+    with pytest.raises(_KilledError):
+        RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path)
+    monkeypatch.setattr(Trainer, "step", step)
+    again = RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path, resume=True)
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(array, again.arrays()[name])
+
+
+def test_a_wild_rate_leaves_finite_numbers_and_no_warning_but_its_own(recwarn):
+    wild = {"clip_norm": 1e9, "initial_scale": 100.0}
+    model = RecurrentLM(**SMALL, learning_rate=9e5, advanced=wild).fit(text(), valid=text(30, 1))
+    assert all(np.isfinite(part).all() for part in model.network)
+    assert all("training was stopped" in str(each.message) for each in recwarn)
+
+
+def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
+    from tacenda_lm.recurrent.training import Trainer
+
+    step = Trainer.step
+
+    def explodes(self, *arguments):
+        with np.errstate(over="ignore"):
+            self.network.outputs[...] *= 10
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "step", explodes)
+    with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
+        RecurrentLM(**SMALL).fit(text(), valid=text(30, 1))
+    assert not list(recwarn)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"streams": 0}, "streams must be a whole number"),
+        ({"window_words": 0}, "window_words must be a whole number"),
+        ({"dropout": 1.0}, "dropout must be a number"),
+        ({"advanced": {"rate_decay": 1.0}}, "rate_decay must be a number"),
+        ({"advanced": {"state_spread": 1.0}}, "state_spread has no effect at a random start"),
+        ({"lds": "x", "advanced": {"initial_scale": 1.0}}, "initial_scale has no effect at a start"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(options, said):
+    with pytest.raises(ConfigurationError, match=f"RecurrentLM: .*{said}"):
+        RecurrentLM(**options)
+
+
+def test_a_text_of_empty_lines_is_refused():
+    for texts in (([[], []],), (text(), [[], []])):
+        with pytest.raises(CorpusError, match="no tokens"):
+            RecurrentLM(**SMALL).fit(*texts)
+    with pytest.raises(CorpusError, match="vocabulary"):
+        RecurrentLM(**SMALL).fit(text(), valid=Corpus.from_sentences([["q", "r"]]))
+
+
+@pytest.mark.parametrize("fault", ["missing", "short", "flat", "nan", "kind"])
+def test_damaged_arrays_are_refused(fault):
+    model = RecurrentLM(**{**SMALL, "epochs": 1}).fit(text())
+    for name in ("transitions", "inputs", "offsets", "outputs", "biases"):
+        arrays = {key: array.copy() for key, array in model.arrays().items()}
+        if fault == "missing":
+            del arrays[name]
+        elif fault == "short":
+            arrays[name] = arrays[name][:, :-1]
+        elif fault == "flat":
+            arrays[name] = arrays[name].reshape(-1)
+        elif fault == "nan":
+            arrays[name].flat[-1] = np.nan
+        else:
+            arrays[name] = arrays[name].astype(np.float64)
+        with pytest.raises(ArtifactError, match=name):
+            RecurrentLM.from_arrays(model.config_dict(), arrays)

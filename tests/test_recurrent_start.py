@@ -1,0 +1,212 @@
+"""RecurrentLM from the artefact of an LDS: the two packages meet in the artefact alone."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda_embeddings import LDS
+from tacenda_embeddings.lds.steady_state import steady_state
+from tacenda_lm import KneserNey, RecurrentLM
+from tacenda_lm.recurrent.lds_start import LinearSystem, started_from
+from tacenda_lm.recurrent.network import RESTING, distribution, run
+
+SMALL = {"width": 6, "streams": 4, "window_words": 5, "epochs": 2}
+
+
+def text(n=400, seed=0, vocabulary=None):
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        word, sentence = int(rng.integers(12)), []
+        for _ in range(int(rng.integers(1, 12))):
+            sentence.append(f"w{word}")
+            word = (word * 5 + int(rng.integers(3))) % 12
+        found.append(sentence)
+    return Corpus.from_sentences(found, vocabulary=vocabulary)
+
+
+@pytest.fixture(scope="module", params=["full", "diagonal"])
+def lds(request):
+    advanced = {"noise": request.param, "hankel_blocks": 2}
+    return LDS(n_states=6, threads=1, advanced=advanced).fit(text())
+
+
+@pytest.fixture(scope="module")
+def folder(lds, tmp_path_factory):
+    path = tmp_path_factory.mktemp("lds") / "model"
+    lds.save(path)
+    return path
+
+
+def filtered(model, words):
+    """x_t = (A - K C A) x_{t-1} + K w_t in the coordinates of C, and W^{-1} C A x_t over mu, from the parameters."""
+    fitted = model._fitted()
+    A, C = fitted.parameters.A, fitted.parameters.C
+    state = steady_state(fitted.parameters)
+    K = state.gain.K_c @ state.gain.C_hat.T
+    np.testing.assert_allclose(state.F, A - K @ C @ A, atol=1e-6)
+    x, found = np.zeros(len(A)), []
+    for word in words:
+        whitened = -fitted.mean.copy()
+        whitened[word] += fitted.scale[word]
+        x = state.F @ x + K @ whitened
+        found.append(fitted.scale * (C @ A @ x))
+    return np.array(found)
+
+
+def test_the_system_of_an_artefact_is_the_filter_of_the_lds(lds, folder):
+    vocabulary = lds.vocabulary
+    system = LinearSystem.load(str(folder), vocabulary)
+    words = np.random.default_rng(0).integers(0, len(vocabulary), 15)
+    predicted = system.filtered(words[:, None])[:, 0] @ system.outputs.T
+    expected = filtered(lds, words)
+    np.testing.assert_allclose(predicted, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, folder):
+    """The scores of words differ from g times the system's by the third order of the spread."""
+    corpus = text()
+    ids = np.concatenate(list(corpus.stream())).astype(np.int32)
+    system = LinearSystem.load(str(folder), corpus.vocabulary)
+    frequencies = (corpus.type_counts + 1.0) / (corpus.type_counts + 1.0).sum()
+    words, errors = ids[:40], []
+    linear = system.filtered(words[:, None])[:, 0] @ system.outputs.T
+    for spread in (0.4, 0.2):
+        network = started_from(system, ids, frequencies, spread)
+        states, last = run(network, words, np.array([0, 40]), np.full((1, 6), RESTING, np.float32))
+        h = np.concatenate([states[1:], last])
+        scores = h @ network.outputs[:, :-1].T + network.outputs[:, -1] - np.log(frequencies)
+        g = (scores * linear).sum() / (linear**2).sum()
+        assert g > 0.05
+        errors.append(np.abs(scores - g * linear).max() / np.abs(g * linear).max())
+    assert errors[0] < 0.1
+    assert errors[1] < 0.35 * errors[0]
+
+
+def test_it_begins_better_than_word_frequencies_and_learns(folder):
+    valid = text(60, 1, text().vocabulary)
+    unigram = KneserNey(order=1).fit(text()).perplexity(valid).value
+    start = RecurrentLM(**{**SMALL, "epochs": 0}, lds=str(folder)).fit(text())
+    begun = start.perplexity(valid, context="stream").value
+    assert begun < 0.95 * unigram
+    model = RecurrentLM(**SMALL, lds=str(folder)).fit(text(), valid=valid)
+    assert model.perplexity(valid, context="stream") < begun
+    probabilities = np.exp(distribution(start.network, np.full((1, 6), 0.5, np.float32)))
+    assert probabilities.sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_words_that_the_lds_does_not_know_are_like_its_unknown_ones(lds, folder):
+    corpus = Corpus.from_sentences([["w1", "strange", "w2"], ["w3", "stranger"]])
+    system = LinearSystem.load(str(folder), corpus.vocabulary)
+    known, unknown = lds.vocabulary, lds.vocabulary.unknown_id
+    whole = LinearSystem.load(str(folder), known)
+    for word, row in zip(corpus.vocabulary.words, system.inputs, strict=True):
+        own = known.id_of(word)
+        assert (own == unknown) == (word in ("strange", "stranger", "<unk>"))
+        np.testing.assert_array_equal(row, whole.inputs[own])
+
+
+def test_a_fitted_model_needs_its_lds_no_more(folder, tmp_path):
+    copy = tmp_path / "lds"
+    shutil.copytree(folder, copy)
+    model = RecurrentLM(**SMALL, lds=str(copy)).fit(text())
+    model.save(tmp_path / "lm")
+    shutil.rmtree(copy)
+    again = RecurrentLM.load(tmp_path / "lm")
+    assert again.perplexity("w1 w2 w3").value == model.perplexity("w1 w2 w3").value
+
+
+def test_a_checkpoint_of_another_start_is_refused(folder, tmp_path):
+    from tacenda.errors import FittingError
+
+    RecurrentLM(**SMALL, lds=str(folder)).fit(text(), checkpoints=tmp_path / "fit")
+    with pytest.raises(FittingError):
+        RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path / "fit", resume=True)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_a_compact_lds_gives_nearly_the_same_start(lds, folder, precision, tmp_path):
+    lds.save(tmp_path / "lds", precision=precision)
+    whole, compact = (
+        LinearSystem.load(str(path), lds.vocabulary) for path in (folder, tmp_path / "lds")
+    )
+    for part, other in zip(whole[:3], compact[:3], strict=True):
+        np.testing.assert_allclose(part, other, rtol=0, atol=0.02 * np.abs(part).max())
+
+
+def test_what_is_no_lds_is_refused(folder, tmp_path):
+    KneserNey(order=1).fit(text()).save(tmp_path / "ngrams")
+    cases = {
+        tmp_path / "nothing": (ArtifactError, "nothing"),
+        tmp_path / "ngrams": (ConfigurationError, "holds a model 'kneser_ney'"),
+        folder: (ConfigurationError, "width is 7, and the LDS .* has 6 states: give width=6"),
+    }
+    for path, (error, said) in cases.items():
+        with pytest.raises(error, match=said):
+            RecurrentLM(**{**SMALL, "width": 7}, lds=str(path)).fit(text())
+
+
+def test_the_command_line_names_the_lds(folder, tmp_path):
+    (tmp_path / "text").write_text(
+        "\n".join(" ".join(words) for words in [["w1", "w2", "w3"]] * 40)
+    )
+    command = [
+        sys.executable, "-m", "tacenda", "lm", "fit", "--model", "recurrent", "--text", tmp_path / "text",
+        "--output", tmp_path / "lm", "--lds", folder, "--set", "epochs=1",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [*command, "--set", "width=6"], check=False, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert RecurrentLM.load(tmp_path / "lm").settings.lds == str(folder)
+    done = subprocess.run(
+        [*command, "--force"], check=False, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode
+    assert "has 6 states: give width=6" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["A", "C", "forward", "filter", "Xi", "table", "scale"])
+@pytest.mark.parametrize("fault", ["missing", "shape", "nan", "zero"])
+def test_a_damaged_lds_is_refused_or_harmless(folder, tmp_path, name, fault):
+    from dataclasses import replace
+
+    from tacenda import artifact
+
+    found = artifact.read(folder)
+    arrays = {key: array.copy() for key, array in found.arrays.items()}
+    if fault == "missing":
+        del arrays[name]
+    elif fault == "shape":
+        arrays[name] = arrays[name][..., :-1].copy()
+    elif fault == "nan":
+        arrays[name].flat[0] = np.nan
+    else:
+        arrays[name][...] = 0
+    artifact.write(tmp_path / "lds", replace(found, arrays=arrays))
+    model = RecurrentLM(**{**SMALL, "epochs": 0}, lds=str(tmp_path / "lds"))
+    if fault == "zero" and name != "filter":
+        assert np.isfinite(model.fit(text()).perplexity("w1 w2").value)
+    else:
+        with pytest.raises(ArtifactError, match="cannot start from the LDS"):
+            model.fit(text())
+
+
+def test_the_start_reads_the_artefact_without_the_embeddings_package(folder, tmp_path):
+    lines = [" ".join(f"w{i % 12}" for i in range(9))] * 20
+    (tmp_path / "text").write_text("\n".join(lines))
+    source = (
+        "import sys\nsys.modules['tacenda_embeddings'] = None\n"
+        "from pathlib import Path\nfrom tacenda_lm import RecurrentLM\n"
+        "RecurrentLM(width=6, epochs=1, lds=sys.argv[1]).fit(Path(sys.argv[2])).save(sys.argv[3])\n"
+    )
+    arguments = [sys.executable, "-c", source, folder, tmp_path / "text", tmp_path / "lm"]
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "lm" / "model.json").exists()
