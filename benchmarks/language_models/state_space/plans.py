@@ -62,10 +62,16 @@ def ngrams(size: str) -> list[Plan]:
 
 
 def dimensions(size: str, order: int) -> list[tuple[int, int]]:
-    """The pairs N_q and N_l that are tried for an order with gradients."""
+    """The pairs N_q and N_l that are tried for an order with gradients.
+
+    Where text is dense only order 2 has an internal state: whether it can stand for the feature vectors of more letters is
+    the question that the paper leaves open.
+    """
     if order == 1:
         return [(q, 1) for q in (5, 20, 40)]
-    return [(0, 15), (10, 15), (40, 25)] if size == "sparse" else [(0, 15), (40, 25)]
+    if size == "sparse":
+        return [(0, 15), (10, 15), (40, 25)]
+    return [(0, 15), (40, 25)] if order == 2 else [(0, 15)]
 
 
 def _state_space(
