@@ -64,8 +64,8 @@ def ngrams(size: str) -> list[Plan]:
 def dimensions(size: str, order: int) -> list[tuple[int, int]]:
     """The pairs N_q and N_l that are tried for an order with gradients.
 
-    Where text is dense only order 2 has an internal state: whether it can stand for the feature vectors of more letters is
-    the question that the paper leaves open.
+    Where text is dense only order 2 has an internal state: whether it can stand for the feature vectors of more letters
+    is the question that the paper leaves open.
     """
     if order == 1:
         return [(q, 1) for q in (5, 20, 40)]
