@@ -74,6 +74,7 @@ def saved(options: argparse.Namespace, kind: str, name: str) -> Path:
     if not folder.exists():
         scratch = folder.with_name(folder.name + ".tmp")
         shutil.rmtree(scratch, ignore_errors=True)
+        scratch.parent.mkdir(parents=True, exist_ok=True)
         trained(options, kind, row).to_disk(scratch)
         scratch.rename(folder)
     return folder

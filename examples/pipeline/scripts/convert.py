@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import spacy
 import typer
 from spacy.tokens import Doc, DocBin, Span
-from spacy.training.converters.conllu_to_docs import read_conllx
+from spacy.training.converters import conllu_to_docs
 
 from tacenda import datasets
 from tacenda.corpus.lines import read_blocks
 from tacenda.datasets import columns, synthetic_text
+from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
 
 PARTS = ("train", "dev", "test")
@@ -62,9 +63,10 @@ def here(name: str) -> bool:
 
 def treebank(part: str) -> Iterator[Doc]:
     """Documents of the treebank in an order drawn at random, with their kind of text as category."""
-    text = datasets.locate("ud-english-ewt")[part].read_text(encoding="utf8")
+    lines = numbered_lines(datasets.locate("ud-english-ewt")[part])  # also of a compressed file
+    text = "\n".join(line for _, line in lines)
     names = re.findall(r"^# sent_id = (.*)-\d+$", text, re.MULTILINE)
-    sentences = zip(names, read_conllx(text), strict=True)
+    sentences = zip(names, conllu_to_docs(text, n_sents=1, no_print=True), strict=True)
     documents = []
     for name, group in itertools.groupby(sentences, key=lambda each: each[0]):
         kind = name.partition("-")[0]
@@ -82,8 +84,8 @@ def kinds(names: Iterable[str]) -> list[str]:
 
 def entities(vocab: spacy.Vocab, part: str) -> Iterator[Doc]:
     """Sentences with entities and no other annotation."""
-    for sentence in columns.read(datasets.locate("wnut17")[part], separator="\t", scheme="iob2"):
-        yield Doc(vocab, words=list(sentence.words), ents=list(sentence.tags))
+    for words, tags in columns.read_ner(datasets.locate("wnut17")[part], "iob2"):
+        yield Doc(vocab, words=list(words), ents=list(tags))
 
 
 def wikipedia() -> Iterator[str]:

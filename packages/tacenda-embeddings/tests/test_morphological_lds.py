@@ -125,3 +125,14 @@ def test_models_that_share_no_words_are_refused(lds):
         MorphologicalLDS.join(lds, VarEmbed(**WORDS).fit(other))
     with pytest.raises(NotFittedError):
         MorphologicalLDS.join(lds, VarEmbed())
+
+
+def test_another_output_is_that_of_its_lds(model, texts):
+    other = model.with_output("own_context")
+    assert other.width == model.lds.with_output("own_context").width != model.width
+    for found, expected in zip(
+        other.transform(texts[:5]), model.transform(texts[:5], output="own_context"), strict=True
+    ):
+        assert_array_equal(found, expected)
+    with pytest.raises(ConfigurationError, match="own_past_future"):
+        model.with_output("nonsense")

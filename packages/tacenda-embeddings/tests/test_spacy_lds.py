@@ -72,6 +72,13 @@ def test_an_output_that_is_not_there_is_named(lds, toy):
         other.initialize(artifact=toy)
 
 
+def test_the_first_text_finds_everything_prepared(lds, monkeypatch):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lds_embeddings").initialize(artifact=lds.with_output("own_context"))
+    monkeypatch.setattr("tacenda_embeddings.lds.model.Smoother", None)
+    assert nlp("a word").tensor.any()
+
+
 def test_trained_pipeline_carries_its_model(nlp, lds, sentences, tmp_path):
     lds.save(tmp_path / "lds")
     notebook = spacy.blank("en")

@@ -19,7 +19,7 @@ def drawn(seed=0, dtype=np.float64, types=TYPES, width=WIDTH):
 
 
 def sigma(z):
-    return 1 / (1 + np.exp(-z))
+    return 1 / (1 + np.exp(-z)) - 0.5
 
 
 def loop(p, words, h):
@@ -62,7 +62,7 @@ def test_sequences_side_by_side_have_the_states_of_each_alone(lengths):
     p, rng = drawn(), np.random.default_rng(1)
     ids = rng.integers(0, TYPES, sum(lengths))
     offsets = np.cumsum([0, *lengths])
-    first = rng.random((len(lengths), WIDTH))
+    first = rng.random((len(lengths), WIDTH)) - 0.5
     found, last = run(p, ids, offsets, first)
     for i, h in enumerate(first):
         expected = loop(p, ids[offsets[i] : offsets[i + 1]], h)
@@ -89,7 +89,7 @@ def by_autograd(p, text, places, h, across, inputs_kept, kept):
         anew = torch.from_numpy(read == END)[:, None] & (not across)
         state = torch.where(anew, torch.full_like(state, RESTING), state)
         z = state @ leaves.transitions.T + leaves.offsets
-        state = torch.sigmoid(z + leaves.inputs[read] * torch.from_numpy(inputs_kept[t]))
+        state = torch.sigmoid(z + leaves.inputs[read] * torch.from_numpy(inputs_kept[t])) - 0.5
         scores = (state * torch.from_numpy(kept[t])) @ leaves.outputs[:, :-1].T
         scores = scores + leaves.outputs[:, -1]
         rows = torch.arange(len(row))

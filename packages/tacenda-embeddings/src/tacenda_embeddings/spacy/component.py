@@ -265,6 +265,10 @@ class DocEncoder:
         self._cache = (
             WordCache(model.vocabulary.id_of, -1) if self._takes_ids else WordCache(str, None)
         )
+        if self._takes_ids:
+            # what a model prepares at its first call belongs to loading it, not to the first text, and not to every
+            # child of a fork
+            model.transform_into(np.empty(0, np.int32), np.zeros(1, np.int64), [])
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document, each with memory of its own.

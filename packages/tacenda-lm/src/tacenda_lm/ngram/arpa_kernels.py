@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda_lm.ngram.text_kernels import find_word
+from tacenda_lm.ngram.text_kernels import START, hashed, slot_of
 
 __all__ = ["read_ngrams"]
 
@@ -71,29 +71,23 @@ def read_ngrams(
     table. ``rows`` (lines, columns) takes the key, the first word first, and then log-probability and back-off, base
     10, as float64; ``values`` is the same memory as float64.
     """
-    n_keys = rows.shape[1] - 2
+    n_keys, end = rows.shape[1] - 2, len(text)
     for line in range(n_lines):
-        end = at
-        while end < len(text) and text[end] != 10:
-            end += 1
-        if end >= len(text):
-            return line, at
-        stop = end
-        while stop > at and (text[stop - 1] in (32, 9, 13)):
-            stop -= 1
-        value, i = _number(text, at, stop)
+        value, i = _number(text, at, end)
         if i < 0 or value > 0:
             return line, at
         for k in range(n_keys):
             rows[line, k] = np.uint64(0)
         for k in range(n):
-            if i >= stop or text[i] not in (32, 9):
+            if i >= end or text[i] not in (32, 9):
                 return line, at
             begin = i + 1
             i = begin
-            while i < stop and text[i] not in (32, 9):
+            code = START
+            while i < end and text[i] not in (32, 9, 10, 13):
+                code = hashed(code, text[i])
                 i += 1
-            w = find_word(text, begin, i, words, cuts, slots)
+            w = np.int64(slots[slot_of(code, text, begin, i, words, cuts, slots)])
             if w < 0 or (w == start and k > 0) or (w == boundary and k < n - 1):
                 return line, at
             w = boundary if w == start else w
@@ -101,10 +95,14 @@ def read_ngrams(
                 64 - bits * (k % per_column + 1)
             )
         backoff = 0.0
-        if i < stop:
-            backoff, i = _number(text, i + 1, stop)
-            if i != stop:
+        if i < end and text[i] in (32, 9):
+            backoff, i = _number(text, i + 1, end)
+            if i < 0:
                 return line, at
+        if i < end and text[i] == 13:
+            i += 1
+        if i >= end or text[i] != 10:
+            return line, at
         values[line, n_keys], values[line, n_keys + 1] = value, backoff
-        at = end + 1
+        at = i + 1
     return n_lines, at

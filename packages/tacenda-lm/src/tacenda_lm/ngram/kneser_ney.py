@@ -66,6 +66,14 @@ def _lookup() -> Any:
     return lookup
 
 
+@cache
+def _strings() -> Any:
+    """Those for strings."""
+    from tacenda_lm.ngram import text_kernels
+
+    return text_kernels
+
+
 class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     """An n-gram language model.
 
@@ -85,6 +93,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     mapped_arrays = frozenset({"ngrams.data"})
     _table: Table | None = None
     _word_table: WordTable | None = None
+    _split_by: Any = None  # the tokenizer of the text that the word table was made for
+    _prepared: tuple[Table, Any, tuple[Any, ...]] | None = None  # what a line is scored with
     is_normalized = True
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
@@ -245,12 +255,15 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
         """As `KenlmInterface.score`; a string is split, looked up and scored in compiled code."""
-        words = self._words
-        if words is not None and isinstance(sentence, str) and sentence:
+        prepared = self._prepared
+        tokenizer = self.fitted_on.get("tokenizer")
+        if prepared is None or prepared[0] is not self._table or prepared[1] != tokenizer:
+            words = self._words
+            arguments = () if words is None else (*self._arguments(), *words.arrays, *words.special)
+            prepared = self._prepared = self.table, tokenizer, arguments
+        if prepared[2] and isinstance(sentence, str) and sentence:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
-            total, found = words.kernels.score_line(
-                *self._arguments(), *words.arrays, text, *words.special, bos, eos
-            )
+            total, found = _strings().score_line(text, *prepared[2], bos, eos)
             if found:
                 if not total <= 0:
                     total = self._sound(np.array([total]))[0]
@@ -266,7 +279,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         if words is None or lines is None:
             return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
         found = np.empty(len(lines[1]) - 1, np.float64)
-        words.kernels.line_scores(*self._arguments(), *lines, words.special[0], found)
+        _strings().line_scores(*self._arguments(), *lines, words.special[0], found)
         if eos and not counted:
             found[np.diff(lines[1]) == 1] = 0.0
         return self._sound(found) / _LN10
@@ -274,8 +287,9 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     @property
     def _words(self) -> WordTable | None:
         """The vocabulary for compiled code; None where more is to be done with words than to look them up."""
-        known, is_ascii = self._word_table, self.string_tokenizer == ASCII_WHITESPACE
-        if known is None or known.vocabulary is not self._vocabulary or known.is_ascii != is_ascii:
+        known, tokenizer = self._word_table, self.fitted_on.get("tokenizer")
+        if known is None or known.vocabulary is not self._vocabulary or tokenizer != self._split_by:
+            is_ascii, self._split_by = self.string_tokenizer == ASCII_WHITESPACE, tokenizer
             known = self._word_table = WordTable(self.vocabulary, is_ascii)
         return known if known.is_plain else None
 

@@ -110,19 +110,18 @@ def first_after(data, shape, n, place):
 @njit
 def child(data, shape, n, place, w):
     """Place of the n-gram of n + 1 words at ``place`` followed by the word w; -1 if it is not listed."""
-    low, high = first_after(data, shape, n, place), first_after(data, shape, n, place + 1)
-    end = high
+    low = first_after(data, shape, n, place)
+    left = first_after(data, shape, n, place + 1) - low
+    if left <= 0:
+        return np.int64(-1)
     records, width, word_bits = shape[n + 1, RECORDS], shape[n + 1, WIDTH], shape[n + 1, WORD]
-    # the words after it are sorted: search them by halves
-    while low < high:
-        middle = (low + high) >> 1
-        if np.int64(bits(data, records + middle * width, word_bits)) < w:
-            low = middle + 1
-        else:
-            high = middle
-    if low < end and np.int64(bits(data, records + low * width, word_bits)) == w:
-        return low
-    return np.int64(-1)
+    # the words after it are sorted: search them by halves, without a branch, as none could be foreseen
+    while left > 1:
+        half = left >> 1
+        before = np.int64(bits(data, records + (low + half - 1) * width, word_bits)) < w
+        low += half * np.int64(before)
+        left -= half
+    return low if np.int64(bits(data, records + low * width, word_bits)) == w else np.int64(-1)
 
 
 @njit

@@ -30,7 +30,7 @@ __all__ = ["Packing", "Parents", "Rows", "Scratch", "Sorter", "Spool", "default_
 Rows = npt.NDArray[np.uint64]
 
 _LEAST = 1 << 12  # rows of a block, however small the budget
-_MOST = 1 << 28  # bytes of a sorter: more memory than this makes nothing faster
+_MOST = 3 << 26  # bytes of a sorter, and of what is kept in memory: with more nothing is faster
 _MOST_RUNS = (
     48  # more are merged into one, which bounds the number of open files and of small reads
 )
@@ -134,7 +134,7 @@ class Scratch:
 
     def reserve(self, n_bytes: int) -> bool:
         """Tell whether so many more bytes may be kept in memory, and count them if so."""
-        if self._in_memory + n_bytes > min(self.budget // 6, _MOST):
+        if self._in_memory + n_bytes > min(self.budget // 12, _MOST):
             return False
         self._in_memory += n_bytes
         return True
@@ -261,7 +261,7 @@ class Sorter:
 
     def __init__(self, scratch: Scratch, n_keys: int, width: int, adds: bool = False) -> None:
         self._scratch, self._n_keys, self._width, self._adds = scratch, n_keys, width, adds
-        self._capacity = max(min(scratch.budget // 5, _MOST) // (8 * width), 2 * _LEAST)
+        self._capacity = max(min(scratch.budget // 10, _MOST) // (8 * width), 2 * _LEAST)
         self._buffer: Rows = np.empty((_LEAST, width), np.uint64)
         self._n = 0
         self._runs: list[Spool] = []
@@ -286,14 +286,18 @@ class Sorter:
         if not self._runs:
             rows = self._sort(self._buffer[: self._n])
             self._buffer = np.empty((0, self._width), np.uint64)
-            size = self._scratch.rows_of_block(self._width)
-            for start in range(0, len(rows), size):
-                yield rows[start : start + size]
+            yield from self._cut(rows)
             return
         self._write_run()
         self._buffer = np.empty((0, self._width), np.uint64)
         runs, self._runs = self._runs, []
         yield from self._merged(runs)
+
+    def _cut(self, rows: Rows) -> Iterator[Rows]:
+        """Rows in blocks of the size that is worked on at once."""
+        size = self._scratch.rows_of_block(self._width)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size]
 
     def _sort(self, rows: Rows) -> Rows:
         from tacenda_lm.ngram import row_kernels
@@ -328,7 +332,7 @@ class Sorter:
         """Merge sorted runs: what is not above the last key that every run has shown can be sorted in memory."""
         from tacenda_lm.ngram.row_kernels import first_not_below
 
-        size = max(self._capacity // (2 * len(runs)), _LEAST)
+        size = max(4 * self._scratch.rows_of_block(self._width) // len(runs), _LEAST // 4)
         blocks = [run.read(size) for run in runs]
         held = [next(each, None) for each in blocks]
         while any(each is not None for each in held):
@@ -341,7 +345,7 @@ class Sorter:
                 cut = first_not_below(rows, key, self._n_keys, True)
                 parts.append(rows[:cut])
                 held[i] = rows[cut:] if cut < len(rows) else next(blocks[i], None)
-            yield self._sort(np.concatenate(parts))
+            yield from self._cut(self._sort(np.concatenate(parts)))
         for run in runs:
             run.remove()
 

@@ -14,18 +14,38 @@ import numpy as np
 from tacenda.kernels.machinery.compiled import njit
 from tacenda_lm.ngram.lookup import next_word
 
-__all__ = ["encode_lines", "find_word", "hash_words", "line_scores", "score_line"]
+__all__ = [
+    "START",
+    "encode_lines",
+    "hash_words",
+    "hashed",
+    "line_scores",
+    "score_line",
+    "slot_of",
+]
 
 _PRIME = np.uint64(0x100000001B3)
-_START = np.uint64(0xCBF29CE484222325)
+START = np.uint64(0xCBF29CE484222325)
 
 
 @njit
 def _find(text, begin, end, words, cuts, slots):
     """The slot of a word of the text, text[begin:end]: that of its number, or the empty one where it would be."""
-    code = _START  # FNV-1a
+    code = START
     for i in range(begin, end):
-        code = (code ^ np.uint64(text[i])) * _PRIME
+        code = hashed(code, text[i])
+    return slot_of(code, text, begin, end, words, cuts, slots)
+
+
+@njit(inline=True)
+def hashed(code, byte):
+    """The hash of a word and one more byte, which begins with `START` (FNV-1a)."""
+    return (code ^ np.uint64(byte)) * _PRIME
+
+
+@njit
+def slot_of(code, text, begin, end, words, cuts, slots):
+    """As `_find`, with the hash of the word."""
     mask = np.uint64(len(slots) - 1)
     at = (code ^ code >> np.uint64(29)) & mask
     while slots[at] >= 0:
@@ -38,12 +58,6 @@ def _find(text, begin, end, words, cuts, slots):
                 break
         at = (at + np.uint64(1)) & mask
     return at
-
-
-@njit
-def find_word(text, begin, end, words, cuts, slots):
-    """The number of a word of the text; -1 if the vocabulary does not have it."""
-    return np.int64(slots[_find(text, begin, end, words, cuts, slots)])
 
 
 @njit
@@ -82,22 +96,27 @@ def _space(text, i, is_ascii):
 
 @njit
 def _token(text, i, end, is_ascii):
-    """Where the next token from byte i on begins and ends; both are ``end`` if there is none."""
+    """Where the next token from byte i on begins and ends, and its hash; both are ``end`` if there is none."""
     while i < end:
         n = _space(text, i, is_ascii)
         if n == 0:
             break
         i += n
-    begin = i
-    while i < end and _space(text, i, is_ascii) == 0:
+    begin, code = i, START
+    while i < end:
+        byte = text[i]
+        # most bytes are those of letters, of which nothing more is asked
+        if (byte <= 32 or 0xC2 <= byte <= 0xE3) and _space(text, i, is_ascii):
+            break
+        code = hashed(code, byte)
         i += 1
-    return begin, i
+    return begin, i, code
 
 
 @njit
-def _id_of(text, begin, end, words, cuts, slots, boundary, unknown):
+def _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown):
     """The id of a token; -1 for the marks of a sentence's beginning and end, about which others decide."""
-    found = find_word(text, begin, end, words, cuts, slots)
+    found = np.int64(slots[slot_of(code, text, begin, end, words, cuts, slots)])
     if found >= 0:
         return found if found != boundary else np.int64(-1)
     if end - begin == 3 and text[begin] == 60 and text[begin + 1] == 115 and text[begin + 2] == 62:
@@ -106,7 +125,7 @@ def _id_of(text, begin, end, words, cuts, slots, boundary, unknown):
 
 
 @njit
-def score_line(data, shape, words, cuts, slots, text, boundary, unknown, is_ascii, bos, eos):
+def score_line(text, data, shape, words, cuts, slots, boundary, unknown, is_ascii, bos, eos):
     """Sum the log-probabilities of a line; the second result is False where it has marks of its own.
 
     ``is_ascii`` is the rule of whitespace; ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether
@@ -119,16 +138,16 @@ def score_line(data, shape, words, cuts, slots, text, boundary, unknown, is_asci
         before[0] = boundary
         n_before = 1
     total = 0.0
-    begin, end = _token(text, 0, len(text), is_ascii)
+    begin, end, code = _token(text, 0, len(text), is_ascii)
     while begin < end:
-        w = _id_of(text, begin, end, words, cuts, slots, boundary, unknown)
+        w = _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown)
         if w < 0:
             return 0.0, False
         score, n = next_word(data, shape, before, n_before, w, found)
         total += score
         n_before = min(n, order - 1)
         before, found = found, before
-        begin, end = _token(text, end, len(text), is_ascii)
+        begin, end, code = _token(text, end, len(text), is_ascii)
     if eos:
         score, n = next_word(data, shape, before, n_before, boundary, found)
         total += score
@@ -148,14 +167,14 @@ def encode_lines(words, cuts, slots, text, boundary, unknown, is_ascii, eos, ids
     for i in range(len(text)):
         if text[i] != 10:
             continue
-        begin, end = _token(text, at, i, is_ascii)
+        begin, end, code = _token(text, at, i, is_ascii)
         while begin < end:
-            w = _id_of(text, begin, end, words, cuts, slots, boundary, unknown)
+            w = _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown)
             if w < 0:
                 return False
             ids[n] = w
             n += 1
-            begin, end = _token(text, end, i, is_ascii)
+            begin, end, code = _token(text, end, i, is_ascii)
         if eos:
             ids[n] = boundary
             n += 1

@@ -34,13 +34,6 @@ class WordTable:
         self.vocabulary, self.is_ascii = vocabulary, is_ascii
         self.is_plain = not vocabulary.normalization and vocabulary.oov == "single"
 
-    @property
-    def kernels(self) -> Any:
-        """The compiled functions, which are loaded when they are first needed."""
-        from tacenda_lm.ngram import text_kernels
-
-        return text_kernels
-
     @cached_property
     def arrays(self) -> Arrays:
         """The arguments by which the functions of ``text_kernels`` know the words."""
@@ -61,10 +54,12 @@ class WordTable:
         joined = "\n".join([*lines, ""]).encode("utf-8", "surrogatepass")
         if not lines or joined.count(b"\n") != len(lines):
             return None
+        from tacenda_lm.ngram.text_kernels import encode_lines
+
         text = np.frombuffer(joined, np.uint8)
         ids = np.empty(len(text) // 2 + 2 * len(lines), np.int32)
         offsets = np.empty(len(lines) + 1, np.int64)
-        done = self.kernels.encode_lines(*self.arrays, text, *self.special, eos, ids, offsets)
+        done = encode_lines(*self.arrays, text, *self.special, eos, ids, offsets)
         return (ids[: offsets[-1]], offsets) if done else None
 
     def __reduce__(self) -> tuple[Any, ...]:

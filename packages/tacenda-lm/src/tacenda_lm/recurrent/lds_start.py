@@ -5,11 +5,11 @@ network without its two nonlinearities (equations 4, 18 and 19):
 
     x_t = (A - K C A) x_{t-1} + K W (w_t - mu),    E[w_{t+1} | x_t] = mu + W^{-1} C A x_t,    W = diag(mu^{-1/2})
 
-Around zero sigma(z) = 1/2 + z / 4 and, with b = log mu, SoftMax(b + s)_i = mu_i (1 + s_i) up to a constant, to first
+Around zero sigma(z) - 1/2 = z / 4 and, with b = log mu, SoftMax(b + s)_i = mu_i (1 + s_i) up to a constant, to first
 order. So the network that computes the same to first order, with z_t = D x_t for a diagonal D, is
 
-    A_rnn = 4 D (A - K C A) D^{-1},    B_rnn = D K W (I - mu),    a = -A_rnn 1 / 2
-    C_rnn = 4 g W C A D^{-1},          b = log mu - C_rnn 1 / 2
+    A_rnn = 4 D (A - K C A) D^{-1},    B_rnn = D K W (I - mu),    a = 0
+    C_rnn = 4 g W C A D^{-1},          b = log mu
 
 D makes z small enough for the first and large enough to learn. The second approximation does not hold for rare words,
 whose predicted frequencies are many times mu_i or negative: g is what makes a sample of the training text most
@@ -30,7 +30,7 @@ from tacenda.artifact.precision import restored
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.recurrent.network import RESTING, Network
+from tacenda_lm.recurrent.network import Network
 
 __all__ = ["LinearSystem", "started_from"]
 
@@ -153,12 +153,11 @@ def started_from(system: LinearSystem, text: _Ids, frequencies: _Float64, spread
     g = _best_scale(s, targets.ravel()[chosen], log_mu)
     transitions = 4 * D[:, None] * system.transitions / D
     outputs = 4 * g * system.outputs / D
-    biases = log_mu - outputs.sum(axis=1) * RESTING
     parts = (
         transitions,
         system.inputs * D,
-        -transitions.sum(axis=1)[None] * RESTING,
-        np.column_stack([outputs, biases]),
+        np.zeros((1, len(D))),
+        np.column_stack([outputs, log_mu]),
     )
     return Network(*(np.ascontiguousarray(part, np.float32) for part in parts))
 

@@ -48,12 +48,12 @@ _CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate
 class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
     """A recurrent neural network language model.
 
-        h_t = sigma(A h_{t-1} + B w_{t-1} + a),    p(w_t) = SoftMax(C h_t + b)
+        h_t = sigma(A h_{t-1} + B w_{t-1} + a) - 1/2,    p(w_t) = SoftMax(C h_t + b)
 
-    (Belanger and Kakade 2015, equations 18 and 19, after Mikolov 2012; they have no a and b.) Training is gradient
-    descent with back-propagation through the windows of parallel streams. It starts from small random numbers, or from
-    the tensors A - K C A, K and C of an `LDS` that was fitted to the same text (section 7.4); b starts at the
-    logarithms of the words' frequencies either way.
+    (Belanger and Kakade 2015, equations 18 and 19, after Mikolov 2012; they have neither a and b nor the 1/2.)
+    Training is gradient descent with back-propagation through the windows of parallel streams. It starts from small
+    random numbers, or from the tensors A - K C A, K and C of an `LDS` that was fitted to the same text (section
+    7.4); b starts at the logarithms of the words' frequencies either way.
 
     Examples
     --------
@@ -131,8 +131,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
                 rng.standard_normal((rows, width), np.float32) * scale
                 for rows in (width, types, types)
             )
-            log_frequencies = np.log(frequencies).astype(np.float32)
-            outputs = np.column_stack([C, log_frequencies - C.sum(axis=1) / 2])
+            outputs = np.column_stack([C, np.log(frequencies).astype(np.float32)])
             return Network(A, B, np.zeros((1, width), np.float32), outputs), None
         system = LinearSystem.load(settings.lds, corpus.vocabulary)
         states = len(system.transitions)
