@@ -38,7 +38,11 @@ def test_every_model_that_is_registered_is_tried():
         for each in plugins.available(kind)
         if each.distribution.startswith("tacenda")
     }
-    script = "import specimens; print(*specimens.specimens())"
+    # a compact specimen is a second one of the same model
+    script = (
+        "from specimens import specimens;"
+        "print(*(name for name, each in specimens().items() if each.precision == 'full'))"
+    )
     found = subprocess.run(
         [sys.executable, "-c", script],
         cwd=HARNESS.parent,

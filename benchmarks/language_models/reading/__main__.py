@@ -1,6 +1,6 @@
 """How much of the times in which people read words a model's surprisal explains, beyond length and frequency.
 
-    python -m benchmarks.language_models.reading [--only given ngrams mixture unknown hlbl hlbl-mixture vlhmm]
+    python -m benchmarks.language_models.reading [--only given unigrams ngrams mixture unknown hlbl hlbl-mixture vlhmm]
 
 Natural Stories, 100 English novels and English Wikipedia, from TACENDA_DATA or the cache. Fitted models are kept and a
 fit that was broken off goes on; rows that were measured stay in the result until they are measured again.
@@ -66,6 +66,8 @@ PROTOCOL = {
     "it is above zero",
     "on GPT-3": "the gain over a base with GPT-3's surprisal of both words",
     "bare": "the gain where punctuation attached to a word is left out of its surprisal",
+    "beyond punctuation": "the gain over a base that knows too whether punctuation is attached before and behind each "
+    "of the two words",
     "words": "those with a word before in their story, both in the vocabulary of the 40,000 most frequent words of "
     "Wikipedia, and both in Google's counts with the words before them; the same for every row "
     "but those of the set all, which count words outside the vocabulary too",
@@ -100,10 +102,12 @@ class Study:
         own = self._with_before(stories, bits)[chosen]
         base, gpt3 = self.base[chosen], self.gpt3[chosen]
         without = self._with_before(stories, bare)[chosen]
+        marks = np.hstack([self._with_before(stories, each)[chosen] for each in stories.marks])
         return {
             **gain(times, base, own, story),
             "on GPT-3": gain(times, np.hstack([base, gpt3]), own, story)["gain"],
             "bare": gain(times, base, without, story)["gain"],
+            "beyond punctuation": gain(times, np.hstack([base, marks]), own, story)["gain"],
             "bits": float(bits[chosen].mean()),
         }
 
@@ -161,11 +165,16 @@ class Models:
 
 
 def given(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-    """What was published with the stories, and unigrams of our texts."""
-    yield {"what": "GPT-3", **study.row(stories.gpt3("whole"), stories.gpt3("word"))}
+    """What was published with the stories."""
+    row = study.row(stories.gpt3("whole"), stories.gpt3("word"))
+    yield {"what": "GPT-3", **row, "on GPT-3": None}
     for order, name in ((2, "bigrams"), (3, "trigrams")):
         found = [stories.google(order, part) for part in ("whole", "word")]
         yield {"what": f"Google's {name}", **study.row(*found)}
+
+
+def unigrams(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
+    """The frequencies of our texts."""
     for text in ("novels", "wikipedia"):
         model = models.fitted(f"KneserNey(1), {text}")
         yield {"what": f"unigrams, {text}", **_scored(study, stories.scored(model))}
@@ -231,6 +240,7 @@ def _scored(study: Study, table: SurprisalTable) -> Row:
 
 PARTS: dict[str, Callable[[Stories, Study, Models], Iterator[Row]]] = {
     "given": given,
+    "unigrams": unigrams,
     "ngrams": ngrams,
     "mixture": mixed("KneserNey(5), novels + Wikipedia"),
     "unknown": unknown,
@@ -252,7 +262,7 @@ def main() -> None:
         chosen = options.orders or orders if text in options.texts else ()
         ORDERS[text] = tuple(each for each in orders if each in chosen)
     stories, models = Stories(), Models()
-    study = Study(stories, np.asarray(stories.scored(models.fitted(UNKNOWN_OF))["known"], bool))
+    study = Study(stories, stories.known(models.text("wikipedia").vocabulary))
     rows: list[Row] = []
     for part in options.only:
         for row in PARTS[part](stories, study, models):

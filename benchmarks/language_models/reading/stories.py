@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.language_models.reading.regression import Matrix
-from tacenda import datasets
+from tacenda import Vocabulary, datasets
+from tacenda.tokenizers import split_words
 from tacenda_lm import LanguageModel, SurprisalTable, read_items, surprisal_table
+from tacenda_lm.surprisal.words import region_words
 
 __all__ = ["Stories", "before"]
 
@@ -64,6 +67,18 @@ class Stories:
                 )
             found[place] = math.log(float(row[6]))
         return found
+
+    @cached_property
+    def marks(self) -> tuple[Matrix, Matrix]:
+        """Whether punctuation is attached before each word, and behind it."""
+        first = [not word[0].isalnum() for word in self.words]
+        last = [not word[-1].isalnum() for word in self.words]
+        return np.array(first, np.float64), np.array(last, np.float64)
+
+    def known(self, vocabulary: Vocabulary) -> npt.NDArray[np.bool_]:
+        """Which words a vocabulary has, attached punctuation apart."""
+        words = region_words(self.words, split_words, "lines")
+        return np.array([all(t in vocabulary for t in word.tokens[word.bare]) for word in words])
 
     @cached_property
     def lengths(self) -> Matrix:

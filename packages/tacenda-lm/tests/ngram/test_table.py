@@ -12,7 +12,7 @@ from tacenda import artifact
 from tacenda.artifact import folder
 from tacenda.errors import ArtifactError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram import lookup, rows
+from tacenda_lm.ngram import lookup, spooling
 from tacenda_lm.ngram import table as table_module
 from tacenda_lm.ngram.layout import LAYOUT
 from tacenda_lm.ngram.table import Table
@@ -150,8 +150,8 @@ def test_a_table_is_the_same_whatever_memory_it_was_made_in(monkeypatch):
     for options in ({}, {"smoothing": "good_turing", "min_count": 2}, {"order": 3, "min_count": 3}):
         whole = KneserNey(**{"order": 5, **options}).fit(text)
         with monkeypatch.context() as patch:
-            patch.setattr(rows, "_LEAST", 1 << 8)
-            patch.setattr(rows, "_MOST_RUNS", 4)
+            patch.setattr(spooling, "_LEAST", 1 << 8)
+            patch.setattr(spooling, "_MOST_RUNS", 4)
             small = KneserNey(**{"order": 5, **options}, memory_gb=1e-5).fit(text)
         np.testing.assert_array_equal(small.table.data, whole.table.data)
         np.testing.assert_array_equal(small.table.layout, whole.table.layout)

@@ -165,7 +165,8 @@ def score(
 
     A line of the output is the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line
     is no sentence and has 0. With --words it is a word, a tab and its surprisal in bits; </s> comes last,
-    and an empty line follows every sentence.
+    and an empty line follows every sentence. An unknown word has the probability of all unknown words together, which
+    is too much for one of them: `tacenda lm surprisal` gives each its own.
     """
     from tacenda_lm.sequences import checked_blank_lines
 

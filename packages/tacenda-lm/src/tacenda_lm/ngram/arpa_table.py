@@ -14,7 +14,8 @@ import numpy as np
 from tacenda.errors import ArtifactError, DataError
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.packing import TableWriter
-from tacenda_lm.ngram.rows import Packing, Rows, Scratch, default_budget
+from tacenda_lm.ngram.rows import Packing, Rows
+from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import Sums, Table
 from tacenda_lm.sequences import Float64
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from tacenda.errors import DataError
 from tacenda.progress import Progress, track
-from tacenda_lm.ngram.rows import Packing, Rows, Scratch, Sorter, Spool
+from tacenda_lm.ngram.rows import Packing, Rows
+from tacenda_lm.ngram.spooling import Scratch, Sorter, Spool
 from tacenda_lm.sequences import Ids, Offsets
 
 __all__ = ["HIGHEST_COUNT", "Counted", "Int64", "count_ngrams", "counts_of"]

@@ -33,8 +33,8 @@ from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.ngram.counts import count_ngrams
 from tacenda_lm.ngram.pruning import pruned
 from tacenda_lm.ngram.quantization import quantized
-from tacenda_lm.ngram.rows import Scratch, default_budget
 from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
+from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import Table
 from tacenda_lm.ngram.word_table import WordTable
 from tacenda_lm.sequences import (

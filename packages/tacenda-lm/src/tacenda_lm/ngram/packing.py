@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.layout import BLOCK, LAYOUT
-from tacenda_lm.ngram.rows import Rows, Scratch, Spool
+from tacenda_lm.ngram.rows import Rows
+from tacenda_lm.ngram.spooling import Scratch, Spool
 from tacenda_lm.sequences import Float64
 
 __all__ = ["Float32", "TableWriter", "nearest"]

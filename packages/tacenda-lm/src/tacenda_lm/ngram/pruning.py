@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.packing import TableWriter
-from tacenda_lm.ngram.rows import Scratch, default_budget
+from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import Table
 from tacenda_lm.sequences import Float64
 

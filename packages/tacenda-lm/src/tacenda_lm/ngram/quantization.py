@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacenda_lm.ngram.packing import Float32, TableWriter
-from tacenda_lm.ngram.rows import Scratch, default_budget
+from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import Table
 
 __all__ = ["quantized"]

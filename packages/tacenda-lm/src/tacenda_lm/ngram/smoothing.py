@@ -30,7 +30,8 @@ from tacenda.progress import Progress, track
 from tacenda.settings import Settings, option
 from tacenda_lm.ngram.counts import Counted, Int64, counts_of
 from tacenda_lm.ngram.layout import MAX_ORDER
-from tacenda_lm.ngram.rows import Packing, Parents, Rows, Scratch, Sorter, Spool, grouped
+from tacenda_lm.ngram.rows import Packing, Parents, Rows, grouped
+from tacenda_lm.ngram.spooling import Scratch, Sorter, Spool
 from tacenda_lm.sequences import Float64
 
 __all__ = [

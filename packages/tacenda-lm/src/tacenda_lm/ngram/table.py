@@ -108,7 +108,7 @@ class Table:
         A prefix is the number, in the order below, of all words but the last. The highest order has no back-offs.
         """
         from tacenda_lm.ngram.packing import TableWriter
-        from tacenda_lm.ngram.rows import Scratch
+        from tacenda_lm.ngram.spooling import Scratch
 
         writer = TableWriter(len(words), len(words[0]), Scratch(1 << 62))
         for n in range(1, len(words) + 1):

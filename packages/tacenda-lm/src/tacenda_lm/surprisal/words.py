@@ -32,14 +32,12 @@ Split: TypeAlias = Literal["lines", "sentences"]
 
 _WORD = re.compile(r"\S+")
 _LINE = re.compile(r"[^\n]+")
-_NOT_ATTACHED = frozenset(
-    "&%‰#@*/\\§¶†‡"
-)  # punctuation to Unicode, but words or parts of words to a reader
-_CLOSED = re.compile(r"[.!?…]+[\"'”’»)\]]*$")
+# punctuation to Unicode, but words or parts of words to a reader
+_NOT_ATTACHED = frozenset("&%‰#@*/\\§¶†‡")
+_ENDS, _CLOSING, _OPENING = frozenset(".!?…"), "\"'”’»)]", "\"'“‘(["
 _ABBREVIATION = re.compile(
     r"[(\[\"'“‘]*(?:[A-Z]|Mrs?|Ms|Dr|St|Jr|Sr|Prof|Rev|Gen|Col|Capt|Lt|Sgt|Messrs|Mme|Mlle|vs|cf|No|Vol|e\.g|i\.e)\."
 )
-_OPENING = "\"'“‘(["
 
 
 class Word(NamedTuple):
@@ -111,8 +109,9 @@ def sentence_starts(words: Sequence[str], split: Split) -> list[bool]:
     if split == "sentences":
         for i in range(1, len(words)):
             before, after = words[i - 1], words[i]
-            ended = _CLOSED.search(before) and not _ABBREVIATION.fullmatch(before)
-            starts[i] = bool(ended) and not after.lstrip(_OPENING)[:1].islower()
+            ended = before.rstrip(_CLOSING)[-1:] in _ENDS
+            ended = ended and not _ABBREVIATION.fullmatch(before)
+            starts[i] = ended and not after.lstrip(_OPENING)[:1].islower()
     return starts
 
 
