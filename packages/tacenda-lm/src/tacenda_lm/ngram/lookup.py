@@ -59,7 +59,7 @@ def value(data, at, code):
     return np.uint32(word & _LOW).view(np.float32)
 
 
-@njit
+@njit(inline=True)
 def log_prob(data, shape, n, place):
     """Log-probability of an n-gram of n + 1 words."""
     at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD]
@@ -69,7 +69,7 @@ def log_prob(data, shape, n, place):
     return value(data, shape[n, PROBS], code)
 
 
-@njit
+@njit(inline=True)
 def backoff(data, shape, n, place):
     """Back-off of an n-gram of n + 1 words, which is not of the highest order."""
     at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD] + shape[n, PROB]
@@ -89,7 +89,7 @@ def word_of(data, shape, n, place):
     return np.int64(bits(data, shape[n, RECORDS] + place * shape[n, WIDTH], shape[n, WORD]))
 
 
-@njit
+@njit(inline=True)
 def first_after(data, shape, n, place):
     """Where those n-grams begin that continue one of n + 1 words, which is not of the highest order."""
     head = data[uint64(shape[n, BLOCKS] + (place >> 6))]
@@ -107,7 +107,7 @@ def first_after(data, shape, n, place):
     return np.int64(min(found, uint64(limit)))
 
 
-@njit
+@njit(inline=True)
 def child(data, shape, n, place, w):
     """Place of the n-gram of n + 1 words at ``place`` followed by the word w; -1 if it is not listed."""
     low = first_after(data, shape, n, place)
