@@ -195,6 +195,11 @@ PARTS = (
     Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(
+        "language_models.unknown",
+        ("lm-unknown",),
+        (*NGRAMS, "lm/surprisal", "lm/spelling.py", "lm/unknown_words.py"),
+    ),
+    Part(
         "language_models.reading",
         ("lm-reading",),
         (

@@ -94,9 +94,13 @@ def test_the_tables_are_those_of_the_paper(monkeypatch):
     monkeypatch.setattr(studies, "SEEDS", (0, 1))
     monkeypatch.setitem(plans.GRID, "internal", (0, 3))
     monkeypatch.setitem(plans.GRID, "features", (2,))
-    rows = [row for study in ("dense", "test-dense") for row in studies.rows_of(study, (0, 900))]
+    rows = [
+        row
+        for study in ("dense", "test-dense", "rules-dense")
+        for row in studies.rows_of(study, (0, 900))
+    ]
     tables = {row["part"] for row in rows}
-    assert tables == {"development, dense", "test, dense"}
+    assert tables == {"development, dense", "test, dense", "rules, dense"}
     assert [row["order"] for row in rows if row["part"] == "development, dense"] == [2, 3, 5]
     best = next(row for row in rows if row["part"] == "test, dense")
     assert best["ratio"]["mean"] == pytest.approx(1)

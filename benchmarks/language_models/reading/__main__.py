@@ -1,6 +1,6 @@
 """How much of the times in which people read words a model's surprisal explains, beyond length and frequency.
 
-    python -m benchmarks.language_models.reading [--only given unigrams ngrams mixture unknown hlbl hlbl-mixture vlhmm]
+    python -m benchmarks.language_models.reading [--only given unigrams ngrams mixture hlbl hlbl-mixture vlhmm]
 
 Natural Stories, 100 English novels and English Wikipedia, from TACENDA_DATA or the cache. Fitted models are kept and a
 fit that was broken off goes on; rows that were measured stay in the result until they are measured again.
@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks import parts, reporting
 from benchmarks.language_models.kept import kept
@@ -29,7 +30,6 @@ from tacenda_lm import (
     LanguageModel,
     Mixture,
     SurprisalTable,
-    surprisal_table,
 )
 
 Row = dict[str, Any]
@@ -47,14 +47,10 @@ MIXTURES = {
         "KneserNey(5), wikipedia",
     ),
 }
-UNKNOWN_OF = "KneserNey(5), wikipedia"
-WAYS: dict[str, dict[str, Any]] = {"spelling": {}, "even": {"unseen_types": 1_000_000}, "class": {}}
-PARAGRAPHS = 500  # of Wikipedia's test part, for the bits of unknown words
 EXPECTED = {
     *("GPT-3", "Google's bigrams", "Google's trigrams", "HLBL, both", "VLHMM, novels", *MIXTURES),
     *(f"unigrams, {text}" for text in ("novels", "wikipedia")),
     *(f"KneserNey({order}), {text}" for text, orders in ORDERS.items() for order in orders),
-    *(f"unknown words: {way}" for way in WAYS),
 }
 PROTOCOL = {
     "times": "Natural Stories: log of the geometric mean of the readers' self-paced reading times of a word",
@@ -69,19 +65,17 @@ PROTOCOL = {
     "beyond punctuation": "the gain over a base that knows too whether punctuation is attached before and behind each "
     "of the two words",
     "words": "those with a word before in their story, both in the vocabulary of the 40,000 most frequent words of "
-    "Wikipedia, and both in Google's counts with the words before them; the same for every row "
-    "but those of the set all, which count words outside the vocabulary too",
+    "Wikipedia, and both in Google's counts with the words before them; the same for every row",
     "bits": "surprisal per word, punctuation included, of these words",
     "text": "a paragraph a line, and a story a line; the weights of mixtures were fitted to two authors' novels and "
     "Wikipedia's dev part, which are held out",
-    "unknown": "bits of unknown words, and of the tenth of the known words that is rarest, in Wikipedia's test part",
 }
 
 
 class Study:
     """The regression: one word set and one base for all models."""
 
-    def __init__(self, stories: Stories, known: Matrix | None) -> None:
+    def __init__(self, stories: Stories, known: npt.NDArray[np.bool_]) -> None:
         story, length, frequency = stories.story, stories.lengths, stories.google(1, "word")
         each = [length, frequency, length * frequency]
         columns = [*each, stories.zone.astype(float), *(before(column, story) for column in each)]
@@ -91,8 +85,7 @@ class Study:
         for part in ("word", "whole"):
             needed += [self._with_before(stories, stories.google(n, part)) for n in (2, 3)]
         self.words = np.isfinite(np.hstack(needed)).all(axis=1)
-        if known is not None:
-            self.words &= known & (before(known.astype(float), story) == 1)
+        self.words &= known & (before(known.astype(float), story) == 1)
         self.stories = stories
 
     def row(self, bits: Matrix, bare: Matrix) -> Row:
@@ -141,6 +134,7 @@ class Models:
             return self._last[1]  # type: ignore[no-any-return]
         kind, _, text = name.partition(", ")
         model: Any
+        measures: tuple[str, ...]
         if kind == "HLBL":
             model, measures, short = HLBL(**HLBL_SETTINGS), parts.BILINEAR, "hlbl"
         elif kind == "VLHMM":
@@ -208,29 +202,6 @@ def mixed(name: str) -> Callable[[Stories, Study, Models], Iterator[Row]]:
     return rows
 
 
-def unknown(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-    """All words, with each way to score the unknown ones; and what these cost in held-out text."""
-    model = models.fitted(UNKNOWN_OF)
-    everything = Study(stories, None)
-    sample = texts.wikipedia_sample(PARAGRAPHS)
-    for way, options in WAYS.items():
-        found = surprisal_table(
-            model, sample, previous=0, tokenizer="words", unknown=way, **options
-        )
-        known = np.asarray(found["known"], bool)
-        frequency = np.asarray(found["log_frequency"], float)
-        rare = known & (frequency <= np.quantile(frequency[known], 0.1))
-        bits = np.asarray(found["surprisal"], float)
-        yield {
-            "what": f"unknown words: {way}",
-            "way": way,
-            **_scored(everything, stories.scored(model, way, **options)),
-            "unknown words": int((~known).sum()),
-            "bits of unknown": float(bits[~known].mean()),
-            "bits of rare": float(bits[rare].mean()),
-        }
-
-
 def _scored(study: Study, table: SurprisalTable) -> Row:
     columns = [
         np.asarray(table[each], float) for each in ("surprisal_with_punctuation", "surprisal")
@@ -243,7 +214,6 @@ PARTS: dict[str, Callable[[Stories, Study, Models], Iterator[Row]]] = {
     "unigrams": unigrams,
     "ngrams": ngrams,
     "mixture": mixed("KneserNey(5), novels + Wikipedia"),
-    "unknown": unknown,
     "hlbl": alone("HLBL, both"),
     "hlbl-mixture": mixed("HLBL + KneserNey(5), novels + Wikipedia"),
     "vlhmm": alone("VLHMM, novels"),
@@ -266,8 +236,7 @@ def main() -> None:
     rows: list[Row] = []
     for part in options.only:
         for row in PARTS[part](stories, study, models):
-            counted = "all" if part == "unknown" else "known"
-            rows.append({"what": row["what"], "set": counted, **row})
+            rows.append(row)
             reporting.save(
                 RESULT, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=missing(rows)
             )

@@ -129,7 +129,7 @@ def before(values: Matrix, story: Matrix) -> Matrix:
 
 
 def _rows(path: Path, delimiter: str, header: bool = False) -> Iterator[list[str]]:
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.reader(stream, delimiter=delimiter, quoting=quoting)
         if header:

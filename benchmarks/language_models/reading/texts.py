@@ -17,7 +17,7 @@ from benchmarks.language_models import scale
 from tacenda import Corpus, Vocabulary, datasets
 from tacenda.store import replacing
 
-__all__ = ["HELD_OUT_AUTHORS", "TEXTS", "held_out", "training_text", "wikipedia_sample"]
+__all__ = ["HELD_OUT_AUTHORS", "TEXTS", "held_out", "training_text"]
 
 TEXTS = ("novels", "wikipedia", "both")
 #: All novels of these authors are held out, for the weights of mixtures.
@@ -49,12 +49,6 @@ def held_out(vocabulary: Vocabulary) -> Corpus:
         with file.open(encoding="utf-8") as stream:
             lines += islice(filter(str.strip, stream), HELD_OUT_PARAGRAPHS)
     return Corpus.from_text(lines, tokenizer="words", vocabulary=vocabulary)
-
-
-def wikipedia_sample(paragraphs: int) -> str:
-    """The head of Wikipedia's test part."""
-    with datasets.locate("wikipedia-good-articles")["test"].open(encoding="utf-8") as stream:
-        return "".join(islice(stream, paragraphs))
 
 
 def _novels_file(name: str) -> Path:

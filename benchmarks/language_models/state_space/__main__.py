@@ -1,6 +1,6 @@
 """Letter prediction on a Finnish book, after Siivola and Honkela: state-space models beside n-grams.
 
-    python -m benchmarks.language_models.state_space [--only sparse figure test-sparse dense test-dense]
+    python -m benchmarks.language_models.state_space [--only test-sparse sparse test-dense dense ...]
 
 The book (`alastalon-salissa`) is in TACENDA_DATA or the cache. What each fit finds is kept under TACENDA_BENCH_CACHE,
 so an interrupted run goes on where it stopped.
@@ -9,10 +9,11 @@ so an interrupted run goes on where it stopped.
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from benchmarks import reporting
 from benchmarks.language_models.state_space import letters
-from benchmarks.language_models.state_space.studies import STUDIES, rows_of
+from benchmarks.language_models.state_space.studies import SEEDS, STUDIES, rows_of
 
 
 def _listed(offsets: tuple[int, ...]) -> str:
@@ -42,15 +43,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     options = parser.parse_args()
-    for study in options.only:
-        rows = [
-            {"row": f"{row['part']}, {list(row.values())[1]}", **row}
-            for row in rows_of(study, letters.OFFSETS)
-        ]
-        done = {name for name in STUDIES if name in options.only[: options.only.index(study) + 1]}
-        reporting.save(
-            NAME, PROTOCOL, rows, seeds=(0,), keep="row", unfinished=done != set(STUDIES)
-        )
+    for place, study in enumerate(options.only, start=1):
+        found = list[dict[str, Any]]()
+        for row in rows_of(study, letters.OFFSETS):
+            found.append({"row": f"{row['part']}, {list(row.values())[1]}", **row})
+            save(found, unfinished=True)
+        if set(options.only[:place]) == set(STUDIES):
+            save(found, unfinished=False)
+
+
+def save(rows: list[dict[str, Any]], unfinished: bool) -> None:
+    """Save rows; those of other studies stay as they are."""
+    reporting.save(NAME, PROTOCOL, rows, seeds=SEEDS, keep="row", unfinished=unfinished)
 
 
 if __name__ == "__main__":

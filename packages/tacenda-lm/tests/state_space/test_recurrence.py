@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tacenda_lm.state_space import recurrence
 from tacenda_lm.state_space.parameters import Inputs, Parameters
 from tacenda_lm.state_space.recurrence import Piece, backward, forward
 
@@ -83,3 +84,17 @@ def test_gradients_are_those_of_autograd(exact, internal, order, lengths):
             dense[rows] = gradient
         want = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad
         np.testing.assert_allclose(dense, want, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_compiled_loop_finds_what_products_find(dtype, kept, monkeypatch):
+    p, piece, before, keep = problem(dtype=dtype)
+    arguments = p, piece, before, VARIANCE, False, keep if kept else None
+    compiled = forward(*arguments)
+    monkeypatch.setattr(recurrence, "SMALL", 0)
+    for found, expected in zip(compiled, forward(*arguments), strict=True):
+        assert found.dtype == expected.dtype == dtype
+        np.testing.assert_allclose(
+            found, expected, rtol=0, atol=1e-5 if dtype == np.float32 else 1e-12
+        )

@@ -22,12 +22,12 @@ import numpy as np
 
 from tacenda_lm.state_space.parameters import Floats, Ints, log_softmax
 
-__all__ = ["Product", "errors_of_step", "most_probable", "product_of", "solve"]
+__all__ = ["SMALL", "Product", "errors_of_step", "most_probable", "product_of", "solve"]
 
 Product: TypeAlias = Callable[[Floats], Floats]
 """Rows e (states, types) to the rows G e."""
 
-_SMALL = 512  # types, up to which G is kept as a matrix
+SMALL = 512  # types, up to which G is kept as a matrix, and a loop over time is compiled
 _STEPS = 30  # of Newton's method, at most; two to four are usual
 _HALVED = 20  # times that a step is halved, at most
 _SOLVES = 60  # steps of conjugate gradients, at most
@@ -36,7 +36,7 @@ _TOLERANCE = {4: 1e-5, 8: 1e-10}  # length of the gradient at the end, by the by
 
 def product_of(outputs: Floats, variance: float) -> Product:
     """Return the product with G = variance B B', for B (types, state)."""
-    if len(outputs) <= _SMALL:
+    if len(outputs) <= SMALL:
         matrix = (outputs @ outputs.T) * outputs.dtype.type(variance)
         return lambda e: e @ matrix
     return lambda e: ((e @ outputs) * outputs.dtype.type(variance)) @ outputs.T

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from tacenda_lm.state_space.inference import (
+    SMALL,
     Product,
     errors_of_step,
     most_probable,
@@ -117,6 +118,9 @@ def forward(
     states = np.empty((steps, texts, n_q), rows.dtype)
     errors, reached = np.empty_like(rows), np.empty_like(rows)
     q = before
+    if not exact and rows.shape[2] <= SMALL:
+        q = _compiled(p, piece, rows, from_inputs, gain, q, keep, states, errors)
+        return Forward(rows, q, states, errors, np.exp(rows))
     for t in range(steps):
         states[t] = q
         rows[t] += (q if keep is None else q * keep[t, :, :n_q]) @ p.outputs[:, :n_q].T
@@ -126,6 +130,34 @@ def forward(
         q = q @ p.transition[:, :n_q].T + from_inputs[t] + errors[t] @ gain
         q = np.clip(q, -LIMIT, LIMIT) * piece.live[t][:, None]
     return Forward(rows, q, states, errors, reached)
+
+
+def _compiled(
+    p: Parameters,
+    piece: Piece,
+    rows: Floats,
+    from_inputs: Floats,
+    gain: Floats,
+    before: Floats,
+    keep: Floats | None,
+    states: Floats,
+    errors: Floats,
+) -> Floats:
+    """Fill the rows, the states and the errors of `forward`, one step at a time; return q after the last token."""
+    from tacenda_lm.state_space.compiled import steps  # imports numba
+
+    n_q, dtype = p.internal, rows.dtype
+    own = keep[..., :n_q] if keep is not None else np.empty((0, 0, 0))
+    columns = (p.outputs[:, :n_q], p.transition[:, :n_q], gain)
+    of_places = (piece.live, piece.seen, own)
+    q = np.array(before, dtype)
+    outputs, transition, gained, live, seen, kept = (
+        np.ascontiguousarray(each, dtype) for each in (*columns, *of_places)
+    )
+    words = np.ascontiguousarray(piece.words, np.int64)
+    inner = np.ascontiguousarray(from_inputs, dtype), outputs, transition, gained
+    steps(rows, *inner, words, live, seen, kept, q, states, errors, dtype.type(LIMIT))
+    return q
 
 
 def onward(p: Parameters, q: Floats, inputs: Floats, errors: Floats, variance: float) -> Floats:

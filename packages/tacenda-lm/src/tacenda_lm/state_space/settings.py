@@ -12,9 +12,9 @@ from tacenda_lm import options
 __all__ = ["StateSpaceAdvanced", "StateSpaceSettings"]
 
 #: Options that only one way of training has.
-_OF_GRADIENTS = ("dropout", "advanced.clip_norm", "advanced.joint_dropout")
+_OF_GRADIENTS = ("dropout", "advanced.clip_norm")
 _OF_RULES = ("advanced.last_piece", "advanced.norm_limit")
-_OF_RUNS = ("advanced.joint_width", "advanced.joint_min_count", "advanced.joint_dropout")
+_OF_RUNS = tuple(f"advanced.joint_{name}" for name in ("width", "min_count", "dropout", "sum"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,13 @@ class StateSpaceAdvanced(Settings):
     joint_width: int = options.width(25, "elements of the feature vector of a run")
     joint_min_count: int = option(
         1, "rarer runs of tokens are zero vectors", at_least=1, at_most=1 << 31
+    )
+    joint_sum: float = option(
+        1e-5,
+        "the sum of squares that AdaGrad begins with for the vector of a run, 1e-6 for all else: the larger it is, "
+        "the less is learned from runs that are rare",
+        above=0,
+        at_most=1e6,
     )
     joint_dropout: float = options.dropout(
         0.3,

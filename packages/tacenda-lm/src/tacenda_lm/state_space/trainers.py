@@ -122,6 +122,7 @@ class GradientTrainer(_Trainer):
             name: np.full(len(table), _SUM, np.float32)
             for name, table in parameters._asdict().items()
         }
+        self.sums["joint"][:] = settings.advanced.joint_sum
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         piece, keep = self._dropped(piece)
