@@ -103,7 +103,7 @@ def surprisal_table(
     NotFittedError
         The model is not fitted.
     """
-    if not isinstance(model, LanguageModel):
+    if not hasattr(model, "score_corpus"):
         raise ConfigurationError(f"a {type(model).__name__} is no language model")
     checked_split(split)
     if context not in get_args(Reach):
@@ -185,7 +185,7 @@ def _fitted_tokenizer(model: LanguageModel) -> str:
     """The tokenizer of the text a model was fitted to; that of its components for a model made of models."""
     models: list[Any] = [model, *model.nested().values()]
     known = [(getattr(each, "fitted_on", None) or {}).get("tokenizer") for each in models]
-    names = {name for name in known if name} or {model.string_tokenizer}
+    names = {name for name in known if name} or {getattr(model, "string_tokenizer", "whitespace")}
     if len(names) > 1 or "callable" in names:
         raise ConfigurationError(
             "give tokenizer: the model was fitted with one that is not saved with it"
