@@ -29,7 +29,7 @@ from tacenda_embeddings.lds.counting import RunStore, block_length, write
 from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
 from tacenda_embeddings.lds.model import LDS
 
-__all__ = ["count_lags", "fit"]
+__all__ = ["check_model", "count_lags", "fit"]
 
 _PIECE_BYTES: Final = 256 << 20  # of the counts that are summed in one task, at most about
 _ENTRY_BYTES: Final = 8
@@ -101,12 +101,17 @@ def fit(model: LDS, corpus: ClusterCorpus) -> LDS:
     Returns the model itself, with the parameters that it would have learned from the same files on one machine. Raises
     ConfigurationError for another model, and what `count_lags` raises.
     """
+    check_model(model)
+    return model.fit(count_lags(corpus, model.settings.n_lags))
+
+
+def check_model(model: object) -> None:
+    """Raise ConfigurationError for a model that cannot be fitted to counts of a cluster."""
     if not isinstance(model, LDS):
         raise ConfigurationError(
             f"a cluster can count for an lds, not for {getattr(model, 'name', model)!r}, which is trained in "
             "steps: fit it to a Corpus on one machine"
         )
-    return model.fit(count_lags(corpus, model.settings.n_lags))
 
 
 # -- tasks -------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tacenda_lm.ngram.kneser_ney import KneserNey
 from tacenda_lm.ngram.rows import Packing, Rows
 from tacenda_lm.ngram.spooling import Scratch
 
-__all__ = ["fit"]
+__all__ = ["check_model", "fit"]
 
 _TASK_BYTES: Final = 1 << 30  # that counting one part may take, beside its rows
 _PIECE_BYTES: Final = 256 << 20  # of the rows that are summed in one task, at most about
@@ -66,11 +66,7 @@ def fit(
     FittingError
         The cluster gave up.
     """
-    if not isinstance(model, KneserNey):
-        raise ConfigurationError(
-            f"a cluster can count for kneser_ney, not for {getattr(model, 'name', model)!r}, which is trained in "
-            "steps: fit it to a Corpus on one machine"
-        )
+    check_model(model)
     vocabulary = corpus.vocabulary
     if check_marks(marks) == "refuse":
         _refuse_marks(corpus)
@@ -84,6 +80,15 @@ def fit(
             valid, vocabulary, marks=marks
         )  # so that what is wrong with it is said before the work
     return model.fit_counted(corpus, _rows_of(corpus, model.settings.order), valid, marks=marks)
+
+
+def check_model(model: object) -> None:
+    """Raise ConfigurationError for a model that cannot be fitted to counts of a cluster."""
+    if not isinstance(model, KneserNey):
+        raise ConfigurationError(
+            f"a cluster can count for kneser_ney, not for {getattr(model, 'name', model)!r}, which is trained in "
+            "steps: fit it to a Corpus on one machine"
+        )
 
 
 def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:

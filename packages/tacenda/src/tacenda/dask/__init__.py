@@ -11,5 +11,6 @@ except ImportError as error:
     ) from error
 
 from tacenda.dask.corpus import ClusterCorpus, Part
+from tacenda.dask.sums import connected
 
-__all__ = ["ClusterCorpus", "Part"]
+__all__ = ["ClusterCorpus", "Part", "connected"]

@@ -19,7 +19,17 @@ from distributed import CancelledError, Client, KilledWorker, as_completed, get_
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.progress import Progress, track
 
-__all__ = ["FAN_IN", "Run", "Summed", "client_or_current", "finished", "placed", "summed", "tree"]
+__all__ = [
+    "FAN_IN",
+    "Run",
+    "Summed",
+    "client_or_current",
+    "connected",
+    "finished",
+    "placed",
+    "summed",
+    "tree",
+]
 
 FAN_IN: Final = 8
 """How many results are summed in one task."""
@@ -57,6 +67,25 @@ def client_or_current(client: Client | None) -> Client:
         ) from error
 
 
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """Make a client of a scheduler's address, or of workers on this machine for ``"local"``, one for each processor.
+
+    Raises ConfigurationError if no scheduler answers there.
+    """
+    try:
+        if address == "local":  # one thread each: splitting lines keeps a Python process to itself
+            client = Client(threads_per_worker=1, dashboard_address=None, set_as_default=False)
+        else:
+            client = Client(address, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"no Dask scheduler answers at {address!r} ({error}): give its address, such as tcp://host:8786, or local"
+        ) from error
+    with client:
+        yield client
+
+
 def placed(client: Client, value: T) -> Any:
     """Return a value as a future that outlives every worker: what ``scatter`` places dies with those that hold it."""
     # it travels once, in a task of its own, and Dask would advise to scatter it
@@ -84,7 +113,7 @@ def finished(
     """
     futures: list[Any] = client.compute(results, retries=_RETRIES)
     results.clear()
-    _watch(futures, description, sizes, unit)
+    _watch(client, futures, description, sizes, unit)
     return futures
 
 
@@ -114,18 +143,20 @@ def summed(
     sums = [tree([delayed(_piece)(run, i) for run in runs], add) for i in range(n_pieces)]
     # in one graph, so that Dask sums what is there before it counts more
     futures = client.compute([*about, *sums], retries=_RETRIES)
-    _watch(futures[: len(runs)], description, sizes, unit)
+    _watch(client, futures[: len(runs)], description, sizes, unit)
     with _explained():
         found = client.gather(futures[: len(runs)])
     return Summed(found, _fetched(futures[len(runs) :]))
 
 
-def _watch(futures: list[Any], description: str, sizes: Sequence[int], unit: str) -> None:
+def _watch(
+    client: Client, futures: list[Any], description: str, sizes: Sequence[int], unit: str
+) -> None:
     """Wait for futures, each of a known size, with a bar. Raises what a task raises."""
     size_of = dict(zip(futures, sizes, strict=True))
     bar: Progress[Any] = track(None, description, total=sum(sizes), unit=unit)
     with bar, _explained():
-        for future in as_completed(futures):
+        for future in as_completed(futures, loop=client.loop):
             if future.status != "finished":
                 future.result()
             bar.update(size_of[future])
