@@ -113,15 +113,14 @@ class RecurrentPredictor:
         The first id of a sequence is read at rest and predicted by nothing, unless ``first`` (1, width) is given,
         which predicts the first id of a stream of one sequence.
         """
-        ids, opening = stream.ids, stream.firsts
-        h = self._resting(1) if first is None else first
+        ids, h = stream.ids, first
+        opening = stream.firsts if first is None else np.zeros(len(ids), bool)
         for i in range(0, len(ids), _TOKENS):
             words, begins = ids[i : i + _TOKENS], opening[i : i + _TOKENS]
             inner = np.flatnonzero(begins[1:]) + 1
             firsts = self._resting(len(inner) + 1)
-            if not begins[0] or first is not None:
+            if h is not None and not begins[0]:
                 firsts[0] = h[0]
             found, last = run(self.network, words, np.array([0, *inner, len(words)]), firsts)
             h = last[-1:]
-            counted = ~begins if first is None else slice(None)
-            yield found[counted], words[counted], h
+            yield found[~begins], words[~begins], h
