@@ -2,12 +2,15 @@
 
 import os
 import signal
+import sys
 import threading
 
 import numpy as np
 import pytest
 
+import tacenda
 from tacenda import Corpus
+from tacenda.cli.main import main
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_lm import KneserNey
 
@@ -100,3 +103,56 @@ def test_a_worker_that_joins_late_helps_and_one_without_data_does_no_harm(client
     client.wait_for_workers(3, timeout=60)
     assert_models_of_one_machine(corpus, file)
     cluster.scale(2)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """``tacenda`` with these arguments: exit status, standard error."""
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tacenda", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code or 0, capsys.readouterr().err
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("command", "options"), [("lm", ["--order", 3]), ("embed", ["--n-states", 4, "--no-digits"])]
+)
+def test_the_command_line_saves_the_model_of_one_machine(
+    run, command, options, cluster, client, file, tmp_path
+):
+    fit = [command, "fit", "--text", file.parent / "*.txt", *options, "--output"]
+    status, err = run(*fit, tmp_path / "there", "--scheduler", cluster.scheduler_address)
+    assert status == 0, err
+    assert run(*fit, tmp_path / "here")[0] == 0
+    there, here = tacenda.load(tmp_path / "there"), tacenda.load(tmp_path / "here")
+    for name, array in here.arrays().items():
+        assert np.array_equal(there.arrays()[name], array), name
+    assert there.fitted_on == here.fitted_on
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lm", "fit", "--model", "hlbl"], "trained in steps"),
+        (["embed", "fit", "--model", "varembed"], "trained in steps"),
+        (["lm", "fit", "--checkpoints", "x"], "--checkpoints"),
+        (["lm", "fit", "--scheduler", "nonsense://x:1"], "no Dask scheduler answers at"),
+    ],
+)
+def test_what_no_cluster_can_do_is_said_before_the_work(run, arguments, message, file, tmp_path):
+    where = ["--scheduler", "local"] if "--scheduler" not in arguments else []
+    status, err = run(*arguments, *where, "--text", file, "--output", tmp_path / "model")
+    assert status == 1
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_text_at_an_address_is_read_without_a_cluster_too(run, file, tmp_path):
+    for text, output in ((f"file://{file.parent}/*.txt", "there"), (file, "here")):
+        assert run("lm", "fit", "--text", text, "--output", tmp_path / output)[0] == 0
+    there, here = tacenda.load(tmp_path / "there"), tacenda.load(tmp_path / "here")
+    assert all(np.array_equal(there.arrays()[name], a) for name, a in here.arrays().items())

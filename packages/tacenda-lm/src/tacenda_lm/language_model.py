@@ -68,11 +68,25 @@ class Rescored(NamedTuple):
 class TextFacts(Protocol):
     """What a model's card says of a text; that of a `Corpus`, or of a text elsewhere."""
 
-    n_tokens: int
-    n_sentences: int
-    vocabulary: Vocabulary
-    type_counts: npt.NDArray[np.int64]
-    origin: dict[str, Any]
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens."""
+
+    @property
+    def n_sentences(self) -> int:
+        """How many sentences."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What its ids mean."""
+
+    @property
+    def type_counts(self) -> npt.NDArray[np.int64]:
+        """How often each type occurs, (types,)."""
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where it came from."""
 
 
 class LanguageModel(KenlmInterface, Generation):

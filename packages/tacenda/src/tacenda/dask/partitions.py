@@ -125,10 +125,10 @@ def partitions(
     """
     if n_bytes < 1:
         raise CorpusError(f"a partition cannot have {n_bytes} bytes: give at least 1")
-    single = isinstance(addresses, str | os.PathLike)
-    listed = [addresses] if single else list(addresses)  # type: ignore[arg-type,list-item]
+    if isinstance(addresses, str | os.PathLike):
+        addresses = [addresses]
     found: list[Partition] = []
-    for address in listed:
+    for address in addresses:
         for file in _opened(os.fspath(address), dict(storage_options or {})):
             found += _cut(file, n_bytes, encoding)
     if not found:
