@@ -146,7 +146,13 @@ PARTS = (
     Part("varembed.static", ("varembed-static",), (*VAREMBED, "embeddings/spacy/vectors.py")),
     Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
     Part("scale.cluster", ("scale-cluster",), ON_CLUSTER, ("--scratch", "."), timed=True),
-    Part("scale.arithmetic", ("scale-arithmetic",), ON_CLUSTER),
+    Part("scale.arithmetic", ("scale-arithmetic", "scale-ratings"), ON_CLUSTER),
+    Part(
+        "scale.slopes",
+        ("scale-slopes",),
+        (*LDS, *NGRAMS, *BILINEAR, *MARKOV, *VAREMBED),
+        timed=True,
+    ),
     Part(
         "scale.memory",
         ("scale-memory",),

@@ -1,4 +1,5 @@
-"""What counting takes for 1, 10 and 100 billion tokens, by the rates that `benchmarks.scale.cluster` measured.
+"""What 1, 10 and 100 billion tokens take to be counted, and a billion ratings to be learned,
+by the rates that were measured.
 
 python -m benchmarks.scale.arithmetic
 """
@@ -23,6 +24,35 @@ PROTOCOL = {
     "disk of the client",
     "serial": "hours of one machine that counts by itself, by the rate of one worker",
 }
+
+
+RATINGS_PROTOCOL = {
+    "from": "ratings-scale: 100 million ratings, 480,189 users, 17,770 items, 100 factors, one thread of one machine",
+    "memory": "largest resident memory, in proportion to ratings: more than is needed, as items do not multiply",
+    "minutes": "of an epoch, on one thread",
+    "sent": "bytes of the items' factors that each worker of a cluster would send and receive in an epoch",
+}
+
+
+def _ratings() -> None:
+    """Whether a billion ratings want a cluster."""
+    measured = json.loads((parts.RESULTS / "ratings-scale.json").read_text(encoding="utf-8"))[
+        "rows"
+    ]
+    rows = []
+    for row in measured:
+        memory = row["peak GB"] * 1e9 * 10**9 / row["ratings"]
+        minutes = 10**9 / row["ratings/s"] / 60
+        rows.append(
+            {
+                "model": row["model"],
+                "ratings": 10**9,
+                "memory": memory,
+                "minutes": minutes,
+                "sent": 17_770 * 100 * 4,
+            }
+        )
+    reporting.save("scale-ratings", RATINGS_PROTOCOL, rows)
 
 
 def _levels(text_bytes: float) -> int:
@@ -53,6 +83,7 @@ def main() -> None:
             row[f"hours, {name}"] = long[name] * times / WORKERS / share / 3600
         row["serial"] = long["seconds"] * times / 3600
         rows.append(row)
+    _ratings()
     protocol = {**PROTOCOL, "measured": [short["what"], long["what"], pair["what"]]}
     reporting.save("scale-arithmetic", protocol, rows)
 
