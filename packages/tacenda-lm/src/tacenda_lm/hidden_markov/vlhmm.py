@@ -21,7 +21,7 @@ from tacenda_lm.hidden_markov.inference import (
     transitions_of,
 )
 from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device
+from tacenda_lm.hidden_markov.settings import VLHMMSettings, device_of
 from tacenda_lm.training import FitContext
 
 __all__ = ["VLHMM"]
@@ -49,7 +49,7 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
     @configured_by(VLHMMSettings)
     def __init__(self, settings: VLHMMSettings) -> None:
         super().__init__(settings)
-        check_device(settings)
+        device_of(settings)  # refuses one that is not there, before any work
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm  # imports torch

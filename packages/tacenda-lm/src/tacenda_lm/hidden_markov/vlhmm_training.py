@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, History, StepResult
@@ -24,7 +26,7 @@ from tacenda.kernels.hidden_markov import class_softmax
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, sentences_at, text_of
 from tacenda_lm.hidden_markov.inference import Features, Flat, Free, Tables, Transitions, TwoLevel
 from tacenda_lm.hidden_markov.parameters import Network, Tabular
-from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device, check_memory
+from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings, check_memory, device_of
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import FitContext, falling_rate, train
@@ -43,7 +45,7 @@ def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
-    check_device(settings)
+    settings = replace(settings, device=device_of(settings))
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = classes_of(settings, corpus, ids)
@@ -57,7 +59,10 @@ def fit_vlhmm(
     epochs, every = settings.epochs, settings.advanced.evaluate_every
     rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
     text = ids, offsets
-    history = train(trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every)
+    with devices.out_of_memory(settings, LESS):
+        history = train(
+            trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every
+        )
     trainer.load_parameters(trainer.parameters())
     return tables_of(network.cpu(), lexicon), history
 
