@@ -286,8 +286,11 @@ class DocEncoder:
         words, kept = self._look_up(docs)
         seen = np.concatenate([[0], np.cumsum(kept)])  # tokens before each that the model sees
         bounds = seen[offsets].tolist()
-        arrays = [self._new(j - i) for i, j in pairwise(bounds)]
-        writable = [a if isinstance(a, np.ndarray) else xp2torch(a) for a in arrays]
+        ops = get_current_ops()
+        on_gpu = self._takes_tensors and ops.device_type == "gpu" and compat.has_torch_cuda_gpu
+        new = ops.alloc2f if on_gpu else _empty
+        arrays = [new(j - i, self.width) for i, j in pairwise(bounds)]
+        writable = [xp2torch(array) for array in arrays] if on_gpu else arrays
         cuts = sentence_cuts(docs, offsets) if sentences else np.unique(offsets)
         documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
         pieces = [
@@ -303,13 +306,6 @@ class DocEncoder:
             _among_zeros(rows, kept[start:stop])
             for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
         ]
-
-    def _new(self, rows: int) -> Any:
-        """Return an array to be filled: on thinc's device if the embedder can write there, else on the host."""
-        ops = get_current_ops()
-        if self._takes_tensors and ops.device_type == "gpu" and compat.has_torch_cuda:
-            return ops.alloc2f(rows, self.width)
-        return np.empty((rows, self.width), np.float32)
 
     def _look_up(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray]:
         """Return the words or ids of all documents in a row without whitespace, and which tokens they are."""
@@ -335,6 +331,11 @@ class DocEncoder:
             )
         for piece, rows in zip(pieces, vectors, strict=True):
             piece[...] = rows
+
+
+def _empty(rows: int, width: int) -> np.ndarray:
+    """Return an array to be filled."""
+    return np.empty((rows, width), np.float32)
 
 
 def _among_zeros(rows: Any, kept: np.ndarray) -> Any:
