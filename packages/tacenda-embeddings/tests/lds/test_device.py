@@ -156,6 +156,9 @@ def test_vectors_are_written_into_tensors(model, sentences):
     model.transform_into(np.concatenate(ids), offsets, tensors)
     for tensor, expected in zip(tensors, model.transform_ids(ids), strict=True):
         np.testing.assert_array_equal(tensor.numpy(), expected)
+    whole = torch.zeros(offsets[-1], model.width)
+    model.transform_into(np.concatenate(ids), offsets, whole)
+    assert torch.equal(whole, torch.cat(tensors))
 
 
 def test_noise_that_no_device_fits_is_refused_there_and_stays_on_the_cpu(corpus, device):

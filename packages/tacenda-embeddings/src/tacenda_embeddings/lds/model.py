@@ -218,11 +218,11 @@ class LDS(Configured[LDSSettings]):
         self,
         ids: Ids,
         offsets: Ids,
-        arrays: Sequence[Float32],
+        arrays: Sequence[devices.Array] | devices.Array,
         *,
         output: str | None = None,
     ) -> None:
-        """Write the vectors of sequences that lie one after another into one array for each.
+        """Write the vectors of sequences that lie one after another into one array for each, or one for all.
 
         Parameters
         ----------
@@ -231,8 +231,9 @@ class LDS(Configured[LDSSettings]):
         offsets
             (sequences + 1,) where each sequence begins, and the end.
         arrays
-            For each sequence a float32 array (tokens, width), which may be a view of a larger one. All may be tensors
-            of torch on one CUDA device: the vectors are then made there, whatever ``settings.device`` is.
+            For each sequence a float32 array (tokens, width), which may be a view of a larger one; or one such array
+            for all tokens, which is much faster on a device. They may be tensors of torch on a CUDA device: the
+            vectors are then made there, whatever ``settings.device`` is.
         output
             As in `transform`.
 
@@ -244,9 +245,12 @@ class LDS(Configured[LDSSettings]):
         output = self._output(output)
         words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
         _check(words, offsets, len(self.vocabulary))
-        device = next((str(a.device) for a in arrays if not isinstance(a, np.ndarray)), None)
+        packed = hasattr(arrays, "shape")
+        given = [arrays] if packed else arrays
+        device = next((str(a.device) for a in given if not isinstance(a, np.ndarray)), None)
         if device == "cpu":
-            arrays = [devices.fetch(array) for array in arrays]
+            given = [devices.fetch(array) for array in given]
+        arrays = given[0] if packed else given
         smoother = self._smoother_of(output, device or self._device())
         self._write(smoother, words, cuts, arrays, output)
 
@@ -283,7 +287,7 @@ class LDS(Configured[LDSSettings]):
         smoother: Smoother,
         ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
-        arrays: Sequence[Float32],
+        arrays: Sequence[devices.Array] | devices.Array,
         output: str,
     ) -> None:
         outputs.write(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -139,13 +139,13 @@ def write(
     smoother: Smoother,
     ids: npt.NDArray[np.integer],
     offsets: Offsets,
-    arrays: Sequence[Float32],
+    arrays: Sequence[Array] | Array,
     *,
     own_weight: float,
     exact_ends: bool,
     T_inv: Matrix,
 ) -> None:
-    """Write the token vectors of packed sequences into one array for each, in blocks.
+    """Write the token vectors of packed sequences into one array for each, or into one for all, in blocks.
 
     The arrays are numpy's, or tensors on the device of the smoother, which the vectors then never leave. ``ids``
     (tokens,) and ``offsets`` (sequences + 1,) are the sequences, ``smoother`` has rows that are balanced
@@ -171,15 +171,22 @@ def write(
                 contexts = smoother.contexts(part, local, incoming, scratch)
             vectors = rows[: len(part)]
             _COMPOSERS[output](Source(smoother, part, contexts, own_weight, T_inv), vectors)
-            _hand_out(vectors, local.tolist(), arrays[first + i : first + j])
+            if hasattr(arrays, "shape"):
+                arrays[offsets[first + i] : offsets[first + j]] = _for(arrays, vectors)
+            else:
+                _hand_out(vectors, local.tolist(), arrays[first + i : first + j])
 
 
-def _hand_out(vectors: Any, cuts: list[int], arrays: Sequence[Any]) -> None:
+def _hand_out(vectors: Array, cuts: list[int], arrays: Sequence[Array]) -> None:
     """Copy the rows of each sequence into its array; those for the host are fetched in one go."""
-    if arrays and isinstance(arrays[0], np.ndarray):
-        vectors = fetch(vectors)
+    vectors = _for(arrays[0], vectors) if arrays else vectors
     for array, (start, stop) in zip(arrays, pairwise(cuts), strict=True):
         array[...] = vectors[start:stop]
+
+
+def _for(array: Array, vectors: Array) -> Array:
+    """Return the vectors where the array lies."""
+    return fetch(vectors) if isinstance(array, np.ndarray) else vectors
 
 
 def _cuts(offsets: Offsets, most_tokens: int, most_sequences: int) -> Iterator[tuple[int, int]]:

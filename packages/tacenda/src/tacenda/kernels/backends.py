@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from tacenda.errors import PluginUnavailableError
 from tacenda.kernels.dispatch import API_VERSION, Backend
 
-__all__ = ["OPERATIONS", "cpu", "reference"]  # and torch and triton, see __getattr__
+__all__ = ["OF_CUDA", "OPERATIONS", "cpu", "reference"]  # and torch and triton, see __getattr__
 
 OPERATIONS = {
     "lagged_counts": "dynamics.lagged_counts:lagged_counts",
@@ -78,20 +78,21 @@ cpu = Backend("cpu", API_VERSION, priority=50, operations=_functions("cpu"))
 """numba where the work is an irregular loop, BLAS where it is a product; on one thread unless told, without the GIL."""
 
 _CUDA = frozenset({"cuda"})
-_ON_A_GPU = {
+OF_CUDA = {
     "torch": Backend("torch", API_VERSION, 90, _functions("torch", _IN_TORCH), _CUDA),
     "triton": Backend("triton", API_VERSION, 100, _functions("triton", _IN_TRITON), _CUDA),
 }
-"""On CUDA devices an operation is plain torch where that is near what the device can do, else Triton."""
+"""By name: an operation is plain torch where that is near what the device can do, else Triton. A backend
+whose packages are missing is here too, though `plugins` has it as unavailable."""
 
 
 def __getattr__(name: str) -> Backend:
     """Give out ``torch`` and ``triton`` only where their packages are, so that the registry can say why not."""
-    if name not in _ON_A_GPU:
+    if name not in OF_CUDA:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     missing = [package for package in dict.fromkeys(("torch", name)) if find_spec(package) is None]
     if missing:
         raise PluginUnavailableError(
             f"the {name} kernels need {' and '.join(missing)}: install tacenda[gpu]"
         )
-    return _ON_A_GPU[name]
+    return OF_CUDA[name]
