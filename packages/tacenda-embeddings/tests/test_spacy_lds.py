@@ -132,12 +132,6 @@ def test_command_line_fits_applies_and_shows_pairs(sentences, tmp_path, run):
     assert all(len(line.replace("\t->\t", " ").split()) == 9 for line in out.splitlines())
 
 
-class Gpu(thinc.api.NumpyOps):
-    """What thinc is on a GPU, in the memory of the host."""
-
-    device_type = "gpu"
-
-
 def test_where_thinc_works_on_a_gpu_the_vectors_are_made_in_its_arrays(
     nlp, lds, sentences, monkeypatch
 ):
@@ -155,7 +149,7 @@ def test_where_thinc_works_on_a_gpu_the_vectors_are_made_in_its_arrays(
     monkeypatch.setattr(LDS, "transform_into", transform_into)
     monkeypatch.setattr(component.compat, "has_torch_cuda_gpu", True)
     with thinc.api.use_ops("numpy"):
-        thinc.api.set_current_ops(Gpu())
+        thinc.api.set_current_ops(thinc.api.NumpyOps(device_type="gpu"))  # in the host's memory
         found = [doc.tensor for doc in nlp.pipe(docs)]
     assert given
     assert all(isinstance(array, torch.Tensor) for array in given)

@@ -1,19 +1,16 @@
 """Fitting and smoothing on a device, which a stand-in of tensors in the host's memory plays."""
 
 import pickle
-from collections.abc import Callable
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tacenda
-from tacenda import devices, kernels, plugins
+from tacenda import devices
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError
-from tacenda.kernels import backends
-from tacenda.kernels.dispatch import _import
+from tacenda.testing.devices import stand_in
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds import learning, smoother
 from tacenda_embeddings.lds.settings import OUTPUTS
@@ -23,58 +20,11 @@ torch = pytest.importorskip("torch")
 SETTINGS = {"n_states": 6, "subspace_iterations": 3, "full_iterations": 1}
 
 
-def first_array(value):
-    """The first array or tensor of floating-point numbers among the arguments of an operation."""
-    if isinstance(value, tuple):
-        return next((a for a in map(first_array, value) if a is not None), None)
-    floating = str(getattr(value, "dtype", "")).removeprefix("torch.").startswith("float")
-    return value if floating else None
-
-
-def as_arrays(value):
-    """Tensors as arrays over the same memory."""
-    return value.numpy() if isinstance(value, torch.Tensor) else value
-
-
-def as_tensors(value):
-    """Arrays as tensors over the same memory."""
-    if isinstance(value, tuple):
-        return type(value)(*map(as_tensors, value))
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-
-
-class StandIn:
-    """Serves tensors alone: torch's operations as they are, those of Triton by what the CPU has."""
-
-    def __init__(self) -> None:
-        self.called: set[str] = set()
-        names = [*backends.torch.operations, "modal_scan", "sparse_product"]
-        offered = {name: self._offered(name) for name in names}
-        self.backend = kernels.Backend("stand_in", kernels.API_VERSION, 1, offered)
-
-    def _offered(self, name: str) -> Callable[..., Any]:
-        def run(*arguments: Any) -> Any:
-            if not isinstance(first_array(arguments), torch.Tensor):
-                raise kernels.UnsupportedShape("tensors only")
-            self.called.add(name)
-            if name in backends.torch.operations:
-                return _import(backends.torch.operations[name])(*arguments)
-            return as_tensors(_import(backends.cpu.operations[name])(*map(as_arrays, arguments)))
-
-        return run
-
-
 @pytest.fixture
-def device(monkeypatch):
+def device():
     """Every model computes on tensors; what was called."""
-    stand_in = StandIn()
-    plugins.register("kernels", "stand_in", stand_in.backend)
-    monkeypatch.setattr(devices, "resolve", lambda settings, operations: "cpu:0")
-    try:
-        with kernels.use("stand_in,cpu"):
-            yield stand_in
-    finally:
-        plugins.unregister("kernels", "stand_in")
+    with stand_in() as called:
+        yield called
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +45,7 @@ def model(corpus):
 def test_a_fit_ends_where_that_on_the_cpu_does(model, corpus, sentences, request):
     on_device = request.getfixturevalue("device")
     there = LDS(**SETTINGS).fit(corpus)
-    assert on_device.called == set(learning._OPERATIONS)
+    assert on_device == set(learning._OPERATIONS)
     for ours, theirs in zip(there.history, model.history, strict=True):
         assert ours.likelihood_gain == pytest.approx(theirs.likelihood_gain, rel=1e-4)
     for name, array in there.arrays().items():
@@ -123,8 +73,8 @@ def test_vectors_are_those_of_the_cpu(model, sentences, output, form, monkeypatc
     expected = model.with_output(output).transform(texts)
     on_device = request.getfixturevalue("device")
     found = model.with_output(output).transform(texts)
-    assert on_device.called <= set(smoother.OPERATIONS)
-    assert on_device.called
+    assert on_device <= set(smoother.OPERATIONS)
+    assert on_device
     for ours, theirs in zip(found, expected, strict=True):
         assert isinstance(ours, np.ndarray)
         assert ours.dtype == np.float32
@@ -135,7 +85,7 @@ def test_an_artefact_does_not_know_where_it_was_fitted(corpus, tmp_path, device)
     there = LDS(**SETTINGS, device="auto").fit(corpus)
     there.save(tmp_path / "model")
     again = tacenda.load(tmp_path / "model")
-    assert "device" not in again.card["settings"]
+    assert "device" not in again.config_dict()["settings"]
     assert again.settings.device == LDS().settings.device == "auto"
 
 
@@ -166,7 +116,7 @@ def test_noise_that_no_device_fits_is_refused_there_and_stays_on_the_cpu(corpus,
         with pytest.raises(ConfigurationError, match='device must be "auto" or "cpu"'):
             LDS(device="cuda", advanced={"noise": noise})
         LDS(**SETTINGS, advanced={"noise": noise}).fit(corpus)
-    assert not device.called
+    assert not device
 
 
 def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(corpus, monkeypatch, device):

@@ -31,6 +31,7 @@ from tacenda.kernels import resolve as backend_for
 
 __all__ = [
     "Array",
+    "assign",
     "check",
     "check_memory",
     "fetch",
@@ -207,3 +208,13 @@ def put(array: Any, device: str) -> Any:
 def fetch(array: Any) -> Any:
     """Return an array of any device as numpy has it; on the CPU the array itself."""
     return array.detach().cpu().numpy() if hasattr(array, "detach") else array
+
+
+def assign(target: Array, array: Any) -> None:
+    """Copy a numpy array over an array of any device, of the same shape."""
+    if not hasattr(target, "copy_"):
+        target[...] = array
+        return
+    import torch
+
+    target.copy_(torch.from_numpy(array.copy() if not array.flags.writeable else array))

@@ -18,7 +18,10 @@ from tacenda.kernels.hidden_markov import class_softmax as classes
 from tacenda.kernels.hidden_markov import streaming_logsumexp as sums
 from tacenda.kernels.hidden_markov.block import Sequences
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.shared import sparse_product
+from tacenda.kernels.log_bilinear import context_sum, tree_softmax
+from tacenda.kernels.log_bilinear.context_sum import Context
+from tacenda.kernels.log_bilinear.tree_softmax import Codes
+from tacenda.kernels.shared import row_steps, sparse_product
 
 SHARED_MEMORY = 99 << 10  # bytes a program has on the smaller devices since 8.0
 
@@ -111,3 +114,33 @@ def test_products_of_counts(compiled, dtype):
         sparse_product.multiply(*counts, dense)
         sparse_product.multiply(*counts, dense, row_scale=scale, column_scale=scale)
     assert_all_compiled(compiled, "_multiply")
+
+
+@pytest.mark.parametrize("steps", [1, 60])
+def test_trees(compiled, steps):
+    codes = Codes([0, 1], [0, steps], np.zeros(steps, int), np.ones(steps, int))
+    for width in (20, 300):
+        given = torch.ones(2, width), np.zeros(2, int), codes, torch.ones(1, width), torch.ones(1)
+        tree_softmax.forward(*given)
+        tree_softmax.step(*given, torch.ones(2), torch.ones(1), torch.ones(1), 0.1)
+    assert_all_compiled(compiled, "_tokens _pieces _nodes")
+
+
+@pytest.mark.parametrize(("n", "n_tails"), [(5, 0), (10, 4)])
+def test_contexts(compiled, n, n_tails):
+    for width in (1, 100):
+        context = Context(
+            torch.ones(n, width), torch.ones(width), torch.ones(n_tails), torch.ones(n_tails, width)
+        )
+        given = torch.ones(2, width), np.zeros(3, int), [0, 3], [1], [3], context
+        found = context_sum.forward(*given)
+        context_sum.forward(*given, tails=found.before)
+        context_sum.backward(*given, found.before, found.vectors, far=torch.ones(2, width))
+        context_sum.backward(*given, found.before, found.vectors)
+    assert_all_compiled(compiled, "_forward _of_context _of_words _sum")
+
+
+def test_steps_on_rows(compiled):
+    for width in (1, 3000):
+        row_steps.adagrad(torch.ones(2, width), torch.ones(2), [1], torch.ones(1, width), 0.1)
+    assert_all_compiled(compiled, "_steps")

@@ -110,9 +110,17 @@ def hankel_svd(
     S = np.sqrt(np.maximum(values[order], 0.0))
     S_floor = np.maximum(S, 1e-12 * max(S[0], 1e-300))
     left = vectors[:, order]
+    left *= _signs(Y.reshape(r * V, width), left, moments.device)
     Gamma = multiply(Y.reshape(r * V, width), left * np.sqrt(S))
     Delta = multiply(B, left / np.sqrt(S_floor))
     return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1), S)
+
+
+def _signs(Y: Array, left: Matrix, device: str) -> Matrix:
+    """Return 1 or -1 for each column of Y ``left``: rounding must not choose which way a singular vector points."""
+    probe = np.cos(np.arange(len(Y), dtype=np.float32))[:, None]
+    along = gram(put(probe, device), Y) @ left
+    return np.where(along[0] < 0, -1.0, 1.0)
 
 
 def identify(

@@ -58,12 +58,6 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 
-    def config_dict(self) -> dict[str, Any]:
-        """Return the settings but for the device, and the vocabulary's, as JSON values."""
-        found = super().config_dict()
-        del found["settings"]["device"]
-        return found
-
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Return the model of an artefact, every array checked. Raises ArtifactError."""

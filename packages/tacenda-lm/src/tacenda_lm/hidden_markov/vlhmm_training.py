@@ -14,6 +14,8 @@ from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, History, StepResult
+from tacenda.fitting.processes import add_gradients, join, processes
+from tacenda.fitting.processes import total as sum_of
 from tacenda.fitting.torch_model import (
     load_module_arrays,
     load_optimizer_arrays,
@@ -46,6 +48,7 @@ def fit_vlhmm(
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
     settings = replace(settings, device=device_of(settings))
+    together = join(settings.device)
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = classes_of(settings, corpus, ids)
@@ -55,7 +58,7 @@ def fit_vlhmm(
     check_memory(settings, len(lexicon.classes), *pairs)
     network = drawn(settings, lexicon, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
-    source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
+    source = BlockBatches(offsets, batch_size=batch * together.size, seed=settings.seed)
     epochs, every = settings.epochs, settings.advanced.evaluate_every
     rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
     text = ids, offsets
@@ -159,19 +162,21 @@ class Trainer:
         self.steps = 0
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Take one step on the mean log-probability of a word."""
-        observed = Observed.of(*sentences_at(self.ids, self.offsets, batch), self.lexicon)
+        """Take one step on the mean log-probability of a word; of several processes each has a part of the batch."""
+        own = processes().part(batch)
+        observed = Observed.of(*sentences_at(self.ids, self.offsets, own), self.lexicon)
         set_learning_rate(self.optimizer, learning_rate)
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.kept_states())
         total = self._log_probability(outputs, observed)
-        n = len(observed.sequences.words)
+        n = sum_of(len(observed.sequences.words))
         (total * (-1.0 / n)).backward()
+        add_gradients(self.network.parameters())
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.advanced.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self._follow()
-        return StepResult(-total.detach(), n, norm)
+        return StepResult(-sum_of(total.detach()), n, norm)
 
     def _log_probability(self, outputs: Any, observed: Observed) -> torch.Tensor:
         how = observed, self.lexicon, self.settings.threads

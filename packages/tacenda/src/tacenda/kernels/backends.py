@@ -56,8 +56,13 @@ _IN_TRITON = (
     ),
     "streaming_logsumexp",
     "streaming_logsumexp_backward",
+    "context_sum",
+    "context_sum_backward",
     "modal_scan",
     "sparse_product",
+    "row_steps",
+    "tree_softmax",
+    "tree_softmax_step",
 )
 _IN_TORCH = ("linear_recurrence", "tall_gram", "tall_product", "tall_update", "unit_rows")
 
