@@ -2,8 +2,8 @@
 
 Of each operation the floating-point operations and the fewest bytes are counted: every input read once, every result
 written once. The floors are the times that these take at the card's own rates, which are measured in the same run: that
-of copying memory, and that of multiplying float32 matrices. ``--count`` needs no card: it writes the counts, and leaves
-what is measured empty.
+of copying memory, and that of multiplying float32 matrices. Where torch finds no card, or with ``--count``, the counts
+are written, and what is measured stays empty.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import numpy as np
 from benchmarks import reporting
 from tacenda.kernels.dynamics import modal_recurrence
 from tacenda.kernels.hidden_markov import class_softmax, streaming_logsumexp
+from tacenda.kernels.log_bilinear import context_sum, tree_softmax
+from tacenda.kernels.log_bilinear.context_sum import Context
+from tacenda.kernels.log_bilinear.tree_softmax import Codes
 from tacenda.kernels.shared import sparse_product, tall_matrices
 
 FLOAT, ID = 4, 4  # bytes
@@ -200,7 +203,68 @@ def hidden_markov() -> Iterator[Case]:
     )  # fmt: skip
 
 
-GROUPS = {"smoothing": smoothing, "fitting": fitting, "hidden_markov": hidden_markov}
+def log_bilinear() -> Iterator[Case]:
+    """Steps of an HLBL of the thesis: width 100, five words, and 2^14 types under one balanced tree."""
+    tokens, width, n, depth = 65_536, 100, 5, 14
+    types = 1 << depth
+    nodes = types - 1
+
+    def tree() -> Codes:
+        leaf = np.random.default_rng(1).permutation(types)
+        above = (1 << np.arange(depth)) - 1
+        of_leaf = above + (leaf[:, None] >> np.arange(depth, 0, -1))
+        bits = (leaf[:, None] >> np.arange(depth - 1, -1, -1)) & 1
+        steps = np.arange(types + 1)
+        return Codes(steps, steps * depth, of_leaf.ravel(), (1 - 2 * bits).ravel())
+
+    def text(rng: np.random.Generator) -> np.ndarray:
+        frequency = 1 / np.arange(1, types + 1)
+        return rng.choice(types, tokens, p=frequency / frequency.sum()).astype(np.int32)
+
+    def step(device: str) -> Callable[[], Any]:
+        import torch
+
+        codes, ids = tree(), text(np.random.default_rng(0))
+        r, q = (
+            torch.randn((tokens, width), device=device),
+            torch.randn((nodes, width), device=device),
+        )
+        b, sums, bias_sums = (torch.ones(nodes, device=device) for _ in range(3))
+        grad, there = -torch.ones(tokens, device=device), torch.from_numpy(ids).to(device)
+        return lambda: tree_softmax.step(r, there, codes, q, b, grad, sums, bias_sums, 1e-4)
+
+    def contexts(device: str) -> Callable[[], Any]:
+        import torch
+
+        ids, R = text(np.random.default_rng(0)), torch.randn((types, width), device=device)
+        starts = np.arange(0, tokens, 128)
+        parts = ((n, width), (width,), (0,), (0, width))
+        context = Context(*(torch.ones(shape, device=device) for shape in parts))
+        spans = ids, np.array([0, tokens]), starts, starts + 128, context
+
+        def both() -> Any:
+            found = context_sum.forward(R, *spans)
+            return context_sum.backward(R, *spans, found.before, found.vectors)
+
+        return both
+
+    row, case = width * FLOAT, f"{tokens:,} tokens, width {width}, {types:,} types"
+    yield Case(
+        "tree_softmax_step", case, 6.0 * tokens * depth * width, 2 * tokens * row + 2 * nodes * row,
+        tokens * row + tokens * depth * (40 + row / 256) + nodes * row, step, tokens, "token",
+    )  # fmt: skip
+    yield Case(
+        "context_sum and backward", case, 6.0 * tokens * n * width, 2 * tokens * row + 2 * types * row,
+        3 * tokens * row, contexts, tokens, "token",
+    )  # fmt: skip
+
+
+GROUPS = {
+    "smoothing": smoothing,
+    "fitting": fitting,
+    "hidden_markov": hidden_markov,
+    "log_bilinear": log_bilinear,
+}
 
 
 def row(case: Case) -> dict[str, Any]:
@@ -272,12 +336,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--count", action="store_true", help="only count; nothing is measured")
     options = parser.parse_args()
-    protocol, rates = dict(PROTOCOL), (0.0, 0.0)
-    if not options.count:
-        import torch
+    import torch
 
-        if not torch.cuda.is_available():
-            raise SystemExit("error: torch finds no CUDA device here; --count needs none")
+    count = options.count or not torch.cuda.is_available()
+    protocol, rates = dict(PROTOCOL), (0.0, 0.0)
+    if count:
+        print("nothing is measured" + ("" if options.count else ": there is no CUDA device"))
+    else:
         torch.cuda.set_device(options.device)
         rates = rates_of(options.device)
         protocol["device"] = torch.cuda.get_device_name(options.device)
@@ -286,13 +351,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for group in options.only:
         for case in GROUPS[group]():
-            found = (
-                row(case)
-                if options.count
-                else measured(case, options.device, rates, options.repeats)
-            )
+            found = row(case) if count else measured(case, options.device, rates, options.repeats)
             rows.append(found)
-        reporting.save("gpu", protocol, rows, seeds=(0,), keep="what", unfinished=options.count)
+        reporting.save("gpu", protocol, rows, seeds=(0,), keep="what", unfinished=count)
 
 
 if __name__ == "__main__":

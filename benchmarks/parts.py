@@ -305,6 +305,7 @@ PARTS = (
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
+    Part("gpu", ("gpu",), ("core/kernels", "embeddings/lds"), timed=True),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
     Part("walks", ("walks",), ("core", "embeddings", "lm", "surprise")),
 )

@@ -218,7 +218,7 @@ class LDS(Configured[LDSSettings]):
         self,
         ids: Ids,
         offsets: Ids,
-        arrays: Sequence[devices.Array] | devices.Array,
+        arrays: outputs.Arrays,
         *,
         output: str | None = None,
     ) -> None:
@@ -287,7 +287,7 @@ class LDS(Configured[LDSSettings]):
         smoother: Smoother,
         ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
-        arrays: Sequence[devices.Array] | devices.Array,
+        arrays: outputs.Arrays,
         output: str,
     ) -> None:
         outputs.write(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,10 @@ WIDTHS = {
 POSTERIOR_MEANS = frozenset({"mean", "filtered"})
 
 _GROUP_TOKENS = 1 << 18  # bounds the working memory of the scans that find ends
+
+
+Arrays = Any
+"""A sequence of arrays or tensors, one for each sequence of tokens; or a single one for all."""
 
 
 class _Size(NamedTuple):
@@ -139,7 +143,7 @@ def write(
     smoother: Smoother,
     ids: npt.NDArray[np.integer],
     offsets: Offsets,
-    arrays: Sequence[Array] | Array,
+    arrays: Arrays,
     *,
     own_weight: float,
     exact_ends: bool,

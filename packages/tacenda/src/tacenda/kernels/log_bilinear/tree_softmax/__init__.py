@@ -164,9 +164,8 @@ def _check_pairs(
 ) -> tuple[_Floats, NDArray[np.int32], Codes, _Floats, _Floats]:
     """The arguments of `forward`, one word for every vector. Raises KernelError."""
     vectors, q, b = check_tree(vectors, codes, node_vectors, node_biases)
-    words = given(words)
-    check_range(words, codes.n_words, "words")
-    if len(vectors) != len(words):
-        raise KernelError(f"there are {len(vectors)} vectors and {len(words)} words")
-    words = in_c_order(words, np.int32) if isinstance(words, np.ndarray) else words
-    return vectors, words, codes, q, b
+    ids: Any = given(words)
+    check_range(ids, codes.n_words, "words")
+    if len(vectors) != len(ids):
+        raise KernelError(f"there are {len(vectors)} vectors and {len(ids)} words")
+    return vectors, in_c_order(ids, np.int32 if isinstance(ids, np.ndarray) else None), codes, q, b

@@ -43,8 +43,8 @@ def adagrad(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """See `tacenda.kernels.shared.row_steps.adagrad`; ``threads`` is without effect."""
     width = table.shape[1]
-    if width > _MOST_WIDTH:
-        raise UnsupportedShape(f"rows of {width} numbers")
+    if table.dtype != torch.float32 or width > _MOST_WIDTH:  # a launch takes its numbers as float32
+        raise UnsupportedShape(f"rows of {width} numbers in {table.dtype}")
     if len(rows) and width:
         (at,) = to_device((rows,), table.device)
         size = tile(width, _MOST_WIDTH)
