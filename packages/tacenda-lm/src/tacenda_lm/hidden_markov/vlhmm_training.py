@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -47,8 +46,7 @@ def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
-    settings = replace(settings, device=device_of(settings))
-    together = join(settings.device)
+    together = join(device_of(settings))
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = classes_of(settings, corpus, ids)
@@ -154,7 +152,8 @@ class Trainer:
         valid: tuple[Ids, Offsets] | None,
     ) -> None:
         self.settings, self.lexicon = settings, lexicon
-        self.network = network.to(settings.device)
+        self.device = device_of(settings)
+        self.network = network.to(self.device)
         self.ids, self.offsets, self.valid = ids, offsets, valid
         rates = {"lr": settings.learning_rate, "betas": _BETAS}
         self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
@@ -191,7 +190,7 @@ class Trainer:
         rng = np.random.default_rng([self.settings.seed, 3, self.steps])
         drawn = rng.random((self.settings.n_classes, k), np.float32)
         states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
-        return torch.from_numpy(states).to(self.settings.device)
+        return torch.from_numpy(states).to(self.device)
 
     @torch.no_grad()
     def _follow(self) -> None:

@@ -180,6 +180,6 @@ def _check_out(out: _Array, table: _Array, tokens: int, column: int) -> None:
         check_array(out, tuple(out.shape), like, "out")
         return
     raise KernelError(
-        f"out must have {tokens} rows and {states} columns from column {column} on, "
-        f"and is {tuple(out.shape)}"
+        f"out must be of {tokens} rows or more, with {states} columns from column {column} on, "
+        f"not {tuple(out.shape)}"
     )
