@@ -214,7 +214,7 @@ PARTS = (
             "lm/unknown_words.py",
         ),
     ),
-    Part("language_models.sizes", ("lm-sizes",), BILINEAR),
+    Part("language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV)),
     Part(
         "language_models.scorer",
         ("lm-scorer",),
