@@ -163,15 +163,18 @@ def test_zero_and_negative_ratings(make, fitted):
 
 
 @pytest.mark.parametrize("machine", ["RBM", "RBM of the thesis", "ConditionalRBM"])
-def test_machines_refuse_continuous_ratings(machine, fitted):
+def test_machines_take_continuous_ratings_and_give_densities(machine, fitted):
     rng = np.random.default_rng(0)
     triples = [(u, i, float(rng.uniform(1, 5))) for u in range(20) for i in range(20)]
-    with pytest.raises(ConfigurationError, match="these are continuous"):
-        fitted(MAKERS[machine], triples)
-    algo = fitted(MAKERS["PMF"], triples)
+    algo = fitted(MAKERS[machine], triples)
     assert 1 <= algo.predict(1, 1).est <= 5
     with pytest.raises(ConfigurationError, match="these are continuous"):
         algo.predict_proba([1], [1])
+    ratings = np.linspace(-10, 20, 3001)
+    density = algo.predict_density([1] * 3001, [1] * 3001, ratings)
+    assert np.trapezoid(density, ratings) == pytest.approx(1, abs=1e-3)
+    mean = np.trapezoid(density * ratings, ratings)
+    assert mean == pytest.approx(algo.predict(1, 1).est, abs=0.01)
 
 
 def test_users_of_whom_only_the_type_of_the_id_differs(make, trainset):

@@ -59,18 +59,16 @@ class AlgorithmSettings(Settings):
             self.model_settings.from_dict(self.for_model())
 
     def _refuse_covered(self, one: Option) -> None:
-        """Refuse ``lr_all`` beside both ``lr_pu`` and ``lr_bi``."""
-        given = [
-            other
-            for other in self.options()
-            if other.name != one.name
-            and set(other.paths) & set(one.paths)
-            and getattr(self, other.name) is not None
-        ]
-        if {path for other in given for path in other.paths} >= set(one.paths):
-            names = " and ".join(other.name for other in given)
+        """Refuse ``lr_all`` where other arguments say all that it could."""
+        others = [other for other in self.options() if other.name != one.name]
+        given = [other for other in others if getattr(self, other.name) is not None]
+        shared = {path for other in others for path in other.paths} & set(one.paths)
+        said = {path for other in given for path in other.paths}
+        if shared and said >= shared:
+            names = [other.name for other in given if set(other.paths) & shared]
+            listed = f"{', '.join(names[:-1])} and {names[-1]}"
             raise ConfigurationError(
-                f"{self.model()}: {one.name} has no effect beside {names}; leave it out"
+                f"{self.model()}: {one.name} has no effect beside {listed}; leave it out"
             )
 
     def for_model(self) -> dict[str, Any]:

@@ -128,6 +128,12 @@ def merged(
     return trainset_of(ratings, list(all_users), list(all_items), ratings.mean)
 
 
+def join(trainset: Trainset, more: Trainset) -> Trainset:
+    """Join two trainsets; of a pair in both the rating of ``more`` counts."""
+    users, items = trainset._raw2inner_id_users, trainset._raw2inner_id_items
+    return merged(trainset, more, users, items, Catalogue.of(ratings_of(trainset)))
+
+
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
     """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them."""
     ids = list(raw)
@@ -147,6 +153,13 @@ def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
             f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"
         )
     return IdIndex(texts, index.what)
+
+
+def as_list(ids: Iterable[Any], what: str) -> list[Any]:
+    """The ids as a list. Raises ConfigurationError for a text, which would be taken apart letter by letter."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
+    return ids if isinstance(ids, list) else list(ids)
 
 
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
