@@ -253,6 +253,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             self._users,
             self._seen,
             self._new_users.given(),
+            self.choices,
         )
         storage.write(path, model, saved)
 
@@ -279,6 +280,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             if algo.conditional:
                 algo.rated = saved.more_rated()
             algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
+            algo._choices = saved.choices
             for given in saved.given:
                 algo._add(given)
         return algo

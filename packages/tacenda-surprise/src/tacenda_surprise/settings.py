@@ -71,11 +71,16 @@ class AlgorithmSettings(Settings):
                 f"{self.model()}: {one.name} has no effect beside {listed}; leave it out"
             )
 
-    def for_model(self) -> dict[str, Any]:
-        """The options of the model, by name; later arguments overrule earlier ones."""
+    def for_model(self, only: Iterable[str] | None = None) -> dict[str, Any]:
+        """The options of the model, by name; later arguments overrule earlier ones.
+
+        ``only`` are the arguments that count; None: all.
+        """
         values: dict[str, Any] = {}
         idle = self.idle()
         for one in self.options():
+            if only is not None and one.name not in only:
+                continue
             value = getattr(self, one.name)
             for path in one.paths:
                 if value is None or path in idle:
@@ -101,6 +106,15 @@ class AlgorithmSettings(Settings):
                 if value != _option_at(type(settings), one.paths[0]).default:
                     found[one.name] = value
         return {**found, **given}
+
+
+def merged_options(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a model, groups joined; those that come ``then`` overrule."""
+    found = dict(first)
+    for name, value in then.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+        found[name] = merged_options(found[name], value) if both else value
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,6 +136,17 @@ def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.
     return order, values[order]
 
 
+def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Quality:
+    """The quality of lists of the items with the most ratings, what users have rated left out."""
+    counts = train.item_counts.astype(np.float32)
+
+    def ranked() -> Iterator[Ranked]:
+        for user in users.tolist():
+            yield Ranked(user, *top(counts, n, train.of_user(user)[0]))
+
+    return quality(ranked(), held_out, n)
+
+
 class Quality(NamedTuple):
     """Means over the users who have items held out.
 

@@ -42,7 +42,8 @@ class Sizes(NamedTuple):
     def of(cls, ids: Numbers, residuals: npt.NDArray[np.floating[Any]], n: int) -> Sizes:
         """From the users (or items) of all ratings fitted, (ratings,), and the residuals of these."""
         squares = residuals.astype(np.float64) ** 2
-        return cls(np.bincount(ids, minlength=n).astype(float), np.bincount(ids, squares, n))
+        counts = np.bincount(ids, minlength=n).astype(np.float64)
+        return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
 
     def with_unknown(self) -> Sizes:
         """With a last row for who has no ratings."""

@@ -149,11 +149,6 @@ class FactorizationSettings(Settings):
         """fit anew to all ratings, for as many epochs as were best on the ratings held out, or for all
         where that makes less than half a percent of difference; the thesis does not""",
     )
-    calibrate: bool = option(
-        True,
-        """first fit without a few of the ratings, whose errors tell how far predictions are off; False:
-        the residuals of the ratings fitted, corrected roughly, tell it""",
-    )
     seed: int = option(0, "seed of the start and of the order of the ratings", at_least=0)
     advanced: FactorizationAdvanced = group(FactorizationAdvanced)
 

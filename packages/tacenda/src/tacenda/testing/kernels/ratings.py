@@ -24,9 +24,8 @@ def rating_sgd() -> Iterator[Case]:
                 rng.standard_normal((n_items if side else 0, factors), np.float32),
             )
             rates = Rates(0.02, 0.03, 0.01 if n_users > 1 else 0.0, 0.02, 0.5)
-            penalties = Penalties(
-                *(rng.random(len(table), np.float32) for table in tables[:4]), side=0.3
-            )
+            rows = (rng.random(len(table), np.float32) for table in tables[:4])
+            penalties = Penalties._make([*rows, 0.3])
             arguments = (
                 offsets, ids, rng.integers(1, 6, n).astype(np.float32), rng.permutation(n_users),
                 tables, 3.5, rates, penalties, 7,

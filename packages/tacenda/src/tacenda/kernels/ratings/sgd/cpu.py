@@ -159,7 +159,9 @@ def _epoch(  # type: ignore[no-untyped-def]
             c[i] += beta_i * (e - eta_i[i] * c[i])
             keep_q = np.float32(1) - alpha_i * lambda_i[i]
             if side:
-                product = _conditioned_step(own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e, e)
+                product = _conditioned_step(
+                    own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e, e
+                )
             else:
                 product = _step(own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e)
         b[u] = bias

@@ -35,7 +35,8 @@ def epoch(
 ) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
     p, q, b, c, w = (table.astype(np.float64) for table in tables)
-    lambda_u, lambda_i, eta_u, eta_i, lambda_w = penalties
+    lambda_u, lambda_i, eta_u, eta_i = (np.asarray(each) for each in penalties[:4])
+    lambda_w = penalties.side
     total = 0.0
     for u in users:
         start, stop = offsets[u], offsets[u + 1]
