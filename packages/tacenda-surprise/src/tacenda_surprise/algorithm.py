@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -17,9 +18,11 @@ from surprise.utils import get_rng
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda.fitting import Callback
 from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting.history import DivergenceError
 from tacenda.settings import HasSettings
 from tacenda_surprise import storage
 from tacenda_surprise.models.base import FoldedUser, RatingModel, folded_probabilities
+from tacenda_surprise.models.bias import BiasModel
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import By, Lists, best_items
@@ -27,7 +30,7 @@ from tacenda_surprise.new_users import Given, NewUser, NewUsers
 from tacenda_surprise.output import EpochPrinter, no_collection, prediction_objects, why_impossible
 from tacenda_surprise.settings import AlgorithmSettings
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.trainsets import FitData, as_list, merged, numbers, ratings_of
+from tacenda_surprise.trainsets import FitData, as_list, as_trainset, merged, numbers, ratings_of
 
 __all__ = ["TacendaAlgorithm"]
 
@@ -109,7 +112,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def fit(
         self,
-        trainset: Trainset,
+        trainset: Any,
         *,
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
@@ -120,7 +123,8 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         trainset
-            What to fit to.
+            What to fit to: a Trainset, or a data frame whose columns are users, items and ratings, or a sparse
+            matrix (users, items).
         checkpoints
             Folder for checkpoints, from which an interrupted fit goes on.
         resume
@@ -133,15 +137,27 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         DataError
             A rating is not finite or off the scale.
         """
+        trainset = as_trainset(trainset)
         data = self._data(trainset)
-        model = self._new_model().fit(
-            data.ratings,
-            identities=data.identities,
-            callbacks=self._callbacks(callbacks),
-            checkpoints=checkpoints,
-            resume=resume,
-            progress=type(self).__name__,
-        )
+        try:
+            model = self._new_model().fit(
+                data.ratings,
+                identities=data.identities,
+                callbacks=self._callbacks(callbacks),
+                checkpoints=checkpoints,
+                resume=resume,
+                progress=type(self).__name__,
+            )
+        except DivergenceError as error:
+            # A search goes on, and takes other settings for better.
+            rates = [one.name for one in self.settings.options() if one.name.startswith("lr_")]
+            advice = f"give a lower {rates[0]}" if rates else "give a lower learning rate"
+            warnings.warn(
+                f"{type(self).__name__} diverged: the {error.what} is {error.value}. It predicts the mean of all "
+                f"ratings; {advice}",
+                stacklevel=2,
+            )
+            model = BiasModel(biases="none").fit(data.ratings)
         self._adopt(trainset, model, data)
         return self
 
@@ -182,7 +198,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def partial_fit(
         self,
-        trainset: Trainset,
+        trainset: Any,
         n_epochs: int | None = None,
         *,
         callbacks: Sequence[Callback] = (),
@@ -206,7 +222,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         ConfigurationError
             The model cannot go on, or the rating scales differ.
         """
-        model = copy(self._fitted())
+        model, trainset = copy(self._fitted()), as_trainset(trainset)
         everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
         data = self._data(everything)
         model.partial_fit(

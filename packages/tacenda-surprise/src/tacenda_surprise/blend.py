@@ -18,7 +18,7 @@ from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import By, Lists
 from tacenda_surprise.models.spread import coverage_factor
-from tacenda_surprise.trainsets import as_list, join, numbers, ratings_of
+from tacenda_surprise.trainsets import as_list, as_trainset, join, numbers, ratings_of
 
 __all__ = ["Blend"]
 
@@ -115,10 +115,11 @@ class Blend(AlgoBase):  # type: ignore[misc]
             f"random_state={self.random_state!r}), {fitted}>"
         )
 
-    def fit(self, trainset: Trainset) -> Self:
+    def fit(self, trainset: Any) -> Self:
         """Fit everything to ``trainset`` and return self. Raises `DataError` for fewer than two ratings."""
         if not self.algorithms:
             raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
+        trainset = as_trainset(trainset)
         part, held_out = _parts(trainset, self.holdout, get_rng(self.random_state))
         first = [deepcopy(algo).fit(part) for algo in self.algorithms]
         truth = np.array([rating for _, _, rating in held_out])
@@ -136,12 +137,13 @@ class Blend(AlgoBase):  # type: ignore[misc]
         self._usual, self._factor, self._choices = usual, float(factor), None
         return self
 
-    def partial_fit(self, trainset: Trainset, n_epochs: int | None = None) -> Self:
+    def partial_fit(self, trainset: Any, n_epochs: int | None = None) -> Self:
         """Go on with every algorithm, with more ratings; the weights stay. See `TacendaAlgorithm.partial_fit`.
 
         Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot go on.
         """
         self._fitted()
+        trainset = as_trainset(trainset)
         gone_on = [copy(algo) for algo in self.fitted]
         for algo in gone_on:
             if not isinstance(algo, TacendaAlgorithm):
