@@ -58,7 +58,7 @@ def ratings_of(data: Dataset) -> Ratings:
     return Ratings(table.row, table.col, values, users, items, duplicates="last")
 
 
-class RatingScorer(Component[ItemList], Trainable):
+class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
     """Base of the scorers: the model that ``model_class`` names, fitted to the ratings of a data set."""
 
     config: Settings

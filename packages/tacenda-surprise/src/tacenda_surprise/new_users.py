@@ -94,7 +94,7 @@ class NewUser(NamedTuple):
                 "the ratings are continuous, and no single one has a probability"
             )
         item = np.array([self.items.get(iid, -1)])
-        return folded_probabilities(self.model_user, item, self.levels)[0]
+        return np.asarray(folded_probabilities(self.model_user, item, self.levels)[0])
 
     def top_n(
         self, n: int = 10, *, exclude_seen: bool = True, **filters: Any

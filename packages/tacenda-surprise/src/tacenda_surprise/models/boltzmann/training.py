@@ -58,7 +58,7 @@ class ContrastiveDivergence:
         if n_sides:
             penalties["side_weights"] = settings.side_penalty  # type: ignore[attr-defined]
         self._adam = Adam(weight_decay=penalties)
-        self._n_filled = max(np.count_nonzero(np.diff(cases.ratings.user_offsets)), 1)
+        self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
         self._steps = 0
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:

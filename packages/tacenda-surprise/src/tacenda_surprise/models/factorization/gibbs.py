@@ -139,9 +139,11 @@ class Gibbs:
         self._draw_noise(rng, squares)
         kept = self._sweeps - self.burn_in - 1
         if 0 <= kept < len(self.samples["alpha"]):
-            found = Samples(
-                *(self._users, self._items, self._links, *of_users, *of_items),
-                *(self._gamma, self._alpha, self._nu, self._tau),
+            found = Samples._make(
+                [
+                    *(self._users, self._items, self._links, *of_users, *of_items),
+                    *(self._gamma, self._alpha, self._nu, self._tau),
+                ]
             )
             for name, value in found._asdict().items():
                 self.samples[name][kept] = value
@@ -216,7 +218,8 @@ class Gibbs:
         e = ratings.values - rating_scores.scores(
             ratings.user_ids, ratings.item_ids, x, q, b, c, 0.0
         )
-        return np.bincount(ratings.user_ids, e.astype(np.float64) ** 2, ratings.n_users)
+        totals = np.bincount(ratings.user_ids, e.astype(np.float64) ** 2, ratings.n_users)
+        return np.asarray(totals, np.float64)
 
     def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
         """Draw alpha, gamma and nu given the squared errors of every user (users,)."""

@@ -322,8 +322,8 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
         items = ratings.item_ids[span]
         scores = rating_scores.scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
         errors = (ratings.values[span] - scores).astype(np.float64) ** 2
-        for total, ids in zip(squares, (users, items), strict=True):
-            total += np.bincount(ids, errors, len(total))
+        squares[0][start:stop] = np.bincount(users - start, errors, stop - start)
+        squares[1][:] += np.bincount(items, errors, ratings.n_items)
         start = stop
     counts = np.diff(offsets).astype(float), ratings.item_counts.astype(float)
     users_too, items_too = map(Sizes, counts, squares)
