@@ -178,8 +178,8 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
-        levels = {"machine_levels": self._scale.levels}
-        return {**self._fitted()._asdict(), **levels, **self.catalogue.arrays()}
+        machine = self._fitted()._asdict()
+        return {**machine, "machine_levels": self._scale.levels, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
