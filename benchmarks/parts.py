@@ -62,7 +62,9 @@ RATINGS = (
     "surprise/models/factorization",
     "surprise/models/boltzmann",
     "surprise/models/bias.py",
+    "surprise/models/choices.py",
     "surprise/models/identities.py",
+    "surprise/models/spread.py",
     "core/kernels/ratings",
 )
 
@@ -159,6 +161,7 @@ PARTS = (
         (*BILINEAR, *MARKOV, *VAREMBED, "core/corpus"),
         ("--scratch", "."),
     ),
+    Part("ratings.defaults", ("ratings-defaults",), RATINGS),
     Part("ratings.peer_settings ml-100k", ("ratings-peer-settings-ml-100k",), ()),
     Part("ratings.peer_settings ml-1m", ("ratings-peer-settings-ml-1m",), (), ("--data", "ml-1m")),
     Part(
@@ -236,7 +239,7 @@ PARTS = (
             "lm/unknown_words.py",
         ),
     ),
-    Part("language_models.sizes", ("lm-sizes",), BILINEAR),
+    Part("language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV)),
     Part(
         "language_models.scorer",
         ("lm-scorer",),
@@ -327,6 +330,7 @@ PARTS = (
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
+    Part("gpu", ("gpu",), ("core/kernels", "embeddings/lds"), timed=True),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
     Part("walks", ("walks",), ("core", "embeddings", "lm", "surprise")),
 )
