@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
-
 PROTOCOL = {
     "text": "generated: words drawn independently by Zipf's law with exponent 1.1 from a million, in lines of 20; real "
     "text repeats itself more, and has fewer distinct pairs and n-grams",
@@ -124,6 +122,8 @@ def main() -> None:
     if options.here:
         print(json.dumps(measure(path, options.here), default=float))
         return
+    from benchmarks import reporting  # here, because every worker imports this module
+
     rows = []
     for n in options.workers:
         command = [sys.executable, "-m", "benchmarks.scale.cluster", "--here", str(n)]
