@@ -201,7 +201,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
             if found.name != _NAME:
                 raise ArtifactError(f"it is a {found.name} and no blend")
             n, config = len(found.nested), found.config
-            parts = [
+            parts: list[TacendaAlgorithm[Any]] = [
                 TacendaAlgorithm.from_artifact(found.nested[f"algorithm-{number}"])
                 for number in range(n)
             ]
