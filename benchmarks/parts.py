@@ -217,7 +217,7 @@ PARTS = (
             "lm/unknown_words.py",
         ),
     ),
-    Part("language_models.sizes", ("lm-sizes",), BILINEAR),
+    Part("language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV)),
     Part(
         "language_models.scorer",
         ("lm-scorer",),
@@ -308,6 +308,7 @@ PARTS = (
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
+    Part("gpu", ("gpu",), ("core/kernels", "embeddings/lds"), timed=True),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
     Part("walks", ("walks",), ("core", "embeddings", "lm", "surprise")),
 )
