@@ -56,7 +56,8 @@ def nearest() -> None:
 def contexts() -> None:
     heading("One word in two contexts: cosines of the vectors of tokens (LDS)")
     nlp = spacy.blank("en")
-    nlp.add_pipe("lds_embeddings").initialize(artifact="en-lds-small")
+    mean = {"output": "mean"}  # the state behind a token; the other outputs are for training on
+    nlp.add_pipe("lds_embeddings", config=mean).initialize(artifact="en-lds-small")
     tokens = []
     for sentence, word in SAWS.items():
         doc = nlp(Doc(nlp.vocab, words=sentence.split()))
@@ -86,11 +87,10 @@ def surprisals() -> None:
 
 
 def recommendations() -> None:
-    viewers = films.ratings(seed=1)
     heading(
         "Films for somebody new, by the ratings of invented viewers (ConditionalPMF, in Surprise)"
     )
-    algo = ConditionalPMF(random_state=0).fit(viewers.build_full_trainset())
+    algo = ConditionalPMF(random_state=0).fit(films.ratings(seed=1))
     newcomer = algo.fold_in(TASTE, uid="somebody new")
     print("  rated:      ", ", ".join(f"{title} {rating}" for title, rating in TASTE.items()))
     best = (f"{title} {rating:.1f}" for title, rating in newcomer.top_n(3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from surprise import Dataset, Reader
+from surprise import Dataset, Reader, Trainset
 
 KINDS = {
     "science fiction": (
@@ -20,16 +20,15 @@ VIEWERS = 300
 SEEN = 0.4
 
 
-def ratings(seed: int) -> Dataset:
+def ratings(seed: int) -> Trainset:
     """Ratings from 1 to 5, as Surprise wants them: the viewer's taste for the kind, and chance."""
     rng = np.random.default_rng(seed)
     kind = np.repeat(np.arange(len(KINDS)), [len(titles) for titles in KINDS.values()])
     taste = rng.normal(3.2, 1.2, (VIEWERS, len(KINDS)))[:, kind]
     found = np.clip(np.rint(taste + rng.normal(0, 0.7, taste.shape)), 1, 5)
     viewers, seen = np.nonzero(rng.random(taste.shape) < SEEN)
-    data = Dataset(Reader(rating_scale=(1, 5)))
-    data.raw_ratings = [
+    rows = [
         (f"viewer {viewer}", TITLES[film], float(found[viewer, film]), None)
         for viewer, film in zip(viewers, seen, strict=True)
     ]
-    return data
+    return Dataset(Reader(rating_scale=(1, 5))).construct_trainset(rows)

@@ -10,7 +10,7 @@ largest value. This is found exactly and at once, and so differs between two for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,7 +85,10 @@ def similarity(model: Any, pairs: Iterable[WordPair]) -> Similarity:
     from scipy.stats import spearmanr
 
     listed = list(pairs)
-    first, second = (alone(model, [pair[side] for pair in listed]) for side in (0, 1))
+    first, second = (
+        alone(model, words)
+        for words in ([pair.first for pair in listed], [pair.second for pair in listed])
+    )
     counted = (first != 0).any(axis=1) & (second != 0).any(axis=1)
     if counted.sum() < 3:
         raise DataError(
@@ -134,8 +137,9 @@ def _features(
         yield np.hstack([rows, ones]), [tag for each in batch for tag in each.upos]
 
 
-def _cosines(first: Rows, second: Rows) -> Sequence[float] | Any:
+def _cosines(first: Rows, second: Rows) -> Rows:
     """Cosines of rows, without those that are zero in either."""
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     dots = np.einsum("ij,ij->i", first, second)
-    return dots[lengths > 0] / lengths[lengths > 0]
+    found: Rows = dots[lengths > 0] / lengths[lengths > 0]
+    return found
