@@ -41,12 +41,14 @@ VAREMBED = (
     "core/kernels/dynamics/lagged_counts",
 )
 NGRAMS = ("lm/ngram",)
-BILINEAR = ("lm/log_bilinear", "core/kernels/log_bilinear")
-MACHINES = ("lm/boltzmann", "core/kernels/boltzmann")
+TRAINING = ("core/fitting", "lm/training.py")
+STREAMS = (*TRAINING, "lm/stream_model.py", "lm/streams.py")
+BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/log_bilinear")
+MACHINES = (*STREAMS, "lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
-RECURRENT = ("lm/recurrent",)
+RECURRENT = (*STREAMS, "lm/recurrent")
 CACHES = ("lm/cache",)
-STATE_SPACE = ("lm/state_space",)
+STATE_SPACE = (*STREAMS, "lm/state_space")
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",
@@ -219,7 +221,11 @@ PARTS = (
         (*NGRAMS, *BILINEAR, *MIXTURE, "lm/spacy", "core/spacy"),
         timed=True,
     ),
-    Part("language_models.hidden_markov", ("lm-hidden-markov",), (*MARKOV, *NGRAMS, *MIXTURE)),
+    Part(
+        "language_models.hidden_markov",
+        ("lm-hidden-markov",),
+        (*TRAINING, *MARKOV, *NGRAMS, *MIXTURE),
+    ),
     Part(
         "language_models.hidden_markov speed",
         ("lm-hidden-markov-speed",),
@@ -236,25 +242,25 @@ PARTS = (
     Part(
         "language_models.hidden_markov studies",
         ("lm-hidden-markov-studies",),
-        MARKOV,
+        (*TRAINING, *MARKOV),
         ("--only", "studies"),
     ),
     Part(
         "language_models.hidden_markov mixtures",
         ("lm-hidden-markov-mixtures",),
-        (*MARKOV, *NGRAMS, *BILINEAR, *MIXTURE),
+        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MIXTURE),
         ("--only", "mixtures"),
     ),
     Part(
         "language_models.hidden_markov baselines",
         ("lm-hidden-markov-baselines",),
-        (*MARKOV, *NGRAMS),
+        (*TRAINING, *MARKOV, *NGRAMS),
         ("--only", "baselines"),
     ),
     Part(
         "language_models.hidden_markov wikitext-2",
         ("lm-hidden-markov-wikitext-2",),
-        (*MARKOV, *NGRAMS, *MIXTURE),
+        (*TRAINING, *MARKOV, *NGRAMS, *MIXTURE),
         ("--only", "wikitext-2"),
     ),
     Part(
@@ -337,7 +343,8 @@ def changed(result: str, run: dict[str, Any]) -> list[str]:
     """The code measured by ``result`` that has changed since this run, as `lm/ngram`; all of it if unknown."""
     part = part_of(result)
     then = run.get("code", {})
-    return [each for each in part.measures if then.get(each) != code(each)] if part else []
+    measured = dict.fromkeys(part.measures) if part else ()
+    return [each for each in measured if then.get(each) != code(each)]
 
 
 @cache

@@ -20,7 +20,7 @@ from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, drawn
 from tacenda_lm.boltzmann.predictor import BoltzmannPredictor
 from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.boltzmann.temporal_frbm import TemporalTrainer, remembering
-from tacenda_lm.log_bilinear.model import Stream
+from tacenda_lm.streams import Stream
 
 Row = dict[str, Any]
 FEATURES, HIDDEN = 100, (100, 1000)

@@ -24,9 +24,9 @@ from tacenda_lm import HLBL, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.hlbl_predictor import Parameters
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
-from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.log_bilinear.settings import HLBLAdvanced, LBLAdvanced, LBLSettings
 from tacenda_lm.sequences import with_ends
+from tacenda_lm.streams import Stream
 
 Row = dict[str, Any]
 DEFAULT, THESIS = "default", "the thesis's: 100 features, 5 words"

@@ -19,7 +19,8 @@ from benchmarks import reporting
 from benchmarks.language_models import timing
 from tacenda_lm.recurrent.network import Network
 from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import FallingWhereHeldOutSays, Trainer
+from tacenda_lm.recurrent.training import FallingWhereHeldOutSays, RecurrentTrainer
+from tacenda_lm.streams import Stream
 
 TYPES, WIDTH = 10_000, 300
 SIZES = ((1, 20), (8, 20), (20, 20), (20, 35), (64, 20))  # streams, words of a window
@@ -40,7 +41,8 @@ def ours(text: np.ndarray, places: np.ndarray) -> Callable[[], object]:
         *(rng.standard_normal(shape, np.float32) * np.float32(0.1) for shape in shapes)
     )
     settings = RecurrentLMSettings(width=WIDTH, streams=places.shape[1])
-    trainer = Trainer(settings, network, text, None, 0, FallingWhereHeldOutSays(0.1))
+    stream = Stream(np.append(0, text), np.array([0, len(text) + 1]))
+    trainer = RecurrentTrainer(settings, network, stream, None, FallingWhereHeldOutSays(0.1))
     return lambda: trainer.step((places, False), 0.1)
 
 

@@ -13,7 +13,7 @@ from benchmarks.language_models.thesis.recipes import Flat, Hierarchical
 from benchmarks.language_models.thesis.study import Study
 from benchmarks.language_models.thesis.training import trainer_on
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
-from tacenda_lm.log_bilinear.model import Stream
+from tacenda_lm.streams import Stream
 
 STEPS, FLAT_STEPS, REPEATS = 150, 4, 5
 

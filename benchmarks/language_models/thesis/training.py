@@ -13,9 +13,9 @@ from tacenda.fitting import History
 from tacenda_lm import HLBL, Tree, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer, average_predicted, train_hlbl
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
-from tacenda_lm.log_bilinear.model import Stream, texts_of
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import joined
+from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import FitContext
 
 
@@ -47,7 +47,7 @@ def hlbl_on(
     settings: HLBLSettings, tree: Tree, text: Corpus, valid: Corpus, checkpoints: Path
 ) -> tuple[HLBL, History]:
     """Return the model trained on a tree that is given, and how the training went."""
-    streams = texts_of(settings, text, valid)
+    streams = streams_of(text, valid, across=settings.across_sentences)
     context = FitContext(checkpoints)
     predictor, history = train_hlbl(settings, tree, text.type_counts, *streams, context)
     vocabulary = text.vocabulary

@@ -1,11 +1,13 @@
-"""Training in epochs, the same for every model: the learning rate, early stopping, what identifies a fit."""
+"""Training in epochs, the same for every model: the trainer of a text, the learning rate, what identifies a fit."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from tacenda.fitting import (
@@ -15,6 +17,7 @@ from tacenda.fitting import (
     FitSettings,
     History,
     Schedule,
+    StepResult,
     Trainable,
     WarmUp,
     fingerprint_arrays,
@@ -22,8 +25,22 @@ from tacenda.fitting import (
 )
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.trainable import State
+from tacenda.kernels.shared.row_steps import adagrad
+from tacenda_lm.streams import Stream
 
-__all__ = ["FitContext", "TrainedSettings", "falling_rate", "put", "train"]
+if TYPE_CHECKING:
+    from tacenda_lm.stream_model import StreamPredictor
+
+__all__ = [
+    "AdaGradTrainer",
+    "FitContext",
+    "TrainedSettings",
+    "Trainer",
+    "dropout_mask",
+    "falling_rate",
+    "put",
+    "train",
+]
 
 _ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
 
@@ -64,10 +81,10 @@ class FitContext(NamedTuple):
 
 
 def falling_rate(
-    rate: float, epochs: int, source: BatchSource, *, least: float, warm: int
+    rate: float, epochs: int | None, source: BatchSource, *, least: float = 0.1, warm: int = 200
 ) -> WarmUp:
     """Return a rate that rises for up to ``warm`` steps or half an epoch, and falls to the share ``least``."""
-    falling = Cosine(rate, epochs=max(epochs, 1), floor=least * rate)
+    falling = Cosine(rate, epochs=max(epochs or 0, 1), floor=least * rate)
     return WarmUp(falling, max(1, min(warm, (source.n_batches(0) or 0) // 2)))
 
 
@@ -125,3 +142,121 @@ def put(own: State, given: State) -> None:
                 f"{name} is {array.dtype} {array.shape}, not {given[name].dtype} {given[name].shape}"
             )
         array[...] = given[name]
+
+
+class Trainer:
+    """A model under training, as `tacenda.fitting` takes it; a subclass implements `step` and `predictor`.
+
+    The tables are changed in place. `state` holds them, whatever else the next steps depend on (``rest``, changed in
+    place too), and the number of steps, from which the random numbers of a step are drawn. The perplexity of
+    ``valid`` is the criterion.
+    """
+
+    def __init__(
+        self,
+        tables: State,
+        text: Stream,
+        valid: Stream | None,
+        seed: int,
+        rest: State | None = None,
+    ) -> None:
+        self.tables, self.text, self.valid, self.seed = tables, text, valid, seed
+        self.rest = dict(rest or {})
+        self.steps = 0
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Take one step on the summed loss of a batch."""
+        raise NotImplementedError
+
+    def predictor(self) -> StreamPredictor:
+        """Return what the present parameters predict."""
+        raise NotImplementedError
+
+    @property
+    def boundary(self) -> int:
+        """The id of ``</s>``, with which every stream begins."""
+        return int(self.text.ids[0])
+
+    def draw(self) -> np.random.Generator:
+        """Return the random numbers of this step, and count it."""
+        rng = np.random.default_rng([self.seed, self.steps])
+        self.steps += 1
+        return rng
+
+    def evaluate(self) -> float | None:
+        """Return the perplexity of the held-out text."""
+        if self.valid is None:
+            return None
+        return float(np.exp(-self.predictor().score(self.valid).mean()))
+
+    def parameters(self) -> State:
+        """Return what the model is made of."""
+        return self.tables
+
+    def load_parameters(self, parameters: State) -> None:
+        """Put them back."""
+        put(self.tables, parameters)
+
+    def state(self) -> State:
+        """Return everything the next steps depend on."""
+        return {**self.tables, **self.rest, "steps": np.array(self.steps)}
+
+    def load_state(self, state: State) -> None:
+        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
+        steps = np.array(0)
+        put({**self.state(), "steps": steps}, state)
+        self.steps = int(steps)
+
+
+class AdaGradTrainer(Trainer):
+    """A trainer that moves rows of tables by AdaGrad, with one accumulator for each row.
+
+    The tables are float32 in C order; ``sums`` are the accumulators to begin with, by the name of the table.
+    """
+
+    def __init__(
+        self,
+        tables: State,
+        sums: Mapping[str, float],
+        text: Stream,
+        valid: Stream | None,
+        seed: int,
+        rest: State | None = None,
+    ) -> None:
+        self.sums = {
+            name: np.full(len(_rows(table)), sums[name], np.float32)
+            for name, table in tables.items()
+        }
+        own = {f"sums/{name}": array for name, array in self.sums.items()}
+        super().__init__(tables, text, valid, seed, {**own, **(rest or {})})
+
+    def move(
+        self,
+        name: str,
+        rows: npt.NDArray[np.integer[Any]] | None,
+        gradient: npt.NDArray[np.floating[Any]],
+        learning_rate: float,
+        threads: int = 1,
+    ) -> None:
+        """Move some rows of a table, each once, against their gradient; None stands for all rows."""
+        table = _rows(self.tables[name])
+        every = np.arange(len(table), dtype=np.int32) if rows is None else rows
+        slopes = np.ascontiguousarray(gradient.reshape(len(every), table.shape[1]), np.float32)
+        adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
+
+
+def _rows(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """View an array in two dimensions, matrices one under the other."""
+    return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
+
+
+def dropout_mask(
+    shape: tuple[int, ...], share: float, rng: np.random.Generator
+) -> npt.NDArray[np.float32]:
+    """Draw 0 for about this share of the elements (in steps of 2^-16), and for the others what keeps the mean."""
+    limit = min(round(share * 65536), 65535)  # some are kept, however large the share
+    size = math.prod(shape)
+    # four 16-bit numbers in each word: much faster than drawing small numbers
+    words = rng.integers(0, 2**64, -(-size // 4), dtype=np.uint64)
+    drawn = words.view(np.uint16)[:size].reshape(shape)
+    return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)

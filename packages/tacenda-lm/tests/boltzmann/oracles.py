@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from tacenda_lm.boltzmann.parameters import BoltzmannParameters
-from tacenda_lm.log_bilinear.lbl_objective import Batch
+from tacenda_lm.streams import Contexts
 
 
 def machine(types=6, features=3, hidden=4, context=2, temporal=False, seed=0, dtype=np.float64):
@@ -27,7 +27,7 @@ def machine(types=6, features=3, hidden=4, context=2, temporal=False, seed=0, dt
 def contexts(p, tokens=5, seed=1):
     rng, types = np.random.default_rng(seed), len(p.words)
     words = rng.integers(0, types, (tokens, len(p.contexts)))
-    return Batch(words, rng.random(words.shape) < 0.8, rng.integers(0, types, tokens))
+    return Contexts(words, rng.random(words.shape) < 0.8, rng.integers(0, types, tokens))
 
 
 def energy(p, word, h, words, earlier=None):

@@ -15,7 +15,7 @@ from tacenda_lm.boltzmann.parameters import (
 )
 from tacenda_lm.boltzmann.sampling import Negative, by_mean_field
 from tacenda_lm.boltzmann.temporal_frbm import TemporalTrainer
-from tacenda_lm.log_bilinear.model import Stream
+from tacenda_lm.streams import Stream
 
 
 def whole_expectation(p, words, inputs, targets, drawn, rng):

@@ -8,7 +8,7 @@ from tacenda.errors import ConfigurationError, CorpusError, NotFittedError
 from tacenda_lm import FRBM, KneserNey, TemporalFRBM
 from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, drawn
 from tacenda_lm.boltzmann.temporal_frbm import Stretches, TemporalTrainer
-from tacenda_lm.log_bilinear.model import Stream
+from tacenda_lm.streams import Stream
 
 SMALL = {"features": 8, "hidden": 12, "epochs": 6, "batch_words": 32}
 TEMPORAL = {**SMALL, "epochs": 5, "frbm_epochs": 2, "piece_words": 4}

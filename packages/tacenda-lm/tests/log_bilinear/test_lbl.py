@@ -10,14 +10,14 @@ from tacenda.errors import ConfigurationError
 from tacenda_lm import LBL, KneserNey
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
 from tacenda_lm.log_bilinear.lbl_objective import (
-    Batch,
     LBLParameters,
     nce,
     predicted,
     scores,
     softmax,
 )
-from tacenda_lm.log_bilinear.model import Stream, dropout_mask
+from tacenda_lm.streams import Contexts, Stream
+from tacenda_lm.training import dropout_mask
 
 SMALL = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 
@@ -31,7 +31,7 @@ def problem(contexts, tied, types=7, width=3, n=2, tokens=9, seed=0):
         rng.standard_normal((0 if tied else types, width)),
         rng.standard_normal((types, 1)),
     )
-    batch = Batch(
+    batch = Contexts(
         rng.integers(0, types, (tokens, n)), rng.random((tokens, n)) < 0.8, rng.integers(0, types, tokens)
     )  # fmt: skip
     return parameters, batch, (rng.random((tokens, width)) < 0.5) * 2.0

@@ -7,8 +7,9 @@ from tacenda.corpus import Corpus
 from tacenda_lm import HLBL, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.hlbl_predictor import Parameters
-from tacenda_lm.log_bilinear.model import Stream, dropout_mask
 from tacenda_lm.log_bilinear.settings import HLBLSettings
+from tacenda_lm.streams import Stream
+from tacenda_lm.training import dropout_mask
 
 RATES = (0.5, 0.9, 0.99)
 

@@ -7,7 +7,8 @@ import torch
 from tacenda_lm.recurrent import network, training
 from tacenda_lm.recurrent.network import RESTING, Network, distribution, output, run
 from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import FallingWhereHeldOutSays, Trainer
+from tacenda_lm.recurrent.training import FallingWhereHeldOutSays, RecurrentTrainer
+from tacenda_lm.streams import Stream
 
 TYPES, WIDTH, END = 7, 3, 2
 
@@ -72,11 +73,11 @@ def test_sequences_side_by_side_have_the_states_of_each_alone(lengths):
 
 def trainer_of(p, text, h, **settings):
     """A trainer in float64 whose streams are at ``h``."""
-    made = Trainer(
+    made = RecurrentTrainer(
         RecurrentLMSettings(width=WIDTH, streams=len(h), **settings),
-        p, text, None, END, FallingWhereHeldOutSays(1.0),
+        p, Stream.of(text, np.array([0, len(text)]), END, True), None, FallingWhereHeldOutSays(1.0),
     )  # fmt: skip
-    made._h = h.copy()
+    made._h[...] = h
     return made
 
 

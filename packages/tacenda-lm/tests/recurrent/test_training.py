@@ -115,13 +115,13 @@ def test_it_begins_with_the_frequencies_of_the_words():
 KILLED = """
 import os, signal, sys
 from tacenda_lm import RecurrentLM
-from tacenda_lm.recurrent.training import Trainer
-step = Trainer.step
+from tacenda_lm.recurrent.training import RecurrentTrainer
+step = RecurrentTrainer.step
 def killed(self, *arguments):
     if self.steps == 60:  # in the second epoch
         os.kill(os.getpid(), signal.SIGKILL)
     return step(self, *arguments)
-Trainer.step = killed
+RecurrentTrainer.step = killed
 lines, valid = ([line.split() for line in open(path)] for path in sys.argv[1:3])
 RecurrentLM(width=8, streams=4, window_words=5, epochs=3, dropout=0.2).fit(lines, valid, checkpoints=sys.argv[3])
 """
@@ -164,10 +164,10 @@ class _KilledError(Exception):
 def test_a_fit_goes_on_from_the_middle_of_an_epoch(saved_at, tmp_path, monkeypatch):
     """With the states of its streams: the first step after a checkpoint is that of a fit without one."""
     from tacenda.fitting.checkpoint import Recorder
-    from tacenda_lm.recurrent.training import Trainer
+    from tacenda_lm.recurrent.training import RecurrentTrainer
 
     whole = RecurrentLM(**SMALL).fit(text())
-    step = Trainer.step
+    step = RecurrentTrainer.step
 
     def killed(self, *arguments):
         if self.steps == saved_at + 1:
@@ -175,10 +175,10 @@ def test_a_fit_goes_on_from_the_middle_of_an_epoch(saved_at, tmp_path, monkeypat
         return step(self, *arguments)
 
     monkeypatch.setattr(Recorder, "due", lambda self, n: n == saved_at)
-    monkeypatch.setattr(Trainer, "step", killed)
+    monkeypatch.setattr(RecurrentTrainer, "step", killed)
     with pytest.raises(_KilledError):
         RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path)
-    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(RecurrentTrainer, "step", step)
     again = RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path, resume=True)
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(array, again.arrays()[name])
@@ -192,16 +192,16 @@ def test_a_wild_rate_leaves_finite_numbers_and_no_warning_but_its_own(recwarn):
 
 
 def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
-    from tacenda_lm.recurrent.training import Trainer
+    from tacenda_lm.recurrent.training import RecurrentTrainer
 
-    step = Trainer.step
+    step = RecurrentTrainer.step
 
     def explodes(self, *arguments):
         with np.errstate(over="ignore"):
             self.network.outputs[...] *= 10
         return step(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "step", explodes)
+    monkeypatch.setattr(RecurrentTrainer, "step", explodes)
     with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
         RecurrentLM(**SMALL).fit(text(), valid=text(30, 1))
     assert not list(recwarn)

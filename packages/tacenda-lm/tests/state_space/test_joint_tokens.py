@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError
-from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.texts import windows_of
+from tacenda_lm.streams import Stream
 
 TYPES, UNKNOWN, LONGEST = 4, 1, 4
 

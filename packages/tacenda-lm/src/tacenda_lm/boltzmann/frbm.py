@@ -27,31 +27,27 @@ from tacenda_lm.boltzmann.parameters import (
 )
 from tacenda_lm.boltzmann.predictor import BoltzmannPredictor
 from tacenda_lm.boltzmann.sampling import by_divergence, by_mean_field, by_prediction
-from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
-from tacenda_lm.log_bilinear.lbl_objective import Batch
-from tacenda_lm.log_bilinear.model import LogBilinear, Stream, Trainer
-from tacenda_lm.training import FitContext, falling_rate, train
+from tacenda_lm.boltzmann.settings import FRBMSettings
+from tacenda_lm.stream_model import StreamModel
+from tacenda_lm.streams import Contexts, Stream, streams_of
+from tacenda_lm.training import AdaGradTrainer, FitContext, falling_rate, train
 
-__all__ = ["FRBM", "BoltzmannTrainer", "WordBoltzmann", "drawn", "fit_frbm", "rate_of"]
+__all__ = ["FRBM", "BoltzmannTrainer", "WordBoltzmann", "drawn", "fit_frbm"]
 
 _SUMS = 1e-6  # accumulators to begin with
-_LEAST = 0.1  # of the learning rate, at the end
-_WARM = 200  # steps at most before the learning rate is what it says, and half an epoch
 
 _Positions = npt.NDArray[np.int64]
 
 
-class WordBoltzmann(LogBilinear[Any]):
-    """Base of `FRBM` and `TemporalFRBM`; texts are walked as by the log-bilinear models."""
+class WordBoltzmann(StreamModel[Any, BoltzmannPredictor]):
+    """Base of `FRBM` and `TemporalFRBM`."""
 
     temporal: ClassVar[bool]
-    _predictor: Any = None
 
     @property
     def parameters(self) -> BoltzmannParameters:
         """What was learned. Raises NotFittedError."""
-        found: BoltzmannPredictor = self._learned(self._predictor)
-        return found.parameters
+        return self._found.parameters
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -101,7 +97,7 @@ class FRBM(WordBoltzmann):
         self.fitted_on = {"training": history.as_dict()}
 
 
-class BoltzmannTrainer(Trainer):
+class BoltzmannTrainer(AdaGradTrainer):
     """A machine under training, whose parameters are changed in place; batches are arrays of positions."""
 
     def __init__(
@@ -121,7 +117,7 @@ class BoltzmannTrainer(Trainer):
     def step(self, batch: tuple[_Positions], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of the words at some positions."""
         (positions,) = batch
-        now, read = self.current, Batch.at(self.text, positions, self.settings.context)
+        now, read = self.current, Contexts.at(self.text, positions, self.settings.context)
         features = context_features(now, read)
         inputs = inputs_of_contexts(now, features, None)
         found, loss = self.contrast(inputs, read.targets)
@@ -164,10 +160,9 @@ class BoltzmannTrainer(Trainer):
                 slope += decay * self.tables[name]
             self.move(name, None, slope, learning_rate)
 
-    def predictor(self) -> Any:
+    def predictor(self) -> BoltzmannPredictor:
         """Return what the present parameters predict."""
-        boundary = int(self.text.ids[0])  # every stream begins with </s>
-        return BoltzmannPredictor(self.current, boundary)
+        return BoltzmannPredictor(self.current, self.boundary)
 
 
 def fit_frbm(
@@ -178,22 +173,15 @@ def fit_frbm(
     description: str = "fitting",
 ) -> tuple[BoltzmannPredictor, History]:
     """Train a plain machine from small random weights."""
-    across = settings.across_sentences
-    text = Stream.of_corpus(corpus, across)
-    held_out = None if valid is None else Stream.of_corpus(valid, across)
+    text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
     trainer = BoltzmannTrainer(settings, drawn(settings, corpus.type_counts), text, held_out)
     positions = np.flatnonzero(~text.firsts)
     source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
-    rate = rate_of(settings, source)
+    rate = falling_rate(settings.learning_rate, settings.epochs, source)
     history = train(
         trainer, source, settings, text, held_out, fitting, rate, description=description
     )
     return trainer.predictor(), history
-
-
-def rate_of(settings: FRBMSettings | TemporalFRBMSettings, source: Any) -> Any:
-    """Return the learning rate of every step."""
-    return falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
 
 
 def drawn(settings: FRBMSettings, counts: npt.NDArray[np.integer[Any]]) -> BoltzmannParameters:

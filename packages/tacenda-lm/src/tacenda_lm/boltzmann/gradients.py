@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from tacenda_lm.boltzmann.parameters import BoltzmannParameters, Floats, sigmoid
 from tacenda_lm.boltzmann.sampling import MeanField, Negative
-from tacenda_lm.log_bilinear.lbl_objective import Batch
+from tacenda_lm.streams import Contexts
 
 __all__ = ["Contrast", "by_word", "contrast", "contrast_of_mean_field", "gradients"]
 
@@ -80,7 +80,7 @@ def contrast_of_mean_field(
 
 def gradients(
     p: BoltzmannParameters,
-    batch: Batch,
+    batch: Contexts,
     features: Floats,
     earlier: Floats | None,
     found: Contrast,

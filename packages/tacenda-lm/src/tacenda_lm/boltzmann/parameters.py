@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tacenda.kernels.boltzmann import hidden_sums
 from tacenda.kernels.boltzmann.hidden_sums import Packed
-from tacenda_lm.log_bilinear.lbl_objective import Batch
+from tacenda_lm.streams import Contexts
 
 __all__ = [
     "BoltzmannParameters",
@@ -60,7 +60,7 @@ def sigmoid(x: Floats) -> Floats:
     return found
 
 
-def context_features(p: BoltzmannParameters, batch: Batch) -> Floats:
+def context_features(p: BoltzmannParameters, batch: Contexts) -> Floats:
     """Return R of the context words (tokens, context, features), zero where there are none."""
     found: Floats = p.words[batch.words]
     if not batch.present.all():

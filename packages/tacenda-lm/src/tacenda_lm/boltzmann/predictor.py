@@ -26,9 +26,8 @@ from tacenda_lm.boltzmann.parameters import (
     unnormalised,
 )
 from tacenda_lm.contract import State, rows_of_block
-from tacenda_lm.log_bilinear.lbl_objective import Batch
-from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.streams import Contexts, Stream
 
 __all__ = ["BoltzmannPredictor"]
 
@@ -114,7 +113,7 @@ class BoltzmannPredictor:
         earlier = None
         if self.temporal:
             earlier = np.stack([np.frombuffer(data, np.float32) for _, data in parts])
-        features = context_features(self.parameters, Batch(words, present, words[:, 0]))
+        features = context_features(self.parameters, Contexts(words, present, words[:, 0]))
         return np.asarray(inputs_of_contexts(self.parameters, features, earlier), np.float32)
 
     # -- streams -----------------------------------------------------------------------------------
@@ -164,7 +163,7 @@ class BoltzmannPredictor:
         firsts = stream.firsts
         for begin in range(first, len(stream.ids), _TOKENS):
             positions = np.arange(begin, min(begin + _TOKENS, len(stream.ids)))
-            batch = Batch.at(stream, positions, self.n)
+            batch = Contexts.at(stream, positions, self.n)
             features = context_features(self.parameters, batch)
             inputs = np.asarray(inputs_of_contexts(self.parameters, features, None), np.float32)
             opening = firsts[positions]

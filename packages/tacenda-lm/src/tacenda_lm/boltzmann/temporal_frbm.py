@@ -11,7 +11,6 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import StepResult, fingerprint_arrays
-from tacenda.fitting.trainable import State as Arrays
 from tacenda.settings import configured_by
 from tacenda_lm.boltzmann.frbm import (
     FRBM,
@@ -19,7 +18,6 @@ from tacenda_lm.boltzmann.frbm import (
     WordBoltzmann,
     drawn,
     fit_frbm,
-    rate_of,
 )
 from tacenda_lm.boltzmann.gradients import Contrast, by_word, gradients
 from tacenda_lm.boltzmann.parameters import (
@@ -30,9 +28,8 @@ from tacenda_lm.boltzmann.parameters import (
     sigmoid,
 )
 from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
-from tacenda_lm.log_bilinear.lbl_objective import Batch
-from tacenda_lm.log_bilinear.model import Stream
-from tacenda_lm.training import FitContext, put, train
+from tacenda_lm.streams import Contexts, Stream, streams_of
+from tacenda_lm.training import FitContext, falling_rate, train
 
 __all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "remembering"]
 
@@ -110,9 +107,7 @@ class TemporalFRBM(WordBoltzmann):
             fitting = fitting.after_first()
         else:
             begin = drawn(settings, corpus.type_counts)
-        across = settings.across_sentences
-        text = Stream.of_corpus(corpus, across)
-        held_out = None if valid is None else Stream.of_corpus(valid, across)
+        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         trainer = TemporalTrainer(settings, remembering(begin), text, held_out)
         history = train(
             trainer,
@@ -121,7 +116,7 @@ class TemporalFRBM(WordBoltzmann):
             text,
             held_out,
             fitting.stage("temporal"),
-            rate_of(settings, trainer.stretches),
+            falling_rate(settings.learning_rate, settings.epochs, trainer.stretches),
             identity={"begin": fingerprint_arrays(tuple(begin))},
         )
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
@@ -195,9 +190,8 @@ class TemporalTrainer(BoltzmannTrainer):
         super().__init__(settings, parameters, text, valid)
         self.stretches = Stretches(text, settings)
         self._firsts = text.firsts
-        self.carried = np.zeros(
-            (len(self.stretches.begins), parameters.hidden), parameters.words.dtype
-        )
+        shape = len(self.stretches.begins), parameters.hidden
+        self.carried = self.rest["carried"] = np.zeros(shape, parameters.words.dtype)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the summed loss of a piece of every stretch."""
@@ -206,7 +200,7 @@ class TemporalTrainer(BoltzmannTrainer):
         now = self.current
         places, inside = self.stretches.positions(batch)
         opening = self._firsts[places]
-        read = Batch.at(self.text, places.ravel(), self.settings.context)
+        read = Contexts.at(self.text, places.ravel(), self.settings.context)
         features = context_features(now, read)
         unrolled = self._unroll(features, read.targets, opening)
         self.carried[:] = unrolled.hidden[-1]
@@ -267,16 +261,3 @@ class TemporalTrainer(BoltzmannTrainer):
             words=found.words + by_word(targets, len(now.words)) @ (onward @ now.outputs.T),
             outputs=found.outputs + now.words[targets].T @ onward,
         )
-
-    def state(self) -> Arrays:
-        """Return everything the next steps depend on."""
-        return {**super().state(), "carried": self.carried}
-
-    def load_state(self, state: Arrays) -> None:
-        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
-        rest = dict(state)
-        put({"carried": self.carried}, {"carried": rest.pop("carried")})
-        steps = np.array(0)
-        own = {**super().state(), "steps": steps}
-        put(own, rest)
-        self.steps = int(steps)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -15,20 +14,12 @@ from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_array
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import State
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
-from tacenda_lm.log_bilinear.model import (
-    LogBilinear,
-    Stream,
-    Trainer,
-    dropout_mask,
-    texts_of,
-    train_trainer,
-)
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import Tree
-from tacenda_lm.sequences import Integers, checked_ids
-from tacenda_lm.training import FitContext
+from tacenda_lm.stream_model import VectorModel
+from tacenda_lm.streams import Stream, streams_of
+from tacenda_lm.training import AdaGradTrainer, FitContext, dropout_mask, falling_rate, train
 
 __all__ = ["HLBL", "HLBLTrainer", "average_predicted", "train_hlbl"]
 
@@ -42,7 +33,7 @@ _FARTHEST = 500  # words, at most
 _ROWS = 4096  # predicted vectors at a time, where they are averaged
 
 
-class HLBL(LogBilinear[HLBLSettings]):
+class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
     """A hierarchical log-bilinear language model.
 
         r = b + sum_i c_i o r_{w_i} + tails,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
@@ -60,7 +51,6 @@ class HLBL(LogBilinear[HLBLSettings]):
 
     name: ClassVar[str] = "hlbl"
     settings_class = HLBLSettings
-    _predictor: HLBLPredictor | None = None
 
     @configured_by(HLBLSettings)
     def __init__(self, settings: HLBLSettings) -> None:
@@ -69,29 +59,12 @@ class HLBL(LogBilinear[HLBLSettings]):
     @property
     def parameters(self) -> Parameters:
         """What was learned. Raises NotFittedError."""
-        return self._learned(self._predictor).parameters
+        return self._found.parameters
 
     @property
     def tree(self) -> Tree:
         """The tree over words. Raises NotFittedError."""
-        return self._learned(self._predictor).tree
-
-    def state_vectors(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
-        """Return the predicted vector r of each state, float32 (states, width)."""
-        return self._learned(self._predictor).vectors(states)
-
-    def vectors_from(self, state: State, ids: Integers) -> tuple[npt.NDArray[np.float32], State]:
-        """Return the predicted vector of each id of a sequence that follows a state, and the state after it."""
-        predictor = self._learned(self._predictor)
-        words, boundary = checked_ids(ids, len(self.vocabulary)), self.vocabulary.boundary_id
-        found = [np.empty((0, self.settings.width), np.float32)]
-        ends = np.flatnonzero((words == boundary) & (not self.settings.across_sentences)) + 1
-        for sentence in np.split(words, ends):
-            vectors, state = predictor.vectors_from(state, sentence)
-            found.append(vectors)
-            if len(ends) and len(sentence) and sentence[-1] == boundary:
-                state = self.start()
-        return np.concatenate(found), state
+        return self._found.tree
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
@@ -99,7 +72,7 @@ class HLBL(LogBilinear[HLBLSettings]):
 
         counts = corpus.type_counts
         settings = self.settings.planned(corpus.n_tokens, len(counts))
-        text, held_out = texts_of(settings, corpus, valid)
+        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         vectors = None
         if settings.tree != "random":
             vectors = self._clustered_vectors(counts, text, fitting.stage("bootstrap"))
@@ -160,7 +133,7 @@ class HLBL(LogBilinear[HLBLSettings]):
         return model
 
 
-class HLBLTrainer(Trainer):
+class HLBLTrainer(AdaGradTrainer):
     """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin."""
 
     def __init__(
@@ -223,8 +196,7 @@ class HLBLTrainer(Trainer):
 
     def predictor(self) -> HLBLPredictor:
         """Return what the present parameters predict."""
-        boundary = int(self.text.ids[0])  # every stream begins with </s>
-        return HLBLPredictor(self.current, self.tree, self.rates, boundary)
+        return HLBLPredictor(self.current, self.tree, self.rates, self.boundary)
 
 
 def train_hlbl(
@@ -246,7 +218,18 @@ def train_hlbl(
     size = settings.advanced.batch_pieces
     source = ArrayBatches(trainer.begins, batch_size=size, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
-    history = train_trainer(trainer, source, settings, fitting, identity, description)
+    rate = falling_rate(settings.learning_rate, settings.epochs, source)
+    history = train(
+        trainer,
+        source,
+        settings,
+        text,
+        valid,
+        fitting,
+        rate,
+        identity=identity,
+        description=description,
+    )
     return trainer.predictor(), history
 
 

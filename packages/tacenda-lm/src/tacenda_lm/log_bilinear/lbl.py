@@ -15,24 +15,17 @@ from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.log_bilinear.lbl_objective import (
-    Batch,
     LBLParameters,
     nce,
     predicted,
     scores,
     softmax,
 )
-from tacenda_lm.log_bilinear.model import (
-    LogBilinear,
-    Stream,
-    Trainer,
-    dropout_mask,
-    texts_of,
-    train_trainer,
-)
 from tacenda_lm.log_bilinear.settings import LBLSettings
 from tacenda_lm.sequences import Float64, Ids
-from tacenda_lm.training import FitContext
+from tacenda_lm.stream_model import StreamModel
+from tacenda_lm.streams import Contexts, Stream, streams_of
+from tacenda_lm.training import AdaGradTrainer, FitContext, dropout_mask, falling_rate, train
 
 __all__ = ["LBL", "LBLPredictor", "LBLTrainer"]
 
@@ -40,7 +33,7 @@ _ROWS = 512  # distributions computed side by side, at most
 _SUMS = 1e-6  # accumulators to begin with
 
 
-class LBL(LogBilinear[LBLSettings]):
+class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
     """A log-bilinear language model.
 
         r = sum_i C_i r_{w_i},    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j)
@@ -50,7 +43,6 @@ class LBL(LogBilinear[LBLSettings]):
 
     name: ClassVar[str] = "lbl"
     settings_class = LBLSettings
-    _predictor: LBLPredictor | None = None
 
     @configured_by(LBLSettings)
     def __init__(self, settings: LBLSettings) -> None:
@@ -59,14 +51,16 @@ class LBL(LogBilinear[LBLSettings]):
     @property
     def parameters(self) -> LBLParameters:
         """What was learned. Raises NotFittedError."""
-        return self._learned(self._predictor).parameters
+        return self._found.parameters
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         settings = self.settings
-        trainer = LBLTrainer(settings, corpus.type_counts, *texts_of(settings, corpus, valid))
+        texts = streams_of(corpus, valid, across=settings.across_sentences)
+        trainer = LBLTrainer(settings, corpus.type_counts, *texts)
         positions = np.flatnonzero(~trainer.text.firsts)
         source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
-        history = train_trainer(trainer, source, settings, fitting)
+        rate = falling_rate(settings.learning_rate, settings.epochs, source)
+        history = train(trainer, source, settings, *texts, fitting, rate)
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
@@ -115,22 +109,22 @@ class LBLPredictor:
         for i, state in enumerate(states):
             window = state.parts()[::-1]
             words[i, : len(window)], present[i, : len(window)] = window, True
-        return self._rows(Batch(words, present, words[:, 0]))
+        return self._rows(Contexts(words, present, words[:, 0]))
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
         """Return natural log p(word | state), (states,)."""
         return self.log_probs(states)[np.arange(len(words)), words].astype(np.float64)
 
-    def _rows(self, batch: Batch) -> npt.NDArray[np.float32]:
+    def _rows(self, batch: Contexts) -> npt.NDArray[np.float32]:
         r = np.asarray(predicted(self.parameters, batch), np.float32)
         return np.asarray(scores(self.parameters, r), np.float32)
 
-    def _blocks(self, stream: Stream) -> Iterator[Batch]:
+    def _blocks(self, stream: Stream) -> Iterator[Contexts]:
         """Yield all positions but the first of a sequence."""
         positions = np.flatnonzero(~stream.firsts)
         rows = min(_ROWS, rows_of_block(len(self.parameters.words)))
         for i in range(0, len(positions), rows):
-            yield Batch.at(stream, positions[i : i + rows], self.n)
+            yield Contexts.at(stream, positions[i : i + rows], self.n)
 
     def score(self, stream: Stream) -> Float64:
         """Return natural log-probabilities of all but the first id of every sequence."""
@@ -157,7 +151,7 @@ class LBLPredictor:
         return self.parameters._asdict()
 
 
-class LBLTrainer(Trainer):
+class LBLTrainer(AdaGradTrainer):
     """An LBL under training, from small random vectors; batches are arrays of positions.
 
     Biases and words of noise come from ``counts``, which say how often each type occurs in the training text.
@@ -181,7 +175,7 @@ class LBLTrainer(Trainer):
         """Take one step on the summed loss of the words at some positions."""
         (positions,) = batch
         settings, rng = self.settings, self.draw()
-        found = Batch.at(self.text, positions, settings.context)
+        found = Contexts.at(self.text, positions, settings.context)
         keep = None
         if settings.dropout:
             keep = dropout_mask((len(positions), settings.width), settings.dropout, rng)
@@ -198,8 +192,7 @@ class LBLTrainer(Trainer):
 
     def predictor(self) -> LBLPredictor:
         """Return what the present parameters predict."""
-        boundary = int(self.text.ids[0])  # every stream begins with </s>
-        return LBLPredictor(self.current, boundary)
+        return LBLPredictor(self.current, self.boundary)
 
 
 def _drawn(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:

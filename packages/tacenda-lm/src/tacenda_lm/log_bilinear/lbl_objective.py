@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.log_bilinear.model import Stream
+from tacenda_lm.streams import Contexts
 
-__all__ = ["Batch", "LBLParameters", "nce", "predicted", "scores", "softmax"]
+__all__ = ["LBLParameters", "nce", "predicted", "scores", "softmax"]
 
 _Floats = npt.NDArray[np.floating[Any]]
 _Ints = npt.NDArray[np.integer[Any]]
@@ -38,34 +38,17 @@ class LBLParameters(NamedTuple):
         return self.targets if len(self.targets) else self.words
 
 
-class Batch(NamedTuple):
-    """Contexts and the words that follow them."""
-
-    words: _Ints  # (tokens, context), the last word first
-    present: npt.NDArray[np.bool_]  # (tokens, context), False before the beginning of a sequence
-    targets: _Ints  # (tokens,)
-
-    @classmethod
-    def at(cls, stream: Stream, positions: npt.NDArray[np.int64], n: int) -> Batch:
-        """Return the n words before each position, within its sequence, and the word there."""
-        begins = stream.offsets[:-1]
-        begin = begins[np.searchsorted(begins, positions, side="right") - 1]
-        places = positions[:, None] - np.arange(1, n + 1)
-        words = stream.ids[np.maximum(places, 0)].astype(np.int64)
-        return cls(words, places >= begin[:, None], stream.ids[positions].astype(np.int64))
-
-
 Gradient = tuple[_Ints | None, _Floats]
 """Rows, each once, and their gradients; None stands for all rows."""
 
 
-def _features(p: LBLParameters, batch: Batch) -> _Floats:
+def _features(p: LBLParameters, batch: Contexts) -> _Floats:
     """Return R of the context words (tokens, context, width), zero where there are none."""
     found: _Floats = p.words[batch.words] * batch.present[:, :, None].astype(p.words.dtype)
     return found
 
 
-def predicted(p: LBLParameters, batch: Batch) -> _Floats:
+def predicted(p: LBLParameters, batch: Contexts) -> _Floats:
     """Return the predicted vectors r (tokens, width), eq 3.16."""
     x = _features(p, batch)
     if p.contexts.ndim == 2:
@@ -84,7 +67,7 @@ def scores(p: LBLParameters, r: _Floats) -> _Floats:
 
 
 def softmax(
-    p: LBLParameters, batch: Batch, keep: _Floats | None = None
+    p: LBLParameters, batch: Contexts, keep: _Floats | None = None
 ) -> tuple[float, dict[str, Gradient]]:
     """Return the summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
 
@@ -106,7 +89,7 @@ def softmax(
 
 def nce(
     p: LBLParameters,
-    batch: Batch,
+    batch: Contexts,
     noise: _Ints,
     log_noise: _Floats,
     keep: _Floats | None = None,
@@ -139,7 +122,7 @@ def nce(
 
 
 def _back(
-    p: LBLParameters, batch: Batch, d_r: _Floats, types: _Ints | None, d_q: _Floats, d_b: _Floats
+    p: LBLParameters, batch: Contexts, d_r: _Floats, types: _Ints | None, d_q: _Floats, d_b: _Floats
 ) -> dict[str, Gradient]:
     """Return the gradients of all parameters from those of r, and of the rows ``types`` of q and b."""
     x = _features(p, batch)

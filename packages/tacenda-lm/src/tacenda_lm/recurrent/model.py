@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,9 +13,6 @@ from tacenda.errors import ConfigurationError
 from tacenda.fitting import Schedule
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import State
-from tacenda_lm.language_model import ConfiguredLanguageModel
-from tacenda_lm.perplexity import Context
 from tacenda_lm.recurrent.lds_start import LinearSystem, started_from
 from tacenda_lm.recurrent.network import Network
 from tacenda_lm.recurrent.predictor import RecurrentPredictor
@@ -24,19 +20,15 @@ from tacenda_lm.recurrent.settings import RecurrentLMSettings
 from tacenda_lm.recurrent.training import (
     FallingAfter,
     FallingWhereHeldOutSays,
-    Trainer,
+    RecurrentTrainer,
     WhenSettled,
     Windows,
 )
 from tacenda_lm.sequences import (
-    Float64,
     Ids,
-    Integers,
-    check_word,
-    checked,
-    checked_ids,
-    with_ends,
 )
+from tacenda_lm.stream_model import VectorModel
+from tacenda_lm.streams import Stream
 from tacenda_lm.training import FitContext, train
 
 __all__ = ["RecurrentLM"]
@@ -45,7 +37,7 @@ _UNSEEN = 0.1  # counted with every word, so that none has a frequency of zero
 _CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate falls
 
 
-class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
+class RecurrentLM(VectorModel[RecurrentLMSettings, RecurrentPredictor]):
     """A recurrent neural network language model.
 
         h_t = sigma(A h_{t-1} + B w_{t-1} + a) - 1/2,    p(w_t) = SoftMax(C h_t + b)
@@ -64,8 +56,6 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
     name: ClassVar[str] = "recurrent"
     settings_class = RecurrentLMSettings
     roundable: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
-    keeps_checkpoints = True
-    _predictor: RecurrentPredictor | None = None
 
     @configured_by(RecurrentLMSettings)
     def __init__(self, settings: RecurrentLMSettings) -> None:
@@ -76,22 +66,13 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         """What was learned. Raises NotFittedError."""
         return self._found.network
 
-    @property
-    def _found(self) -> RecurrentPredictor:
-        return self._learned(self._predictor)
-
-    @property
-    def own_context(self) -> Context:
-        """``"stream"`` with ``across_sentences``, else ``"sentence"``."""
-        return "stream" if self.settings.across_sentences else "sentence"
-
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         settings, advanced = self.settings, self.settings.advanced
-        vocabulary = corpus.vocabulary
-        text, held_out = _running(corpus), None if valid is None else _running(valid)
-        network, lds = self._started(corpus, text)
+        text = Stream.of_corpus(corpus, across=True)
+        held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)
+        network, lds = self._started(corpus, text.ids[1:])
         rate = FallingWhereHeldOutSays(
             settings.learning_rate, advanced.rate_decay, advanced.least_gain
         )
@@ -99,21 +80,21 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         if valid is None:
             constant = max(1, round(_CONSTANT * settings.epochs))
             schedule = FallingAfter(settings.learning_rate, advanced.rate_decay, constant)
-        trainer = Trainer(settings, network, text, held_out, vocabulary.boundary_id, rate)
-        source = Windows(text, settings.streams, settings.window_words, settings.seed)
+        trainer = RecurrentTrainer(settings, network, text, held_out, rate)
+        source = Windows(trainer.ring, settings.streams, settings.window_words, settings.seed)
         history = train(
             trainer,
             source,
             settings,
-            (text,),
-            None if held_out is None else (held_out,),
+            text,
+            held_out,
             fitting,
             schedule,
             identity={"start": lds},
             elsewhere=("lds", "epochs"),  # the start is in the identity; more epochs may follow
             callbacks=(WhenSettled(),),
         )
-        self._vocabulary, self._predictor = vocabulary, self._predictor_of(network, vocabulary)
+        self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
     def _started(self, corpus: Corpus, text: Ids) -> tuple[Network, str | None]:
@@ -143,65 +124,6 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         network = started_from(system, text, frequencies, settings.advanced.state_spread)
         return network, system.source
 
-    def _predictor_of(self, network: Network, vocabulary: Vocabulary) -> RecurrentPredictor:
-        return RecurrentPredictor(network, vocabulary.boundary_id, self.settings.across_sentences)
-
-    # -- one word after another --------------------------------------------------------------------
-
-    def start(self) -> State:
-        """Return the state after one ``</s>`` and nothing else."""
-        return self._found.start()
-
-    def advance(self, state: State, word: int) -> State:
-        """Return the state after one more word.
-
-        After ``</s>`` the context goes on with ``across_sentences``, and begins anew without.
-        """
-        check_word(word, len(self.vocabulary))
-        return self._found.after(state, int(word))
-
-    def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
-        """Return natural log-probabilities of every next word, float32 (states, types)."""
-        return self._found.log_probs(states)
-
-    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        """Return natural log p(word | state) for pairs, float64 (states,)."""
-        return self._found.log_prob(states, checked_ids(words, len(self.vocabulary)))
-
-    def state_vectors(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
-        """Return the vector h that each state predicts from, float32 (states, width)."""
-        return self._found.vectors(states)
-
-    # -- whole texts -------------------------------------------------------------------------------
-
-    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
-        return self._found.score(*checked(ids, offsets, len(self.vocabulary)))
-
-    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
-        return self._found.score_from(state, checked_ids(ids, len(self.vocabulary)))
-
-    def vectors_from(
-        self, state: State, ids: Integers
-    ) -> tuple[npt.NDArray[np.floating[Any]], State]:
-        """Return the vector h that predicts each id of a sequence that follows a state, and the state after it."""
-        return self._found.vectors_from(state, checked_ids(ids, len(self.vocabulary)))
-
-    def distributions(
-        self, ids: Integers, offsets: Integers
-    ) -> Iterator[npt.NDArray[np.floating[Any]]]:
-        """Yield the distribution that every id was drawn from, float32 (tokens of the block, types), in order."""
-        return self._found.distributions(*checked(ids, offsets, len(self.vocabulary)))
-
-    # -- artefact ----------------------------------------------------------------------------------
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what was learned, and the vocabulary. Raises NotFittedError."""
-        A, B, a, outputs = self.network
-        arrays = {"transitions": A, "inputs": B, "offsets": a, "outputs": outputs[:, :-1]}
-        return {**arrays, "biases": outputs[:, -1:], **self.vocabulary.arrays()}
-
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Return the model of an artefact, every array checked. Raises ArtifactError."""
@@ -221,10 +143,7 @@ class RecurrentLM(ConfiguredLanguageModel[RecurrentLMSettings]):
         }
         model._vocabulary = vocabulary
         outputs = np.hstack([found.pop("outputs"), found.pop("biases")])
-        model._predictor = model._predictor_of(Network(**found, outputs=outputs), vocabulary)
+        model._predictor = RecurrentPredictor(
+            Network(**found, outputs=outputs), vocabulary.boundary_id
+        )
         return model
-
-
-def _running(corpus: Corpus) -> Ids:
-    """The whole text in a row, with ``</s>`` after every sentence."""
-    return with_ends(corpus.ids, corpus.offsets, corpus.vocabulary.boundary_id)[0]

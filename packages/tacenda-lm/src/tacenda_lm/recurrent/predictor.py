@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.recurrent.network import RESTING, Network, distribution, output, run, step
-from tacenda_lm.sequences import Float64, Ids, Offsets
+from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.streams import Stream
 
 __all__ = ["RecurrentPredictor"]
 
@@ -23,21 +24,19 @@ _TOKENS = 8192  # whose states are held at once
 
 
 class RecurrentPredictor:
-    """A fitted network; ``boundary`` is the id of ``</s>``, after which a sentence begins anew unless ``across``."""
+    """A fitted network; ``boundary`` is the id of ``</s>``."""
 
-    def __init__(self, network: Network, boundary: int, across: bool) -> None:
-        self.network, self.boundary, self.across = network, boundary, across
+    def __init__(self, network: Network, boundary: int) -> None:
+        self.network, self.boundary = network, boundary
 
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
         """Return the state after one ``</s>`` and nothing else."""
-        return State(self._started().tobytes())
+        return State(self._read(self._resting(1), self.boundary).tobytes())
 
     def after(self, state: State, word: int) -> State:
         """Return the state after one more word."""
-        if word == self.boundary and not self.across:
-            return self.start()
         return State(self._read(self.vectors([state]), word).tobytes())
 
     def vectors(self, states: Sequence[State]) -> _Floats:
@@ -56,40 +55,46 @@ class RecurrentPredictor:
         """Return natural log p(word | state), (states,)."""
         return output(self.network, self.vectors(states), words)[0].astype(np.float64)
 
-    def _started(self) -> _Floats:
-        rest = np.full((1, self.network.width), RESTING, np.float32)
-        return self._read(rest, self.boundary)
+    def _resting(self, sequences: int) -> _Floats:
+        return np.full((sequences, self.network.width), RESTING, np.float32)
 
     def _read(self, h: _Floats, word: int) -> _Floats:
         return step(self.network, h, self.network.inputs[word] + self.network.offsets)
 
     # -- whole texts -------------------------------------------------------------------------------
 
-    def score(self, ids: Ids, offsets: Offsets) -> Float64:
-        """Return natural log-probabilities of all ids, each sequence from its start."""
-        return self._scores(self._states(ids, offsets, self._started()))[0]
+    def score(self, stream: Stream) -> Float64:
+        """Return natural log-probabilities of all but the first id of every sequence."""
+        return self._scores(self._states(stream))[0]
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
-        """Return the scores of ids that follow a state, and the state after."""
-        whole = np.array([0, len(ids)])
-        scores, h = self._scores(self._states(ids, whole, self.vectors([state])))
-        return scores, state if h is None else self._state_after(h, int(ids[-1]))
+        """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
+        scores, h = self._scores(self._states(*self._following(state, ids)))
+        return scores, state if h is None else State(h.tobytes())
 
     def vectors_from(self, state: State, ids: Ids) -> tuple[_Floats, State]:
-        """Return the h that predicts each id of a sequence that follows a state, and the state after."""
-        blocks = list(self._states(ids, np.array([0, len(ids)]), self.vectors([state])))
+        """Return the h that predicts each id of ids as `score_from` takes them, and the state after."""
+        blocks = list(self._states(*self._following(state, ids)))
         if not blocks:
             return np.empty((0, self.network.width), np.float32), state
-        return np.concatenate([h for h, *_ in blocks]), self._state_after(
-            blocks[-1][2], int(ids[-1])
-        )
+        return np.concatenate([h for h, *_ in blocks]), State(blocks[-1][2].tobytes())
 
-    def distributions(self, ids: Ids, offsets: Offsets) -> Iterator[_Floats]:
-        """Yield natural log-probabilities of all words at every id, (tokens of the block, types)."""
+    def distributions(self, stream: Stream) -> Iterator[_Floats]:
+        """Yield natural log-probabilities of all words at the positions that `score` scores, (rows, types)."""
         rows = rows_of_block(len(self.network.outputs))
-        for states, _, _ in self._states(ids, offsets, self._started()):
+        for states, _, _ in self._states(stream):
             for i in range(0, len(states), rows):
                 yield distribution(self.network, states[i : i + rows])
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the parameters by name."""
+        A, B, a, outputs = self.network
+        arrays = {"transitions": A, "inputs": B, "offsets": a, "outputs": outputs[:, :-1]}
+        return {**arrays, "biases": outputs[:, -1:]}
+
+    def _following(self, state: State, ids: Ids) -> tuple[Stream, _Floats]:
+        """Return the ids as a stream without a first ``</s>``, and the h that predicts the first of them."""
+        return Stream(ids, np.array([0, len(ids)])), self.vectors([state])
 
     def _scores(
         self, blocks: Iterator[tuple[_Floats, Ids, _Floats]]
@@ -100,30 +105,22 @@ class RecurrentPredictor:
             found.append(output(self.network, states, words)[0].astype(np.float64))
         return np.concatenate(found), h
 
-    def _state_after(self, h: _Floats, word: int) -> State:
-        """The state whose vector is h, which has read the word."""
-        return self.start() if word == self.boundary and not self.across else State(h.tobytes())
-
     def _states(
-        self, ids: Ids, offsets: Offsets, first: _Floats
+        self, stream: Stream, first: _Floats | None = None
     ) -> Iterator[tuple[_Floats, Ids, _Floats]]:
         """Yield blocks: the h that predicts each id (tokens, width), the ids, and the h after the last (1, width).
 
-        ``first`` (1, width) predicts the first id of all; a sequence that begins later does so at the start.
+        The first id of a sequence is read at rest and predicted by nothing, unless ``first`` (1, width) is given,
+        which predicts the first id of a stream of one sequence.
         """
-        cuts = np.asarray(offsets[1:-1], np.int64)
-        if not self.across:
-            cuts = np.union1d(cuts, np.flatnonzero(ids[:-1] == self.boundary) + 1)
-        begins, h = np.zeros(len(ids) + 1, bool), first
-        begins[cuts] = True
-        begins[:1] = False  # the first id follows ``first``, whatever empty sequences there are
-        started = self._started()
+        ids, h = stream.ids, first
+        opening = stream.firsts if first is None else np.zeros(len(ids), bool)
         for i in range(0, len(ids), _TOKENS):
-            words = ids[i : i + _TOKENS]
-            inner = np.flatnonzero(begins[i + 1 : i + len(words)]) + 1
-            firsts = np.repeat(started, len(inner) + 1, axis=0)
-            if not begins[i]:
+            words, begins = ids[i : i + _TOKENS], opening[i : i + _TOKENS]
+            inner = np.flatnonzero(begins[1:]) + 1
+            firsts = self._resting(len(inner) + 1)
+            if h is not None and not begins[0]:
                 firsts[0] = h[0]
             found, last = run(self.network, words, np.array([0, *inner, len(words)]), firsts)
             h = last[-1:]
-            yield found, words, h
+            yield found[~begins], words[~begins], h

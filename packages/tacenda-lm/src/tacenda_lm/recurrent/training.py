@@ -17,15 +17,14 @@ from scipy.sparse import csr_array
 
 from tacenda.fitting import Callback, FitLoop, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
-from tacenda.fitting.trainable import State as Arrays
-from tacenda_lm.log_bilinear.model import dropout_mask
 from tacenda_lm.recurrent.network import RESTING, Network, backward, forward, output
 from tacenda_lm.recurrent.predictor import RecurrentPredictor
 from tacenda_lm.recurrent.settings import RecurrentLMSettings
 from tacenda_lm.sequences import Ids
-from tacenda_lm.training import put
+from tacenda_lm.streams import Stream
+from tacenda_lm.training import Trainer, dropout_mask
 
-__all__ = ["FallingAfter", "FallingWhereHeldOutSays", "Trainer", "WhenSettled", "Windows"]
+__all__ = ["FallingAfter", "FallingWhereHeldOutSays", "RecurrentTrainer", "WhenSettled", "Windows"]
 
 _Floats = npt.NDArray[np.floating[Any]]
 _Gradient = tuple[npt.NDArray[np.integer[Any]] | None, _Floats]
@@ -114,44 +113,43 @@ class FallingWhereHeldOutSays(Schedule):
 
 
 class WhenSettled(Callback):
-    """Ends a fit when the schedule of its `Trainer` says that training is over."""
+    """Ends a fit when the schedule of its `RecurrentTrainer` says that training is over."""
 
     def on_epoch_end(self, run: FitLoop) -> bool:
         """Return whether it is."""
-        return isinstance(run.model, Trainer) and run.model.rate.settled
+        return isinstance(run.model, RecurrentTrainer) and run.model.rate.settled
 
 
-class Trainer:
-    """A network under training, changed in place, as `tacenda.fitting` takes it.
+class RecurrentTrainer(Trainer):
+    """A network under training, changed in place.
 
-    `state` holds the parameters, the states of the streams, the number of steps, from which the random numbers of a
-    step are drawn, and what the schedule has seen.
+    `state` holds the states of the streams and what the schedule has seen beside the parameters. The text lies in a
+    ring: after its last word comes its first.
     """
 
     def __init__(
         self,
         settings: RecurrentLMSettings,
         network: Network,
-        text: Ids,
-        valid: Ids | None,
-        boundary: int,
+        text: Stream,
+        valid: Stream | None,
         rate: FallingWhereHeldOutSays,
     ) -> None:
         self.settings, self.network, self.rate = settings, network, rate
-        self.text, self.valid, self.boundary = text, valid, boundary
-        self.steps = 0
-        self._h = np.full((settings.streams, network.width), RESTING, np.float32)
+        self.ring = text.ids[1:]
+        shape, dtype = (settings.streams, network.width), network.transitions.dtype
+        self._h = np.full(shape, RESTING, dtype)
         self._d_outputs = np.empty_like(network.outputs)
+        rest = {"h": self._h, "progress": rate.progress}
+        super().__init__(network._asdict(), text, valid, settings.seed, rest)
 
     def step(self, batch: tuple[npt.NDArray[np.int64], bool], learning_rate: float) -> StepResult:
         """Take one step of gradient descent on a window of every stream."""
         places, begins = batch
         if begins:
             self._h[...] = RESTING
-        rng = np.random.default_rng([self.settings.seed, self.steps])
-        self.steps += 1
         with np.errstate(over="ignore", invalid="ignore"):  # the loop looks for NaN
-            loss, gradients = self.gradients(places, rng)
+            loss, gradients = self.gradients(places, self.draw())
             self._descend(gradients, learning_rate / self.settings.streams)
         return StepResult(loss, places.size)
 
@@ -163,13 +161,13 @@ class Trainer:
         The states of the streams become those at the end of the window.
         """
         p, settings = self.network, self.settings
-        read = self.text[places]
-        targets = self.text[(places + 1) % len(self.text)].ravel()
+        read = self.ring[places]
+        targets = self.ring[(places + 1) % len(self.ring)].ravel()
         anew = np.zeros(read.shape, bool) if settings.across_sentences else read == self.boundary
         shape, input_dropout = (*read.shape, p.width), settings.advanced.input_dropout
         inputs_kept = dropout_mask(shape, input_dropout, rng) if input_dropout else None
         states = forward(p, read, self._h, anew, inputs_kept)
-        self._h = states.at[-1].copy()
+        self._h[...] = states.at[-1]
         kept = dropout_mask(shape, settings.dropout, rng) if settings.dropout else None
         seen = states.at if kept is None else states.at * kept
         log_probs, d_seen = output(p, seen.reshape(-1, p.width), targets, self._d_outputs)
@@ -202,34 +200,17 @@ class Trainer:
             else:
                 table[rows] -= gradient
 
+    def predictor(self) -> RecurrentPredictor:
+        """Return what the present parameters predict."""
+        return RecurrentPredictor(self.network, self.boundary)
+
     def evaluate(self) -> float | None:
         """Return the perplexity of the held-out text, of which the schedule hears."""
         if self.valid is None:
             return None
-        predictor = RecurrentPredictor(self.network, self.boundary, self.settings.across_sentences)
-        scores = predictor.score(self.valid, np.array([0, len(self.valid)]))
-        nats = -float(scores.mean())
+        nats = -float(self.predictor().score(self.valid).mean())
         self.rate.observe(nats)
         return math.exp(nats) if nats < _HOPELESS else math.inf
-
-    def parameters(self) -> Arrays:
-        """Return what the model is made of."""
-        return self.network._asdict()
-
-    def load_parameters(self, parameters: Arrays) -> None:
-        """Put them back."""
-        put(self.network._asdict(), parameters)
-
-    def state(self) -> Arrays:
-        """Return everything the next steps depend on."""
-        more = {"h": self._h, "progress": self.rate.progress, "steps": np.array(self.steps)}
-        return {**self.network._asdict(), **more}
-
-    def load_state(self, state: Arrays) -> None:
-        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
-        steps = np.array(0)
-        put({**self.state(), "steps": steps}, state)
-        self.steps = int(steps)
 
 
 def _by_word(words: Ids, gradients: _Floats) -> _Gradient:

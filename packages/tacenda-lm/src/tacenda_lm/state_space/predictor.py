@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from tacenda.errors import DataError
 from tacenda_lm.contract import State, rows_of_block
-from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
@@ -18,6 +17,7 @@ from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters, 
 from tacenda_lm.state_space.recurrence import Forward, forward, onward, read
 from tacenda_lm.state_space.settings import StateSpaceSettings
 from tacenda_lm.state_space.texts import Text
+from tacenda_lm.streams import Stream
 
 __all__ = ["StateSpacePredictor"]
 
@@ -73,6 +73,10 @@ class StateSpacePredictor:
         if not len(states):
             return np.empty((0, len(self.parameters.outputs)), np.float32)
         return np.asarray(log_softmax(self._taken_apart(states).scores), np.float32)
+
+    def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
+        """Return natural log p(token | state), (states,)."""
+        return self.log_probs(states)[np.arange(len(words)), words].astype(np.float64)
 
     def predicted(self, state: State) -> Floats:
         """Return the predicted state s^ (internal + inputs,)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,27 +13,24 @@ from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State
-from tacenda_lm.language_model import ConfiguredLanguageModel
-from tacenda_lm.log_bilinear.model import Stream
-from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Integers, check_word, checked, checked_ids
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.parameters import Parameters, drawn
 from tacenda_lm.state_space.predictor import StateSpacePredictor
 from tacenda_lm.state_space.settings import StateSpaceSettings
 from tacenda_lm.state_space.texts import Pieces, side_by_side, windows_of
 from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
+from tacenda_lm.stream_model import StreamModel
+from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import FitContext, falling_rate, train
 
 __all__ = ["StateSpaceLM"]
 
-_LEAST = 0.1  # of the learning rate, at the end
 _WARM = 50  # steps at most before the learning rate is what it says, and half an epoch
 _SHORT = 16  # tokens at least of each of the places that are read side by side
 _LARGEST = 1e4  # of the numbers of an artefact; what training makes stays far below
 
 
-class StateSpaceLM(ConfiguredLanguageModel[StateSpaceSettings]):
+class StateSpaceLM(StreamModel[StateSpaceSettings, StateSpacePredictor]):
     """A state-space language model.
 
         s^(t) = [A s(t-1); C x(t-1); ...; C x(t-n)],    P(y(t) | s^(t)) = softmax(B s^(t) + b)
@@ -47,8 +43,6 @@ class StateSpaceLM(ConfiguredLanguageModel[StateSpaceSettings]):
 
     name: ClassVar[str] = "state_space"
     settings_class = StateSpaceSettings
-    keeps_checkpoints = True
-    _predictor: StateSpacePredictor | None = None
 
     @configured_by(StateSpaceSettings)
     def __init__(self, settings: StateSpaceSettings) -> None:
@@ -64,24 +58,14 @@ class StateSpaceLM(ConfiguredLanguageModel[StateSpaceSettings]):
             )
 
     @property
-    def _found(self) -> StateSpacePredictor:
-        return self._learned(self._predictor)
-
-    @property
     def parameters(self) -> Parameters:
         """What was learned. Raises NotFittedError."""
         return self._found.parameters
 
-    @property
-    def own_context(self) -> Context:
-        """``"stream"`` with ``across_sentences``, else ``"sentence"``."""
-        return "stream" if self.settings.across_sentences else "sentence"
-
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         settings, advanced = self.settings, self.settings.advanced
-        across, vocabulary = settings.across_sentences, corpus.vocabulary
-        text = Stream.of_corpus(corpus, across)
-        held_out = None if valid is None else Stream.of_corpus(valid, across)
+        vocabulary = corpus.vocabulary
+        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         joint = self._runs(text, vocabulary)
         parameters = drawn(settings, corpus.type_counts, vocabulary.unknown_id, len(joint))
         texts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
@@ -91,9 +75,7 @@ class StateSpaceLM(ConfiguredLanguageModel[StateSpaceSettings]):
         source = Pieces(positions, text.ids, advanced.piece, last, settings.epochs)
         kind = RulesTrainer if rules else GradientTrainer
         trainer = kind(settings, parameters, joint, text, positions, held_out)
-        rate = falling_rate(
-            settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM
-        )
+        rate = falling_rate(settings.learning_rate, settings.epochs, source, warm=_WARM)
         history = train(trainer, source, settings, text, held_out, fitting, rate)
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
@@ -108,62 +90,9 @@ class StateSpaceLM(ConfiguredLanguageModel[StateSpaceSettings]):
         windows = windows_of(text, places, advanced.joint_order, unknown)
         return JointTokens.of(windows, types, unknown, advanced.joint_min_count)
 
-    # -- one token after another -------------------------------------------------------------------
-
-    def start(self) -> State:
-        """Return the state after one ``</s>`` and nothing else."""
-        return self._found.start()
-
-    def advance(self, state: State, word: int) -> State:
-        """Return the state after one more token.
-
-        After ``</s>`` the state goes on with ``across_sentences``, and begins anew without.
-        """
-        check_word(word, len(self.vocabulary))
-        if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
-            state.check_begun()
-            return self.start()
-        return self._found.after(state, int(word))
-
     def predicted_state(self, state: State) -> npt.NDArray[np.float32]:
         """Return the vector s^ that the next token is predicted from, float32 (internal + inputs,)."""
         return np.asarray(self._found.predicted(state), np.float32)
-
-    def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
-        """Return natural log-probabilities of every next token, float32 (states, types)."""
-        return self._found.log_probs(states)
-
-    # -- whole texts -------------------------------------------------------------------------------
-
-    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
-        return self._found.score(self._stream(ids, offsets))
-
-    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
-        ids = checked_ids(ids, len(self.vocabulary))
-        ends = np.flatnonzero(ids == self.vocabulary.boundary_id) + 1
-        if self.settings.across_sentences or not len(ends):
-            return self._found.score_from(state, ids)
-        # the rest of a sentence, whole sentences, and the beginning of one
-        first, _ = self._found.score_from(state, ids[: ends[0]])
-        inner = self.score_corpus(ids[ends[0] : ends[-1]], ends - ends[0])
-        last, state = self._found.score_from(self.start(), ids[ends[-1] :])
-        return np.concatenate([first, inner, last]), state
-
-    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[npt.NDArray[np.float32]]:
-        """Yield the distribution that every id was drawn from, float32 (tokens of the block, types), in order."""
-        return self._found.distributions(self._stream(ids, offsets))
-
-    def _stream(self, ids: Integers, offsets: Integers) -> Stream:
-        ids, offsets = checked(ids, offsets, len(self.vocabulary))
-        return Stream.of(ids, offsets, self.vocabulary.boundary_id, self.settings.across_sentences)
-
-    # -- artefact ----------------------------------------------------------------------------------
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what was learned, and the vocabulary. Raises NotFittedError."""
-        return {**self._found.arrays(), **self.vocabulary.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:

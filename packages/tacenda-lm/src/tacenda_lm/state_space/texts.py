@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.fitting import fingerprint_arrays
-from tacenda_lm.log_bilinear.model import Stream
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.parameters import Inputs, Ints
 from tacenda_lm.state_space.recurrence import Piece
+from tacenda_lm.streams import Stream
 
 __all__ = ["Pieces", "Text", "side_by_side", "windows_of"]
 
@@ -20,17 +20,9 @@ _Int64 = npt.NDArray[np.int64]
 
 
 def windows_of(stream: Stream, positions: Ints, n: int, none: int) -> Ints:
-    """Return the n tokens before each position, the last first: (..., n); ``none`` where its sequence has none.
-
-    A position may be the one behind the last token, and -1 for no position at all.
-    """
-    begins = stream.offsets[:-1]
-    begin = begins[np.searchsorted(begins, positions, side="right") - 1]
-    places = positions[..., None] - np.arange(1, n + 1)
-    if not len(stream.ids):
-        return np.full(places.shape, none)
-    found = stream.ids[np.clip(places, 0, len(stream.ids) - 1)].astype(np.int64)
-    return np.where(places >= begin[..., None], found, none)
+    """Return the n tokens before each position, the last first: (..., n); ``none`` where its sequence has none."""
+    words, present = stream.before(positions, n)
+    return np.where(present, words, none)
 
 
 class Text:

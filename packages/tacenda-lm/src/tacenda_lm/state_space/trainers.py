@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacenda.fitting import StepResult
-from tacenda.fitting.trainable import State as Arrays
 from tacenda.kernels.shared.row_steps import adagrad
-from tacenda_lm.log_bilinear.model import Stream, dropout_mask
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.parameters import Floats, Ints, Parameters, log_softmax
@@ -23,18 +21,18 @@ from tacenda_lm.state_space.recurrence import (
 )
 from tacenda_lm.state_space.settings import StateSpaceSettings
 from tacenda_lm.state_space.texts import Text
-from tacenda_lm.training import put
+from tacenda_lm.streams import Stream
+from tacenda_lm.training import Trainer, dropout_mask
 
 __all__ = ["GradientTrainer", "RulesTrainer"]
 
 _SUM = 1e-6  # accumulators of AdaGrad to begin with
 
 
-class _Trainer:
-    """A model under training, as `tacenda.fitting` takes it; a batch is (first step, end) of the text.
+class _Trainer(Trainer):
+    """A model under training; a batch is (first step, end) of the text.
 
-    The state at the end of a batch is that before the next; an epoch begins with a state of zeros. The perplexity of
-    ``valid`` is the criterion. The parameters are changed in place.
+    The state at the end of a batch is that before the next; an epoch begins with a state of zeros.
     """
 
     def __init__(
@@ -47,11 +45,11 @@ class _Trainer:
         valid: Stream | None,
     ) -> None:
         self.settings, self.current, self.joint = settings, parameters, joint
-        self.text = Text(text, settings.window, settings.order - 1, joint)
-        self.positions, self.valid = positions, valid
+        self.read = Text(text, settings.window, settings.order - 1, joint)
+        self.positions = positions
         self.variance, self.exact = settings.advanced.variance, settings.inference == "map"
         self.before = np.zeros((positions.shape[1], self._carried()), parameters.outputs.dtype)
-        self.steps = 0
+        super().__init__(parameters._asdict(), text, valid, settings.seed, {"before": self.before})
 
     def _carried(self) -> int:
         """Return how many numbers of each text go from one batch to the next."""
@@ -60,7 +58,7 @@ class _Trainer:
     def step(self, batch: tuple[int, int], learning_rate: float) -> StepResult:
         """Take one step on a piece of the text."""
         begin, end = batch
-        piece = self.text.piece(self.positions[begin:end])
+        piece = self.read.piece(self.positions[begin:end])
         if begin == 0:
             self.before[:] = 0
         with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
@@ -74,32 +72,7 @@ class _Trainer:
 
     def predictor(self) -> StateSpacePredictor:
         """Return what the present parameters predict."""
-        boundary = int(self.text.stream.ids[0])  # every stream begins with </s>
-        return StateSpacePredictor(self.current, self.joint, self.settings, boundary)
-
-    def evaluate(self) -> float | None:
-        """Return the perplexity of the held-out text."""
-        if self.valid is None:
-            return None
-        return float(np.exp(-self.predictor().score(self.valid).mean()))
-
-    def parameters(self) -> Arrays:
-        """Return what the model is made of."""
-        return self.current._asdict()
-
-    def load_parameters(self, parameters: Arrays) -> None:
-        """Put them back."""
-        put(self.current._asdict(), parameters)
-
-    def state(self) -> Arrays:
-        """Return everything the next steps depend on."""
-        return {**self.parameters(), "before": self.before, "steps": np.array(self.steps)}
-
-    def load_state(self, state: Arrays) -> None:
-        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
-        steps = np.array(0)
-        put({**self.state(), "steps": steps}, state)
-        self.steps = int(steps)
+        return StateSpacePredictor(self.current, self.joint, self.settings, self.boundary)
 
 
 class GradientTrainer(_Trainer):
@@ -123,6 +96,7 @@ class GradientTrainer(_Trainer):
             for name, table in parameters._asdict().items()
         }
         self.sums["joint"][:] = settings.advanced.joint_sum
+        self.rest |= {f"sums/{name}": each for name, each in self.sums.items()}
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         piece, keep = self._dropped(piece)
@@ -175,10 +149,6 @@ class GradientTrainer(_Trainer):
             shape = (*piece.words.shape, self.current.outputs.shape[1])
             keep = dropout_mask(shape, settings.dropout, rng)
         return piece, keep
-
-    def state(self) -> Arrays:
-        """Return everything the next steps depend on."""
-        return {**super().state(), **{f"sums/{name}": each for name, each in self.sums.items()}}
 
 
 class RulesTrainer(_Trainer):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda_lm.log_bilinear.model import Stream
+from tacenda_lm.streams import Stream
 
 END = 0
 
