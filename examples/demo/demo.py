@@ -20,7 +20,7 @@ import tacenda
 from tacenda_embeddings.text_vectors import nearest_words
 from tacenda_surprise import ConditionalPMF
 
-WORDS = ("physicist", "violin", "unpronounceable")
+WORDS = ("physicist", "goalkeeper", "neighbourhoods")
 SAWS = {
     "She saw the house .": "saw",
     "She heard the song .": "heard",
@@ -48,7 +48,8 @@ def nearest() -> None:
     model = tacenda.load("en-words-small")
     for word in WORDS:
         if word not in model.vocabulary:
-            print(f"  {word} was never seen: {' + '.join(model.pieces(word))}")
+            pieces = (piece.strip("▁") for piece in model.pieces(word))  # ▁ begins a word
+            print(f"  {word} was never seen: {' + '.join(pieces)}")
         found = nearest_words(model, word, 5)
         print(f"  {word:16}", ", ".join(f"{other} {cosine:.2f}" for other, cosine in found))
 

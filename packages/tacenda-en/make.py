@@ -99,7 +99,7 @@ def words(text: Text) -> SumEmbed:
 def ngrams(text: Text) -> KneserNey:
     """A trigram model of sentences, without n-grams that change little, 8 bits a number."""
     whole = fitted(KneserNey(order=3), text, lambda: sentences(text.corpus(max_vocabulary=40_000)))
-    small = whole.smaller(prune=3e-7, bits=8)
+    small = whole.smaller(prune=6e-7, bits=8)
     small.figures = figures.perplexities(whole, small, sentences(text.test(whole)))
     return small
 
