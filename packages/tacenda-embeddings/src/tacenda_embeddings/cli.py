@@ -12,8 +12,12 @@ from tacenda.cli.options import (
     Encoding,
     Errors,
     Force,
+    Scheduler,
+    Texts,
     check_file,
     check_output,
+    input_texts,
+    say_sizes,
     settings_of,
 )
 from tacenda.errors import ConfigurationError
@@ -30,12 +34,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved e
 
 @app.command()
 def fit(
-    text: Annotated[
-        list[Path],
-        typer.Option(
-            "--text", metavar="FILE", help="Raw text, one sentence per line; may be repeated."
-        ),
-    ],
+    text: Texts,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
     ],
@@ -86,11 +85,12 @@ def fit(
             help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
         ),
     ] = None,
+    scheduler: Scheduler = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Fit an embedder to raw text and save it."""
+    """Fit an embedder to raw text and save it; on a cluster, if a scheduler is named and the model is an lds."""
     from tacenda import Corpus, plugins
 
     options = settings_of(settings or [])
@@ -100,40 +100,48 @@ def fit(
         options["output"] = model_output
     embedder = plugins.make("embedders", model, options, distribution=distribution)
     more = {"valid": valid, "checkpoints": checkpoints}
-    chosen = {name: value for name, value in more.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
     for name in chosen:
         if name not in inspect.signature(embedder.fit).parameters:
             raise ConfigurationError(
                 f"the embedder {model!r} is not trained in steps: leave out --{name}"
             )
     check_output(output, force)
-    corpus = Corpus.from_text(
-        text,
-        tokenizer=tokenizer,
-        max_vocabulary=max_vocabulary or None,
-        min_count=min_count,
-        digits=digits,
-        lowercase=lowercase,
-        oov=oov,  # type: ignore[arg-type] # checked by the corpus
-        encoding=encoding,
-        errors=errors,
-    )
-    typer.echo(
-        f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
-        f"{len(corpus.vocabulary):,} types",
-        err=True,
-    )
-    held_out: dict[str, Any] = {}
-    if valid is not None:
-        held_out["valid"] = Corpus.from_text(
-            valid,
-            tokenizer=tokenizer,
-            vocabulary=corpus.vocabulary,
-            encoding=encoding,
-            errors=errors,
-        )
-    embedder.fit(corpus, **{**chosen, **held_out})
-    embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
+    reading: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "max_vocabulary": max_vocabulary or None,
+        "min_count": min_count,
+        "digits": digits,
+        "lowercase": lowercase,
+        "oov": oov,
+        "encoding": encoding,
+        "errors": errors,
+    }
+    origin: dict[str, Any]
+    if scheduler is None:
+        corpus = Corpus.from_text(input_texts(text, encoding, errors), **reading)
+        say_sizes(corpus)
+        if valid is not None:
+            chosen["valid"] = Corpus.from_text(
+                valid,
+                tokenizer=tokenizer,
+                vocabulary=corpus.vocabulary,
+                encoding=encoding,
+                errors=errors,
+            )
+        embedder.fit(corpus, **chosen)
+        origin = corpus.origin
+    else:
+        from tacenda.dask import ClusterCorpus, connected
+        from tacenda_embeddings import dask
+
+        dask.check_model(embedder)
+        with connected(scheduler) as client:
+            spread = ClusterCorpus.from_text(text, client=client, **reading)
+            say_sizes(spread)
+            dask.fit(embedder, spread)
+            origin = spread.origin
+    embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **origin}
     embedder.save(output)
     typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)
 

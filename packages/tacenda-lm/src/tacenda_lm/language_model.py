@@ -6,13 +6,13 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured
-from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError, FittingError
@@ -63,6 +63,30 @@ class Rescored(NamedTuple):
     total: float
     score: float
     log_prob: float
+
+
+class TextFacts(Protocol):
+    """What a model's card says of a text; that of a `Corpus`, or of a text elsewhere."""
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens."""
+
+    @property
+    def n_sentences(self) -> int:
+        """How many sentences."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What its ids mean."""
+
+    @property
+    def type_counts(self) -> npt.NDArray[np.int64]:
+        """How often each type occurs, (types,)."""
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where it came from."""
 
 
 class LanguageModel(KenlmInterface, Generation):
@@ -128,15 +152,21 @@ class LanguageModel(KenlmInterface, Generation):
         if isinstance(valid, Iterator):  # read twice: to fit with, and to count its unknown words
             valid = cast("Text", list(valid))
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary, marks=marks)
+        folder = None if checkpoints is None else path_of(checkpoints, FittingError)
+        with self._recording(corpus, valid, marks):
+            self._fit(corpus, held_out, FitContext(folder, resume))
+        return self
+
+    @contextmanager
+    def _recording(self, corpus: TextFacts, valid: Text | None, marks: Marks) -> Iterator[None]:
+        """Around the learning itself: say what the model was fitted on, and measure held-out text."""
         _say_what_unknown_is(corpus)
         self.fitted_on = {}
         self.figures = []
-        folder = None if checkpoints is None else path_of(checkpoints, FittingError)
-        self._fit(corpus, held_out, FitContext(folder, resume))
+        yield
         self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context, marks=marks)
-        return self
 
     def record(
         self, text: Text, name: str, context: Context = "sentence", marks: Marks = "refuse"
@@ -397,18 +427,18 @@ class ConfiguredLanguageModel(LanguageModel, Configured[S]):
         return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
 
 
-def _say_what_unknown_is(corpus: Corpus) -> None:
+def _say_what_unknown_is(corpus: TextFacts) -> None:
     """Say once that ``<unk>`` in a text is no word, which lmplz refuses and the Penn Treebank is full of."""
     n = corpus.origin.get("written_unknown", 0)
     if n:
         warnings.warn(
             f"<unk> is written {n:,} times in the text; it is the unknown word there, as in the Penn Treebank and in "
             "WikiText, and whatever is outside the vocabulary is scored like it",
-            stacklevel=3,
+            stacklevel=5,  # of fit, which enters a context
         )
 
 
-def _text_facts(corpus: Corpus) -> dict[str, Any]:
+def _text_facts(corpus: TextFacts) -> dict[str, Any]:
     """What an artefact says of the text its model was fitted on."""
     return {
         "n_tokens": corpus.n_tokens,

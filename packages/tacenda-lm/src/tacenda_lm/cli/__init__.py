@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,12 +15,16 @@ from tacenda.cli.options import (
     Encoding,
     Errors,
     Force,
+    Scheduler,
+    Texts,
     check_file,
     check_output,
     input_text,
     input_texts,
+    say_sizes,
     settings_of,
 )
+from tacenda.errors import ConfigurationError
 from tacenda_lm.cli.arguments import (
     AsJson,
     BlankLines,
@@ -50,14 +54,7 @@ _SENTENCES = 2000  # scored at once
 
 @app.command()
 def fit(
-    text: Annotated[
-        list[Path],
-        typer.Option(
-            "--text",
-            metavar="FILE",
-            help="Text, one sentence per line; may be repeated; - is standard input.",
-        ),
-    ],
+    text: Texts,
     output: Output,
     valid: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Held-out text, one sentence per line.")
@@ -104,12 +101,13 @@ def fit(
     min_count: Annotated[int, typer.Option(min=1, help="Rarer types become <unk>.")] = 1,
     lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
     digits: Annotated[bool, typer.Option(help="Map all numbers to one word.")] = False,
+    scheduler: Scheduler = None,
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Fit a language model to text and save it."""
+    """Fit a language model to text and save it; on a cluster, if a scheduler is named and the model counts n-grams."""
     from tacenda import Corpus, plugins
     from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
@@ -123,27 +121,35 @@ def fit(
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
     check_output(output, force)
     held_out_file = None if valid is None else input_text(valid, encoding, errors)
-    corpus = Corpus.from_text(
-        input_texts(text, encoding, errors),
-        tokenizer=tokenizer,
-        vocabulary=None if vocabulary is None else vocabulary_of(vocabulary, digits, lowercase),
-        max_vocabulary=max_vocabulary or None,
-        min_count=min_count,
-        lowercase=lowercase,
-        digits=digits,
-        encoding=encoding,
-        errors=errors,
-        marks=marked,
-    )
-    typer.echo(
-        f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
-        f"{len(corpus.vocabulary):,} types",
-        err=True,
-    )
     held_out = None  # as words, because a corpus does not remember which <unk> were written
     if held_out_file is not None:
         held_out = list(sentences_of(held_out_file, tokenizer, encoding, errors, marked))
-    fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
+    reading: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "vocabulary": None if vocabulary is None else vocabulary_of(vocabulary, digits, lowercase),
+        "max_vocabulary": max_vocabulary or None,
+        "min_count": min_count,
+        "lowercase": lowercase,
+        "digits": digits,
+        "encoding": encoding,
+        "errors": errors,
+        "marks": marked,
+    }
+    if scheduler is None:
+        corpus = Corpus.from_text(input_texts(text, encoding, errors), **reading)
+        say_sizes(corpus)
+        fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
+    else:
+        from tacenda.dask import ClusterCorpus, connected
+        from tacenda_lm import dask
+
+        dask.check_model(unfitted)
+        if checkpoints is not None:
+            raise ConfigurationError("counts of a cluster are not saved: leave out --checkpoints")
+        with connected(scheduler) as client:
+            spread = ClusterCorpus.from_text(text, client=client, **reading)
+            say_sizes(spread)
+            fitted = dask.fit(unfitted, spread, held_out, marks="keep")
     fitted.save(output)
     for figure in fitted.figures:
         typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
@@ -340,7 +346,6 @@ def to_arpa(
     force: Force = False,
 ) -> None:
     """Export an n-gram model as an ARPA file, which KenLM, SRILM and most decoders read."""
-    from tacenda.errors import ConfigurationError
     from tacenda_lm.ngram.kneser_ney import KneserNey
 
     check_file(file, force)
@@ -355,10 +360,7 @@ def to_arpa(
 
 @app.command()
 def clusters(
-    text: Annotated[
-        list[Path],
-        typer.Option("--text", metavar="FILE", help="Text, as of fit; - is standard input."),
-    ],
+    text: Texts,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The file of clusters to write.")
     ],

@@ -22,7 +22,15 @@ from tacenda_lm.ngram.rows import Packing, Rows
 from tacenda_lm.ngram.spooling import Scratch, Sorter, Spool
 from tacenda_lm.sequences import Ids, Offsets
 
-__all__ = ["HIGHEST_COUNT", "Counted", "Int64", "count_ngrams", "counts_of"]
+__all__ = [
+    "HIGHEST_COUNT",
+    "Counted",
+    "Int64",
+    "by_order",
+    "count_ngrams",
+    "counts_of",
+    "sorted_rows",
+]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -82,32 +90,37 @@ def count_ngrams(
     """
     if n_tokens > _MOST_TOKENS:
         raise DataError(f"a text of {n_tokens} tokens is too long: {_MOST_TOKENS} can be counted")
+    return by_order(
+        sorted_rows(blocks, n_tokens, n_types, boundary, order, scratch), n_types, order, scratch
+    )
+
+
+def sorted_rows(
+    blocks: Iterable[tuple[Ids, Offsets]],
+    n_tokens: int,
+    n_types: int,
+    boundary: int,
+    order: int,
+    scratch: Scratch,
+) -> Iterator[Rows]:
+    """Yield the distinct rows of a text, sorted, each word with the ``order`` - 1 before it, and how often it occurs.
+
+    The arguments are those of `count_ngrams`. Rows of two texts, sorted together and added up, are those of both.
+    """
+    from tacenda_lm.ngram import row_kernels
+
     packing = Packing.of(n_types)
     n_keys = packing.columns(order)
     sorter = Sorter(scratch, n_keys, n_keys + 1, adds=True)
     bar: Progress[object] = track(None, "counting n-grams", total=n_tokens, unit="token")
     with bar:
-        for rows, n_read in _rows(blocks, boundary, order, packing, scratch):
+        for whole_ids, whole_offsets in blocks:
+            ids, offsets = _split_at(whole_ids, whole_offsets, boundary)
+            rows = np.zeros((len(ids) + len(offsets) - 1, n_keys + 1), np.uint64)
+            row_kernels.rows_of_text(ids, offsets, boundary, order, *packing, rows)
             sorter.append(rows)
-            bar.update(n_read)
-    return _by_order(sorter.sorted(), n_types, order, packing, scratch)
-
-
-def _rows(
-    blocks: Iterable[tuple[Ids, Offsets]],
-    boundary: int,
-    order: int,
-    packing: Packing,
-    scratch: Scratch,
-) -> Iterator[tuple[Rows, int]]:
-    """The rows of the text, see ``row_kernels.rows_of_text``, with the number of tokens of each block."""
-    from tacenda_lm.ngram import row_kernels
-
-    for whole_ids, whole_offsets in blocks:
-        ids, offsets = _split_at(whole_ids, whole_offsets, boundary)
-        rows = np.zeros((len(ids) + len(offsets) - 1, packing.columns(order) + 1), np.uint64)
-        row_kernels.rows_of_text(ids, offsets, boundary, order, *packing, rows)
-        yield rows, len(whole_ids)
+            bar.update(len(whole_ids))
+    yield from sorter.sorted()
 
 
 def _split_at(ids: Ids, offsets: Offsets, boundary: int) -> tuple[Ids, Offsets]:
@@ -120,12 +133,11 @@ def _split_at(ids: Ids, offsets: Offsets, boundary: int) -> tuple[Ids, Offsets]:
     return kept, np.unique(cuts - np.searchsorted(written, cuts))
 
 
-def _by_order(
-    rows: Iterator[Rows], n_types: int, order: int, packing: Packing, scratch: Scratch
-) -> Counted:
-    """Find the n-grams of all orders in sorted rows of the highest one."""
+def by_order(rows: Iterable[Rows], n_types: int, order: int, scratch: Scratch) -> Counted:
+    """Find the n-grams of all orders in `sorted_rows`; their counts must be below 2^32."""
     from tacenda_lm.ngram import row_kernels
 
+    packing = Packing.of(n_types)
     spools = [Spool(scratch, packing.columns(n) + 1) for n in range(2, order + 1)]
     tally = np.zeros((order, 2, HIGHEST_COUNT + 1), np.int64)
     unigrams = np.zeros((2, n_types), np.int64)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.marks import START
+from tacenda.corpus.marks import START, Marks
 from tacenda.corpus.text import Sentence, Text
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.settings import configured_by
@@ -30,10 +30,11 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.contract import State
 from tacenda_lm.kenlm_interface import FullScore
-from tacenda_lm.language_model import ConfiguredLanguageModel
-from tacenda_lm.ngram.counts import count_ngrams
+from tacenda_lm.language_model import ConfiguredLanguageModel, TextFacts
+from tacenda_lm.ngram.counts import Counted, by_order, count_ngrams
 from tacenda_lm.ngram.pruning import pruned
 from tacenda_lm.ngram.quantization import quantized
+from tacenda_lm.ngram.rows import Rows
 from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
 from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import Table
@@ -106,19 +107,39 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+        def count(scratch: Scratch) -> Counted:
+            order, types = self.settings.order, corpus.vocabulary
+            blocks = corpus.blocks(scratch.rows_of_block(order))
+            return count_ngrams(
+                blocks, corpus.n_tokens, len(types), types.boundary_id, order, scratch
+            )
+
+        self._estimate(corpus.vocabulary, count)
+
+    def fit_counted(
+        self, corpus: TextFacts, rows: Iterable[Rows], valid: Text | None, marks: Marks
+    ) -> Self:
+        """Fit the model to a text of which others have counted the n-grams: the `sorted_rows` of ``corpus``."""
+
+        def count(scratch: Scratch) -> Counted:
+            size = scratch.rows_of_block(self.settings.order)
+            blocks = (
+                np.array(each[i : i + size]) for each in rows for i in range(0, len(each), size)
+            )
+            return by_order(blocks, len(corpus.vocabulary), self.settings.order, scratch)
+
+        with self._recording(corpus, valid, marks):
+            self._estimate(corpus.vocabulary, count)
+        return self
+
+    def _estimate(self, vocabulary: Vocabulary, count: Callable[[Scratch], Counted]) -> None:
+        """Fit the model to n-grams, which ``count`` finds within the memory that the settings allow."""
         from tacenda_lm.ngram.packing import TableWriter
 
-        vocabulary, settings, order = corpus.vocabulary, self.settings, self.settings.order
+        settings, order = self.settings, self.settings.order
         budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
         with Scratch(budget) as scratch:
-            counted = count_ngrams(
-                corpus.blocks(scratch.rows_of_block(order)),
-                corpus.n_tokens,
-                len(vocabulary),
-                vocabulary.boundary_id,
-                order,
-                scratch,
-            )
+            counted = count(scratch)
             writer = TableWriter(order, len(vocabulary), scratch)
             found = estimate(counted, settings, scratch, writer)
             table = Table(*writer.finish())
@@ -458,4 +479,4 @@ def _announce(from_text: Sequence[bool], settings: KneserNeySettings) -> None:
         used = f"those of a cutoff below {settings.cutoff} or, where there are none, half a count are used"
     else:
         used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
-    warnings.warn(f"{which} (it is too small, or sentences repeat in it): {used}", stacklevel=4)
+    warnings.warn(f"{which} (it is too small, or sentences repeat in it): {used}", stacklevel=5)

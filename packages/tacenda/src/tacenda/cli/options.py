@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import glob
 import json
 import os
 import re
@@ -22,6 +23,24 @@ Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
 #: "strict", so that one wrong byte does not cost an evening's fit unnoticed; "replace" goes on
 Errors = Annotated[
     str, typer.Option(help="What to do with undecodable bytes: strict, replace or ignore.")
+]
+
+#: Addresses of texts, which `input_texts` and a cluster read.
+Texts = Annotated[
+    list[str],
+    typer.Option(
+        "--text",
+        metavar="FILE|ADDRESS",
+        help="Text, one sentence per line: a file, a glob, an address such as s3://bucket/*.txt, or - for standard "
+        "input; may be repeated.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS|local",
+        help="Count on the workers of this Dask scheduler, such as tcp://host:8786, or on one for each processor here.",
+    ),
 ]
 
 #: Arguments of Python that are options of commands; error messages name them as Python has them.
@@ -75,15 +94,38 @@ def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
     return file
 
 
-def input_texts(files: Sequence[Path], encoding: str, errors: str) -> list[Path] | Iterator[str]:
-    """Return the files of a text, or the lines of standard input for ``-`` alone; raises as `input_text`."""
-    found = [input_text(file, encoding, errors) for file in files]
+def input_texts(files: Sequence[str], encoding: str, errors: str) -> list[Path] | Iterator[str]:
+    """Return the files of a text, globs expanded; or the lines of standard input for ``-`` alone.
+
+    If one of them is an address elsewhere, such as ``s3://bucket/*.txt``, the lines of all are returned. Raises as
+    `input_text`, and ConfigurationError where the package for an address is not installed.
+    """
+    if any("://" in file for file in files):
+        return _lines_elsewhere(files, encoding, errors)
+    named = [file for each in files for file in _expanded(each)]
+    found = [input_text(Path(file), encoding, errors) for file in named]
     paths = [each for each in found if isinstance(each, Path)]
     if len(paths) == len(found):
         return paths
     if len(found) > 1:
         raise typer.BadParameter("- is standard input, and stands alone: concatenate the files")
     return _standard_input(encoding, errors)
+
+
+def _expanded(file: str) -> list[str]:
+    """The files of a glob, sorted; anything else as it is."""
+    if not glob.has_magic(file) or Path(file).exists():
+        return [file]
+    found = glob.glob(file, recursive=True)  # noqa: PTH207 - a Path globs only below itself
+    return sorted(each for each in found if not Path(each).is_dir()) or [file]
+
+
+def _lines_elsewhere(addresses: Sequence[str], encoding: str, errors: str) -> Iterator[str]:
+    from tacenda.dask.partitions import partitions
+
+    for part in partitions(addresses, 1 << 62, encoding):  # a partition is a whole file
+        for block in part.blocks(encoding, errors):
+            yield from block
 
 
 def _standard_input(encoding: str, errors: str) -> Iterator[str]:
@@ -95,6 +137,15 @@ def _standard_input(encoding: str, errors: str) -> Iterator[str]:
     pieces = chain(iter(lambda: stream.read1(BLOCK_BYTES), b""), [b""])
     return chain.from_iterable(
         decoded_blocks(pieces, "standard input", encoding, errors, longest=LONGEST_LINE)
+    )
+
+
+def say_sizes(corpus: Any) -> None:
+    """Print how large a text is that was read, to standard error."""
+    typer.echo(
+        f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
+        f"{len(corpus.vocabulary):,} types",
+        err=True,
     )
 
 

@@ -17,7 +17,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from tacenda.corpus.marks import Marks, lines_without_marks
 from tacenda.errors import CorpusError
@@ -39,10 +39,19 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"\xfd7zXZ\x00", lzma.open, "xz"),
     (b"BZh", bz2.open, "bzip2"),
 )
+COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
+"""With what compressed files begin."""
 
 #: Untokenized text: a file, files, a string, or lines.
 Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
 Advance = Callable[[int], object]
+
+
+class File(Protocol):
+    """What can be opened for reading, and is called by its name in messages: a ``Path``, or a file elsewhere."""
+
+    def open(self, mode: str, /) -> Any:
+        """Open it; a buffered binary stream, of which ``peek`` shows the beginning."""
 
 
 def text_files(text: object) -> list[Path] | None:
@@ -110,7 +119,7 @@ def text_blocks(
 
 
 def read_blocks(
-    path: Path,
+    path: File,
     encoding: str = "utf-8",
     errors: str = "strict",
     advance: Advance | None = None,
@@ -190,7 +199,7 @@ def whole_number(digits: str) -> int | None:
     return number if number < 1 << 63 else None
 
 
-def byte_chunks(path: Path, advance: Advance | None = None) -> Iterator[bytes]:
+def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`."""
     compression = "text"
     try:

@@ -15,13 +15,13 @@ import pickle
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import wait
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,10 +175,8 @@ def assemble(
         if UNKNOWN in types:
             n_unknown = sum(int((block == types[UNKNOWN]).sum()) for block in ids.blocks())
         if vocabulary is None:
-            counts = _count(ids, len(types))
-            if is_split_at_whitespace:
-                _warn_of_running_text(types, counts)
-            vocabulary = _choose(types, counts, len(offsets) - 1, selection)
+            counts = dict(zip(types, _count(ids, len(types)).tolist(), strict=True))
+            vocabulary = choose(counts, len(offsets) - 1, selection, is_split_at_whitespace)
         ids.replace(vocabulary.encode(types, remember=False))
         return ids.finish(), offsets.finish(), vocabulary, n_unknown
     finally:
@@ -193,27 +191,14 @@ def _count(ids: GrowingArray, n_types: int) -> NDArray[np.int64]:
     return counts
 
 
-def _warn_of_running_text(types: Types, counts: NDArray[np.int64]) -> None:
-    """Warn if many tokens are words with punctuation at their end."""
-    glued = [
-        (word, place)
-        for place, word in enumerate(types)
-        if len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalpha()
-    ]
-    share = counts[[place for _, place in glued]].sum() / counts.sum()
-    if counts.sum() >= _ENOUGH_TOKENS and share > _RUNNING_TEXT:
-        warnings.warn(
-            f"{share:.0%} of the tokens are words with punctuation at their end, such as {glued[0][0]!r}: "
-            'the text seems not to be tokenized; tokenizer="words" splits punctuation off',
-            stacklevel=6,
-        )
-
-
-def _choose(
-    types: Types, counts: NDArray[Any], n_sentences: int, selection: Selection
+def choose(
+    counts: Mapping[str, int], n_sentences: int, selection: Selection, is_split_at_whitespace: bool
 ) -> Vocabulary:
+    """Return the vocabulary of a text in which each string was written so often; warn as `assemble` does."""
+    if is_split_at_whitespace:
+        _warn_of_running_text(counts)
     return Vocabulary.from_counts(
-        dict(zip(types, counts.tolist(), strict=True)),
+        counts,
         n_sentences,
         max_vocabulary=selection.max_vocabulary,
         min_count=selection.min_count,
@@ -221,6 +206,21 @@ def _choose(
         oov=selection.oov,
         min_class_count=selection.min_class_count,
     )
+
+
+def _warn_of_running_text(counts: Mapping[str, int]) -> None:
+    """Warn if many tokens are words with punctuation at their end."""
+    glued = [
+        word for word in counts if len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalpha()
+    ]
+    n_tokens = sum(counts.values())
+    share = sum(counts[word] for word in glued) / n_tokens
+    if n_tokens >= _ENOUGH_TOKENS and share > _RUNNING_TEXT:
+        warnings.warn(
+            f"{share:.0%} of the tokens are words with punctuation at their end, such as {glued[0]!r}: "
+            'the text seems not to be tokenized; tokenizer="words" splits punctuation off',
+            stacklevel=7,
+        )
 
 
 def _code_in_processes(

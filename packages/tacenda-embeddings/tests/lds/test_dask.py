@@ -1,0 +1,104 @@
+"""Lags counted on a cluster are those counted on one machine, bit for bit."""
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda_embeddings import LDS
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
+
+distributed = pytest.importorskip("distributed", reason="needs tacenda-embeddings[dask]")
+
+from tacenda.dask import ClusterCorpus  # noqa: E402
+from tacenda_embeddings import dask as on_cluster  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def assert_same(there, here):
+    assert there.n_tokens == here.n_tokens
+    assert np.array_equal(there.unigram, here.unigram)
+    assert there.unigram.dtype == here.unigram.dtype
+    for ours, theirs in zip(there.lags, here.lags, strict=True):
+        for mine, other in zip(ours, theirs, strict=True):
+            assert mine.dtype == other.dtype
+            assert np.array_equal(mine, other)
+    assert there.fitted_on == here.fitted_on
+
+
+def text_of(rng, n_lines, n_words=30):
+    lines = (rng.zipf(1.4, rng.integers(0, 9)) % n_words for _ in range(n_lines))
+    return "".join(" ".join(f"w{i}" for i in line) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("partition_bytes", [9, 40, 10**6])
+def test_counts_are_those_of_one_machine(client, tmp_path, partition_bytes):
+    """Parts of less than a line, of less than the lags, and of everything."""
+    path = tmp_path / "text.txt"
+    path.write_text(text_of(np.random.default_rng(0), 8))
+    corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=partition_bytes)
+    assert_same(
+        on_cluster.count_lags(corpus, 5), LaggedCounts.from_corpus(Corpus.from_text(path), 5)
+    )
+
+
+@pytest.mark.parametrize("text", ["a\n", "a b\n", "\n\na\n\n\nb\n\n"])
+def test_a_stream_shorter_than_the_lags_goes_round(client, tmp_path, text):
+    path = tmp_path / "text.txt"
+    path.write_text(text)
+    corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=2)
+    assert_same(
+        on_cluster.count_lags(corpus, 7), LaggedCounts.from_corpus(Corpus.from_text(path), 7)
+    )
+
+
+def test_pieces_of_rows_make_the_same_matrices(client, tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_text(text_of(np.random.default_rng(1), 300))
+    monkeypatch.setattr(on_cluster, "_PIECE_BYTES", 2000)
+    corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=1500)
+    assert len(on_cluster._row_bounds(corpus.type_counts)) > 3
+    counts = on_cluster.count_lags(corpus, 2, scratch=tmp_path)
+    assert_same(counts, LaggedCounts.from_corpus(Corpus.from_text(path), 2))
+    del counts
+    assert [each.name for each in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_counts_are_saved_and_added_like_any_others(client, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(text_of(np.random.default_rng(2), 30))
+    there = on_cluster.count_lags(ClusterCorpus.from_text(path, client=client), 2)
+    here = LaggedCounts.from_corpus(Corpus.from_text(path), 2)
+    there.save(tmp_path / "counts")
+    assert_same(LaggedCounts.load(tmp_path / "counts") + here, here + here)
+
+
+def test_an_lds_has_the_parameters_of_one_machine(client, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(text_of(np.random.default_rng(3), 200, 60))
+    corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=2000)
+    there = on_cluster.fit(LDS(n_states=4), corpus)
+    here = LDS(n_states=4).fit(Corpus.from_text(path))
+    for name, array in here.arrays().items():
+        assert np.array_equal(there.arrays()[name], array), name
+    assert there.fitted_on == here.fitted_on
+
+
+def test_what_cannot_be_counted_is_a_clear_error(client, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a b\n")
+    corpus = ClusterCorpus.from_text(path, client=client)
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        on_cluster.count_lags(corpus, 0)
+    with pytest.raises(ConfigurationError, match="trained in steps"):
+        on_cluster.fit(object(), corpus)

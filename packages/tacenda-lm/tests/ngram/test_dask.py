@@ -1,0 +1,80 @@
+"""An n-gram model of a text on a cluster is that of one machine, bit for bit."""
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError, CorpusError, DataError
+from tacenda_lm import HLBL, KneserNey
+
+distributed = pytest.importorskip("distributed", reason="needs tacenda-lm[dask]")
+
+from tacenda.dask import ClusterCorpus  # noqa: E402
+from tacenda_lm import dask as on_cluster  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def file(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = (rng.zipf(1.3, rng.integers(0, 9)) % 300 for _ in range(400))
+    path = tmp_path / "text.txt"
+    path.write_text("".join(" ".join(f"w{i}" for i in line) + "\n" for line in lines))
+    return path
+
+
+def assert_same(there, here):
+    for name, array in here.arrays().items():
+        assert np.array_equal(there.arrays()[name], array), name
+    assert there.fitted_on == here.fitted_on
+    assert there.figures == here.figures
+
+
+@pytest.mark.parametrize("partition_bytes", [300, 10**6])
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_the_table_is_that_of_one_machine(client, file, order, partition_bytes):
+    corpus = ClusterCorpus.from_text(file, client=client, partition_bytes=partition_bytes)
+    there = on_cluster.fit(KneserNey(order=order), corpus, valid="w1 w2\n")
+    assert_same(there, KneserNey(order=order).fit(file, valid="w1 w2\n"))
+
+
+def test_rows_in_many_pieces_make_the_same_table(client, file, monkeypatch):
+    monkeypatch.setattr(on_cluster, "_PIECE_BYTES", 5000)
+    options = {"max_vocabulary": 100, "oov": "classes"}
+    corpus = ClusterCorpus.from_text(file, client=client, partition_bytes=1000, **options)
+    assert len(on_cluster._cuts(corpus, 4, 9)) > 3
+    settings = {"order": 4, "memory_gb": 1e-3, "prune": 1e-7}
+    there = on_cluster.fit(KneserNey(**settings), corpus)
+    assert_same(there, KneserNey(**settings).fit(Corpus.from_text(file, **options)))
+
+
+def test_marks_in_the_text_are_refused_or_kept(client, tmp_path):
+    path = tmp_path / "marked.txt"
+    path.write_text("a b </s> c\n<s> a b\n" * 5)
+    corpus = ClusterCorpus.from_text(path, client=client)
+    with pytest.raises(CorpusError, match="</s> is written in the text"):
+        on_cluster.fit(KneserNey(order=2), corpus)
+    there = on_cluster.fit(KneserNey(order=2), corpus, marks="keep")
+    assert_same(there, KneserNey(order=2).fit(path, marks="keep"))
+    path.write_text("<s> a b\n" * 5)
+    with pytest.raises(CorpusError, match="<s> is written in the text"):
+        on_cluster.fit(KneserNey(order=2), ClusterCorpus.from_text(path, client=client))
+
+
+def test_what_cannot_be_counted_is_a_clear_error(client, file, monkeypatch):
+    corpus = ClusterCorpus.from_text(file, client=client)
+    with pytest.raises(ConfigurationError, match=r"hlbl.*trained in steps"):
+        on_cluster.fit(HLBL(), corpus)
+    monkeypatch.setattr(on_cluster, "_MOST", corpus.type_counts.max())
+    with pytest.raises(DataError, match="2\\^32 times"):
+        on_cluster.fit(KneserNey(order=2), corpus)

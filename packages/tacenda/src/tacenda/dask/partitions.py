@@ -1,0 +1,179 @@
+"""Text files anywhere, cut into partitions: whole lines, of which each worker of a cluster reads some.
+
+An address is one of fsspec: a path, ``s3://bucket/news-*.txt``, ``gs://``, ``hdfs://``, ``https://`` and so on. A line
+belongs to the partition in whose range of bytes it begins, but for one that begins exactly at the range's first byte,
+which belongs to the partition before (the rule of ``fsspec.utils.read_block``). Compressed files and files in an
+encoding other than UTF-8, ASCII and Latin-1 are not cut: each is one partition.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import fsspec
+from fsspec.utils import read_block
+
+from tacenda.corpus.lines import (
+    BLOCK_BYTES,
+    COMPRESSED,
+    LONGEST_LINE,
+    byte_chunks,
+    decoded_blocks,
+)
+from tacenda.corpus.marks import Marks, lines_without_marks
+from tacenda.errors import ConfigurationError, CorpusError
+
+__all__ = ["Addresses", "Partition", "partitions"]
+
+Addresses: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+#: Encodings in which the byte of a line feed is never part of another character.
+_CUT: Final = frozenset({"utf-8", "ascii", "iso8859-1"})
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Some lines of a file, which any process that can reach the file can read, as often as it likes.
+
+    Attributes
+    ----------
+    file
+        An ``fsspec.core.OpenFile``.
+    name
+        Its address, for messages.
+    size
+        The file's bytes, None where its file system does not tell.
+    begin, end
+        The range of bytes; None as the end for a file that is not cut.
+    """
+
+    file: Any
+    name: str
+    size: int | None
+    begin: int = 0
+    end: int | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """How many bytes it has, about; 0 where nobody knows."""
+        return (self.size or 0) if self.end is None else self.end - self.begin
+
+    def blocks(
+        self, encoding: str = "utf-8", errors: str = "strict", marks: Marks = "keep"
+    ) -> Iterator[list[str]]:
+        """Yield its lines in blocks, as `tacenda.corpus.lines` reads those of a file on disk.
+
+        Raises CorpusError for bytes that the encoding does not have, a mark that is refused, or a file that cannot be
+        read, or has another size than when the partitions were cut.
+        """
+        name = self.name if not self.begin else f"{self.name} from byte {self.begin} on"
+        chunks = byte_chunks(_Whole(self)) if self.end is None else self._range()
+        blocks = decoded_blocks(chunks, name, encoding, errors, longest=LONGEST_LINE)
+        yield from lines_without_marks(blocks, marks, name)
+
+    def _range(self) -> Iterator[bytes]:
+        assert self.end is not None
+        try:
+            with self.file as file:
+                if self.file.fs.size(self.file.path) != self.size:
+                    raise CorpusError(
+                        f"{self.name} has been written to since its size was looked up: start again when it is whole"
+                    )
+                data = read_block(file, self.begin, self.end - self.begin, b"\n")
+        except OSError as error:
+            raise _unreadable(self.name, error) from error
+        if self.begin:
+            yield b"\n"  # an empty line, which is skipped: only the first line of a file may begin with a mark of order
+        for start in range(0, len(data), BLOCK_BYTES):
+            yield data[start : start + BLOCK_BYTES]
+        yield b""
+
+
+class _Whole:
+    """The file of a partition as `byte_chunks` opens files."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def __str__(self) -> str:
+        return self._partition.name
+
+    def open(self, _: str, /) -> io.BufferedReader:
+        file = self._partition.file
+        return io.BufferedReader(file.fs.open(file.path, "rb"), BLOCK_BYTES)
+
+
+def partitions(
+    addresses: Addresses,
+    n_bytes: int,
+    encoding: str = "utf-8",
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[Partition]:
+    """Cut files into partitions of about ``n_bytes`` bytes, in the order of the addresses; a glob's files are sorted.
+
+    Raises
+    ------
+    CorpusError
+        There is no such file, or no file matches; or ``n_bytes`` is not positive.
+    ConfigurationError
+        The package for that kind of address is not installed.
+    """
+    if n_bytes < 1:
+        raise CorpusError(f"a partition cannot have {n_bytes} bytes: give at least 1")
+    if isinstance(addresses, str | os.PathLike):
+        addresses = [addresses]
+    found: list[Partition] = []
+    for address in addresses:
+        for file in _opened(os.fspath(address), dict(storage_options or {})):
+            found += _cut(file, n_bytes, encoding)
+    if not found:
+        raise CorpusError("there is no file to read: give at least one address")
+    return found
+
+
+def _opened(address: str, options: dict[str, Any]) -> Sequence[Any]:
+    try:
+        files: Sequence[Any] = fsspec.open_files(address, mode="rb", **options)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{address} cannot be read here: {error}; workers of a cluster need it too"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(address, error) from error
+    if not files:
+        raise CorpusError(f"no file matches {address}: check the address")
+    return files
+
+
+def _cut(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
+    name = file.full_name.removeprefix("file://")
+    try:
+        about = file.fs.info(file.path)
+        if about.get("type") == "directory":
+            raise CorpusError(f"{name} is a directory: name the files in it, e.g. {name}/*.txt")
+        with file as opened:
+            start = opened.read(6)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    try:
+        may_cut = codecs.lookup(encoding).name in _CUT
+    except LookupError as error:
+        raise CorpusError(f"{error}; use e.g. encoding='utf-8'") from error
+    size = about.get("size")
+    if size is None or not may_cut or start.startswith(COMPRESSED):
+        yield Partition(file, name, size)
+        return
+    n = max(1, round(size / n_bytes))
+    for i in range(n):
+        yield Partition(file, name, size, size * i // n, size * (i + 1) // n)
+
+
+def _unreadable(name: str, error: Exception) -> CorpusError:
+    if isinstance(error, FileNotFoundError):
+        return CorpusError(f"there is no file {name}: check the address")
+    return CorpusError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}")

@@ -1,0 +1,112 @@
+"""Files cut into partitions have the lines of the whole files, each once and in order."""
+
+import bz2
+import gzip
+import lzma
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacenda.corpus.lines import file_blocks
+from tacenda.errors import ConfigurationError, CorpusError
+
+fsspec = pytest.importorskip("fsspec", reason="needs tacenda[dask]")
+pytest.importorskip("distributed", reason="needs tacenda[dask]")
+
+from tacenda.dask.partitions import partitions  # noqa: E402
+
+
+def lines_of(found, **reading):
+    """The lines that are not empty: a line end may stand at a cut, and empty lines are no sentences."""
+    return [line for each in found for block in each.blocks(**reading) for line in block if line]
+
+
+def put(name, data):
+    with fsspec.open(name, "wb") as file:
+        file.write(data)
+    return name
+
+
+@given(
+    st.text(st.sampled_from("ab \n\r\u00e4\u2028\ufeff\U0001f600"), max_size=60),
+    st.integers(1, 40),
+)
+def test_partitions_have_the_lines_of_the_file_whatever_their_size(text, n_bytes):
+    address = put("memory://cut.txt", text.encode())
+    whole = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    assert lines_of(partitions(address, n_bytes)) == [line for line in whole if line]
+
+
+def test_they_are_read_as_a_file_on_disk_is(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes("\ufeffa b\r\nc\n\n\ufeffd \u00e4\ne".encode())
+    whole = [line for block in file_blocks([path], "utf-8", "strict") for line in block if line]
+    for n_bytes in range(1, 30):
+        assert lines_of(partitions(path, n_bytes)) == whole
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_file_is_one_partition_known_by_its_content(compress):
+    address = put("memory://packed", compress(b"a\nb\n" * 99))
+    found = partitions(address, 5)
+    assert len(found) == 1
+    assert lines_of(found) == ["a", "b"] * 99
+
+
+def test_files_in_encodings_whose_line_feed_is_no_byte_of_its_own_are_not_cut():
+    text = "a\u0a0a\nb"  # 0x0A is a byte of the letter
+    found = partitions(put("memory://wide.txt", text.encode("utf-16")), 2, "utf-16")
+    assert len(found) == 1
+    assert lines_of(found, encoding="utf-16") == text.split("\n")
+
+
+def test_addresses_are_read_in_their_order_and_a_glob_in_that_of_the_names():
+    for name in ("b", "a", "c"):
+        put(f"memory://folder/{name}.txt", f"{name}\n".encode())
+    assert lines_of(partitions("memory://folder/*.txt", 100)) == ["a", "b", "c"]
+    listed = ["memory://folder/c.txt", "memory://folder/a.txt"]
+    assert lines_of(partitions(listed, 100)) == ["c", "a"]
+
+
+def test_an_error_names_the_file_and_where_reading_began():
+    address = put("memory://bad.txt", b"good\n" * 10 + b"b\xffd\n")
+    with pytest.raises(CorpusError, match=r"bad.txt from byte \d+ on is not utf-8 at line"):
+        lines_of(partitions(address, 20))
+    marked = put("memory://marked.txt", b"a </s> b\n")
+    with pytest.raises(CorpusError, match=r"marked.txt, line 1: </s>"):
+        lines_of(partitions(marked, 20), marks="refuse")
+
+
+def test_a_file_that_was_written_to_since_is_an_error():
+    address = put("memory://growing.txt", b"a\n" * 10)
+    found = partitions(address, 5)
+    put(address, b"a\n" * 11)
+    with pytest.raises(CorpusError, match=r"growing.txt has been written to"):
+        lines_of(found)
+
+
+def test_what_cannot_be_read_is_a_clear_error(tmp_path):
+    with pytest.raises(CorpusError, match=r"no file .*missing.txt"):
+        partitions(tmp_path / "missing.txt", 10)
+    with pytest.raises(CorpusError, match=r"no file matches .*\*.txt"):
+        partitions(str(tmp_path / "*.txt"), 10)
+    with pytest.raises(CorpusError, match="is a directory"):
+        partitions(tmp_path, 10)
+    with pytest.raises(CorpusError, match="at least one address"):
+        partitions([], 10)
+    with pytest.raises(CorpusError, match="at least 1"):
+        partitions(tmp_path, 0)
+    with pytest.raises(CorpusError, match="cannot read nonsense://x"):
+        partitions("nonsense://x", 10)
+    with pytest.raises(CorpusError, match="unknown encoding"):
+        partitions(put("memory://x", b"a"), 10, "no-such-encoding")
+
+
+def test_a_file_system_whose_package_is_missing_is_named(monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec, "open_files", missing)
+    with pytest.raises(ConfigurationError, match="s3fs"):
+        partitions("s3://bucket/x", 10)
