@@ -54,7 +54,9 @@ RATINGS = (
     "surprise/models/factorization",
     "surprise/models/boltzmann",
     "surprise/models/bias.py",
+    "surprise/models/choices.py",
     "surprise/models/identities.py",
+    "surprise/models/spread.py",
     "core/kernels/ratings",
 )
 
@@ -137,6 +139,7 @@ PARTS = (
     Part("varembed.turkish", ("varembed-turkish",), VAREMBED),
     Part("varembed.static", ("varembed-static",), (*VAREMBED, "embeddings/spacy/vectors.py")),
     Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
+    Part("ratings.defaults", ("ratings-defaults",), RATINGS),
     Part("ratings.peer_settings ml-100k", ("ratings-peer-settings-ml-100k",), ()),
     Part("ratings.peer_settings ml-1m", ("ratings-peer-settings-ml-1m",), (), ("--data", "ml-1m")),
     Part(
@@ -214,7 +217,7 @@ PARTS = (
             "lm/unknown_words.py",
         ),
     ),
-    Part("language_models.sizes", ("lm-sizes",), BILINEAR),
+    Part("language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV)),
     Part(
         "language_models.scorer",
         ("lm-scorer",),

@@ -27,7 +27,7 @@ from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.context_sum import cpu as context_cpu
 from tacenda.kernels.log_bilinear.tree_softmax import Codes
 from tacenda.kernels.ratings import sgd
-from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
 from tacenda.kernels.ratings.sgd import cpu as sgd_cpu
 
 TOKENS, WORDS = 20_000, 32_768
@@ -174,7 +174,7 @@ def sgd_rows(repeats: int) -> Iterator[dict[str, Any]]:
     rated = [rng.choice(ITEMS, n, False, popularity / popularity.sum()) for n in lengths]
     ids, offsets = np.concatenate(rated).astype(np.int32), np.append(0, np.cumsum(lengths))
     values = rng.integers(1, 6, len(ids)).astype(np.float32)
-    rates, penalties = Coefficients(0.005, 0.005, 0.005), Coefficients(0.02, 0.02, 0.02)
+    rates, penalties = Rates.alike(0.005, 0.005, 0.005), Penalties.alike(0.02, 0.02, 0.02)
     for width in (20, 50, 100):
         sizes = (USERS, width), (ITEMS, width), USERS, ITEMS, (0, width)
         tables = Tables(*(rng.normal(0, 0.1, size).astype(np.float32) for size in sizes))

@@ -1,12 +1,13 @@
-"""How long a text lasts: the epochs of HLBL on texts of several sizes.
+"""How long a text lasts: the epochs of HLBL and VLHMM on texts of several sizes.
 
-    python -m benchmarks.language_models.sizes choose [--tokens 100000 300000 900000]
-    python -m benchmarks.language_models.sizes [--text ptb novels wikipedia]
+    python -m benchmarks.language_models.sizes choose [--model hlbl vlhmm] [--tokens 100000 300000 900000]
+    python -m benchmarks.language_models.sizes [--model hlbl vlhmm] [--text ptb novels more-novels wikipedia]
 
 `choose` compares numbers of epochs on mixed prose that no table shows: novels by authors from A to F, and the training
-part of the Wikipedia articles; it writes lm-sizes-chosen. Without it, the defaults are fitted to Penn Treebank, to a
-million tokens of novels by other authors, and to 26 million tokens of Wikipedia, and beside them thirteen epochs:
-lm-sizes. Every fit is kept, and goes on where it was broken off; what is not asked for stays as it was measured.
+part of the Wikipedia articles; it writes lm-sizes-chosen. Without it, the defaults are fitted to Penn Treebank, to one
+and to five million tokens of novels by other authors, and to 26 million tokens of Wikipedia, and beside them the number
+of epochs that suits Penn Treebank: lm-sizes. Every fit is kept, and goes on where it was broken off; what is not asked
+for stays as it was measured.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import argparse
 import io
 import tarfile
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 from benchmarks import parts, reporting
 from benchmarks.language_models.kept import kept
@@ -23,10 +25,10 @@ from benchmarks.language_models.scale import corpora as wikipedia
 from tacenda import Corpus, datasets
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.tokenizers import split_words
-from tacenda_lm import HLBL
+from tacenda_lm import HLBL, VLHMM
 
 WORDS = 20_000
-CHOICES = (1, 2, 3, 5, 7, 9, 13)
+TOKENS = {"novels": 1_000_000, "more-novels": 5_000_000}
 PROTOCOL = {
     "epochs": "planned: the rate falls along half a cosine over them; done: less where three evaluations were no "
     "better than the best, whose parameters are kept",
@@ -38,6 +40,20 @@ PROTOCOL = {
 }
 
 Row = dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """A model whose epochs are studied."""
+
+    model: type[HLBL] | type[VLHMM]
+    measures: tuple[str, ...]
+    choices: tuple[int, ...]  # of epochs; the last suits Penn Treebank
+
+
+KINDS = {
+    "hlbl": Kind(HLBL, parts.BILINEAR, (1, 2, 3, 5, 7, 9, 13)),
+    "vlhmm": Kind(VLHMM, (*parts.TRAINING, *parts.MARKOV), (2, 4, 8, 17, 30)),
+}
 
 
 def novels(first: str, last: str) -> Iterator[list[str]]:
@@ -88,28 +104,34 @@ def text(name: str) -> tuple[Corpus, Corpus, Corpus]:
             Corpus.from_text(files[r], vocabulary=train.vocabulary) for r in ("dev", "test")
         )
         return train, *held_out
-    train = Corpus.from_sentences(up_to(novels("G", "R"), 1_000_000), max_vocabulary=WORDS)
+    train = Corpus.from_sentences(up_to(novels("G", "R"), TOKENS[name]), max_vocabulary=WORDS)
     names = train.vocabulary
     valid = Corpus.from_sentences(up_to(novels("S", "S"), 80_000), vocabulary=names)
     test = Corpus.from_sentences(up_to(novels("T", "T"), 80_000), vocabulary=names)
     return train, valid, test
 
 
-def fitted(on: str, epochs: int | None, train: Corpus, valid: Corpus) -> tuple[HLBL, Row]:
-    """A model of the defaults but for its epochs, and its row."""
-    model = HLBL(epochs=epochs)
+def fitted(
+    kind: str, on: str, epochs: int | None, train: Corpus, valid: Corpus
+) -> tuple[HLBL | VLHMM, Row]:
+    """A model of the defaults but for its epochs (None: the default too), and its row."""
+    chosen = KINDS[kind]
+    model = chosen.model() if epochs is None else chosen.model(epochs=epochs)
     settings = {**model.settings.to_dict(), "tokens": train.n_tokens}
     found, row = kept(
-        f"hlbl-{on.replace(' ', '-')}",
+        f"{kind}-{on.replace(' ', '-')}",
         settings,
-        parts.BILINEAR,
+        chosen.measures,
         lambda checkpoints: model.fit(train, valid, checkpoints=checkpoints),
     )
     course, n_types = found.fitted_on["training"], len(train.vocabulary)
     values = [value for _, _, value in course["evaluations"]]
-    plan = model.settings.planned(train.n_tokens, n_types).epochs
+    plan = model.settings.epochs
+    if isinstance(model, HLBL):
+        plan = model.settings.planned(train.n_tokens, n_types).epochs
     return found, {
-        "what": f"{on}, {train.n_tokens:,} tokens, {plan} epochs",
+        "what": f"{kind}: {on}, {train.n_tokens:,} tokens, {plan} epochs",
+        "model": kind,
         "text": on,
         "tokens": train.n_tokens,
         "tokens of a type": train.n_tokens / n_types,
@@ -124,21 +146,22 @@ def fitted(on: str, epochs: int | None, train: Corpus, valid: Corpus) -> tuple[H
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("act", nargs="?", choices=("measure", "choose"), default="measure")
-    parser.add_argument("--text", nargs="+", default=("ptb", "novels"))
+    parser.add_argument("--model", nargs="+", choices=KINDS, default=tuple(KINDS))
+    parser.add_argument("--text", nargs="+", default=("ptb", *TOKENS))
     parser.add_argument("--tokens", type=int, nargs="+", default=(100_000, 300_000, 900_000))
-    parser.add_argument("--epochs", type=int, nargs="+", default=CHOICES)
+    parser.add_argument("--epochs", type=int, nargs="+", help="by default several for each model")
     options = parser.parse_args()
     if options.act == "choose":
-        for n_tokens in options.tokens:
+        for n_tokens, kind in product(options.tokens, options.model):
             train, valid = mixed(n_tokens)
-            for epochs in options.epochs:
-                row = fitted("mixed prose", epochs, train, valid)[1]
+            for epochs in options.epochs or KINDS[kind].choices:
+                row = fitted(kind, "mixed prose", epochs, train, valid)[1]
                 reporting.save("lm-sizes-chosen", PROTOCOL, [row], seeds=(0,), keep="what")
         return
-    for on in options.text:
+    for on, kind in product(options.text, options.model):
         train, valid, test = text(on)
-        for epochs in (None, 13):
-            model, row = fitted(on, epochs, train, valid)
+        for epochs in (None, KINDS[kind].choices[-1]):
+            model, row = fitted(kind, on, epochs, train, valid)
             row["test"] = model.perplexity(test, context="stream").value
             reporting.save("lm-sizes", PROTOCOL, [row], seeds=(0,), keep="what")
 

@@ -150,14 +150,19 @@ def test_random_state_none_takes_numpys_global_state(trainset, testset):
         {"n_epochs": 1},
         {"lr_all": 0.05},
         {"reg_all": 0.4},
+        {"lr_bu": 0.05},
         {"lr_bi": 0.05},
         {"lr_pu": 0.05},
+        {"lr_qi": 0.05},
+        {"reg_bu": 0.4},
         {"reg_bi": 0.4},
         {"reg_pu": 0.4},
+        {"reg_qi": 0.4},
+        {"init_mean": 0.1},
         {"lr_decay": 0.5},
         {"init_std_dev": 0.5},
-        {"lr_side": 0.1},
-        {"reg_side": 5.0},
+        {"lr_yj": 0.1},
+        {"reg_yj": 5.0},
     ],
     ids=str,
 )
@@ -168,10 +173,13 @@ def test_every_setting_is_of_consequence(changed, trainset, testset):
 
 def test_learning_rates_and_penalties_by_their_surprise_names():
     settings = PMF(lr_all=0.01, reg_all=0.3, lr_bi=0.5, reg_pu=0.7)._new_model().settings
-    assert settings.learning_rate == 0.01
-    assert settings.advanced.bias_learning_rate == 0.5
-    assert settings.penalty == 0.7
-    assert settings.advanced.bias_penalty == 0.3
+    advanced = settings.advanced
+    assert advanced.user_learning_rate == advanced.item_learning_rate == 0.01
+    assert (advanced.user_bias_learning_rate, advanced.item_bias_learning_rate) == (0.01, 0.5)
+    assert (advanced.user_penalty, advanced.item_penalty) == (0.7, 0.3)
+    assert advanced.user_bias_penalty == advanced.item_bias_penalty == 0.3
+    only = PMF(lr_qi=0.2)._new_model().settings.advanced
+    assert (only.user_learning_rate, only.item_learning_rate) == (None, 0.2)
     with pytest.raises(ConfigurationError, match="PMF: n_factors must be a whole number"):
         PMF(n_factors=2.5)
     with pytest.raises(ConfigurationError, match="PMF has no option 'rated'"):
@@ -190,7 +198,11 @@ def test_learning_rates_and_penalties_by_their_surprise_names():
         (PMF, {"biased": False, "reg_bi": 0.1}, "reg_bi has no effect with biased=False"),
         (PMF, {"patience": 9}, "patience has no effect without validation"),
         (ConditionalPMF, {"refit": False}, "refit has no effect without validation"),
-        (PMF, {"lr_all": 0.1, "lr_pu": 0.2, "lr_bi": 0.3}, "lr_all has no effect beside"),
+        (
+            PMF,
+            {"lr_all": 0.1, "lr_bu": 0.2, "lr_bi": 0.3, "lr_pu": 0.2, "lr_qi": 0.3},
+            "lr_all has no effect beside lr_bu, lr_bi, lr_pu and lr_qi",
+        ),
         (ConditionalPMF, {"solver": "als"}, "ConditionalPMF has no option 'solver'"),
         (BayesianPMF, {"lr_all": 0.1}, "BayesianPMF has no option 'lr_all'"),
         (BayesianPMF, {"rated": []}, "BayesianPMF has no option 'rated'"),
@@ -244,11 +256,13 @@ def test_the_machine_of_the_thesis_by_name():
 def test_factorizations_of_the_thesis_by_name(cls, settings_class):
     made = cls.thesis(n_factors=7, random_state=0)._new_model().settings
     assert made == settings_class.thesis(n_factors=7, seed=made.seed)
-    assert cls.online_svd(biased=True)._new_model().settings.penalty == 0
-    assert cls.online_svd(biased=True)._new_model().settings.advanced.bias_penalty == 0
+    bare = cls.online_svd(biased=True)._new_model().settings.advanced
+    assert bare.user_penalty == bare.item_penalty == 0
+    assert bare.user_bias_penalty == bare.item_bias_penalty == 0
     assert cls.online_svd()._new_model().settings.biased is False
     faster = cls.thesis(lr_all=0.5)._new_model().settings
-    assert (faster.learning_rate, faster.advanced.bias_learning_rate) == (0.5, 0.5)
+    rates = faster.advanced.user_learning_rate, faster.advanced.item_bias_learning_rate
+    assert rates == (0.5, 0.5)
     with pytest.raises(ConfigurationError, match="no option 'n_factor'"):
         cls.thesis(n_factor=7)
 

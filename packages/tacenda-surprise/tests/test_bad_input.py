@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from surprise.model_selection import GridSearchCV
 
 from tacenda.errors import ConfigurationError, DataError, FittingError
 from tacenda_surprise import (
@@ -12,6 +14,7 @@ from tacenda_surprise import (
     ConditionalBayesianPMF,
     ConditionalPMF,
     ConditionalRBM,
+    SideInfo,
 )
 from tacenda_surprise.trainsets import ratings_of
 
@@ -163,15 +166,65 @@ def test_zero_and_negative_ratings(make, fitted):
 
 
 @pytest.mark.parametrize("machine", ["RBM", "RBM of the thesis", "ConditionalRBM"])
-def test_machines_refuse_continuous_ratings(machine, fitted):
+def test_machines_take_continuous_ratings_and_give_densities(machine, fitted):
     rng = np.random.default_rng(0)
     triples = [(u, i, float(rng.uniform(1, 5))) for u in range(20) for i in range(20)]
-    with pytest.raises(ConfigurationError, match="these are continuous"):
-        fitted(MAKERS[machine], triples)
-    algo = fitted(MAKERS["PMF"], triples)
+    algo = fitted(MAKERS[machine], triples)
     assert 1 <= algo.predict(1, 1).est <= 5
     with pytest.raises(ConfigurationError, match="these are continuous"):
         algo.predict_proba([1], [1])
+    ratings = np.linspace(-10, 20, 3001)
+    density = algo.predict_density([1] * 3001, [1] * 3001, ratings)
+    assert np.trapezoid(density, ratings) == pytest.approx(1, abs=1e-3)
+    mean = np.trapezoid(density * ratings, ratings)
+    assert mean == pytest.approx(algo.predict(1, 1).est, abs=0.01)
+
+
+def test_settings_that_diverge_score_badly_and_do_not_end_a_search(data):
+    grid = {"lr_all": [1e8, 0.02], "n_factors": [3], "n_epochs": [8], "random_state": [0]}
+    search = GridSearchCV(PMF, grid, cv=2)
+    with pytest.warns(UserWarning, match="PMF diverged: .*; give a lower lr_all"):
+        search.fit(data)
+    assert search.best_params["rmse"]["lr_all"] == 0.02
+
+
+def test_fits_to_a_sparse_matrix_or_a_frame(trainset):
+    class Frame:
+        """What is asked of a data frame of pandas."""
+
+        def __init__(self, *columns):
+            self.columns, self.shape, self.ndim = columns, (len(columns[0]), len(columns)), 2
+            self.iloc = self
+
+        def __getitem__(self, at):
+            return np.array(self.columns[at[1]])
+
+        def __array__(self, dtype=None, copy=None):
+            return np.zeros(self.shape)
+
+    u, i, r = (np.array(column) for column in zip(*trainset.all_ratings(), strict=True))
+    table = csr_array((r, (u.astype(int), i.astype(int))))
+    of_table = PMF(**SMALL).fit(table)
+    of_frame = PMF(**SMALL).fit(Frame(u.astype(int), i.astype(int), r))
+    assert of_table.trainset.n_ratings == of_frame.trainset.n_ratings == trainset.n_ratings
+    assert of_table.trainset.rating_scale == (1.0, 5.0)
+    assert of_table.predict(3, 4).est == pytest.approx(of_frame.predict(3, 4).est, abs=0.2)
+    with pytest.raises(DataError, match="given as a list"):
+        PMF(**SMALL).fit([("a", "b", 3.0)])
+
+
+def test_ids_that_are_tuples_come_back_as_they_are(make, fitted):
+    triples = [((u, "x"), ("item", i), float(1 + (u * i) % 5)) for u in range(8) for i in range(7)]
+    best = fitted(make, triples).top_n(2, exclude_seen=False)
+    assert set(best) == {(u, "x") for u in range(8)}
+    assert all(isinstance(iid, tuple) and iid[0] == "item" for (iid, _) in best[3, "x"])
+
+
+def test_text_in_the_place_of_a_list_is_refused():
+    with pytest.raises(DataError, match="'ab' is no pair"):
+        SideInfo(["ab"])
+    with pytest.raises(ConfigurationError, match="give a list of ids"):
+        SideInfo("ab")
 
 
 def test_users_of_whom_only_the_type_of_the_id_differs(make, trainset):

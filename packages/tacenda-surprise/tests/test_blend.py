@@ -55,7 +55,7 @@ def test_test_gives_what_predicting_one_by_one_gives(refit, trainset, testset):
 def test_top_n_is_the_best_of_what_is_not_rated(refit, trainset):
     blend = Blend(PARTS, refit=refit, random_state=0).fit(trainset)
     users = [trainset.to_raw_uid(u) for u in (0, 7)]
-    best = blend.top_n(5, users)
+    best = blend.top_n(5, users, by="rating")
     assert list(best) == users
     for uid in users:
         seen = {trainset.to_raw_iid(i) for i, _ in trainset.ur[trainset.to_inner_uid(uid)]}
@@ -70,6 +70,40 @@ def test_top_n_is_the_best_of_what_is_not_rated(refit, trainset):
         blend.top_n(3, ["nobody"])
     with pytest.raises(ConfigurationError, match="2 users and 1 items"):
         blend.predict_many(["a", "b"], ["c"])
+
+
+def test_a_blend_says_how_far_off_it_may_be(blend, parts):
+    testset = parts[1]
+    uids, iids = [t[0] for t in testset], [t[1] for t in testset]
+    errors = np.array([t[2] for t in testset]) - blend.predict_many(uids, iids)
+    z = errors / blend.predict_std(uids, iids)
+    assert 0.75 < np.std(z) < 1.3
+
+
+def test_a_new_user_of_a_blend(trainset):
+    blend = Blend(PARTS, random_state=0).fit(trainset)
+    ratings = {trainset.to_raw_iid(i): r for i, r in trainset.ur[0]}
+    new = blend.fold_in(ratings, ["no such item"], uid="newcomer")
+    items = [trainset.to_raw_iid(i) for i in trainset.all_items()]
+    found = [new.predict(iid) for iid in items]
+    fitted = blend.predict_many([trainset.to_raw_uid(0)] * len(items), items)
+    assert np.corrcoef(found, fitted)[0, 1] > 0.5
+    assert blend.predict("newcomer", items[3]).est == pytest.approx(found[3], abs=1e-5)
+    assert len(new.top_n(4)) == 4
+    assert not {iid for iid, _ in new.top_n(60)} & set(ratings)
+    best = new.top_n(1, by="rating", exclude_seen=False)[0]
+    assert best[1] == pytest.approx(max(found), abs=1e-5)
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_a_blend_goes_on_with_more_ratings(refit, trainset, make_dataset):
+    blend = Blend(PARTS[:2], refit=refit, random_state=0).fit(trainset)
+    more = make_dataset([("newcomer", f"item {k}", 1.0 + k % 5) for k in range(9)])
+    blend.partial_fit(more.build_full_trainset(), n_epochs=2)
+    assert blend.trainset.n_ratings == trainset.n_ratings + 9
+    assert len(blend.top_n(3, ["newcomer"])["newcomer"]) == 3
+    with pytest.raises(ConfigurationError, match="SVD cannot go on"):
+        Blend(PARTS, random_state=0).fit(trainset).partial_fit(trainset)
 
 
 def test_a_blend_shows_whether_it_is_fitted(blend):

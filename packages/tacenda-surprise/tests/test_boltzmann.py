@@ -11,6 +11,7 @@ from tacenda.errors import ConfigurationError, DataError, FittingError, NotFitte
 from tacenda.fitting import Callback
 from tacenda.ratings import Ratings, split
 from tacenda_surprise.models import (
+    BiasModel,
     BoltzmannSettings,
     ConditionalRBMModel,
     PMFModel,
@@ -82,7 +83,7 @@ def test_exact_predictions_are_those_of_all_hidden_states(ratings, orientation, 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_step_draws_its_hidden_states_anew(ratings, seed):
     """Steps that change no parameter have other errors, and the same ones again with the same seed."""
-    scale = Scale.of(Catalogue.of(ratings), "RBM")
+    scale = Scale.of(Catalogue.of(ratings), ratings, 20)
 
     def errors(seed):
         settings = BoltzmannSettings(n_hidden=4, orientation="user", seed=seed)
@@ -109,7 +110,7 @@ def test_slopes_are_those_that_the_ratings_were_drawn_with():
     users, items = np.indices(levels.shape).reshape(2, -1)
     ratings = Ratings.from_arrays(users, items, levels.ravel() + 1.0)
     catalogue = Catalogue.of(ratings)
-    scale = Scale.of(catalogue, "RBM")
+    scale = Scale.of(catalogue, ratings, 20)
     settings = BoltzmannSettings(orientation="user", advanced={"damping": 5.0})
     cases = Cases.of(settings, scale, ratings, None)
     assert np.polyfit(slopes, cases.slopes, 1)[0] == pytest.approx(1.0, abs=0.08)
@@ -156,13 +157,20 @@ def test_half_stars_are_ten_levels(ratings):
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
 
 
-def test_continuous_ratings_are_refused_with_the_number_of_levels_allowed(ratings):
-    values = np.random.default_rng(0).uniform(1, 5, len(ratings)).astype(np.float32)
-    data = Ratings(
-        ratings.user_ids, ratings.item_ids, values, ratings.users, ratings.items, scale=(1, 5)
-    )
+def test_continuous_ratings_are_brought_to_bins():
+    """The error is near to that of a factorization, which needs no bins, and a model comes back from disk."""
+    data = synthetic_ratings.generate(300, 80, 8_000, rank=2, noise=0.5, integer=False, seed=3)
+    train, test = split(data.ratings, 0.1, seed=0)
+    model = RBMModel(n_hidden=20, advanced={"bins": 15}).fit(train)
+    assert model._scale.levels.shape == (15,)
+    again = RBMModel.from_arrays(model.config_dict(), model.arrays())
+    found = again.score_pairs(test.user_ids, test.item_ids)
+    np.testing.assert_array_equal(found, model.score_pairs(test.user_ids, test.item_ids))
+    biases = BiasModel().fit(train).score_pairs(test.user_ids, test.item_ids)
+    errors = [np.sqrt(np.mean((scores - test.values) ** 2)) for scores in (found, biases)]
+    assert errors[0] < 0.95 * errors[1]
     with pytest.raises(ConfigurationError, match="at most 50 levels"):
-        RBMModel(n_hidden=4).fit(data)
+        model.probabilities(test.user_ids, test.item_ids)
 
 
 def test_identities_alone_tell_users_apart(ratings):

@@ -83,6 +83,46 @@ def test_recommend_to_users_and_to_somebody_new(run, saved, file, triples):
     assert len(out.splitlines()) == 3
 
 
+def test_evaluate_compares_lists(run, file, tmp_path, triples):
+    timed = tmp_path / "timed.csv"
+    rows = (f"{u},{i},{r},{k}\n" for k, (u, i, r) in enumerate(triples))
+    timed.write_text("".join(rows), encoding="utf8")
+    for options in (["--lists", "one"], ["--lists", "last", "--time", 3]):
+        status, out, _ = run(
+            "evaluate", timed, "--model", "pmf", *options, "-n", 5, "--json", *FAST
+        )
+        assert status == 0
+        popularity, pmf = json.loads(out)["models"]
+        assert (popularity["model"], pmf["model"]) == ("popularity", "pmf")
+        assert 0 < pmf["mrr"] <= pmf["hit_rate"] <= 1
+        assert pmf["recall"] <= pmf["hit_rate"]
+    status, out, _ = run("evaluate", file, "--model", "bias", "--lists", "one", "--by", "rating")
+    assert out.splitlines()[1].split() == ["model", "HR", "NDCG", "MRR", "recall"]
+
+
+def test_settings_in_the_words_of_surprise_and_of_one_model(run, file, tmp_path):
+    status, _, err = run(
+        "evaluate", file, "--model", "pmf", "--model", "bias", "--folds", 2,
+        "--set", "pmf.n_factors=2", "--set", "pmf.n_epochs=3", "--set", "bias.reg_u=4",
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    words = ["--set", "n_epochs=3", "--set", "lr_all=0.01", "--set", "n_factors=2"]
+    assert run("fit", file, "-o", tmp_path / "words", "--model", "pmf", *words)[0] == 0
+    settings = tacenda.load(tmp_path / "words").settings
+    assert (settings.epochs, settings.learning_rate, settings.n_factors) == (3, 0.01, 2)
+
+
+def test_lists_leave_out_what_they_are_told_to(run, saved):
+    _, out, _ = run("recommend", saved, "--user", "user 1", "-n", 5, "--json")
+    best = [item for item, _ in json.loads(out)["user 1"]]
+    options = ["--exclude", best[0], "--min-ratings", 3, "--json"]
+    _, out, _ = run("recommend", saved, "--user", "user 1", "-n", 5, *options)
+    assert best[0] not in [item for item, _ in json.loads(out)["user 1"]]
+    _, out, _ = run("recommend", saved, "--user", "user 1", "--by", "rating", "--json")
+    scores = [score for _, score in json.loads(out)["user 1"]]
+    assert scores == sorted(scores, reverse=True)
+
+
 def test_evaluate_compares_all_models_if_none_is_named(run, tmp_path):
     path = tmp_path / "ratings.txt"
     path.write_text("".join(f"{u} {i} {(u * i) % 5 + 1}\n" for u in range(8) for i in range(8)))
@@ -131,6 +171,9 @@ def test_recommends_with_an_algorithm_that_was_saved(run, trainset, tmp_path):
         (["recommend", "MODEL", "--user", "nobody"], 1, "nobody"),
         (["recommend", "MODEL", "--rate", "item 3=great"], 1, "ITEM=RATING"),
         (["recommend", "MODEL", "--rate", "item 3=9"], 1, "off the scale"),
+        (["recommend", "MODEL", "--rate", "318"], 1, "--rate takes ITEM=RATING, not 318"),
+        (["evaluate", "FILE", "--lists", "last"], 2, "--time"),
+        (["evaluate", "FILE", "--model", "pmf", "--set", "pmf.n_factor=3"], 1, "n_factor"),
         (["recommend", "FILE"], 2, "--user"),
         (["fit", "FILE", "--output", "FILE"], 1, "not a folder"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -10,29 +11,33 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda.fitting import Callback
 from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting.history import DivergenceError
 from tacenda.settings import HasSettings
 from tacenda_surprise import storage
 from tacenda_surprise.models.base import FoldedUser, RatingModel, folded_probabilities
+from tacenda_surprise.models.bias import BiasModel
+from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.models.ranking import best_items
+from tacenda_surprise.models.ranking import By, Lists, best_items
 from tacenda_surprise.new_users import Given, NewUser, NewUsers
 from tacenda_surprise.output import EpochPrinter, no_collection, prediction_objects, why_impossible
 from tacenda_surprise.settings import AlgorithmSettings
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.trainsets import FitData, merged, numbers, ratings_of
+from tacenda_surprise.trainsets import FitData, as_list, as_trainset, merged, numbers, ratings_of
 
 __all__ = ["TacendaAlgorithm"]
 
 S = TypeVar("S", bound=AlgorithmSettings)
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
-_UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
+UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
 
 
 class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
@@ -62,6 +67,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         AlgoBase.__init__(self)
         self.settings = settings
         self.model: RatingModel | None = None
+        self._choices: Choices | None = None
         if self.rated is not None:
             self._require_conditional()
 
@@ -106,7 +112,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def fit(
         self,
-        trainset: Trainset,
+        trainset: Any,
         *,
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
@@ -117,7 +123,8 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         trainset
-            What to fit to.
+            What to fit to: a Trainset, or a data frame whose columns are users, items and ratings, or a sparse
+            matrix (users, items).
         checkpoints
             Folder for checkpoints, from which an interrupted fit goes on.
         resume
@@ -130,15 +137,27 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         DataError
             A rating is not finite or off the scale.
         """
+        trainset = as_trainset(trainset)
         data = self._data(trainset)
-        model = self._new_model().fit(
-            data.ratings,
-            identities=data.identities,
-            callbacks=self._callbacks(callbacks),
-            checkpoints=checkpoints,
-            resume=resume,
-            progress=type(self).__name__,
-        )
+        try:
+            model = self._new_model().fit(
+                data.ratings,
+                identities=data.identities,
+                callbacks=self._callbacks(callbacks),
+                checkpoints=checkpoints,
+                resume=resume,
+                progress=type(self).__name__,
+            )
+        except DivergenceError as error:
+            # A search goes on, and takes other settings for better.
+            rates = [one.name for one in self.settings.options() if one.name.startswith("lr_")]
+            advice = f"give a lower {rates[0]}" if rates else "give a lower learning rate"
+            warnings.warn(
+                f"{type(self).__name__} diverged: the {error.what} is {error.value}. It predicts the mean of all "
+                f"ratings; {advice}",
+                stacklevel=2,
+            )
+            model = BiasModel(biases="none").fit(data.ratings)
         self._adopt(trainset, model, data)
         return self
 
@@ -169,7 +188,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         n = trainset.n_users
         self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
         self._seen = Identities.of(data.ratings, data.identities)
-        self._new_users = NewUsers()
+        self._new_users, self._choices = NewUsers(), None
         tables = model.tables
         if tables is not None:  # what users of Surprise read
             self.bu = tables.user_biases[:n].astype(float)
@@ -179,7 +198,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def partial_fit(
         self,
-        trainset: Trainset,
+        trainset: Any,
         n_epochs: int | None = None,
         *,
         callbacks: Sequence[Callback] = (),
@@ -203,7 +222,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         ConfigurationError
             The model cannot go on, or the rating scales differ.
         """
-        model = copy(self._fitted())
+        model, trainset = copy(self._fitted()), as_trainset(trainset)
         everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
         data = self._data(everything)
         model.partial_fit(
@@ -223,7 +242,8 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
     def _add(self, given: Given) -> NewUser:
         """Fold a user in, and keep them if they have a raw id."""
         low, high = (float(end) for end in self.trainset.rating_scale)
-        return self._new_users.add(NewUser.of(self._fitted(), self._items, (low, high), given))
+        new = NewUser.of(self._fitted(), self._items, (low, high), given, self._lists)
+        return self._new_users.add(new)
 
     def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
         return (EpochPrinter(), *callbacks) if self.settings.verbose else callbacks
@@ -249,6 +269,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             self._users,
             self._seen,
             self._new_users.given(),
+            self.choices,
         )
         storage.write(path, model, saved)
 
@@ -275,6 +296,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             if algo.conditional:
                 algo.rated = saved.more_rated()
             algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
+            algo._choices = saved.choices
             for given in saved.given:
                 algo._add(given)
         return algo
@@ -288,7 +310,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         user = -1
         if not isinstance(u, str):
             user = u
-        elif (new := self._new_users.get(raw := u.removeprefix(_UNKNOWN))) is not None:
+        elif (new := self._new_users.get(raw := u.removeprefix(UNKNOWN))) is not None:
             return float(new.model_user.score(np.array([item]))[0])
         else:
             user = self._quiet.get(raw, -1)
@@ -334,6 +356,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
         Raises DataError for an unknown user.
         """
+        uids = as_list(uids, "uids")
         self._require_known(uids)
         users = numbers(uids, self._users)
         scores = self._fitted().score_users(users).astype(np.float64)
@@ -359,17 +382,42 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             lambda user, items: folded_probabilities(user, items, levels),
         )
 
+    def predict_density(
+        self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
+    ) -> Floats:
+        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal about the score, not clipped.
+
+        The question to ask on a continuous scale, where no single rating has a probability.
+        """
+        if len(ratings) != len(uids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
+            )
+        scores = self._per_pair(
+            uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
+        )
+        return np.asarray(norm.pdf(ratings, scores, self.predict_std(uids, iids)))
+
     @property
     def levels(self) -> Floats:
         """The ratings (levels,) that `predict_proba` is about, ascending."""
         return self._fitted().catalogue.levels.astype(np.float64)
 
     def top_n(
-        self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
+        self,
+        n: int = 10,
+        uids: Iterable[Any] | None = None,
+        *,
+        exclude_seen: bool = True,
+        by: By = "both",
+        candidates: Iterable[Any] | None = None,
+        exclude: Iterable[Any] = (),
+        min_ratings: int = 0,
     ) -> dict[Any, list[tuple[Any, float]]]:
         """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
-        No anti-testset is built: it takes the memory of one block of users.
+        No anti-testset is built: it takes the memory of one block of users. The first call fits the model of what
+        gets chosen.
 
         Parameters
         ----------
@@ -379,26 +427,73 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             Raw user ids; an unknown one is a `DataError`.
         exclude_seen
             Leave out what the user has rated or is known to have rated.
+        by
+            What is best: ``"both"`` is an item that the user is likely to choose and to like then
+            (`tacenda_surprise.models.choices`); ``"choice"`` and ``"rating"`` are one of the two alone. The
+            highest estimates are often those of obscure items.
+        candidates
+            Raw ids of the items that may be listed; None: all. Unknown ones are left out.
+        exclude
+            Raw ids of items that may not.
+        min_ratings
+            How many ratings an item must have.
         """
         model = self._fitted()
-        wanted = list(self._users) if uids is None else list(uids)
+        wanted = list(self._users) if uids is None else as_list(uids, "uids")
         self._require_known(wanted)
         known = [uid for uid in wanted if uid in self._users]
-        raw_items = np.array(list(self._items), dtype=object)
+        raw_items = list(self._items)
         low, high = self.trainset.rating_scale
-        ranked = best_items(
-            model, numbers(known, self._users), n, self._seen if exclude_seen else None
-        )
+        lists = self._lists(by, candidates, exclude, min_ratings)
+        seen = self._seen if exclude_seen else None
+        ranked = best_items(model, numbers(known, self._users), n, seen, lists)
         found = {
-            uid: list(zip(raw_items[r.items], np.clip(r.scores, low, high).tolist(), strict=True))
+            uid: [
+                (raw_items[item], score)
+                for item, score in zip(r.items, np.clip(r.scores, low, high).tolist(), strict=True)
+            ]
             for uid, r in zip(known, ranked, strict=True)
         }
         for uid in wanted:
             if uid not in found:
                 user = self._new_users.get(str(uid))
                 assert user is not None  # or it would not be known
-                found[uid] = user.top_n(n, exclude_seen=exclude_seen)
+                found[uid] = user.listed(lists, n, exclude_seen=exclude_seen)
         return {uid: found[uid] for uid in wanted}
+
+    @property
+    def choices(self) -> Choices:
+        """The model of what gets chosen, fitted when it is asked for first."""
+        self._fitted()
+        if self._choices is None:
+            ratings = self._data(self.trainset).ratings
+            self._choices = Choices.of(ratings, self._seen)
+        return self._choices
+
+    def _lists(
+        self,
+        by: By = "both",
+        candidates: Iterable[Any] | None = None,
+        exclude: Iterable[Any] = (),
+        min_ratings: int = 0,
+    ) -> Lists:
+        """What ``top_n`` ranks by, and what it leaves out."""
+        allowed, banned = (
+            None if ids is None else numbers(as_list(ids, what), self._items)
+            for ids, what in ((candidates, "candidates"), (exclude, "exclude"))
+        )
+        unsupported = None
+        if min_ratings > 0:
+            sizes = (len(self.trainset.ir[i]) for i in range(len(self._items)))
+            unsupported = np.fromiter(sizes, np.int64, len(self._items)) < min_ratings
+        return Lists.of(
+            None if by == "rating" else self.choices,
+            by,
+            len(self._items),
+            None if allowed is None else allowed[allowed >= 0].tolist(),
+            () if banned is None else banned[banned >= 0].tolist(),
+            unsupported,
+        )
 
     def fold_in(
         self,
@@ -436,7 +531,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
             )
         scale = self.trainset.rating_scale
-        return self._add(Given.of(uid, dict(ratings), rated, self._items, scale))
+        return self._add(Given.of(uid, dict(ratings), as_list(rated, "rated"), self._items, scale))
 
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:
@@ -453,6 +548,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         of_new_user: Callable[[FoldedUser, Numbers], npt.NDArray[np.float32]],
     ) -> Floats:
         """Ask the model, or a new user, about pairs of raw ids; the answers have one row a pair."""
+        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
         if len(uids) != len(iids):
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,14 +13,18 @@ from surprise import AlgoBase, Dataset, Prediction, Reader, Trainset
 from surprise.utils import get_rng
 
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
-from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.models.ranking import top
-from tacenda_surprise.trainsets import numbers
+from tacenda_surprise.algorithm import UNKNOWN, TacendaAlgorithm
+from tacenda_surprise.models.choices import Choices
+from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.models.ranking import By, Lists
+from tacenda_surprise.models.spread import coverage_factor
+from tacenda_surprise.trainsets import as_list, as_trainset, join, numbers, ratings_of
 
 __all__ = ["Blend"]
 
 Floats = npt.NDArray[np.float64]
 
+_NOBODY = object()  # an id that no trainset has
 _SCORES = 2_000_000  # of one algorithm in memory at a time
 
 
@@ -102,6 +106,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         self.random_state = random_state
         self.fitted: list[AlgoBase] = []
         self._weights: Weights | None = None
+        self._choices: Choices | None = None
 
     def __repr__(self) -> str:
         fitted = "not fitted" if self._weights is None else "fitted"
@@ -110,19 +115,47 @@ class Blend(AlgoBase):  # type: ignore[misc]
             f"random_state={self.random_state!r}), {fitted}>"
         )
 
-    def fit(self, trainset: Trainset) -> Self:
+    def fit(self, trainset: Any) -> Self:
         """Fit everything to ``trainset`` and return self. Raises `DataError` for fewer than two ratings."""
         if not self.algorithms:
             raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
+        trainset = as_trainset(trainset)
         part, held_out = _parts(trainset, self.holdout, get_rng(self.random_state))
         first = [deepcopy(algo).fit(part) for algo in self.algorithms]
         truth = np.array([rating for _, _, rating in held_out])
-        weights = fit_weights(_estimates(first, held_out), truth)
+        estimates = _estimates(first, held_out)
+        weights = fit_weights(estimates, truth)
+        usual = np.sqrt(np.mean((estimates - truth[:, None]) ** 2, axis=0))
+        deviations = _deviations(first, usual, held_out) @ _shares(weights)
+        errors = truth - np.clip(weights.combine(estimates), *trainset.rating_scale)
+        factor = np.sqrt(coverage_factor(errors / np.maximum(deviations, 1e-9)))
         if self.refit:
             first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
         # All at once: an interrupted fit leaves the blend as it was.
         AlgoBase.fit(self, trainset)
         self._weights, self.fitted = weights, first
+        self._usual, self._factor, self._choices = usual, float(factor), None
+        return self
+
+    def partial_fit(self, trainset: Any, n_epochs: int | None = None) -> Self:
+        """Go on with every algorithm, with more ratings; the weights stay. See `TacendaAlgorithm.partial_fit`.
+
+        Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot go on.
+        """
+        self._fitted()
+        trainset = as_trainset(trainset)
+        gone_on = [copy(algo) for algo in self.fitted]
+        for algo in gone_on:
+            if not isinstance(algo, TacendaAlgorithm):
+                raise ConfigurationError(
+                    f"{type(algo).__name__} cannot go on with more ratings; fit the blend anew"
+                )
+            algo.partial_fit(trainset, n_epochs)
+        everything = gone_on[0].trainset
+        if not self.refit:  # the algorithms were not fitted to all ratings
+            everything = join(self.trainset, trainset)
+        AlgoBase.fit(self, everything)
+        self.fitted, self._choices = gone_on, None
         return self
 
     @property
@@ -138,14 +171,16 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def estimate(self, u: int | str, i: int | str) -> float:
         """Return the weighted average; an algorithm that cannot predict counts with its default."""
         weights = self._fitted()
-        # By raw ids, as without refitting the inner ids are others. A mark of an unknown id is none.
-        uid = u if isinstance(u, str) else self.trainset.to_raw_uid(u)
+        # By raw ids, as without refitting the inner ids are others. A mark of an unknown id is none, but of a user
+        # who was folded in.
+        uid = u.removeprefix(UNKNOWN) if isinstance(u, str) else self.trainset.to_raw_uid(u)
         iid = i if isinstance(i, str) else self.trainset.to_raw_iid(i)
         estimates = [algo.predict(uid, iid).est for algo in self.fitted]
         return float(weights.combine(np.array([estimates], float))[0])
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Estimate the ratings (pairs,) of raw ids."""
+        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
         if len(uids) != len(iids):
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
@@ -165,30 +200,78 @@ class Blend(AlgoBase):  # type: ignore[misc]
         combined = weights.combine(every.reshape(-1, every.shape[-1]))
         return np.asarray(np.clip(combined, low, high).reshape(len(uids), len(items)))
 
+    def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included.
+
+        The weighted average of those of the algorithms, with a factor fitted to the ratings held out.
+        """
+        weights = self._fitted()
+        pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
+        found = _deviations(self.fitted, self._usual, pairs) @ _shares(weights)
+        return np.asarray(self._factor * found)
+
     def top_n(
-        self, n: int = 10, uids: Iterable[Any] | None = None, *, exclude_seen: bool = True
+        self,
+        n: int = 10,
+        uids: Iterable[Any] | None = None,
+        *,
+        exclude_seen: bool = True,
+        by: By = "both",
     ) -> dict[Any, list[tuple[Any, float]]]:
         """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
-        Raises DataError for a user who is not in the trainset.
+        ``by`` says what is best, as in `TacendaAlgorithm.top_n`. Raises DataError for a user who is not in the
+        trainset.
         """
         self._fitted()
         trainset = self.trainset
         users = trainset._raw2inner_id_users
-        wanted = list(users) if uids is None else list(uids)
+        wanted = list(users) if uids is None else as_list(uids, "uids")
         for uid in wanted:
             if uid not in users:
                 raise DataError(f"user {uid!r} is not in the trainset")
-        raw = np.array([trainset.to_raw_iid(i) for i in trainset.all_items()], dtype=object)
+        raw = [trainset.to_raw_iid(i) for i in trainset.all_items()]
+        lists = Lists.of(None if by == "rating" else self.choices, by, len(raw))
         found: dict[Any, list[tuple[Any, float]]] = {}
         block = max(1, _SCORES // max(len(raw), 1))
         for start in range(0, len(wanted), block):
             part = wanted[start : start + block]
             for uid, scores in zip(part, self.predict_users(part), strict=True):
-                seen = {i for i, _ in trainset.ur[users[uid]]} if exclude_seen else set()
-                items, values = top(scores.astype(np.float32), n, np.array(sorted(seen), np.int64))
-                found[uid] = list(zip(raw[items], values.astype(float).tolist(), strict=True))
+                seen = np.array(sorted({i for i, _ in trainset.ur[users[uid]]}), np.int64)
+                x = None if lists.choices is None else lists.choices.users[users[uid]]
+                hidden = seen if exclude_seen else None
+                items, values = lists.best(scores.astype(np.float32), x, n, hidden)
+                found[uid] = [
+                    (raw[item], value)
+                    for item, value in zip(items, values.astype(float).tolist(), strict=True)
+                ]
         return found
+
+    @property
+    def choices(self) -> Choices:
+        """The model of what gets chosen, fitted when it is asked for first."""
+        if self._choices is None:
+            ratings = ratings_of(self.trainset)
+            self._choices = Choices.of(ratings, Identities.of(ratings))
+        return self._choices
+
+    def fold_in(
+        self,
+        ratings: Mapping[Any, float] | Iterable[tuple[Any, float]] = (),
+        rated: Iterable[Any] = (),
+        *,
+        uid: Hashable | None = None,
+    ) -> BlendedUser:
+        """Predict for a user the blend was not fitted to, see `TacendaAlgorithm.fold_in`.
+
+        An algorithm that is not one of Tacenda's counts with what it says of an unknown user.
+        """
+        weights, given = self._fitted(), dict(ratings)
+        users = [
+            algo.fold_in(given, rated, uid=uid) if isinstance(algo, TacendaAlgorithm) else algo
+            for algo in self.fitted
+        ]
+        return BlendedUser(self, users, weights, given, as_list(rated, "rated"))
 
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
@@ -207,6 +290,71 @@ class Blend(AlgoBase):  # type: ignore[misc]
             for prediction in predictions:
                 print(prediction)
         return predictions
+
+
+class BlendedUser(NamedTuple):
+    """Predictions of a blend for a user it was not fitted to."""
+
+    blend: Blend
+    users: list[Any]  # what every algorithm made of the user, or the algorithm
+    weights: Weights
+    ratings: dict[Any, float]
+    rated: list[Any]
+
+    def predict(self, iid: Hashable) -> float:
+        """The expected rating of an item, clipped to the scale."""
+        return float(self._estimates([iid])[0])
+
+    def _estimates(self, iids: Sequence[Any]) -> Floats:
+        every = [
+            [user.predict(_NOBODY, iid).est for iid in iids]
+            if isinstance(user, AlgoBase)
+            else [user.predict(iid) for iid in iids]
+            for user in self.users
+        ]
+        combined = self.weights.combine(np.array(every, float).T)
+        return np.asarray(np.clip(combined, *self.blend.trainset.rating_scale))
+
+    def top_n(
+        self, n: int = 10, *, exclude_seen: bool = True, by: By = "both"
+    ) -> list[tuple[Any, float]]:
+        """The ``n`` best items: (raw item id, estimate), best first."""
+        trainset = self.blend.trainset
+        raw = [trainset.to_raw_iid(i) for i in trainset.all_items()]
+        found = numbers([*self.ratings, *self.rated], trainset._raw2inner_id_items)
+        seen = np.unique(found[found >= 0])
+        choices = None if by == "rating" else self.blend.choices
+        x = None if choices is None else choices.of_new_user(seen)[0]
+        lists = Lists.of(choices, by, len(raw))
+        scores = self._estimates(raw).astype(np.float32)
+        items, values = lists.best(scores, x, n, seen if exclude_seen else None)
+        return [
+            (raw[item], value)
+            for item, value in zip(items, values.astype(float).tolist(), strict=True)
+        ]
+
+
+def _shares(weights: Weights) -> Floats:
+    """The weights, of sum one."""
+    total = weights.weights.sum()
+    n = len(weights.weights)
+    return weights.weights / total if total > 0 else np.full(n, 1 / n)
+
+
+def _deviations(
+    algorithms: Sequence[AlgoBase], usual: Floats, pairs: Sequence[tuple[Any, Any, Any]]
+) -> Floats:
+    """Standard deviations (pairs, algorithms); the ``usual`` error of an algorithm that knows none."""
+    uids, iids = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return np.stack(
+        [
+            algo.predict_std(uids, iids)
+            if isinstance(algo, TacendaAlgorithm)
+            else np.full(len(uids), error)
+            for algo, error in zip(algorithms, usual, strict=True)
+        ],
+        axis=-1,
+    )
 
 
 def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:

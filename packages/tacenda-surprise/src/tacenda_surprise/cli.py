@@ -4,29 +4,56 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import typer
 
 import tacenda
-from tacenda import plugins
+from tacenda import artifact, plugins
 from tacenda.cli.options import Force, check_output, settings_of
 from tacenda.errors import DataError
 from tacenda.progress import track
-from tacenda.ratings import Ratings, folds, read_ratings
+from tacenda.ratings import Ratings, folds, read_ratings, split_last, split_per_user
 from tacenda_surprise.models.base import FoldedUser, RatingModel, new_model
 from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.models.ranking import best_items, top
+from tacenda_surprise.models.ranking import Lists, best_items, most_popular, quality
+from tacenda_surprise.pmf import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
+from tacenda_surprise.rbm import RBM, ConditionalRBM
+from tacenda_surprise.settings import merged_options
 
 Numbers = npt.NDArray[np.int64]
 
+
+class Held(StrEnum):
+    """What is held out to compare lists."""
+
+    one = "one"
+    last = "last"
+
+
+class RankedBy(StrEnum):
+    """What lists go by, see ``top_n``."""
+
+    both = "both"
+    rating = "rating"
+    choice = "choice"
+
+
 app = typer.Typer(no_args_is_help=True, help="Evaluate, fit and apply rating models.")
 
+ALGORITHMS = (
+    *(PMF, ConditionalPMF, BayesianPMF, ConditionalBayesianPMF),
+    *(RBM, ConditionalRBM, BiasOnly),
+)
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
 
 File = Annotated[
@@ -39,7 +66,17 @@ Encoding = Annotated[str, typer.Option(help="Encoding of the file.")]
 Duplicates = Annotated[str, typer.Option(help="A pair rated twice: error, or last.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any option of the model, as JSON."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any option of the model, as JSON; MODEL.NAME=VALUE is for one model alone.",
+    ),
+]
+ByOption = Annotated[
+    RankedBy,
+    typer.Option(
+        help="What is best: likely to be chosen and liked, a high rating, or likely to be chosen."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
@@ -56,6 +93,18 @@ def evaluate(
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Of the parts and of the models.")] = 0,
     settings: Set = None,
+    lists: Annotated[
+        Held | None,
+        typer.Option(
+            help="Compare lists instead of ratings, by one rating of each user that is held out, or by the "
+            "last fifth of each user's (with --time)."
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Items in a list.")] = 10,
+    by: ByOption = RankedBy.both,
+    time_column: Annotated[
+        int | None, typer.Option("--time", min=0, help="Where the time stands, for --lists last.")
+    ] = None,
     separator: Separator = None,
     columns: Columns = "0,1,2",
     scale: ScaleOf = None,
@@ -66,10 +115,18 @@ def evaluate(
     """Cross-validate models on a file of ratings."""
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     chosen = settings_of(settings or [])
-    rows = [
-        cross_validated(new_model(name, chosen, seed=seed), ratings, n_folds, seed)._asdict()
-        for name in model or _ALL
-    ]
+    models = [_new(name, chosen, seed) for name in model or _ALL]
+    if lists is not None:
+        times = None
+        if lists is Held.last:
+            if time_column is None:
+                raise typer.BadParameter("--lists last needs --time, the column of the time")
+            user_at, item_at, _ = columns.split(",")
+            at = f"{user_at},{item_at},{time_column}"
+            times = _read(file, separator, at, None, encoding, duplicates).values
+        _compare_lists(models, ratings, times, n, by, seed, as_json=as_json)
+        return
+    rows = [cross_validated(one, ratings, n_folds, seed)._asdict() for one in models]
     if as_json:
         typer.echo(json.dumps({"file": str(file), "folds": n_folds, "seed": seed, "models": rows}))
         return
@@ -98,11 +155,12 @@ def fit(
     force: Force = False,
 ) -> None:
     """Fit a model to a file of ratings and save it."""
-    unfitted: RatingModel = plugins.make("recommenders", model, settings_of(settings or []))
+    unfitted = _new(model, settings_of(settings or []))
     check_output(output, force)
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
-    fitted = unfitted.fit(ratings)
-    fitted.save(output)
+    found = unfitted.fit(ratings).to_artifact()
+    choices = Choices.of(ratings, Identities.of(ratings))
+    artifact.write(output, replace(found, arrays={**found.arrays, **choices.arrays()}))
     typer.echo(
         f"{output}: {model} of {len(ratings):,} ratings, {ratings.n_users:,} users, "
         f"{ratings.n_items:,} items"
@@ -124,6 +182,13 @@ def recommend(
         Path | None,
         typer.Option(help="The ratings again, to leave out what users have rated."),
     ] = None,
+    by: ByOption = RankedBy.both,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="An item that is not to be listed; may be repeated.")
+    ] = None,
+    min_ratings: Annotated[
+        int, typer.Option(min=0, help="How many ratings an item must have.")
+    ] = 0,
     separator: Separator = None,
     columns: Columns = "0,1,2",
     encoding: Encoding = "utf-8",
@@ -134,6 +199,13 @@ def recommend(
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
     model: RatingModel = tacenda.load(folder)
     catalogue = model.catalogue
+    n_users, n_items = len(catalogue.users), len(catalogue.items)
+    choices = Choices.found(artifact.read(folder).arrays, n_users, n_items)
+    unsupported = None
+    if min_ratings and choices is not None:
+        unsupported = choices.popularity * n_users < min_ratings - 0.5
+    excluded = [catalogue.items.number(item) for item in exclude or []]
+    lists = Lists.of(choices, by.value, n_items, None, excluded, unsupported)
     known = None
     if seen is not None:
         ratings = _read(seen, separator, columns, None, encoding, "last")
@@ -142,12 +214,12 @@ def recommend(
     raw, (low, high) = catalogue.items.raw, catalogue.scale
     wanted = [(one, catalogue.users.number(one)) for one in user or []]
     numbers = np.array([number for _, number in wanted], np.int64)
-    for (one, _), ranked in zip(wanted, best_items(model, numbers, n, known), strict=True):
+    for (one, _), ranked in zip(wanted, best_items(model, numbers, n, known, lists), strict=True):
         scores = np.clip(ranked.scores, low, high).tolist()
         found[one] = list(zip(raw[ranked.items].tolist(), scores, strict=True))
     if rate:
         folded, items = _new_user(model, rate)
-        best, scores = top(folded.score(), n, items)
+        best, scores = lists.of_new_user(folded, items, n, items)
         found["new user"] = list(
             zip(raw[best].tolist(), np.clip(scores, low, high).tolist(), strict=True)
         )
@@ -192,6 +264,63 @@ def _read(
     )
 
 
+def _new(name: str, chosen: Mapping[str, Any], seed: int | None = None) -> RatingModel:
+    """Make a model with the options of all models and those of its own, ``NAME.option``.
+
+    Options go by the words of the model or by those of its algorithm for Surprise.
+    """
+    names = {plugin.name for plugin in plugins.available("recommenders")}
+    options = {key: value for key, value in chosen.items() if key not in names}
+    options |= chosen.get(name, {})
+    for algorithm in ALGORITHMS:
+        if algorithm.model_class.name == name:
+            words: Any = algorithm.settings_class
+            own = {one.name for one in words.model_settings.options()}
+            said = {one.name for one in words.options() if one.paths} - own
+            given = {word: options.pop(word) for word in said & set(options)}
+            if given:
+                options = merged_options(words.from_dict(given).for_model(only=given), options)
+    if seed is None:
+        made: RatingModel = plugins.make("recommenders", name, options)
+        return made
+    return new_model(name, options, seed=seed)
+
+
+def _compare_lists(
+    models: list[RatingModel],
+    ratings: Ratings,
+    times: npt.NDArray[np.float32] | None,
+    n: int,
+    by: RankedBy,
+    seed: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Print how good lists are of what users have rated but the models were not fitted to."""
+    if times is None:
+        train, held_out = split_per_user(ratings, 1, seed=seed)
+        told = f"one rating of each user held out, seed {seed}"
+    else:
+        train, held_out = split_last(ratings, times)
+        told = "the last fifth of each user's ratings held out"
+    seen = Identities.of(train)
+    users = np.flatnonzero(np.diff(held_out.user_offsets))
+    choices = Choices.of(train, seen)
+    lists = Lists.of(choices, by.value, ratings.n_items)
+    rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
+    for model in models:
+        ranked = best_items(deepcopy(model).fit(train), users, n, seen, lists)
+        rows.append({"model": model.name, **quality(ranked, held_out, n)._asdict()})
+    if as_json:
+        typer.echo(json.dumps({"users": len(users), "n": n, "by": by.value, "models": rows}))
+        return
+    typer.echo(f"{len(users):,} users, lists of {n}, ranked by {by.value}; {told}")
+    typer.echo(f"{'model':<26}{'HR':>8}{'NDCG':>8}{'MRR':>8}{'recall':>8}")
+    for row in rows:
+        values = "".join(f"{value:>8.4f}" for value in list(row.values())[1:])
+        typer.echo(f"{row['model']:<26}{values}")
+
+
 class CrossValidated(NamedTuple):
     """Errors of a model on the test parts, predictions clipped to the scale."""
 
@@ -234,9 +363,9 @@ def _new_user(model: RatingModel, rated: list[str]) -> tuple[FoldedUser, Numbers
     low, high = catalogue.scale
     found: dict[int, float] = {}
     for text in rated:
-        item, _, value = text.rpartition("=")
+        item, equals, value = text.rpartition("=")
         try:
-            rating = float(value)
+            rating = float(value if equals else "none")
         except ValueError as error:
             raise DataError(f"--rate takes ITEM=RATING, not {text}") from error
         if not low <= rating <= high:

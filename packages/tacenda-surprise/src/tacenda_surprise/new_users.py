@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError
-from tacenda_surprise.models.base import FoldedUser, RatingModel
-from tacenda_surprise.models.ranking import top
+from tacenda_surprise.models.base import Floats, FoldedUser, RatingModel, folded_probabilities
+from tacenda_surprise.models.ranking import Lists
 
 Numbers = npt.NDArray[np.int64]
 
@@ -56,6 +56,8 @@ class NewUser(NamedTuple):
     items: Mapping[Hashable, int]  # raw item id -> number
     scale: tuple[float, float]  # lowest and highest rating
     given: Given  # what is known of the user
+    levels: Floats  # (levels,) that `predict_proba` is about; none on a continuous scale
+    lists: Callable[..., Lists]  # what lists are ranked by, for the arguments of ``top_n``
 
     @classmethod
     def of(
@@ -64,10 +66,12 @@ class NewUser(NamedTuple):
         items: Mapping[Hashable, int],
         scale: tuple[float, float],
         given: Given,
+        lists: Callable[..., Lists],
     ) -> NewUser:
         """Fold a user into a fitted model."""
         identities = given.rated if model.folds_identities else None
-        return cls(model.fold_in(given.items, given.values, identities), items, scale, given)
+        user = model.fold_in(given.items, given.values, identities)
+        return cls(user, items, scale, given, model.catalogue.levels, lists)
 
     @property
     def seen(self) -> Numbers:
@@ -83,11 +87,30 @@ class NewUser(NamedTuple):
         """The standard deviation of the rating of an item, its noise included."""
         return float(self.model_user.deviations(np.array([self.items.get(iid, -1)]))[0])
 
-    def top_n(self, n: int = 10, *, exclude_seen: bool = True) -> list[tuple[Any, float]]:
-        """The ``n`` best items: (raw item id, estimate), best first."""
-        numbers, scores = top(self.model_user.score(), n, self.seen if exclude_seen else None)
-        raw = np.array(list(self.items), dtype=object)
-        return list(zip(raw[numbers], np.clip(scores, *self.scale).tolist(), strict=True))
+    def predict_proba(self, iid: Hashable) -> Floats:
+        """The probability of each of ``levels`` (levels,). Raises ConfigurationError on a continuous scale."""
+        if not len(self.levels):
+            raise ConfigurationError(
+                "the ratings are continuous, and no single one has a probability"
+            )
+        item = np.array([self.items.get(iid, -1)])
+        return np.asarray(folded_probabilities(self.model_user, item, self.levels)[0])
+
+    def top_n(
+        self, n: int = 10, *, exclude_seen: bool = True, **filters: Any
+    ) -> list[tuple[Any, float]]:
+        """The ``n`` best items: (raw item id, estimate), best first.
+
+        ``filters`` are ``by``, ``candidates``, ``exclude`` and ``min_ratings`` of the algorithm's ``top_n``.
+        """
+        return self.listed(self.lists(**filters), n, exclude_seen=exclude_seen)
+
+    def listed(self, lists: Lists, n: int, *, exclude_seen: bool) -> list[tuple[Any, float]]:
+        """The list of this user that ``lists`` ranks."""
+        seen = self.seen if exclude_seen else None
+        found, scores = lists.of_new_user(self.model_user, self.seen, n, seen)
+        raw, estimates = list(self.items), np.clip(scores, *self.scale).tolist()
+        return [(raw[item], score) for item, score in zip(found, estimates, strict=True)]
 
 
 class NewUsers(dict[str, NewUser]):

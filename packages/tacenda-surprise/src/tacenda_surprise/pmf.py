@@ -25,8 +25,25 @@ from tacenda_surprise.settings import AlgorithmSettings, RandomSettings, RatedSe
 
 __all__ = ["PMF", "BayesianPMF", "BiasOnly", "ConditionalBayesianPMF", "ConditionalPMF"]
 
-_RATES = "learning_rate", "advanced.bias_learning_rate"
-_PENALTIES = "penalty", "advanced.bias_penalty"
+_SIDES = "user_", "item_"
+_RATES, _PENALTIES = (
+    tuple(
+        f"advanced.{side}{bias}{what}" if side or bias else what
+        for side in ("", *_SIDES)
+        for bias in ("", "bias_")
+    )
+    for what in ("learning_rate", "penalty")
+)
+
+
+def _of(side: str, what: str) -> Any:
+    """Declare what `SVD` of Surprise calls ``lr_bu``, ``reg_qi`` and so on."""
+    whose = f"the {side[:4]}s' {'biases' if 'bias' in side else 'factors'}"
+    doc = {
+        "learning_rate": f"learning rate of {whose}; None: lr_all",
+        "penalty": f"weight of the squares of {whose} in the loss, for each rating; None: reg_all",
+    }[what]
+    return argument(FactorizationSettings, f"advanced.{side}{what}", doc=doc)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,38 +58,33 @@ class _MAPSettings(RandomSettings):
         doc="""learn biases; False is what Surprise calls PMF, and leaves unknown users and items
         impossible""",
     )
-    init_std_dev: float = argument(FactorizationSettings, "advanced.init_std")
+    init_mean: float = argument(FactorizationSettings, "advanced.init_mean")
+    init_std_dev: float | None = argument(FactorizationSettings, "advanced.init_std")
     lr_all: float | None = argument(
         FactorizationSettings,
         *_RATES,
         default=None,
-        doc="learning rate of factors and biases; None leaves the defaults of lr_pu and lr_bi",
+        doc="""learning rate of factors and biases; None: 0.02 of the biases, and 0.0225 over the standard
+        deviation of the ratings of the factors""",
     )
     reg_all: float | None = argument(
         FactorizationSettings,
         *_PENALTIES,
         default=None,
-        doc="""weight of the squared factors and biases in the loss, for each rating; None leaves the
-        defaults of reg_pu and reg_bi""",
+        doc="""weight of the squared factors and biases in the loss, for each rating; None: what suits the
+        ratings, and each user's and item's number of them""",
     )
-    lr_pu: float | None = argument(FactorizationSettings, _RATES[0])
-    lr_bi: float | None = argument(
-        FactorizationSettings,
-        _RATES[1],
-        default=None,
-        doc="learning rate of the biases; None: lr_all, or 0.02; the thesis has 0.001",
-    )
-    reg_pu: float | None = argument(FactorizationSettings, _PENALTIES[0])
-    reg_bi: float | None = argument(
-        FactorizationSettings,
-        _PENALTIES[1],
-        default=None,
-        doc="""weight of the squared biases in the loss, for each rating; None: reg_all, or 0.08; the
-        thesis has 0.1""",
-    )
+    lr_bu: float | None = _of("user_bias_", "learning_rate")
+    lr_bi: float | None = _of("item_bias_", "learning_rate")
+    lr_pu: float | None = _of("user_", "learning_rate")
+    lr_qi: float | None = _of("item_", "learning_rate")
+    reg_bu: float | None = _of("user_bias_", "penalty")
+    reg_bi: float | None = _of("item_bias_", "penalty")
+    reg_pu: float | None = _of("user_", "penalty")
+    reg_qi: float | None = _of("item_", "penalty")
     lr_decay: float = argument(FactorizationSettings, "advanced.rate_decay")
     validation: float = argument(FactorizationSettings, "validation")
-    patience: int = argument(FactorizationSettings, "patience")
+    patience: int | None = argument(FactorizationSettings, "patience")
     refit: bool = argument(FactorizationSettings, "refit")
 
     def idle(self) -> Mapping[str, str]:
@@ -100,8 +112,8 @@ class ConditionalPMFSettings(_MAPSettings, RatedSettings):
 
     model_settings = ConditionalFactorizationSettings
 
-    lr_side: float | None = argument(ConditionalFactorizationSettings, "side_learning_rate")
-    reg_side: float | None = argument(ConditionalFactorizationSettings, "side_penalty")
+    lr_yj: float | None = argument(ConditionalFactorizationSettings, "side_learning_rate")
+    reg_yj: float | None = argument(ConditionalFactorizationSettings, "side_penalty")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +123,8 @@ class BayesianPMFSettings(RandomSettings):
     model_settings = BayesianSettings
 
     n_factors: int | None = argument(BayesianSettings, "n_factors")
-    burn_in: int = argument(BayesianSettings, "burn_in")
-    n_samples: int = argument(BayesianSettings, "n_samples")
+    burn_in: int | None = argument(BayesianSettings, "burn_in")
+    n_samples: int | None = argument(BayesianSettings, "n_samples")
     n_kept: int = argument(BayesianSettings, "n_kept")
     rank: int = argument(BayesianSettings, "rank")
 
@@ -214,8 +226,8 @@ class BiasOnlySettings(AlgorithmSettings):
 
     biases: Literal["both", "items", "users", "none"] = argument(BiasSettings, "biases")
     n_epochs: int = argument(BiasSettings, "epochs")
-    reg_u: float = argument(BiasSettings, "penalty_users")
-    reg_i: float = argument(BiasSettings, "penalty_items")
+    reg_u: float | None = argument(BiasSettings, "penalty_users")
+    reg_i: float | None = argument(BiasSettings, "penalty_items")
 
     def idle(self) -> Mapping[str, str]:
         """Penalties of biases that are not learned."""

@@ -59,25 +59,28 @@ class AlgorithmSettings(Settings):
             self.model_settings.from_dict(self.for_model())
 
     def _refuse_covered(self, one: Option) -> None:
-        """Refuse ``lr_all`` beside both ``lr_pu`` and ``lr_bi``."""
-        given = [
-            other
-            for other in self.options()
-            if other.name != one.name
-            and set(other.paths) & set(one.paths)
-            and getattr(self, other.name) is not None
-        ]
-        if {path for other in given for path in other.paths} >= set(one.paths):
-            names = " and ".join(other.name for other in given)
+        """Refuse ``lr_all`` where other arguments say all that it could."""
+        others = [other for other in self.options() if other.name != one.name]
+        given = [other for other in others if getattr(self, other.name) is not None]
+        shared = {path for other in others for path in other.paths} & set(one.paths)
+        said = {path for other in given for path in other.paths}
+        if shared and said >= shared:
+            names = [other.name for other in given if set(other.paths) & shared]
+            listed = f"{', '.join(names[:-1])} and {names[-1]}"
             raise ConfigurationError(
-                f"{self.model()}: {one.name} has no effect beside {names}; leave it out"
+                f"{self.model()}: {one.name} has no effect beside {listed}; leave it out"
             )
 
-    def for_model(self) -> dict[str, Any]:
-        """The options of the model, by name; later arguments overrule earlier ones."""
+    def for_model(self, only: Iterable[str] | None = None) -> dict[str, Any]:
+        """The options of the model, by name; later arguments overrule earlier ones.
+
+        ``only`` are the arguments that count; None: all.
+        """
         values: dict[str, Any] = {}
         idle = self.idle()
         for one in self.options():
+            if only is not None and one.name not in only:
+                continue
             value = getattr(self, one.name)
             for path in one.paths:
                 if value is None or path in idle:
@@ -103,6 +106,15 @@ class AlgorithmSettings(Settings):
                 if value != _option_at(type(settings), one.paths[0]).default:
                     found[one.name] = value
         return {**found, **given}
+
+
+def merged_options(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a model, groups joined; those that come ``then`` overrule."""
+    found = dict(first)
+    for name, value in then.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+        found[name] = merged_options(found[name], value) if both else value
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from surprise import Trainset
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.trainsets import FitData, more_ids, numbers, ratings_of
+from tacenda_surprise.trainsets import FitData, as_list, more_ids, numbers, ratings_of
 
 _DENSE = 0.9  # a larger part of all pairs says nothing about anybody
 _FEW = 100  # pairs: of so few anything may be true
@@ -41,7 +41,9 @@ class SideInfo:
 
     def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
         kept: dict[tuple[Hashable, Hashable], None] = {}
-        for pair in pairs:
+        for pair in as_list(pairs, "pairs"):
+            if isinstance(pair, str | bytes) or not isinstance(pair, Iterable):
+                raise DataError(f"{pair!r} is no pair; give (raw user id, raw item id)")
             user, item, *_ = pair
             kept[user, item] = None
         self.pairs: list[tuple[Hashable, Hashable]] = list(kept)

@@ -25,6 +25,7 @@ from tacenda.offsets import checked_offsets
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import RatingModel
 from tacenda_surprise.models.catalogue import pack, unpack
+from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.new_users import Given
 from tacenda_surprise.side_info import SideInfo
@@ -46,6 +47,7 @@ class Saved(NamedTuple):
     users: dict[Hashable, int]  # raw id -> number, of all users of the model
     seen: Identities  # what users have rated or are known to have rated
     given: list[Given]  # what users were folded in from
+    choices: Choices | None  # what lists go by, where it was saved
 
     def more_rated(self) -> SideInfo | None:
         """What is known to be rated beside the ratings."""
@@ -90,7 +92,11 @@ def write(path: str | os.PathLike[str], model: RatingModel, saved: Saved) -> Non
         replace(
             found,
             config={**found.config, "surprise": config},
-            arrays={**found.arrays, **{_PREFIX + name: array for name, array in arrays.items()}},
+            arrays={
+                **found.arrays,
+                **({} if saved.choices is None else saved.choices.arrays()),
+                **{_PREFIX + name: array for name, array in arrays.items()},
+            },
         ),
     )
 
@@ -141,6 +147,7 @@ def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
             *_lists(arrays, "seen.offsets", "seen.item_ids", len(users), len(items), np.int32)
         ),
         _given(arrays, len(items)),
+        Choices.found(found.arrays, *sizes),
     )
     return model, saved, everybody
 

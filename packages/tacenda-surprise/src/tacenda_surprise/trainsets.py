@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from surprise import Trainset
+from scipy.sparse import issparse
+from surprise import Dataset, Reader, Trainset
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
@@ -26,6 +27,34 @@ class FitData(NamedTuple):
     ratings: Ratings
     identities: Identities | None
     users: dict[Hashable, int]
+
+
+def as_trainset(data: Any) -> Trainset:
+    """A Trainset as it is, or one of a data frame or a sparse matrix, whose scale is that of its ratings.
+
+    The first three columns of a data frame are users, items and ratings, whatever their names; row and column of a
+    sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
+
+    Raises DataError for anything else.
+    """
+    if isinstance(data, Trainset):
+        return data
+    if issparse(data):
+        table = data.tocoo()
+        columns = [table.row.tolist(), table.col.tolist(), table.data.astype(float).tolist()]
+    elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 3:
+        columns = [data.iloc[:, k].tolist() for k in range(3)]
+    else:
+        raise DataError(
+            f"ratings are given as a {type(data).__name__}; give a Trainset, a sparse matrix, or a data frame "
+            "whose columns are users, items and ratings"
+        )
+    values = np.array(columns[2], np.float64)
+    if not len(values) or not np.isfinite(values).all():
+        raise DataError("the ratings are none, or not all finite; correct or leave them out")
+    reader = Reader(rating_scale=(float(values.min()), float(values.max())))
+    rows = zip(columns[0], columns[1], values.tolist(), strict=True)
+    return Dataset(reader).construct_trainset([(*row, None) for row in rows])
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
@@ -128,6 +157,12 @@ def merged(
     return trainset_of(ratings, list(all_users), list(all_items), ratings.mean)
 
 
+def join(trainset: Trainset, more: Trainset) -> Trainset:
+    """Join two trainsets; of a pair in both the rating of ``more`` counts."""
+    users, items = trainset._raw2inner_id_users, trainset._raw2inner_id_items
+    return merged(trainset, more, users, items, Catalogue.of(ratings_of(trainset)))
+
+
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
     """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them."""
     ids = list(raw)
@@ -147,6 +182,13 @@ def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
             f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"
         )
     return IdIndex(texts, index.what)
+
+
+def as_list(ids: Iterable[Any], what: str) -> list[Any]:
+    """The ids as a list. Raises ConfigurationError for a text, which would be taken apart letter by letter."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
+    return ids if isinstance(ids, list) else list(ids)
 
 
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:

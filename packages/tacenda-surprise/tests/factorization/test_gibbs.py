@@ -14,6 +14,7 @@ from tacenda_surprise.models import (
     Identities,
     PMFModel,
 )
+from tacenda_surprise.models.catalogue import standardized
 from tacenda_surprise.models.factorization.gibbs import (
     Gibbs,
     Hyper,
@@ -21,6 +22,7 @@ from tacenda_surprise.models.factorization.gibbs import (
     draw_hyper,
     draw_tau,
     draw_wishart,
+    expected_variances,
 )
 from tacenda_surprise.models.factorization.samples import Samples, average, side_by_side
 
@@ -36,20 +38,21 @@ def test_wishart_draws_have_its_moments():
 
 
 def test_hyperparameters_are_drawn_from_their_posterior():
-    """Mean of Lambda: (nu_0 + n) W; of mu: n x / (beta_0 + n); and the spread of mu."""
+    """Mean of Lambda: (nu_0 + n) W; of mu: n x / (beta_0 + n); and the spread of mu. Here m is 4 and nu_0 is 7."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((20, 2)) * [0.5, 2.0] + [1.0, -1.0]
     mean, n = rows.mean(axis=0), 20
-    inverse = np.eye(2) + (rows - mean).T @ (rows - mean) + 2 * n / (2 + n) * np.outer(mean, mean)
+    inverse = 4 * np.diag(expected_variances(2))
+    inverse += (rows - mean).T @ (rows - mean) + 2 * n / (2 + n) * np.outer(mean, mean)
     W = np.linalg.inv(inverse)
     draws = [draw_hyper(rng, rows) for _ in range(6000)]
     np.testing.assert_allclose(
-        np.mean([d.precision for d in draws], axis=0), (2 + n) * W, rtol=0.05, atol=0.02
+        np.mean([d.precision for d in draws], axis=0), (7 + n) * W, rtol=0.05, atol=0.02
     )
     found = np.stack([d.mean for d in draws])
     np.testing.assert_allclose(found.mean(axis=0), n * mean / (2 + n), atol=0.03)
     # mu is Student t with nu - width + 1 degrees of freedom
-    free = 2 + n - 2 + 1
+    free = 7 + n - 2 + 1
     covariance = inverse / ((2 + n) * free) * free / (free - 2)
     np.testing.assert_allclose(np.cov(found.T), covariance, rtol=0.15, atol=0.005)
 
@@ -89,7 +92,7 @@ def test_tau_is_drawn_from_its_posterior(linked):
     hyper, W = linked[2], np.random.default_rng(4).standard_normal((6, 2)).astype(np.float32)
     rng = np.random.default_rng(5)
     draws = [draw_tau(rng, W, hyper) for _ in range(20_000)]
-    rate = 1 + 0.5 * np.einsum("jk,kl,jl->", W, hyper.precision, W)
+    rate = 0.1 + 0.5 * np.einsum("jk,kl,jl->", W, hyper.precision, W)
     assert np.mean(draws) == pytest.approx((1 + 0.5 * 12) / rate, rel=0.02)
     assert np.var(draws) == pytest.approx((1 + 0.5 * 12) / rate**2, rel=0.06)
 
@@ -101,7 +104,7 @@ def test_a_chain_forgets_where_it_began():
     for seed in (0, 1):
         chain = Gibbs(
             BayesianSettings(n_factors=2, burn_in=60, n_samples=200, seed=seed),
-            2, ratings, ratings.mean, None,
+            2, standardized(ratings, ratings.mean, 1.0), None,
         )  # fmt: skip
         for sweep in range(260):
             chain.step(sweep, 1.0)
@@ -254,7 +257,7 @@ def test_samples_side_by_side_keep_their_rows():
 )
 def test_kept_samples_are_evenly_spaced(total, n, chosen):
     numbers = np.arange(total, dtype=np.float32)
-    found = Samples(*(numbers,) * 6).thinned(n)
+    found = Samples(*(numbers,) * 11).thinned(n)
     assert found.alpha.tolist() == chosen
 
 

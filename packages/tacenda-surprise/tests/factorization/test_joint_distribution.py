@@ -13,11 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, wishart
 
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models import BayesianSettings, Identities
-from tacenda_surprise.models.factorization.gibbs import Gibbs, Start
+from tacenda_surprise.models.factorization.gibbs import (
+    _EVENNESS,
+    Gibbs,
+    Start,
+    expected_variances,
+)
 
 N_USERS, N_ITEMS, WIDTH = 4, 3, 2  # one factor and the bias
 RATED = np.nonzero([[1, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]])
@@ -34,6 +39,8 @@ class Joint(NamedTuple):
     precision: np.ndarray
     tau: float
     alpha: float
+    gamma: np.ndarray
+    nu: float
     ratings: np.ndarray
 
 
@@ -44,9 +51,9 @@ def link_matrix():
 
 
 def normal_wishart(rng):
-    """Mean and precision of rows: nu_0 = width, W_0 = I, beta_0 = 2."""
-    root = rng.standard_normal((WIDTH, WIDTH))
-    precision = root @ root.T
+    """Mean and precision of rows: nu_0 = width + 1 + 4, W_0 = V^{-1} / 4, beta_0 = 2."""
+    scale = np.diag(1 / (4 * expected_variances(WIDTH)))
+    precision = wishart.rvs(WIDTH + 5, scale, random_state=rng)
     return rng.multivariate_normal(np.zeros(WIDTH), np.linalg.inv(2 * precision)), precision
 
 
@@ -54,23 +61,25 @@ def rows(rng, n, precision):
     return rng.multivariate_normal(np.zeros(WIDTH), np.linalg.inv(precision), n)
 
 
-def rated(rng, users, items, alpha):
+def rated(rng, users, items, alpha, gamma):
     u, i = RATED
     expected = users[u, 0] * items[i, 0] + users[u, 1] + items[i, 1]
-    return expected + rng.standard_normal(len(u)) / np.sqrt(alpha)
+    return expected + rng.standard_normal(len(u)) / np.sqrt(alpha * gamma[u])
 
 
 def from_the_prior(rng, conditional):
     mean, precision = normal_wishart(rng)
     item_mean, item_precision = normal_wishart(rng)
-    tau, alpha = rng.exponential(size=2)
+    tau, alpha = 10 * rng.exponential(), rng.gamma(2.0) / 1.4
+    nu = rng.choice(_EVENNESS)
+    gamma = rng.gamma(nu / 2, size=N_USERS) / (nu / 2)
     links = rows(rng, N_ITEMS if conditional else 0, tau * precision)
     users = mean + rows(rng, N_USERS, precision)
     if conditional:
         users += link_matrix() @ links
     items = item_mean + rows(rng, N_ITEMS, item_precision)
-    ratings = rated(rng, users, items, alpha)
-    return Joint(users, items, links, mean, precision, tau, alpha, ratings)
+    ratings = rated(rng, users, items, alpha, gamma)
+    return Joint(users, items, links, mean, precision, tau, alpha, gamma, nu, ratings)
 
 
 def one_sweep(joint, conditional, number):
@@ -81,16 +90,17 @@ def one_sweep(joint, conditional, number):
         BayesianSettings(n_factors=WIDTH - 1, burn_in=0, n_samples=1),
         WIDTH - 1,
         ratings,
-        0.0,
         Identities.from_pairs(*KNOWN, N_USERS, N_ITEMS) if conditional else None,
-        Start(*tables, joint.alpha),
+        Start(*tables, joint.alpha, joint.gamma.astype(np.float32), joint.nu, joint.tau),
         number,
     )
-    numbers = np.array([joint.alpha, joint.tau, 0])
-    chain.load_state({**chain.state(), "chain.numbers": numbers})
     chain.step(None, 1.0)
-    drawn = {name: array[0].astype(float) for name, array in chain.samples.items()}
-    return joint._replace(**drawn, tau=chain.state()["chain.numbers"][1])
+    drawn = {
+        name: array[0].astype(float)
+        for name, array in chain.samples.items()
+        if name in Joint._fields
+    }
+    return joint._replace(**drawn)
 
 
 def log_form(rows, precision):
@@ -100,7 +110,7 @@ def log_form(rows, precision):
 
 def statistics(joint):
     """Functions of everything that have a variance, although the factors have none."""
-    users, items, links, mean, precision, tau, alpha, ratings = joint
+    users, items, links, mean, precision, tau, alpha, gamma, nu, ratings = joint
     deviations = users - mean
     if len(links):
         deviations = deviations - link_matrix() @ links
@@ -111,7 +121,10 @@ def statistics(joint):
     found["users"] = log_form(deviations, precision)
     u, i = RATED
     errors = ratings - users[u, 0] * items[i, 0] - users[u, 1] - items[i, 1]
-    found["noise"] = np.log(alpha * errors @ errors)
+    found["noise"] = np.log(alpha * (gamma[u] * errors) @ errors)
+    found["evenness"] = np.log(nu)
+    found["gamma"], found["gamma's spread"] = np.log(gamma).mean(), np.log(np.ptp(gamma))
+    found["gamma of a user"] = np.log(gamma[0])
     for name, table in (("user", users), ("item", items)):
         for k in range(WIDTH):
             column = table[:, k]
@@ -137,7 +150,9 @@ def test_parameters_and_ratings_keep_their_joint_distribution(conditional):
         for turn in range(ALTERNATIONS):
             joint = one_sweep(joint, conditional, run * ALTERNATIONS + turn)
             after.append(statistics(joint))
-            joint = joint._replace(ratings=rated(rng, joint.users, joint.items, joint.alpha))
+            joint = joint._replace(
+                ratings=rated(rng, joint.users, joint.items, joint.alpha, joint.gamma)
+            )
         first = statistics(before)
         changes.append([np.mean([each[name] for each in after]) - first[name] for name in first])
     changes = np.array(changes)

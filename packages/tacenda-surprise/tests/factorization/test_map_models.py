@@ -17,7 +17,7 @@ from tacenda_surprise.models import (
     Identities,
     PMFModel,
 )
-from tacenda_surprise.models.factorization.settings import Rates, noisiness
+from tacenda_surprise.models.factorization.settings import Used, noisiness
 from tacenda_surprise.models.factorization.training import ALS, initial_tables
 
 SMALL = {"n_factors": 8, "epochs": 40}
@@ -68,9 +68,9 @@ def test_after_a_sweep_the_loss_has_no_slope_in_the_items(parts):
     config = FactorizationSettings(
         n_factors=4, solver="als", penalty=0.05, advanced={"bias_penalty": 0.02}
     )
-    rates = Rates.of(config, ratings, conditional=False)
-    tables = initial_tables(config, ratings.n_users, ratings.n_items, conditional=False)
-    als = ALS(config, rates, ratings, tables, ratings.mean)
+    used = Used.of(config, ratings, conditional=False)
+    tables = initial_tables(config, ratings.n_users, ratings.n_items, 1.0, conditional=False)
+    als = ALS(config, used, ratings, tables, ratings.mean)
     losses = [float(als.step(0, 0.0).loss) for _ in range(3)]
     p, q, b, c, _ = (t.astype(np.float64) for t in tables)
     e = ratings.values - ratings.mean - b[ratings.user_ids] - c[ratings.item_ids]
@@ -90,9 +90,9 @@ def test_sweeps_never_raise_the_penalized_loss(parts):
     config = FactorizationSettings(
         n_factors=3, solver="als", penalty=0.1, advanced={"bias_penalty": 0.05}
     )
-    rates = Rates.of(config, ratings, conditional=False)
-    tables = initial_tables(config, ratings.n_users, ratings.n_items, conditional=False)
-    als, losses = ALS(config, rates, ratings, tables, ratings.mean), []
+    used = Used.of(config, ratings, conditional=False)
+    tables = initial_tables(config, ratings.n_users, ratings.n_items, 1.0, conditional=False)
+    als, losses = ALS(config, used, ratings, tables, ratings.mean), []
     n_u, n_i = np.diff(ratings.user_offsets), np.bincount(ratings.item_ids, minlength=150)
     for _ in range(6):
         loss = float(als.step(0, 0.0).loss)
@@ -113,9 +113,7 @@ def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
         scale=(low * factor - 1e-3, high * factor + 1e-3),
     )  # fmt: skip
     model = model_class(n_factors=8, epochs=30).fit(train)
-    other = model_class(n_factors=8, epochs=30, advanced={"init_std": 0.1 * factor**0.5}).fit(
-        scaled
-    )
+    other = model_class(n_factors=8, epochs=30).fit(scaled)
     expected = model.score_pairs(test.user_ids, test.item_ids) * factor
     np.testing.assert_allclose(
         other.score_pairs(test.user_ids, test.item_ids), expected, atol=0.02 * factor
@@ -131,14 +129,14 @@ def test_penalties_fall_as_rows_and_columns_fill(parts):
     one = Ratings.from_triples([("u", "i", 3.0)], scale=(1, 5))
     assert noisiness(one) == 2.0
     found = [
-        Rates.of(FactorizationSettings(), ratings, conditional=True).penalty
+        Used.of(FactorizationSettings(), ratings, conditional=True).user_factors.each
         for ratings in (full, few)
     ]
     assert found[0] < found[1]
     given = FactorizationSettings(penalty=0.5, epochs=7)
-    assert Rates.of(given, full, conditional=False).penalty == 0.5
-    assert Rates.of(given, full, conditional=False).epochs == 7
-    assert None not in Rates.of(FactorizationSettings(), one, conditional=True)
+    assert Used.of(given, full, conditional=False).item_factors == (0.5, 0.0)
+    assert Used.of(given, full, conditional=False).epochs == 7
+    assert Used.from_dict(Used.of(given, one, conditional=True).to_dict()).epochs == 7
 
 
 def test_the_best_epoch_is_restored(parts):
@@ -194,16 +192,17 @@ def test_a_folded_user_is_near_the_same_user_fitted(parts, model_class):
 def test_the_settings_of_the_thesis_go_by_name():
     thesis = ConditionalFactorizationSettings.thesis(n_factors=30)
     advanced = thesis.advanced
-    assert (thesis.learning_rate, advanced.bias_learning_rate) == (0.01, 0.001)
-    assert (thesis.penalty, advanced.bias_penalty, thesis.n_factors) == (0.01, 0.1, 30)
+    assert (advanced.user_learning_rate, advanced.item_bias_learning_rate) == (0.01, 0.001)
+    assert (advanced.item_penalty, advanced.user_bias_penalty) == (0.01, 0.1)
+    assert thesis.n_factors == 30
     assert (advanced.rate_decay, thesis.side_learning_rate, thesis.side_penalty) == (
         1,
         0.005,
         0.003,
     )
     svd = ConditionalFactorizationSettings.online_svd()
-    assert (svd.penalty, svd.side_penalty, svd.biased) == (0.0, 0.0, False)
-    assert FactorizationSettings.online_svd(biased=True).advanced.bias_penalty == 0.0
+    assert (svd.advanced.user_penalty, svd.side_penalty, svd.biased) == (0.0, 0.0, False)
+    assert FactorizationSettings.online_svd(biased=True).advanced.item_bias_penalty == 0.0
 
 
 def test_online_svd_needs_its_early_stopping(parts):
@@ -214,7 +213,7 @@ def test_online_svd_needs_its_early_stopping(parts):
     }  # fmt: skip
     settings = FactorizationSettings.online_svd(biased=True, **quick)
     stopped = PMFModel.from_settings(settings).fit(train)
-    never = replace(settings, validation=0.0, patience=3, refit=True)
+    never = replace(settings, validation=0.0, patience=None, refit=True)
     assert error(stopped, test) < error(PMFModel.from_settings(never).fit(train), test) - 0.01
 
 

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.ratings.scores import scores
-from tacenda.kernels.ratings.sgd import Coefficients, Tables, epoch
+from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables, epoch
 from tacenda.kernels.ratings.sgd.naive import order
 
 BACKENDS = ("reference", "cpu")
@@ -38,7 +38,7 @@ def run(offsets, ids, values, tables, rates, penalties=(0, 0, 0), users=None, si
     users = np.arange(len(offsets) - 1) if users is None else users
     identities = (offsets, ids) if side else (None, None)
     return epoch(
-        offsets, ids, values, users, tables, 3.0, Coefficients(*rates), Coefficients(*penalties),
+        offsets, ids, values, users, tables, 3.0, Rates.alike(*rates), Penalties.alike(*penalties),
         seed, *identities,
     )  # fmt: skip
 
@@ -138,13 +138,14 @@ def test_every_width_gives_what_the_specification_gives(factors, n_users, densit
     """Widths beside a multiple of a vector's, users without ratings, identities that are not rated."""
     offsets, ids, values, tables = problem(n_users, 9, density, factors, side, seed)
     other = problem(n_users, 9, 0.4, factors, side, seed + 1)[:2] if side else (None, None)
-    found = []
+    found, rng = [], np.random.default_rng(seed)
+    penalties = Penalties(*(rng.random(len(table), np.float32) for table in tables[:4]), side=0.3)
     for backend in BACKENDS:
         changed = copied(tables)
         with kernels.use(backend):
             total, _ = epoch(
-                offsets, ids, values, np.arange(n_users), changed, 3.0, Coefficients(0.03, 0.02, 0.5),
-                Coefficients(0.1, 0.2, 0.3), seed, *other,
+                offsets, ids, values, np.arange(n_users), changed, 3.0, Rates(0.03, 0.04, 0.02, 0.01, 0.5),
+                penalties, seed, *other,
             )  # fmt: skip
         found.append((total, changed))
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-4)
@@ -194,8 +195,8 @@ def test_identities_out_of_range_are_refused_though_they_share_the_ids_of_the_ra
     past = np.append(offsets[:-1], len(longer))
     with kernels.use(backend), pytest.raises(KernelError, match="side ids run from"):
         epoch(
-            offsets, ids, values, np.arange(7), tables, 3.0, Coefficients(0.1, 0.1, 0.1),
-            Coefficients(0, 0, 0), 1, past, longer,
+            offsets, ids, values, np.arange(7), tables, 3.0, Rates.alike(0.1, 0.1, 0.1),
+            Penalties(), 1, past, longer,
         )  # fmt: skip
 
 

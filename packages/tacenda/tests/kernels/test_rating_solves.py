@@ -28,14 +28,15 @@ def problem():
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_penalized_error_has_no_slope_at_the_solution(problem, backend, scaled):
+    weights = np.array([2.0, 1.0, 0.5])
     with kernels.use(backend):
-        x = solve(**problem, weight=2.0, scaled=scaled).astype(np.float64)
+        x = solve(**problem, weight=weights, scaled=scaled).astype(np.float64)
     for u in range(3):
         span = slice(problem["offsets"][u], problem["offsets"][u + 1])
         z = problem["table"][problem["ids"][span]].astype(np.float64)
         s = len(z) if scaled else 1
         slope = s * problem["precision"] @ (x[u] - problem["means"][u])
-        slope -= 2.0 * z.T @ (problem["targets"][span] - z @ x[u])
+        slope -= weights[u] * z.T @ (problem["targets"][span] - z @ x[u])
         np.testing.assert_allclose(slope, 0, atol=1e-4)
 
 

@@ -23,6 +23,7 @@ from tacenda.ratings import Ratings
 from tacenda.store import path_of
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.models.spread import Spread
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.integer[Any]]
@@ -41,6 +42,34 @@ class FoldedUser(Protocol):
     def deviations(self, items: Numbers) -> Floats:
         """Predictive standard deviations (items,), in units of the ratings."""
         ...
+
+
+class FoldedFactors(NamedTuple):
+    """Bias b and factors x of one user beside the items; see `FoldedUser`."""
+
+    bias: float
+    factors: Floats
+    variance: float  # of a rating, without what the items add
+    spread: Spread
+    mean: float
+    item_factors: Floats
+    item_biases: Floats
+
+    def score(self, items: Numbers | None = None) -> Floats:
+        """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
+        if items is None:
+            scores = self.item_factors @ self.factors + self.item_biases
+        else:
+            known = (np.asarray(items) >= 0).astype(np.float32)
+            # not by BLAS, whose sums depend on how many items there are
+            products = np.einsum("nd,d->n", self.item_factors[items], self.factors)
+            scores = (products + self.item_biases[items]) * known
+        return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
+
+    def deviations(self, items: Numbers) -> Floats:
+        """See `tacenda_surprise.models.spread`, (items,)."""
+        own = self.spread._replace(users=np.array([self.variance], np.float32))
+        return own.deviations(np.zeros(len(items), np.int64), items, self.score(items))
 
 
 class Loop(NamedTuple):

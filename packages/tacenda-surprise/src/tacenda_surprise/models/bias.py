@@ -5,6 +5,13 @@
 The biases are damped means of what the others leave, found in turn (Koren 2010, section 2.1):
 
     c_i = sum_u (r_ui - mean - b_u) / (lambda_i + n_i),   b_u = sum_i (r_ui - mean - c_i) / (lambda_u + n_u)
+
+With normal priors on the biases these are their most probable values, and lambda_u = sigma^2 / tau_u^2 is the
+variance of the noise over that of the biases. Where the settings give no lambda the variances are estimated from the
+ratings, by a step of expectation maximization after each turn: with v_u = sigma^2 / (lambda_u + n_u), the variance of
+b_u,
+
+    tau_u^2 = mean of (b_u^2 + v_u),   sigma^2 = mean over ratings of ((r_ui - mean - b_u - c_i)^2 + v_u + v_i).
 """
 
 from __future__ import annotations
@@ -22,12 +29,28 @@ from tacenda.fitting import FitSettings, StepResult, Sweeps
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, configured_by, option
-from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
-from tacenda_surprise.models.catalogue import Catalogue, require_floats
-from tacenda_surprise.models.factorization.new_rows import FoldedFactors
+from tacenda_surprise.models.base import (
+    Floats,
+    FoldedFactors,
+    Loop,
+    Numbers,
+    RatingModel,
+    check_rated,
+)
+from tacenda_surprise.models.catalogue import Catalogue, deviation, require_floats
 from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.models.spread import Sizes, Spread
+from tacenda_surprise.models.spread import fit as fit_spread
 
 Doubles = npt.NDArray[np.float64]
+
+_START = (
+    0.7,
+    0.15,
+    0.15,
+)  # variances of noise, users and items, of unit ratings, before they are estimated
+_WEIGHT = 4.0
+_ERRORS = 20_000  # that the spread is fitted to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +63,16 @@ class BiasSettings(Settings):
     epochs: int = option(
         10, "times that items and users are gone through; few are needed", at_least=1
     )
-    penalty_users: float = option(
-        5.0,
-        "lambda_u, the ratings at the expected value that are added to those of every user",
+    penalty_users: float | None = option(
+        None,
+        """lambda_u, the ratings at the expected value that are added to those of every user; None: estimated
+        from the ratings""",
         at_least=0,
     )
-    penalty_items: float = option(
-        2.0,
-        "lambda_i, the ratings at the expected value that are added to those of every item",
+    penalty_items: float | None = option(
+        None,
+        """lambda_i, the ratings at the expected value that are added to those of every item; None: estimated
+        from the ratings""",
         at_least=0,
     )
 
@@ -65,11 +90,12 @@ def idle_options(biases: str) -> dict[str, str]:
 
 
 class Biases(NamedTuple):
-    """b (users,), c (items,) float32 and the standard deviation of a rating about them."""
+    """b (users,), c (items,) float32, the lambda of both, and the variances of ratings about them."""
 
     users: Floats
     items: Floats
-    noise: float
+    penalties: tuple[float, float]
+    spread: Spread
 
 
 class BiasModel(RatingModel, Configured[BiasSettings]):
@@ -92,7 +118,7 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Alternate on; it ends where a new fit would, except for the mean."""
-        b, c, _ = self._fitted()
+        b, c, *_ = self._fitted()
         catalogue = self.catalogue.extended(ratings)
         start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
         start[0][: len(b)], start[1][: len(c)] = b, c
@@ -108,7 +134,7 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         b: Doubles,
         c: Doubles,
     ) -> None:
-        alternation = _Alternation(self.settings, ratings, catalogue.mean, b, c)
+        alternation = Alternation(self.settings, ratings, catalogue.mean, b, c)
         self.history = loop.run(
             alternation,
             Sweeps(ratings.fingerprint if loop.checkpoints is not None else ""),
@@ -124,41 +150,47 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
     @property
     def tables(self) -> Tables:
         """The biases, with factors of no width."""
-        b, c, _ = self._fitted()
+        b, c, *_ = self._fitted()
         x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
         return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """The noise of the ratings (pairs,)."""
-        return np.full(len(users), self._fitted().noise, np.float32)
+        """See `tacenda_surprise.models.spread`, (pairs,)."""
+        return self._fitted().spread.deviations(users, items, self.score_pairs(users, items))
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
         """See `RatingModel.fold_in`: the damped mean of what the items leave."""
-        _, c, noise = self._fitted()
+        _, c, (penalty, _), spread = self._fitted()
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         self._known_items(items, identities)
         mean, bias = self.catalogue.mean, 0.0
         left = (rated - np.float32(mean) - c[items]).astype(np.float64)
         if self.settings.biases in ("both", "users") and len(left):
-            bias = float(left.sum()) / (self.settings.penalty_users + len(left))
+            bias = float(left.sum()) / (penalty + len(left))
         nothing = np.zeros((len(c), 0), np.float32)
-        return FoldedFactors(mean + bias, nothing[0], noise, 0.0, nothing, c)
+        variance = spread.of_new_user(len(left))
+        return FoldedFactors(mean + bias, nothing[0], variance, spread, 0.0, nothing, c)
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings, scale and noise, as JSON values."""
+        """Settings, penalties and scale, as JSON values."""
         return {
             "settings": self.settings.to_dict(),
             "catalogue": self.catalogue.config(),
-            "noise": self._fitted().noise,
+            "penalties": list(self._fitted().penalties),
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
-        b, c, _ = self._fitted()
-        return {"user_biases": b, "item_biases": c, **self.catalogue.arrays()}
+        b, c, _, spread = self._fitted()
+        return {
+            "user_biases": b,
+            "item_biases": c,
+            **spread.arrays(),
+            **self.catalogue.arrays(),
+        }
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -168,63 +200,109 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         dims = {"users": len(catalogue.users), "items": len(catalogue.items)}
         shapes = {"user_biases": ("users",), "item_biases": ("items",)}
         b, c = require_floats(arrays, shapes, dims).values()
-        noise = float(config["noise"])
-        if not 0 <= noise < np.inf:
-            raise ArtifactError(f"the noise of the ratings is {noise}: the file is damaged")
-        model._catalogue, model._biases = catalogue, Biases(b, c, noise)
+        users, items = (float(penalty) for penalty in config["penalties"])
+        if not (0 <= users < np.inf and 0 <= items < np.inf):
+            raise ArtifactError(f"its penalties are {users} and {items}: the file is damaged")
+        spread = Spread.from_arrays(arrays, len(b), len(c))
+        model._catalogue, model._biases = catalogue, Biases(b, c, (users, items), spread)
         return model
 
 
-class _Alternation:
-    """Biases (users,) and (items,) under training, as the fitting loop sees them: damped means in turn."""
+class Alternation:
+    """Biases (users,) and (items,) under training, as the fitting loop sees them: damped means in turn.
+
+    ``variances`` are sigma^2, tau_u^2 and tau_i^2; they only count where the settings give no penalty.
+    """
 
     def __init__(
         self, settings: BiasSettings, ratings: Ratings, mean: float, b: Doubles, c: Doubles
     ) -> None:
-        self._b, self._c = b, c
+        self.b, self.c, self._mean = b, c, mean
         self._learn_users = settings.biases in ("both", "users")
         self._learn_items = settings.biases in ("both", "items")
+        self._given = settings.penalty_users, settings.penalty_items
         self._users, self._items = ratings.user_ids, ratings.item_ids
         self._values = ratings.values.astype(np.float64) - mean
-        self._of_user = np.bincount(self._users, minlength=len(b)) + settings.penalty_users
-        self._of_item = np.bincount(self._items, minlength=len(c)) + settings.penalty_items
+        self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
+        self._n_items = ratings.item_counts.astype(np.float64)
+        self._unit = deviation(ratings)
+        self.variances = np.array(_START) * self._unit**2
+
+    @property
+    def penalties(self) -> tuple[float, float]:
+        """Lambda of users and of items."""
+        noise, *spreads = self.variances
+        users, items = (
+            float(noise / spread) if given is None else given
+            for given, spread in zip(self._given, spreads, strict=True)
+        )
+        return users, items
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users; the loss is the squared error afterwards."""
+        of_users, of_items = self.penalties
         if self._learn_items:
-            left = np.bincount(self._items, self._values - self._b[self._users], len(self._c))
-            self._c = left / np.maximum(self._of_item, 1e-9)
+            left = np.bincount(self._items, self._values - self.b[self._users], len(self.c))
+            self.c = left / np.maximum(self._n_items + of_items, 1e-9)
         if self._learn_users:
-            left = np.bincount(self._users, self._values - self._c[self._items], len(self._b))
-            self._b = left / np.maximum(self._of_user, 1e-9)
-        return StepResult(float(np.sum(self._errors() ** 2)), float(len(self._values)))
+            left = np.bincount(self._users, self._values - self.c[self._items], len(self.b))
+            self.b = left / np.maximum(self._n_users + of_users, 1e-9)
+        error = float(np.sum(self._errors() ** 2))
+        self._estimate(error)
+        return StepResult(error, float(len(self._values)))
+
+    def _estimate(self, error: float) -> None:
+        """Estimate the variances anew; what they begin with counts as ``_WEIGHT`` more ratings, users and items."""
+        noise, total, found = self.variances[0], error, []
+        sides = (self.b, self._n_users), (self.c, self._n_items)
+        for (bias, counts), penalty, first in zip(sides, self.penalties, _START[1:], strict=True):
+            own = noise / (counts + penalty + 1e-9)
+            total += counts @ own
+            rated = counts > 0
+            squares = bias[rated] @ bias[rated] + own[rated].sum()
+            found.append(
+                (squares + _WEIGHT * first * self._unit**2) / (np.count_nonzero(rated) + _WEIGHT)
+            )
+        start = _WEIGHT * _START[0] * self._unit**2
+        self.variances = np.array([(total + start) / (len(self._values) + _WEIGHT), *found])
 
     def _errors(self) -> Doubles:
-        return np.asarray(self._values - self._b[self._users] - self._c[self._items])
+        return np.asarray(self._values - self.b[self._users] - self.c[self._items])
 
     def found(self) -> Biases:
         """The biases, and the spread of the errors, each as if its rating had been left out."""
+        of_users, of_items = self.penalties
         weight = np.zeros(len(self._values))
         if self._learn_items:
-            weight += 1 / self._of_item[self._items]
+            weight += 1 / np.maximum(self._n_items + of_items, 1e-9)[self._items]
         if self._learn_users:
-            weight += 1 / self._of_user[self._users]
-        errors = self._errors() / np.maximum(1 - weight, 0.25)
-        # Two more ratings, each a whole unit off, so that a handful of ratings does not look certain.
-        noise = np.sqrt((np.sum(errors**2) + 2.0) / (len(errors) + 2.0))
-        return Biases(self._b.astype(np.float32), self._c.astype(np.float32), float(noise))
+            weight += 1 / np.maximum(self._n_users + of_users, 1e-9)[self._users]
+        errors = self._errors()
+        users = Sizes.of(self._users, errors, len(self.b))
+        items = Sizes.of(self._items, errors, len(self.c))
+        sample = np.random.default_rng(0).permutation(len(errors))[:_ERRORS]
+        u, i = self._users[sample], self._items[sample]
+        left_out = errors[sample] / np.maximum(1 - weight[sample], 0.25)
+        predictions = self._mean + self.b[u] + self.c[i]
+        fitted = fit_spread(left_out, predictions, u, i, users, items, self._unit)
+        return Biases(
+            self.b.astype(np.float32),
+            self.c.astype(np.float32),
+            (of_users, of_items),
+            fitted.spread(users, items),
+        )
 
     def evaluate(self) -> float | None:
         """None, as nothing is held out."""
         return None
 
     def state(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Both biases."""
-        return {"user_biases": self._b, "item_biases": self._c}
+        """Both biases and the variances."""
+        return {"user_biases": self.b, "item_biases": self.c, "variances": self.variances}
 
     def load_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Put back what `state` gave."""
         b, c = state["user_biases"], state["item_biases"]
-        if b.shape != self._b.shape or c.shape != self._c.shape:
+        if b.shape != self.b.shape or c.shape != self.c.shape:
             raise ValueError("the biases are of other ratings")
-        self._b, self._c = b.copy(), c.copy()
+        self.b, self.c, self.variances = b.copy(), c.copy(), state["variances"].copy()

@@ -103,7 +103,7 @@ class Catalogue:
         if not len(self.levels):
             raise ConfigurationError(
                 f"{who} needs ratings of at most {MOST_LEVELS} levels, and these are continuous or have "
-                "more: round them, or use a factorization"
+                "more: round them, or ask for densities"
             )
         return self.levels
 
@@ -139,6 +139,24 @@ class Catalogue:
             raise ArtifactError("the array 'levels' does not ascend from end to end of the scale")
         indices = [_unpacked(arrays, name) for name in ("users", "items")]
         return cls(indices[0], indices[1], (low, high), mean, levels)
+
+
+def deviation(ratings: Ratings) -> float:
+    """Standard deviation of the ratings; where all are alike, a quarter of the scale."""
+    found = float(ratings.values.std(dtype=np.float64)) if len(ratings) > 1 else 0.0
+    low, high = ratings.scale
+    return found if found > 1e-6 else (high - low) / 4 or 1.0
+
+
+def standardized(ratings: Ratings, mean: float, unit: float) -> Ratings:
+    """The ratings less ``mean``, in units of ``unit``."""
+    values = ((ratings.values.astype(np.float64) - mean) / unit).astype(np.float32)
+    low, high = ((end - mean) / unit for end in ratings.scale)
+    slack = 1e-5 * (abs(low) + abs(high))
+    return Ratings.from_csr(
+        ratings.user_offsets, ratings.item_ids, values, ratings.users, ratings.items,
+        scale=(low - slack, high + slack),
+    )  # fmt: skip
 
 
 def possible_levels(

@@ -1,47 +1,123 @@
-"""The best items of users, a block of users at a time."""
+"""The best items of users, a block of users at a time, and how good such lists are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
-from tacenda_surprise.models.base import Floats, RatingModel
+from tacenda.ratings import Ratings
+from tacenda_surprise.models.base import Floats, FoldedUser, RatingModel
+from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
+
+Numbers = npt.NDArray[np.integer[Any]]
+By = Literal["both", "rating", "choice"]
 
 _SCORES = 8_000_000  # in memory at a time
 
 
 class Ranked(NamedTuple):
-    """The best items of one user, best first: numbers (n,) and scores (n,) float32, not clipped."""
+    """The best items of one user, best first: numbers (n,) and expected ratings (n,) float32, not clipped."""
 
     user: int
     items: npt.NDArray[np.int64]
     scores: Floats
 
 
-def best_items(
-    model: RatingModel, users: npt.NDArray[np.integer[Any]], n: int, seen: Identities | None
-) -> Iterator[Ranked]:
-    """The ``n`` items with the highest scores for each of ``users``, without those ``seen``.
+class Lists(NamedTuple):
+    """What lists are ranked by, and what they leave out.
 
-    Ties go to the lower number. Fewer than ``n`` come where fewer are left.
+    ``by="rating"`` ranks by the expected rating alone, which suits a choice among a few items of which all come into
+    question; ``"choice"`` by how likely the item is to be chosen; ``"both"`` by their product.
     """
+
+    choices: Choices | None = None  # None: by the expected rating
+    by: By = "both"
+    hidden: npt.NDArray[np.bool_] | None = None  # (items,), in nobody's list
+
+    @classmethod
+    def of(
+        cls,
+        choices: Choices | None,
+        by: By,
+        n_items: int,
+        candidates: Iterable[int] | None = None,
+        excluded: Iterable[int] = (),
+        unsupported: npt.NDArray[np.bool_] | None = None,
+    ) -> Lists:
+        """Lists of ``candidates`` alone, all items if None, without those ``excluded`` or ``unsupported`` (items,).
+
+        Raises ConfigurationError if ``by`` is something else.
+        """
+        if by not in ("both", "rating", "choice"):
+            raise ConfigurationError(f"by is {by!r}; give 'both', 'rating' or 'choice'")
+        hidden = np.zeros(n_items, bool) if unsupported is None else unsupported.copy()
+        if candidates is not None:
+            others = np.ones(n_items, bool)
+            others[list(candidates)] = False
+            hidden |= others
+        hidden[list(excluded)] = True
+        return cls(None if by == "rating" else choices, by, hidden if hidden.any() else None)
+
+    def best(
+        self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """Numbers and expected ratings of the ``n`` best items of a user whose ratings are ``ratings`` (items,)."""
+        values = self._values(ratings[None, :], None if x is None else x[None, :])[0]
+        found, _ = top(values, n, self._left_out(seen))
+        return found, ratings[found]
+
+    def _values(self, ratings: Floats, x: Floats | None) -> Floats:
+        """What a block of users is ranked by (users, items)."""
+        if self.choices is None or x is None:
+            return ratings
+        return self.choices.scores(x) if self.by == "choice" else self.choices.combined(x, ratings)
+
+    def _left_out(self, seen: Numbers | None) -> Numbers | None:
+        if self.hidden is None:
+            return seen
+        hidden = np.flatnonzero(self.hidden)
+        return hidden if seen is None else np.union1d(hidden, seen)
+
+    def of_new_user(
+        self, user: FoldedUser, items: Numbers, n: int, seen: Numbers | None
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """The list of a user who was folded in and has rated ``items``."""
+        x = None if self.choices is None else self.choices.of_new_user(items)[0]
+        return self.best(user.score(), x, n, seen)
+
+
+def best_items(
+    model: RatingModel,
+    users: Numbers,
+    n: int,
+    seen: Identities | None,
+    lists: Lists | None = None,
+) -> Iterator[Ranked]:
+    """The ``n`` best items for each of ``users``, without those ``seen``, ranked as ``lists`` says.
+
+    Without ``lists`` the highest ratings come first. Ties go to the lower number. Fewer than ``n`` come where
+    fewer are left.
+    """
+    lists = Lists() if lists is None else lists
     n_items = len(model.catalogue.items)
     block = max(1, _SCORES // max(n_items, 1))
     for start in range(0, len(users), block):
         part = users[start : start + block]
-        for user, scores in zip(part.tolist(), model.score_users(part), strict=True):
-            hidden = seen.of_user(user) if seen is not None and user >= 0 else None
-            yield Ranked(user, *top(scores, n, hidden))
+        ratings = model.score_users(part)
+        x = None if lists.choices is None else lists.choices.users[part]
+        values = lists._values(ratings, x)
+        for user, row, own in zip(part.tolist(), values, ratings, strict=True):
+            known = seen.of_user(user) if seen is not None and user >= 0 else None
+            found, _ = top(row, n, lists._left_out(known))
+            yield Ranked(user, found, own[found])
 
 
-def top(
-    scores: Floats, n: int, hidden: npt.NDArray[np.integer[Any]] | None
-) -> tuple[npt.NDArray[np.int64], Floats]:
+def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.int64], Floats]:
     """Numbers and scores of the ``n`` best items but the ``hidden`` ones, best first."""
     if n < 1:
         raise ConfigurationError(f"n is {n}; ask for at least one item")
@@ -58,3 +134,43 @@ def top(
         candidates = np.concatenate([certain, ties])
     order = candidates[np.lexsort((candidates, -values[candidates]))]
     return order, values[order]
+
+
+def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Quality:
+    """The quality of lists of the items with the most ratings, what users have rated left out."""
+    counts = train.item_counts.astype(np.float32)
+
+    def ranked() -> Iterator[Ranked]:
+        for user in users.tolist():
+            yield Ranked(user, *top(counts, n, train.of_user(user)[0]))
+
+    return quality(ranked(), held_out, n)
+
+
+class Quality(NamedTuple):
+    """Means over the users who have items held out.
+
+    With h_k = 1 if the item in place k of the list was held out, m items held out and n places: ``hit_rate`` is how
+    often any h_k is 1, ``recall`` sum_k h_k / m, ``ndcg`` sum_k h_k / log2(k + 1) over what it is at best, and
+    ``mrr`` 1 / k of the first h_k that is 1, or 0.
+    """
+
+    hit_rate: float
+    ndcg: float
+    mrr: float
+    recall: float
+
+
+def quality(ranked: Iterable[Ranked], held_out: Ratings, n: int) -> Quality:
+    """Compare lists of at most ``n`` items with what their users have rated in ``held_out``; others are passed over."""
+    gains = 1 / np.log2(np.arange(n) + 2)
+    rows = []
+    for one in ranked:
+        wanted, _ = held_out.of_user(one.user)
+        if not len(wanted):
+            continue
+        places = np.flatnonzero(np.isin(one.items[:n], wanted))
+        best = gains[: min(len(wanted), n)].sum()
+        first = 1 / (places[0] + 1) if len(places) else 0.0
+        rows.append((len(places) > 0, gains[places].sum() / best, first, len(places) / len(wanted)))
+    return Quality(*np.mean(rows, axis=0).tolist()) if rows else Quality(*[float("nan")] * 4)

@@ -37,7 +37,7 @@ class AlgorithmTests(SurpriseTests):
         assert capsys.readouterr().out.count("user: ") == 2
 
     def test_top_n_is_the_best_of_what_is_not_rated(self, algo: Any, trainset: Trainset) -> None:
-        best = algo.top_n(7)
+        best = algo.top_n(7, by="rating")
         assert set(best) == {trainset.to_raw_uid(u) for u in trainset.all_users()}
         for uid in list(best)[::13]:
             u = trainset.to_inner_uid(uid)
@@ -51,6 +51,34 @@ class AlgorithmTests(SurpriseTests):
             )
             for iid, estimate in best[uid]:
                 assert estimate == pytest.approx(algo.predict(uid, iid).est, abs=1e-4)
+
+    def test_lists_are_of_items_likely_to_be_chosen_and_leave_out_what_they_shall(
+        self, algo: Any, trainset: Trainset
+    ) -> None:
+        uid = trainset.to_raw_uid(0)
+        counts = {trainset.to_raw_iid(i): len(trainset.ir[i]) for i in trainset.all_items()}
+
+        def median(by: str) -> float:
+            lists = algo.top_n(7, by=by).values()
+            return float(np.median([counts[iid] for best in lists for iid, _ in best]))
+
+        assert median("choice") >= median("both") >= median("rating")
+        for iid, estimate in algo.top_n(7, [uid])[uid]:
+            assert estimate == pytest.approx(algo.predict(uid, iid).est, abs=1e-4)
+        everything = [iid for iid, _ in algo.top_n(1000, [uid])[uid]]
+        some = algo.top_n(3, [uid], candidates=[*everything[-5:], "no such item"])[uid]
+        assert {iid for iid, _ in some} == set(everything[-5:-2])
+        without = algo.top_n(3, [uid], exclude=everything[:2])[uid]
+        assert [iid for iid, _ in without] == everything[2:5]
+        least = sorted(counts.values())[len(counts) // 2]
+        supported = {iid for iid, _ in algo.top_n(1000, [uid], min_ratings=least)[uid]}
+        assert supported == {iid for iid in everything if counts[iid] >= least}
+        with pytest.raises(ConfigurationError, match="'both', 'rating' or 'choice'"):
+            algo.top_n(3, by="chance")
+        with pytest.raises(ConfigurationError, match="give a list of ids"):
+            algo.top_n(3, "ab")
+        with pytest.raises(ConfigurationError, match="give a list of ids"):
+            algo.predict_many("ab", ["c", "d"])
 
     def test_top_n_of_some_users_with_what_they_have_seen(
         self, algo: Any, trainset: Trainset
@@ -93,6 +121,9 @@ class AlgorithmTests(SurpriseTests):
         np.testing.assert_array_equal(algo.predict_std(users, items), deviations)
         np.testing.assert_allclose(algo.predict_proba(users, items).sum(axis=1), 1, atol=1e-5)
         assert algo.top_n(4, ["newcomer", like])["newcomer"] == folded.top_n(4)
+        assert len(folded.top_n(4, by="choice", exclude=items[:5])) == 4
+        one = algo.predict_proba(["newcomer"], ["item 7"])[0]
+        np.testing.assert_allclose(folded.predict_proba("item 7"), one, atol=1e-6)
         assert not {iid for iid, _ in folded.top_n(60)} & {*ratings, "item 3"}
 
     def test_what_makes_no_sense_cannot_be_folded_in(self, algo: Any, trainset: Trainset) -> None:

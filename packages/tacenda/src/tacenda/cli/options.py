@@ -44,7 +44,9 @@ Scheduler = Annotated[
 ]
 
 #: Arguments of Python that are options of commands; error messages name them as Python has them.
-_OPTIONS = re.compile(r"\b(blank_lines|encoding|errors|marks|tokenizer)=([\"'])([\w:-]+)\2")
+_OPTIONS = re.compile(
+    r"\b(blank_lines|duplicates|encoding|errors|marks|tokenizer)=([\"'])([\w:-]+)\2"
+)
 
 
 def settings_of(pairs: list[str]) -> dict[str, Any]:

@@ -1,7 +1,15 @@
 """Explicit ratings, compactly: CSR by user and by item, raw ids, files, seeded splits."""
 
 from tacenda.ratings.files import read_ratings
-from tacenda.ratings.splits import folds, split, split_per_user
+from tacenda.ratings.splits import folds, split, split_last, split_per_user
 from tacenda.ratings.table import IdIndex, Ratings
 
-__all__ = ["IdIndex", "Ratings", "folds", "read_ratings", "split", "split_per_user"]
+__all__ = [
+    "IdIndex",
+    "Ratings",
+    "folds",
+    "read_ratings",
+    "split",
+    "split_last",
+    "split_per_user",
+]

@@ -1,8 +1,10 @@
 """Seeded splits of ratings; both parts keep the users, items and scale of the whole."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacenda.errors import ConfigurationError
 from tacenda.ratings.table import Ratings
@@ -47,4 +49,26 @@ def split_per_user(
     chosen = (rank < n_test) & (np.repeat(sizes, sizes) >= n_test + least)
     test = np.zeros(len(ratings), bool)
     test[order[chosen]] = True
+    return ratings.select(~test), ratings.select(test)
+
+
+def split_last(
+    ratings: Ratings, times: NDArray[Any], fraction: float = 0.2
+) -> tuple[Ratings, Ratings]:
+    """Return (train, test), where test is the last ``fraction`` of the ratings of every user, rounded down.
+
+    ``times`` (n_ratings,) are those of the ratings, in their order; of two at one time the one later in that order
+    counts as later.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
+    if np.shape(times) != (len(ratings),):
+        raise ConfigurationError(
+            f"there are {len(ratings)} ratings and times of shape {np.shape(times)}; give one time for each"
+        )
+    order = np.lexsort((times, ratings.user_ids))
+    sizes = np.diff(ratings.user_offsets)
+    rank = np.arange(len(ratings)) - np.repeat(ratings.user_offsets[:-1], sizes)
+    test = np.zeros(len(ratings), bool)
+    test[order[rank >= np.repeat(sizes - np.floor(fraction * sizes).astype(int), sizes)]] = True
     return ratings.select(~test), ratings.select(test)

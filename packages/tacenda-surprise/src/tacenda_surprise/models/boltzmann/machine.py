@@ -18,6 +18,7 @@ from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
+from tacenda_surprise.models.bias import Alternation, BiasSettings
 from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
 from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.identities import Identities
@@ -36,12 +37,21 @@ class Scale:
     unit: float  # rating units in one unit of score
 
     @classmethod
-    def of(cls, catalogue: Catalogue, who: str) -> Scale:
-        """The scale of a catalogue; ``who`` is named where it is refused.
+    def of(cls, catalogue: Catalogue, ratings: Ratings, bins: int) -> Scale:
+        """The scale of a catalogue.
 
-        Raises ConfigurationError for a continuous scale.
+        Where it is continuous, the levels are the means of ``bins`` equal parts of the sorted ratings.
         """
-        levels = catalogue.require_levels(who)
+        levels = catalogue.levels
+        if not len(levels):
+            parts = np.array_split(np.sort(ratings.values.astype(np.float64)), bins)
+            means = [part.mean() for part in parts if len(part)]
+            levels = np.unique(np.array(means, np.float32))
+        return cls.about(levels, catalogue)
+
+    @classmethod
+    def about(cls, levels: Floats, catalogue: Catalogue) -> Scale:
+        """The scale with these levels."""
         unit = float(levels[-1] - levels[0]) / _SPAN or 1.0
         scores = ((levels - np.float32(catalogue.mean)) / np.float32(unit)).astype(np.float32)
         return cls(levels, scores, catalogue.mean, unit)
@@ -60,14 +70,17 @@ class Scale:
 class Cases:
     """The training data by case, and what is estimated from it beforehand.
 
-    The slope of a case is the mean of its scores beyond those of its visible units, divided by the variance of
-    the scores, which is how far the slope of a softmax moves its mean.
+    Scores have biases of cases and visible units, found as `BiasModel` does. The slope of a case is its bias over
+    the variance of the scores, which is how far the slope of a softmax moves its mean. The visible biases are
+    logarithms of frequencies, to which as many ratings are added as damp the biases of visible units: ratings
+    distributed like all others, but for a slope that their bias asks for in the same way.
     """
 
     ratings: Ratings  # their users are the cases, their items the visible units
     levels: npt.NDArray[np.int32]  # (ratings,)
     slopes: Floats  # o (cases,); zeros without an offset
     visible_biases: Floats  # (visible, levels), logarithms of smoothed frequencies
+    damping: float  # of visible units, in ratings
     base: Floats  # (levels,), the same of all ratings together
     identities: Identities | None  # what each case is known to have ratings with
 
@@ -87,34 +100,37 @@ class Cases:
                 )
             ratings = ratings.by_item
         levels, n_levels = scale.level_of(ratings.values), len(scale.levels)
-        scores = scale.scores[levels].astype(np.float64)
-        visible, cases = ratings.item_ids, ratings.user_ids
-        damped = max(settings.advanced.damping, 1e-6)
-        of_visible = _damped_means(visible, scores, ratings.n_items, damped)
-        residuals = scores - of_visible[visible]
-        of_case = _damped_means(cases, residuals, ratings.n_users, damped)
-        variance = max(float(np.var(residuals - of_case[cases])), 0.05) if len(levels) else 1.0
+        values = scale.scores[levels]
+        scored = Ratings.from_csr(
+            ratings.user_offsets, ratings.item_ids, values, ratings.users, ratings.items,
+            scale=(float(scale.scores[0]), float(scale.scores[-1])),
+        )  # fmt: skip
+        given = settings.advanced.damping
+        biases = BiasSettings(penalty_users=given, penalty_items=given)
+        start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+        alternation = Alternation(biases, scored, 0.0, *start)
+        for _ in range(biases.epochs):
+            alternation.step(None, 1.0)
+        of_case, of_visible = alternation.b, alternation.c
+        left = values - of_case[ratings.user_ids] - of_visible[ratings.item_ids]
+        variance = max(float(np.var(left)), 0.05) if len(levels) else 1.0
         slopes = of_case / variance if settings.offset else np.zeros(ratings.n_users)
         counts = np.zeros((ratings.n_items, n_levels))
-        np.add.at(counts, (visible, levels), 1.0)
+        np.add.at(counts, (ratings.item_ids, levels), 1.0)
         share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
-        smooth = counts + damped * share
-        biases = np.log(smooth / smooth.sum(axis=1, keepdims=True))
+        damped = max(alternation.penalties[1], 1e-6)
+        usual = softmax(np.log(share) + np.outer(of_visible / variance, scale.scores))
+        smooth = counts + damped * usual
+        logarithms = np.log(smooth / smooth.sum(axis=1, keepdims=True))
         return cls(
             ratings,
             levels,
             slopes.astype(np.float32),
-            biases.astype(np.float32),
+            logarithms.astype(np.float32),
+            damped,
             np.log(share).astype(np.float32),
             known,
         )
-
-
-def _damped_means(
-    groups: npt.NDArray[np.int32], values: npt.NDArray[np.float64], n: int, damping: float
-) -> npt.NDArray[np.float64]:
-    totals = np.bincount(groups, values, n)
-    return totals / (np.bincount(groups, minlength=n) + damping)
 
 
 class Machine(NamedTuple):

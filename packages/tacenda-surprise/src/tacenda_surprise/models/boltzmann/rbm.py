@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured
+from tacenda.errors import ArtifactError
 from tacenda.fitting import History
 from tacenda.kernels.ratings.boltzmann import Expected
 from tacenda.ratings import Ratings, split
@@ -26,8 +27,10 @@ from tacenda_surprise.models.boltzmann.settings import (
     ConditionalBoltzmannSettings,
 )
 from tacenda_surprise.models.boltzmann.training import train
-from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.identities import Identities
+
+_DAMPING = 5.0  # of a user folded in, where the settings leave it to the ratings
 
 
 class RBMModel(RatingModel, Configured[BoltzmannSettings]):
@@ -45,7 +48,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
 
     def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue = self.settings, Catalogue.of(ratings)
-        scale = Scale.of(catalogue, type(self).__name__)
+        scale = Scale.of(catalogue, ratings, settings.advanced.bins)
         epochs, whole = settings.epochs, True
         if settings.validation and len(ratings) > 1:
             part, held_out = split(ratings, settings.validation, seed=settings.seed)
@@ -117,7 +120,11 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         return machine.expect(visible, cases, scores, self._activations)
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
-        """Probability of every level (pairs, levels), as the machine has it."""
+        """Probability of every level (pairs, levels), as the machine has it.
+
+        Raises ConfigurationError for a continuous scale, which is in bins for the machine alone.
+        """
+        self.catalogue.require_levels(f"{type(self).__name__}.probabilities")
         return self._expect(users, items).chances
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
@@ -136,7 +143,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Standard deviation of the ratings' distribution (pairs,)."""
-        return FoldedUnit(self.probabilities(users, items), self._scale).deviations(
+        return FoldedUnit(self._expect(users, items).chances, self._scale).deviations(
             np.arange(len(users))
         )
 
@@ -153,6 +160,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
             penalty = penalty_of(settings.penalty, len(self.catalogue.items))
             return as_visible(machine, scale, items, levels, penalty)
         damping = settings.advanced.damping
+        damping = _DAMPING if damping is None else damping
         slope = usual_slope(machine, scale, items, levels, damping) if settings.offset else 0.0
         known = known if self.conditional else known[:0]
         return as_case(machine, scale, items, levels, known, slope)
@@ -170,7 +178,8 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
-        return {**self._fitted()._asdict(), **self.catalogue.arrays()}
+        machine = self._fitted()._asdict()
+        return {**machine, "machine_levels": self._scale.levels, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -179,6 +188,9 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         sizes = len(catalogue.users), len(catalogue.items)
         visible, cases = sizes if model.settings.items_are_cases else sizes[::-1]
+        levels = require_floats(arrays, {"machine_levels": ("levels",)}, {})["machine_levels"]
+        if not len(levels) or (np.diff(levels) <= 0).any():
+            raise ArtifactError("the array 'machine_levels' does not ascend: the file is damaged")
         machine = Machine.from_arrays(
             arrays,
             tied=model.settings.ordinal,
@@ -186,12 +198,12 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
                 "visible": visible,
                 "cases": cases,
                 "hidden": model.settings.n_hidden,
-                "levels": len(catalogue.levels),
+                "levels": len(levels),
                 "sides": visible if cls.conditional else 0,
             },
         )
         model._catalogue = catalogue
-        model._adopt(machine, Scale.of(catalogue, cls.__name__))
+        model._adopt(machine, Scale.about(levels, catalogue))
         return model
 
 

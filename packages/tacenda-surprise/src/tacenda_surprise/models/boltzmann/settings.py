@@ -9,23 +9,33 @@ from typing import Any, Literal, Self
 from tacenda.errors import ConfigurationError
 from tacenda.settings import Settings, group, option
 
+_BATCH, _BATCHES = 32, 40  # cases of a minibatch at least, and minibatches of an epoch at most
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoltzmannAdvanced(Settings):
     """Options of `BoltzmannSettings` that few need to change."""
 
-    batch_cases: int = option(32, "cases in a minibatch; the thesis has 1", at_least=1)
+    batch_cases: int | None = option(
+        None,
+        """cases in a minibatch; None: 32, or a fortieth of all where these are more, as every minibatch
+        visits the parameters of all visible units; the thesis has 1""",
+        at_least=1,
+    )
     rate_decay: float = option(
         0.95,
         "factor on the learning rate after every epoch; the thesis has 1",
         at_least=0,
         at_most=1,
     )
-    damping: float = option(
-        5.0,
-        """ratings at the overall mean that are added to those of every case and visible unit for the
-        slopes and the first visible biases""",
+    damping: float | None = option(
+        None,
+        """ratings at the expected value that are added to those of every case and visible unit for the
+        slopes and the first visible biases; None: estimated from the ratings, as in `BiasModel`""",
         at_least=0,
+    )
+    bins: int = option(
+        20, "levels that continuous ratings, or more than 50 levels, are brought to", at_least=2
     )
     gibbs_steps: int = option(
         1, "T, the steps of contrastive divergence; the thesis has 1, later more", at_least=1
@@ -87,6 +97,10 @@ class BoltzmannSettings(Settings):
     def items_are_cases(self) -> bool:
         """Whether the visible units are users."""
         return self.orientation == "item"
+
+    def batch_size(self, n_cases: int) -> int:
+        """How many cases a minibatch has, of ``n_cases`` that have ratings."""
+        return self.advanced.batch_cases or max(_BATCH, -(-n_cases // _BATCHES))
 
     def idle(self) -> Mapping[str, str]:
         """Options of early stopping where nothing is held out."""

@@ -58,6 +58,7 @@ class ContrastiveDivergence:
         if n_sides:
             penalties["side_weights"] = settings.side_penalty  # type: ignore[attr-defined]
         self._adam = Adam(weight_decay=penalties)
+        self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
         self._steps = 0
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
@@ -83,6 +84,9 @@ class ContrastiveDivergence:
         )
         self._steps += 1
         gradients = {name: getattr(found, name) / -len(numbers) for name in self._parameters}
+        # Ratings at the expected value hold the visible biases where they began.
+        held = np.float32(self._cases.damping / self._n_filled)
+        gradients["visible_biases"] += held * (own["visible_biases"] - self._cases.visible_biases)
         if not len(self._parameters["side_weights"]):
             del gradients["side_weights"]
         self._adam.update(self._parameters, gradients, learning_rate)
@@ -168,7 +172,7 @@ def train(
         data = ["" if held_out is None else held_out.fingerprint, cases.ratings.fingerprint, digest]
     history = loop.run(
         trained,
-        ArrayBatches(filled, batch_size=settings.advanced.batch_cases, seed=settings.seed),
+        ArrayBatches(filled, batch_size=settings.batch_size(len(filled)), seed=settings.seed),
         FitSettings(
             epochs=epochs,
             learning_rate=StepDecay(settings.learning_rate * decay**passed, decay, 1),

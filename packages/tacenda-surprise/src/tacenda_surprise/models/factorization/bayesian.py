@@ -1,20 +1,22 @@
 """Bayesian matrix factorization as a model: predictions averaged over samples of the parameters.
 
-    E[r_ui] = mean + (1/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
+    E[r_ui] = mean + (unit/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
 
-which `samples.average` brings to one scalar product. The spread over samples is what is not known of the parameters;
-together with the noise it is the predictive deviation (Salakhutdinov and Mnih 2008).
+which `samples.average` brings to one scalar product; the unit is the standard deviation of the ratings, which are
+standardized for the chain. The spread over samples is what is not known of the parameters; together with the noise it
+is the predictive deviation (Salakhutdinov and Mnih 2008). The noise of ratings near the end of a scale is smaller
+than that of others: how much, the residuals of single samples tell, which are distributed as the noise is.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured
+from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError
 from tacenda.fitting import FitSettings, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
@@ -22,14 +24,31 @@ from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import configured_by
 from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
-from tacenda_surprise.models.catalogue import Catalogue, require_floats
+from tacenda_surprise.models.catalogue import (
+    Catalogue,
+    deviation,
+    require_floats,
+    standardized,
+)
 from tacenda_surprise.models.factorization.gibbs import Gibbs, Start
 from tacenda_surprise.models.factorization.new_rows import lengthened
-from tacenda_surprise.models.factorization.samples import FoldedSamples, Samples, average, fold
-from tacenda_surprise.models.factorization.settings import BayesianSettings, bayesian_width
+from tacenda_surprise.models.factorization.samples import (
+    FoldedSamples,
+    Samples,
+    Unit,
+    average,
+    fold,
+)
+from tacenda_surprise.models.factorization.settings import (
+    BayesianSettings,
+    bayesian_width,
+    sweeps,
+)
 from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.models.spread import Curve, fit_curve
 
-_BLOCK = 4096  # pairs whose samples are looked at together
+_ERRORS = 20_000  # residuals that the noise is compared with
+_DRAWS = 4  # samples they are taken from
 _AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
@@ -40,6 +59,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     settings_class = BayesianSettings
     _samples: Samples | None = None
     _tables: Tables | None = None
+    _unit: Unit | None = None
     _chains = 0
 
     @configured_by(BayesianSettings)
@@ -49,8 +69,9 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue = self.settings, Catalogue.of(ratings)
         width, known = bayesian_width(settings, ratings), self._known(ratings, identities)
-        chain = Gibbs(settings, width, ratings, catalogue.mean, known)
-        self._sample(loop, chain, settings, ratings, catalogue)
+        unit = deviation(ratings)
+        chain = Gibbs(settings, width, standardized(ratings, catalogue.mean, unit), known)
+        self._sample(loop, chain, ratings, catalogue, unit)
 
     def _go_on(
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -61,30 +82,34 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         user without ratings nothing is known from then on. The default is ``n_samples``.
         """
         old = self._fitted()
-        n = self.settings.n_samples if epochs is None else epochs
-        settings = replace(self.settings, n_samples=n, burn_in=self.settings.burn_in // 4)
         catalogue, ratings, identities = self.catalogue.grown(ratings, identities)
         known = self._known(ratings, identities)
         users = lengthened(old.users[-1], ratings.n_users)
         users[old.users.shape[1] :] = old.mean[-1]
         links = lengthened(old.links[-1], ratings.n_items if self.conditional else 0)
-        start = Start(
-            users, lengthened(old.items[-1], ratings.n_items), links, float(old.alpha[-1])
-        )
+        items = lengthened(old.items[-1], ratings.n_items)
+        gamma = lengthened(old.gamma[-1], ratings.n_users)
+        gamma[old.gamma.shape[1] :] = 1.0
+        numbers = (float(part[-1]) for part in (old.nu, old.tau))
+        start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
         self._chains += 1
+        unit = self._learned(self._unit).unit
+        standard = standardized(ratings, catalogue.mean, unit)
         width = users.shape[1] - 1
-        chain = Gibbs(settings, width, ratings, catalogue.mean, known, start, self._chains)
-        self._sample(loop, chain, settings, ratings, catalogue)
+        burn_in, n = sweeps(self.settings, ratings, width)
+        lasting = burn_in // 4, n if epochs is None else epochs
+        chain = Gibbs(self.settings, width, standard, known, start, self._chains, lasting)
+        self._sample(loop, chain, ratings, catalogue, unit)
 
     def _sample(
         self,
         loop: Loop,
         chain: Gibbs,
-        settings: BayesianSettings,
         ratings: Ratings,
         catalogue: Catalogue,
+        unit: float,
     ) -> None:
-        data = ""
+        settings, data = self.settings, ""
         if loop.checkpoints is not None:
             known = chain.identities
             arrays = () if known is None else (known.offsets, known.item_ids)
@@ -93,7 +118,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             chain,
             Sweeps(data),
             FitSettings(
-                epochs=settings.burn_in + settings.n_samples,
+                epochs=chain.burn_in + len(chain.samples["alpha"]),
                 learning_rate=1.0,
                 evaluate_every=0,
                 restore_best=False,
@@ -103,10 +128,30 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         taken = Samples(**chain.samples)
         x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], settings.rank, settings.seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (taken.users, taken.items))
-        self._tables = Tables(x, q, b, c, np.zeros((0, x.shape[1]), np.float32))
+        size, root = np.float32(unit), np.float32(unit**0.5)
+        none = np.zeros((0, x.shape[1]), np.float32)
+        self._tables = Tables(x * root, q * root, b * size, c * size, none)
         self._samples, self._catalogue = taken.thinned(settings.n_kept), catalogue
+        self._unit = self._noise(taken, ratings, unit)
         self.history = history
         self._note(ratings, history, "squared error of a draw")
+
+    def _noise(self, taken: Samples, ratings: Ratings, unit: float) -> Unit:
+        """What the samples say of the noise, and how it depends on the prediction."""
+        noises, mean = taken.noises, self.catalogue.mean
+        rng = np.random.default_rng(self.settings.seed)
+        chosen = rng.permutation(len(ratings))[:_ERRORS]
+        users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
+        values = (ratings.values[chosen].astype(np.float64) - mean) / unit
+        predictions = self.catalogue.clip(self.score_pairs(users, items))
+        z = []
+        for s in range(len(taken.alpha))[-_DRAWS:]:
+            x, q = taken.users[s][users], taken.items[s][items]
+            scores = np.einsum("nd,nd->n", x[:, :-1], q[:, :-1]) + x[:, -1] + q[:, -1]
+            # against the usual noise of the user, which predictions go by
+            z.append((values - scores) / np.sqrt(noises[users]))
+        curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), unit)
+        return Unit(mean, unit, (noises * factor).astype(np.float32), curve)
 
     def _fitted(self) -> Samples:
         return self._learned(self._samples)
@@ -121,14 +166,9 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Spread over the samples and noise together, (pairs,)."""
         samples, users, items = self._fitted(), np.asarray(users), np.asarray(items)
-        variances = np.empty(len(users), np.float32)
-        for start in range(0, len(users), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            x = samples.users[:, users[part]] * (users[part] >= 0)[None, :, None]
-            q = samples.items[:, items[part]] * (items[part] >= 0)[None, :, None]
-            scores = np.einsum("snd,snd->sn", x[:, :, :-1], q[:, :, :-1])
-            variances[part] = (scores + x[:, :, -1] + q[:, :, -1]).var(axis=0)
-        return np.asarray(np.sqrt(variances + np.float32(samples.noise**2)))
+        predictions = self.catalogue.clip(self.score_pairs(users, items))
+        variances = samples.variances(users, items)
+        return self._learned(self._unit).deviations(variances, users, predictions)
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -138,19 +178,26 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
-        return fold(samples, self.catalogue.mean, items, rated, known)
+        return fold(samples, self._learned(self._unit), items, rated, known)
 
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings and scale, as JSON values."""
-        return {"settings": self.settings.to_dict(), "catalogue": self.catalogue.config()}
+        """Settings, scale, unit and curve of the noise, as JSON values."""
+        unit = self._learned(self._unit)
+        return {
+            "settings": self.settings.to_dict(),
+            "catalogue": self.catalogue.config(),
+            "unit": unit.unit,
+            "curve": list(unit.curve),
+        }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
         kept = {f"samples.{n}": a for n, a in self._fitted()._asdict().items()}
         averages = {f"average.{n}": getattr(self.tables, n) for n in _AVERAGES}
-        return {**kept, **averages, **self.catalogue.arrays()}
+        noises = {"noises": self._learned(self._unit).noises}
+        return {**kept, **averages, **noises, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -159,21 +206,34 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         model._catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         n_users, n_items = len(model._catalogue.users), len(model._catalogue.items)
         dims = {"users": n_users, "items": n_items, "links": n_items if cls.conditional else 0}
+        dims |= {"noises": n_users + 1}
         shapes: dict[str, tuple[str, ...]] = {
             "samples.users": ("samples", "users", "width"),
             "samples.items": ("samples", "items", "width"),
             "samples.links": ("samples", "links", "width"),
             "samples.mean": ("samples", "width"),
             "samples.precision": ("samples", "width", "width"),
+            "samples.item_mean": ("samples", "width"),
+            "samples.item_precision": ("samples", "width", "width"),
+            "samples.gamma": ("samples", "users"),
             "samples.alpha": ("samples",),
+            "samples.nu": ("samples",),
+            "samples.tau": ("samples",),
+            "noises": ("noises",),
             "average.user_factors": ("users", "rank"),
             "average.item_factors": ("items", "rank"),
             "average.user_biases": ("users",),
             "average.item_biases": ("items",),
         }
         found = require_floats(arrays, shapes, dims)
-        if not (found["samples.mean"].size and (found["samples.alpha"] > 0).all()):
-            raise ArtifactError("the array 'samples.alpha' is not positive: the file is damaged")
+        positive = "samples.alpha", "samples.gamma", "samples.nu", "samples.tau", "noises"
+        for name in positive:
+            if not (found[name] > 0).all() or not len(found["samples.mean"]):
+                raise ArtifactError(f"the array '{name}' is not positive: the file is damaged")
+        unit, curve = float(config["unit"]), Curve.from_list(config["curve"])
+        if not 0 < unit < LARGEST:
+            raise ArtifactError(f"its ratings have a deviation of {unit}: the file is damaged")
+        model._unit = Unit(model._catalogue.mean, unit, found["noises"], curve)
         model._samples = Samples(*(found[f"samples.{name}"] for name in Samples._fields))
         averages = {name: found[f"average.{name}"] for name in _AVERAGES}
         none = np.zeros((0, averages["user_factors"].shape[1]), np.float32)

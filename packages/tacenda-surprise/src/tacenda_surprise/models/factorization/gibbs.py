@@ -1,16 +1,26 @@
 """Gibbs sampling of a factorization, a sweep at a time, as the fitting loop sees it.
 
-Bias and factors of a user are drawn together, from the posterior of a regression on (q_i, 1); then, where
-identities are given, their link; then bias and factors of every item; then the precision of the ratings
-(Salakhutdinov and Mnih 2008, section 3.3). The last column of every table here is the bias.
+Bias and factors of a user are drawn together, from the posterior of a regression on (q_i, 1); then, where identities
+are given, their link; then bias and factors of every item; then the precision of the ratings (Salakhutdinov and Mnih
+2008, section 3.3). The last column of every table here is the bias, and ratings are standardized: less their mean,
+over their standard deviation.
 
-The rows of a table have a Normal-Wishart prior with mu_0 = 0, beta_0 = 2, nu_0 = width and W_0 = I (eq 14, and
-section 4 for the values).
+The rows of a table have a Normal-Wishart prior with mu_0 = 0, beta_0 = 2, nu_0 = width + 1 + m and W_0 = V^{-1} / m,
+by which their covariance is expected to be V (eq 14). V is diagonal; a bias has a variance of 0.15, and so has the
+product of factors of a user and an item. (Section 4 there has nu_0 = width and W_0 = I, of which a row has no
+expected variance: a single rating then makes it infinite.)
+
+A rating of user u has the precision alpha gamma_u, as users differ in how steadily they rate:
+
+    alpha ~ Gamma(a_0, b_0),   gamma_u ~ Gamma(nu / 2, nu / 2),   nu uniform over a grid
+
+(shape and rate), whose conditional distributions are Gamma and discrete.
 
 What the identities of rated items say about a user is a linear link with a prior, a Bayesian form of Mnih 2010,
 eq 5.22:
 
-    x_u ~ N(mu + s_u, Lambda^{-1}),   s_u = sum_{j in N(u)} w_j / |N(u)|^{1/2},   w_j ~ N(0, (tau Lambda)^{-1})
+    x_u ~ N(mu + s_u, Lambda^{-1}),   s_u = sum_{j in N(u)} w_j / |N(u)|^{1/2},
+    w_j ~ N(0, (tau Lambda)^{-1}),    tau ~ Gamma(1, 1/10)
 
 The thesis divides by |N(u)|. With its square root (as SVD++ has it) what is known of a user grows with the number
 of items, and predictions are better.
@@ -40,6 +50,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
+from scipy.special import gammaln
 
 from tacenda.fitting import StepResult
 from tacenda.kernels.ratings import scores as rating_scores
@@ -48,32 +59,41 @@ from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats
 from tacenda_surprise.models.factorization.samples import Samples
-from tacenda_surprise.models.factorization.settings import BayesianSettings, deviation
+from tacenda_surprise.models.factorization.settings import BayesianSettings, sweeps
 from tacenda_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Matrix = npt.NDArray[np.float64]
 
 _BETA = 2.0
+_ROWS = 4.0  # m, how many rows the prior of their covariance is worth
+_VARIANCE = 0.15  # of a bias, and of the product of factors
+_NOISE = 2.0, 1.4  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
+_EVENNESS = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
 _ITERATIONS = 15  # of conjugate gradients: beyond that the error is far below the noise of the draw
 _TOLERANCE = 1e-4
+_TAU_RATE = 0.1  # of the prior of tau: links are expected to say less than ratings do
 
 
 class Start(NamedTuple):
-    """Where a chain goes on: tables with the bias in their last column, and the precision of the ratings."""
+    """Where a chain goes on: tables with the bias in their last column, and what the others depend on."""
 
     users: Floats
     items: Floats
     links: Floats
     alpha: float
+    gamma: Floats  # (users,)
+    nu: float = 16.0
+    tau: float = 10.0
 
 
 class Gibbs:
     """A Markov chain over the parameters, and the samples taken of it.
 
-    ``width`` is D, ``mean`` is taken off every rating, and ``identities`` are N(u), None without
-    conditioning. The chain begins at ``start`` or else at small random factors; ``chain`` says how many
-    came before it, as each has random numbers of its own.
+    ``width`` is D, ``ratings`` are standardized, and ``identities`` are N(u), None without conditioning. The
+    chain begins at ``start`` or else at small random factors; ``chain`` says how many
+    came before it, as each has random numbers of its own. It has ``lasting`` sweeps of burn-in, and samples; None:
+    those of the settings.
     """
 
     def __init__(
@@ -81,45 +101,53 @@ class Gibbs:
         settings: BayesianSettings,
         width: int,
         ratings: Ratings,
-        mean: float,
         identities: Identities | None,
         start: Start | None = None,
         chain: int = 0,
+        lasting: tuple[int, int] | None = None,
     ) -> None:
-        self._settings, self._mean, self._chain = settings, np.float32(mean), chain
+        self._settings, self._chain = settings, chain
         self.identities = identities
         self._by_user, self._by_item = ratings, ratings.by_item
         self._link = None if identities is None else Link(identities, ratings.n_items)
         if start is None:
             start = _random_start(settings.seed, width + 1, ratings, linked=self._link is not None)
         self._users, self._items, self._links = start.users, start.items, start.links
-        self._alpha, self._tau, self._sweeps = start.alpha, 2.0, 0
+        self._alpha, self._gamma, self._nu, self._tau = start[3:]
+        self._sweeps, square = 0, (width + 1, width + 1)
         shapes = {
             "users": self._users.shape,
             "items": self._items.shape,
             "links": self._links.shape,
-            "mean": (width + 1,),
-            "precision": (width + 1, width + 1),
-            "alpha": (),
+            "mean": square[:1],
+            "precision": square,
+            "item_mean": square[:1],
+            "item_precision": square,
+            "gamma": self._gamma.shape,
+            **dict.fromkeys(("alpha", "nu", "tau"), ()),
         }
-        n = settings.n_samples
+        self.burn_in, n = lasting or sweeps(settings, ratings, width)
         self.samples = {name: np.zeros((n, *shape), np.float32) for name, shape in shapes.items()}
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error of this draw."""
         self._sweeps += 1
         rng = np.random.default_rng([self._settings.seed, self._sweeps, self._chain])
-        hyper = self._draw_users(rng)
-        self._draw_items(rng)
-        error = self._squared_error()
-        n = len(self._by_user)
-        self._alpha = float(rng.gamma(1.0 + 0.5 * n) / (1.0 + 0.5 * error))
-        kept = self._sweeps - self._settings.burn_in - 1
-        if 0 <= kept < self._settings.n_samples:
-            found = (self._users, self._items, self._links, hyper.mean, hyper.precision)
-            for name, value in zip(Samples._fields, (*found, self._alpha), strict=True):
+        of_users = self._draw_users(rng)
+        of_items = self._draw_items(rng)
+        squares = self._squared_errors()
+        self._draw_noise(rng, squares)
+        kept = self._sweeps - self.burn_in - 1
+        if 0 <= kept < len(self.samples["alpha"]):
+            found = Samples._make(
+                [
+                    *(self._users, self._items, self._links, *of_users, *of_items),
+                    *(self._gamma, self._alpha, self._nu, self._tau),
+                ]
+            )
+            for name, value in found._asdict().items():
                 self.samples[name][kept] = value
-        return StepResult(error, float(n))
+        return StepResult(float(squares.sum()), float(len(self._by_user)))
 
     def _draw_users(self, rng: np.random.Generator) -> Hyper:
         """Draw the users' hyperparameters, the users, and where there is a link, W and tau."""
@@ -136,16 +164,25 @@ class Gibbs:
             self._items,
             means if expected is None else expected + means,
             hyper.precision,
+            self._alpha * self._gamma.astype(np.float64),
         )
         if link is not None:
             self._links = link.draw(rng, self._users, hyper, self._tau, self._links)
             self._tau = draw_tau(rng, self._links, hyper)
+            found = link.expected(self._links)
+            scale = draw_scale(rng, self._users - means, found, hyper, self._tau)
+            self._links, self._tau = self._links * np.float32(scale), self._tau / scale**2
         return hyper
 
-    def _draw_items(self, rng: np.random.Generator) -> None:
+    def _draw_items(self, rng: np.random.Generator) -> Hyper:
+        """Draw the items' hyperparameters and the items."""
         hyper = draw_hyper(rng, self._items)
         means = hyper.mean.astype(np.float32)
-        self._items = self._draw_side(rng, self._by_item, self._users, means, hyper.precision)
+        self._items = self._draw_side(
+            rng, self._by_item, self._users, means, hyper.precision, self._alpha,
+            np.sqrt(self._gamma),
+        )  # fmt: skip
+        return hyper
 
     def _draw_side(
         self,
@@ -154,30 +191,46 @@ class Gibbs:
         others: Floats,
         means: Floats,
         precision: Matrix,
+        alpha: float | npt.NDArray[np.float64],
+        roots: Floats | None = None,
     ) -> Floats:
-        """Draw every row of one side from its posterior, given the other side."""
+        """Draw every row of one side from its posterior, given the other side.
+
+        ``alpha`` is the precision of the ratings of a row; ``roots`` (others,) are those of what the other side
+        multiplies it by.
+        """
         table = others.copy()
         table[:, -1] = 1.0  # the bias of a row is the weight of a constant
+        targets = ratings.values - others[ratings.item_ids, -1]
+        if roots is not None:
+            table *= roots[:, None]
+            targets *= roots[ratings.item_ids]
         return rating_solves.solve(
-            ratings.user_offsets,
-            ratings.item_ids,
-            ratings.values - self._mean - others[ratings.item_ids, -1],
-            table,
-            means,
-            precision,
-            self._alpha,
+            ratings.user_offsets, ratings.item_ids, targets, table, means, precision, alpha,
             rng.standard_normal((ratings.n_users, others.shape[1]), np.float32),
-        )
+        )  # fmt: skip
 
-    def _squared_error(self) -> float:
+    def _squared_errors(self) -> npt.NDArray[np.float64]:
+        """The sum over each user's ratings (users,)."""
         ratings = self._by_user
         x, q = (np.ascontiguousarray(t[:, :-1]) for t in (self._users, self._items))
         b, c = (np.ascontiguousarray(t[:, -1]) for t in (self._users, self._items))
-        found = rating_scores.scores(
-            ratings.user_ids, ratings.item_ids, x, q, b, c, float(self._mean)
+        e = ratings.values - rating_scores.scores(
+            ratings.user_ids, ratings.item_ids, x, q, b, c, 0.0
         )
-        e = ratings.values - found
-        return float(np.einsum("n,n->", e, e, dtype=np.float64))
+        totals = np.bincount(ratings.user_ids, e.astype(np.float64) ** 2, ratings.n_users)
+        return np.asarray(totals, np.float64)
+
+    def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
+        """Draw alpha, gamma and nu given the squared errors of every user (users,)."""
+        counts = np.diff(self._by_user.user_offsets)
+        shape, rate = _NOISE
+        rate += 0.5 * float(self._gamma @ squares)
+        self._alpha = float(rng.gamma(shape + 0.5 * counts.sum()) / rate)
+        rates = 0.5 * (self._nu + self._alpha * squares)
+        gamma = rng.gamma(0.5 * (self._nu + counts)) / rates
+        self._gamma = np.maximum(gamma, 1e-6).astype(np.float32)
+        self._nu = draw_evenness(rng, self._gamma)
 
     def evaluate(self) -> float | None:
         """None, as nothing is held out: sampling does not overfit."""
@@ -186,7 +239,8 @@ class Gibbs:
     def state(self) -> Arrays:
         """The chain's position and the samples; a sweep's random numbers depend on its number alone."""
         chain = {"chain.users": self._users, "chain.items": self._items, "chain.links": self._links}
-        numbers = np.array([self._alpha, self._tau, self._sweeps])
+        chain["chain.gamma"] = self._gamma
+        numbers = np.array([self._alpha, self._nu, self._tau, self._sweeps])
         samples = {f"samples.{name}": array for name, array in self.samples.items()}
         return {**chain, **samples, "chain.numbers": numbers}
 
@@ -195,9 +249,9 @@ class Gibbs:
         if state["chain.users"].shape != self._users.shape:
             raise ValueError("the chain is of other ratings")
         self._users, self._items = state["chain.users"].copy(), state["chain.items"].copy()
-        self._links = state["chain.links"].copy()
-        self._alpha, self._tau = (float(n) for n in state["chain.numbers"][:2])
-        self._sweeps = int(state["chain.numbers"][2])
+        self._links, self._gamma = state["chain.links"].copy(), state["chain.gamma"].copy()
+        self._alpha, self._nu, self._tau = (float(n) for n in state["chain.numbers"][:3])
+        self._sweeps = int(state["chain.numbers"][3])
         self.samples = {name: state[f"samples.{name}"].copy() for name in Samples._fields}
 
 
@@ -207,7 +261,7 @@ def _random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> S
     items = rng.standard_normal((ratings.n_items, width), np.float32) * np.float32(0.1)
     users[:, -1] = items[:, -1] = 0.0
     links = np.zeros((ratings.n_items if linked else 0, width), np.float32)
-    return Start(users, items, links, 1.5 / deviation(ratings) ** 2)
+    return Start(users, items, links, 1.5, np.ones(ratings.n_users, np.float32))
 
 
 # -- mean and precision of the rows ----------------------------------------------------------------
@@ -231,10 +285,10 @@ def draw_hyper(
     """
     rows = rows.astype(np.float64)
     n, width = rows.shape
-    degrees = width + n
+    degrees = width + 1 + _ROWS + n
     mean = rows.mean(axis=0) if n else np.zeros(width)
     deviations = rows - mean
-    scale = np.eye(width) + deviations.T @ deviations
+    scale = _ROWS * np.diag(expected_variances(width)) + deviations.T @ deviations
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
     if centred is not None:
         centred = centred.astype(np.float64)
@@ -244,6 +298,21 @@ def draw_hyper(
     root = np.linalg.cholesky((_BETA + n) * precision)
     noise = np.linalg.solve(root.T, rng.standard_normal(width))
     return Hyper(n * mean / (_BETA + n) + noise, precision)
+
+
+def expected_variances(width: int) -> npt.NDArray[np.float64]:
+    """The diagonal of V (width,)."""
+    factors = max(width - 1, 1)
+    return np.append(np.full(width - 1, (_VARIANCE / factors) ** 0.5), _VARIANCE)
+
+
+def draw_evenness(rng: np.random.Generator, gamma: Floats) -> float:
+    """Draw nu given all gamma."""
+    half, values = 0.5 * _EVENNESS, gamma.astype(np.float64)
+    of_all = half * np.log(half) - gammaln(half)
+    logits = len(values) * of_all + half * (np.log(values) - values).sum()
+    chances = np.exp(logits - logits.max())
+    return float(rng.choice(_EVENNESS, p=chances / chances.sum()))
 
 
 def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Matrix:
@@ -310,9 +379,27 @@ class Link:
 
 
 def draw_tau(rng: np.random.Generator, W: Floats, hyper: Hyper) -> float:
-    """Draw tau given W; its prior is Gamma(1, 1)."""
+    """Draw tau given W."""
     spread = float(np.einsum("jk,kl,jl->", W, hyper.precision, W))
-    return float(rng.gamma(1.0 + 0.5 * W.size) / (1.0 + 0.5 * spread))
+    return float(rng.gamma(1.0 + 0.5 * W.size) / (_TAU_RATE + 0.5 * spread))
+
+
+def draw_scale(rng: np.random.Generator, X: Floats, S: Floats, hyper: Hyper, tau: float) -> float:
+    """Draw a factor f on W, given V = tau^{1/2} W and everything but tau, which becomes tau / f^2.
+
+    ``X`` (users, width) are the factors less mu, and ``S`` what comes from identities. Given W alone tau hardly
+    moves; given V it is free (Yu and Meng 2011, on interweaving). The likelihood is normal in f, from which a
+    proposal is drawn that is accepted by the prior of tau in terms of f, f^{-3} exp(-rate tau / f^2).
+    """
+    weighted = S.astype(np.float64) @ hyper.precision
+    square, product = (float(np.einsum("uk,uk->", weighted, other)) for other in (S, X))
+    proposed = product / max(square, 1e-30) + rng.standard_normal() / max(square, 1e-30) ** 0.5
+    chance = rng.random()
+    if not proposed > 0:
+        return 1.0
+    rate = _TAU_RATE * tau
+    ratio = -3 * np.log(proposed) - rate / proposed**2 + rate
+    return float(proposed) if np.log(chance) < ratio else 1.0
 
 
 def _noise(rng: np.random.Generator, root: Matrix, n: int) -> Matrix:

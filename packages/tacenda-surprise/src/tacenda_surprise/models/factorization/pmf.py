@@ -13,44 +13,45 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured
-from tacenda.errors import ArtifactError
 from tacenda.fitting import History
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
-from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
-from tacenda_surprise.models.catalogue import Catalogue, require_floats
-from tacenda_surprise.models.factorization.new_rows import (
+from tacenda_surprise.models.base import (
+    Floats,
     FoldedFactors,
-    fold,
-    grown_tables,
-    lengthened,
+    Loop,
+    Numbers,
+    RatingModel,
+    check_rated,
 )
+from tacenda_surprise.models.catalogue import Catalogue, deviation, require_floats
+from tacenda_surprise.models.factorization.new_rows import fold, grown_tables, lengthened
 from tacenda_surprise.models.factorization.settings import (
     ConditionalFactorizationSettings,
     FactorizationSettings,
-    Rates,
+    Used,
 )
 from tacenda_surprise.models.factorization.training import initial_tables, train
 from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.models.spread import Sizes, Spread, Variances
+from tacenda_surprise.models.spread import fit as fit_spread
 
+_MATTERS = 0.005  # a smaller difference of errors may be chance
 _HELD_OUT = "RMSE of the ratings held out"
 
-# of `residual_deviation`
-_SAMPLE = 64  # users, and as many items
-_PRIOR_WEIGHT = 2  # ratings
+_MANY = 200_000  # ratings: with so many the second fit goes on from the first
+_ERRORS = 5_000  # of ratings left out of the first fit
 _AT_ONCE = 4_000_000  # ratings scored
-_MOST = 300  # ratings of one user or item that are looked at
 
 
 class _Fitted(NamedTuple):
-    """Tables whose ``user_factors`` are x, the part s of it that comes from identities, sigma, and rates."""
+    """Tables whose ``user_factors`` are x, the part s of it that comes from identities, and numbers of the fit."""
 
     tables: Tables
     prior: Floats
-    noise: float
-    rates: Rates
+    used: Used
 
 
 class PMFModel(RatingModel, Configured[FactorizationSettings]):
@@ -59,52 +60,101 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
     name: ClassVar[str] = "pmf"
     settings_class = FactorizationSettings
     _fitted: _Fitted | None = None
+    _variances: Variances | None = None
+    _spread: Spread | None = None
 
     @configured_by(FactorizationSettings)
     def __init__(self, settings: FactorizationSettings) -> None:
         super().__init__(settings)
 
     def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
-        settings, stopped = self.settings, None
-        rates = Rates.of(settings, ratings, conditional=self.conditional)
-        catalogue, whole = Catalogue.of(ratings), True
-        if settings.validation and len(ratings) > 1:
-            part, held_out = split(ratings, settings.validation, seed=settings.seed)
-            first = loop.inside("validation")
-            found, history = self._trained(first, rates, part, catalogue.mean, identities, held_out)
-            whole = settings.refit
-            if whole:
-                stopped, best = history, history.best
-                loop = loop.after_the_first()
-                rates = rates._replace(epochs=best.epoch if best else rates.epochs)
-        if whole:
-            found, history = self._trained(loop, rates, ratings, catalogue.mean, identities)
+        """Fit twice: without some ratings, whose errors say when to stop and how far predictions are off; then to all.
+
+        Where there are many ratings the second fit goes on from the first, for the last fifth of the epochs.
+        """
+        settings, catalogue = self.settings, Catalogue.of(ratings)
+        used = Used.of(settings, ratings, conditional=self.conditional)
+        share = settings.validation or min(0.1, _ERRORS / len(ratings))
+        stopped, start, last = None, None, used
+        if len(ratings) > 1:
+            part, held_out = split(ratings, share, seed=settings.seed)
+            first, planned = loop.inside("validation"), used
+            if not settings.validation:
+                first = first._replace(callbacks=())
+                if len(ratings) >= _MANY and settings.solver == "sgd" and used.epochs > 1:
+                    last = used._replace(epochs=max(used.epochs // 5, 1))
+                    planned = used._replace(epochs=used.epochs - last.epochs)
+            found, history = self._trained(
+                first, planned, part, catalogue.mean, identities,
+                held_out if settings.validation else None,
+            )  # fmt: skip
+            self._variances = self._variances_of(part, held_out, found, catalogue)
+            loop = loop.after_the_first()
+            if settings.validation:
+                stopped = history
+                used = last = used._replace(epochs=epochs_of(history, used.epochs))
+            elif last is not used:
+                start = found
+        else:
+            nothing = np.zeros(0, np.float32)
+            none = Sizes(np.zeros(0), np.zeros(0))
+            empty = np.zeros(0, np.int64)
+            self._variances = fit_spread(
+                nothing, nothing, empty, empty, none, none, deviation(ratings)
+            )
+        if not settings.validation or settings.refit or len(ratings) == 1:
+            found, history = self._trained(
+                loop, last, ratings, catalogue.mean, identities, start=start
+            )
         self._catalogue, self.history = catalogue, history
-        self._fitted = found._replace(noise=self._noise(ratings, found))
+        self._fitted = found._replace(used=used)
+        self._spread = self._spread_of(ratings)
         self._note(ratings, stopped or history, _HELD_OUT)
 
     def _trained(
         self,
         loop: Loop,
-        rates: Rates,
+        used: Used,
         ratings: Ratings,
         mean: float,
         identities: Identities | None,
         held_out: Ratings | None = None,
+        start: _Fitted | None = None,
     ) -> tuple[_Fitted, History]:
-        """One fit from random tables, its noise still unknown."""
-        known = self._known(ratings, identities)
-        tables = initial_tables(
-            self.settings, ratings.n_users, ratings.n_items, conditional=self.conditional
-        )
+        """One fit, from random tables or going on from ``start``."""
+        known, passed = self._known(ratings, identities), 0
+        if start is None:
+            tables = initial_tables(
+                self.settings, ratings.n_users, ratings.n_items, deviation(ratings),
+                conditional=self.conditional,
+            )  # fmt: skip
+        else:
+            tables, passed = start.tables, start.used.epochs
+            if known is not None:
+                tables = tables._replace(user_factors=tables.user_factors - start.prior)
         history = train(
-            self.name, self.settings, rates, loop, ratings, tables, mean, known, held_out
+            self.name, self.settings, used, loop, ratings, tables, mean, known, held_out, passed
         )
         prior = np.zeros((0, self.settings.n_factors), np.float32)
         if known is not None:
             prior = known.means(tables.side_factors)
             tables = tables._replace(user_factors=tables.user_factors + prior)
-        return _Fitted(tables, prior, 0.0, rates), history
+        return _Fitted(tables, prior, used), history
+
+    def _variances_of(
+        self, part: Ratings, held_out: Ratings, found: _Fitted, catalogue: Catalogue
+    ) -> Variances:
+        """The parameters of the variances, from the errors of what was held out."""
+        x, q, b, c, _ = found.tables
+        u, i = held_out.user_ids, held_out.item_ids
+        predictions = catalogue.clip(rating_scores.scores(u, i, x, q, b, c, catalogue.mean))
+        errors = held_out.values - predictions
+        sizes = sizes_of(part, found.tables, catalogue.mean)
+        return fit_spread(errors, predictions, u, i, *sizes, deviation(part))
+
+    def _spread_of(self, ratings: Ratings) -> Spread:
+        sizes = sizes_of(ratings, self.tables, self.catalogue.mean)
+        return self._learned(self._variances).spread(*sizes)
 
     def _go_on(
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -115,9 +165,9 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         without ratings stay as they are. The default is a quarter of the epochs of the fit.
         """
         old = self._parameters()
-        total = old.rates.epochs
+        total = old.used.epochs
         n = max(total // 4, 1) if epochs is None else epochs
-        rates = old.rates._replace(epochs=n)
+        used = old.used._replace(epochs=n)
         catalogue, ratings, identities = self.catalogue.grown(ratings, identities)
         known = self._known(ratings, identities)
         prior = lengthened(old.prior, ratings.n_users if self.conditional else 0)
@@ -127,8 +177,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
             news = known.means(lengthened(old.tables.side_factors, ratings.n_items))
             prior[len(own) :] = news[len(own) :]
         tables = grown_tables(
-            self.settings,
-            rates.penalty,
+            used,
             old.tables._replace(user_factors=own),
             prior,
             catalogue.mean,
@@ -137,7 +186,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         history = train(
             self.name,
             self.settings,
-            rates,
+            used,
             loop,
             ratings,
             tables,
@@ -151,14 +200,13 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
             prior[told] = known.means(tables.side_factors)[told]
             tables = tables._replace(user_factors=tables.user_factors + prior)
         found = old._replace(tables=tables, prior=prior)
+        before = self._learned(self._spread)
         self._catalogue, self.history, self._fitted = catalogue, history, found
-        if len(ratings) >= self.fitted_on["n_ratings"]:
-            self._fitted = found._replace(noise=self._noise(ratings, found))
+        self._spread = self._spread_of(ratings)
+        if len(ratings) < self.fitted_on["n_ratings"]:
+            # Of who was known before, these ratings are not all.
+            self._spread = before.lengthened(self._spread)
         self._note(ratings, history, _HELD_OUT)
-
-    def _noise(self, ratings: Ratings, found: _Fitted) -> float:
-        mean, penalty = self.catalogue.mean, found.rates.penalty
-        return residual_deviation(ratings, found.tables, mean, penalty, self.settings.seed)
 
     def _parameters(self) -> _Fitted:
         return self._learned(self._fitted)
@@ -166,14 +214,16 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
     # -- predicting --------------------------------------------------------------------------------
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """The noise of the ratings (pairs,); a point estimate does not know that of the parameters."""
-        return np.full(len(users), self._parameters().noise, np.float32)
+        """See `tacenda_surprise.models.spread`, (pairs,)."""
+        predictions = self.catalogue.clip(self.score_pairs(users, items))
+        return self._learned(self._spread).deviations(users, items, predictions)
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
         """See `RatingModel.fold_in`."""
-        tables, _, noise, rates = self._parameters()
+        tables, _, used = self._parameters()
+        spread = self._learned(self._spread)
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
@@ -181,8 +231,11 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         if self.conditional and len(known):
             prior = tables.side_factors[known].mean(axis=0)
         mean = self.catalogue.mean
-        bias, factors = fold(self.settings, rates.penalty, tables, mean, items, rated, prior)
-        return FoldedFactors(bias, factors, noise, mean, tables.item_factors, tables.item_biases)
+        bias, factors = fold(used, tables, mean, items, rated, prior)
+        variance = spread.of_new_user(len(items))
+        return FoldedFactors(
+            bias, factors, variance, spread, mean, tables.item_factors, tables.item_biases
+        )
 
     @property
     def tables(self) -> Tables:
@@ -192,18 +245,19 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings, rates, scale and noise, as JSON values."""
+        """Settings, numbers of the fit, scale and parameters of the variances, as JSON values."""
         return {
             "settings": self.settings.to_dict(),
-            "used": self._parameters().rates._asdict(),
+            "used": self._parameters().used.to_dict(),
             "catalogue": self.catalogue.config(),
-            "noise": self._parameters().noise,
+            "variances": self._learned(self._variances).to_list(),
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
-        tables, prior, *_ = self._parameters()
-        return {**tables._asdict(), "user_prior": prior, **self.catalogue.arrays()}
+        tables, prior, _ = self._parameters()
+        spread = self._learned(self._spread).arrays()
+        return {**tables._asdict(), "user_prior": prior, **spread, **self.catalogue.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -223,11 +277,11 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
             "user_prior": ("priors", "factors"),
         }
         found = require_floats(arrays, shapes, dims)
-        prior, noise = found.pop("user_prior"), float(config["noise"])
-        if not 0 <= noise < np.inf:
-            raise ArtifactError(f"the noise of the ratings is {noise}: the file is damaged")
+        prior = found.pop("user_prior")
         model._catalogue = catalogue
-        model._fitted = _Fitted(Tables(**found), prior, noise, Rates.from_dict(config["used"]))
+        model._fitted = _Fitted(Tables(**found), prior, Used.from_dict(config["used"]))
+        model._variances = Variances.from_list(config["variances"])
+        model._spread = Spread.from_arrays(arrays, n_users, n_items)
         return model
 
 
@@ -243,68 +297,34 @@ class ConditionalPMFModel(PMFModel):
         Configured.__init__(self, settings)
 
 
-def leverage(rows: Floats, others: npt.NDArray[np.int64], penalty: float) -> float:
-    """Mean h_ii of ratings whose partners' factors are ``rows[others]``."""
-    n = len(others)
-    Q = np.append(rows[others[:_MOST]], np.ones((min(n, _MOST), 1), np.float32), axis=1)
-    Q = Q.astype(np.float64) * (n / len(Q)) ** 0.5
-    gram = Q @ Q.T if len(Q) < Q.shape[1] else Q.T @ Q
-    ridged = gram + n * max(penalty, 1e-6) * np.eye(len(gram))
-    return float(np.trace(np.linalg.solve(ridged, gram)) / n)
+def epochs_of(history: History, planned: int) -> int:
+    """For how many epochs a fit to all ratings shall last after one that was watched on ratings held out.
 
-
-def residual_deviation(
-    ratings: Ratings, tables: Tables, mean: float, penalty: float, seed: int
-) -> float:
-    """Estimate the standard deviation of a new rating about its score.
-
-    Each residual counts as if its rating had been left out. For a user with rated items Q and ridge weights
-    n lambda, leaving rating i out changes its residual to e_i / (1 - h_ii),
-    H = Q (Q^T Q + n lambda I)^{-1} Q^T (likewise with the roles of user and item exchanged). Both leverages
-    are taken off; they are found for a sample of users and items, in the smaller of both dimensions.
-
-    ``ratings`` are those fitted, whose scores follow from ``tables`` and ``mean``; ``penalty`` is lambda, and
-    ``seed`` that of the sample of users and items.
+    All that were planned, unless the last ones were really worse than the best: the errors of a few ratings
+    have their best epoch anywhere.
     """
-    users, items = tables.user_factors, tables.item_factors
-    rng = np.random.default_rng(seed)
-    active = np.flatnonzero(np.diff(ratings.user_offsets))
-    sample = rng.permutation(active)[:_SAMPLE]
-    of_user = [leverage(items, ratings.of_user(u)[0].astype(np.int64), penalty) for u in sample]
-    sizes = np.diff(ratings.user_offsets)[sample]
-    all_counts = ratings.item_counts
-    chosen = rng.permutation(np.flatnonzero(all_counts))[:_SAMPLE]
-    of_item = [leverage(users, raters, penalty) for raters in _raters(ratings, chosen)]
-    counts = all_counts[chosen]
-    low, high = ratings.scale
-    prior = (high - low) / 4 or 1.0  # of a rating of which nothing is known
-    left = (1 - np.average(of_user, weights=sizes)) * (1 - np.average(of_item, weights=counts))
-    n = len(ratings)
-    variance = _squares(ratings, tables, mean) / n / max(float(left), 0.1) ** 2
-    return float(np.sqrt((n * variance + _PRIOR_WEIGHT * prior**2) / (n + _PRIOR_WEIGHT)))
+    best = history.best
+    if best is None or history.evaluations[-1].value <= (1 + _MATTERS) * best.value:
+        return planned
+    return best.epoch
 
 
-def _raters(ratings: Ratings, items: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """The users of each of some items, ascending, without the table of all ratings by item."""
-    wanted = np.zeros(ratings.n_items, bool)
-    wanted[items] = True
-    places = np.flatnonzero(wanted[ratings.item_ids])
-    found = ratings.item_ids[places]
-    users = np.searchsorted(ratings.user_offsets, places, side="right") - 1
-    return [users[found == item] for item in items]
-
-
-def _squares(ratings: Ratings, tables: Tables, mean: float) -> float:
-    """The sum of squared residuals, found for a part of the users at a time."""
+def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Sizes]:
+    """What is known of users and items that ``tables`` were fitted to, found for a part of the users at a time."""
     x, q, b, c, _ = tables
-    offsets, total, start = ratings.user_offsets, 0.0, 0
+    squares = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+    offsets, start = ratings.user_offsets, 0
     while start < ratings.n_users:
         stop = int(np.searchsorted(offsets, offsets[start] + _AT_ONCE, side="right")) - 1
         stop = min(max(stop, start + 1), ratings.n_users)
         span = slice(offsets[start], offsets[stop])
         users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
-        scores = rating_scores.scores(users, ratings.item_ids[span], x, q, b, c, mean)
-        residuals = ratings.values[span] - scores
-        total += float(np.sum(residuals.astype(np.float64) ** 2))
+        items = ratings.item_ids[span]
+        scores = rating_scores.scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
+        errors = (ratings.values[span] - scores).astype(np.float64) ** 2
+        squares[0][start:stop] = np.bincount(users - start, errors, stop - start)
+        squares[1][:] += np.bincount(items, errors, ratings.n_items)
         start = stop
-    return total
+    counts = np.diff(offsets).astype(float), ratings.item_counts.astype(float)
+    users_too, items_too = map(Sizes, counts, squares)
+    return users_too, items_too

@@ -17,7 +17,11 @@ import numpy as np
 
 from tacenda.errors import ArtifactError
 from tacenda_surprise.models.base import Floats, Numbers
+from tacenda_surprise.models.spread import Curve
 
+DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
+
+_BLOCK = 4096  # pairs whose samples are looked at together
 _OVERSAMPLING = 16
 _POWER_ITERATIONS = 2
 
@@ -30,7 +34,12 @@ class Samples(NamedTuple):
     links: Floats  # (samples, items, width); no items without conditioning
     mean: Floats  # (samples, width), of the users' factors beside what comes from identities
     precision: Floats  # (samples, width, width), of the same
+    item_mean: Floats  # (samples, width), of the items' factors
+    item_precision: Floats  # (samples, width, width)
+    gamma: Floats  # (samples, users), what a user's alpha is multiplied by
     alpha: Floats  # (samples,), precision of the ratings
+    nu: Floats  # (samples,), how alike the gamma are
+    tau: Floats  # (samples,), of the links
 
     def thinned(self, n: int) -> Samples:
         """``n`` of them, evenly spaced, the last one among them."""
@@ -39,9 +48,53 @@ class Samples(NamedTuple):
         return Samples(*(part[chosen] for part in self))
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of a rating about its score."""
-        return float(np.sqrt(np.mean(1.0 / self.alpha.astype(np.float64))))
+    def noises(self) -> Floats:
+        """Variance of the ratings of each user about their scores, and of an unknown one (users + 1,)."""
+        known = (1.0 / (self.alpha[:, None] * self.gamma)).mean(axis=0)
+        return np.append(known, known.mean() if len(known) else np.mean(1.0 / self.alpha))
+
+    def variances(self, users: Numbers, items: Numbers) -> Floats:
+        """What is not known of the scores of pairs (pairs,): their variance over samples.
+
+        The factors of an unknown user or item, whose score is none, are as the sample has them distributed.
+        """
+        found = np.empty(len(users), np.float32)
+        moments = (
+            second_moments(self.mean, self.precision),
+            second_moments(self.item_mean, self.item_precision),
+        )
+        for start in range(0, len(users), _BLOCK):
+            u, i = (ids[start : start + _BLOCK] for ids in (users, items))
+            x = self.users[:, u] * (u >= 0)[None, :, None]
+            q = self.items[:, i] * (i >= 0)[None, :, None]
+            scores = np.einsum("snd,snd->sn", x[:, :, :-1], q[:, :, :-1])
+            part = (scores + x[:, :, -1] + q[:, :, -1]).var(axis=0)
+            for ids, others, moment in ((u, q, moments[0]), (i, x, moments[1])):
+                strange = np.flatnonzero(ids < 0)
+                part[strange] += uncertainty(others[:, strange], moment)
+            both = np.einsum("skl,skl->s", moments[0][:, :-1, :-1], moments[1][:, :-1, :-1])
+            part[(u < 0) & (i < 0)] += both.mean()
+            found[start : start + _BLOCK] = part
+        return found
+
+
+def second_moments(means: Floats, precisions: Floats) -> Floats:
+    """E[z z^T] (samples, width, width) of rows from N(mean, precision^{-1}).
+
+    Raises ArtifactError for a precision that has no inverse.
+    """
+    try:
+        covariances = np.linalg.inv(precisions.astype(np.float64))
+    except np.linalg.LinAlgError:
+        raise ArtifactError(DAMAGED) from None
+    return np.asarray(covariances + means[:, :, None] * means[:, None, :], np.float32)
+
+
+def uncertainty(others: Floats, moments: Floats) -> Floats:
+    """Mean square of z . (y, 1) for each row y of ``others`` (samples, rows, width), whose own bias is left out."""
+    known = others.copy()
+    known[:, :, -1] = 1.0
+    return np.asarray(np.einsum("snk,skl,snl->sn", known, moments, known).mean(axis=0))
 
 
 def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
@@ -73,6 +126,24 @@ def side_by_side(samples: Floats) -> Floats:
     return np.ascontiguousarray(samples.transpose(1, 0, 2)).reshape(rows, n * width)
 
 
+class Unit(NamedTuple):
+    """What brings standardized ratings back, and how far they lie from their scores."""
+
+    mean: float
+    unit: float
+    noises: Floats  # (users + 1,) standardized variances, the last one of an unknown user
+    curve: Curve
+
+    def ratings(self, scores: Floats) -> Floats:
+        """Turn standardized scores into ratings."""
+        return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
+
+    def deviations(self, variances: Floats, users: Numbers, predictions: Floats) -> Floats:
+        """Standard deviations of ratings with these ``predictions``, whose scores have ``variances``."""
+        noise = self.noises[users] * self.curve.factors(predictions)
+        return np.asarray(self.unit * np.sqrt(variances + noise), np.float32)
+
+
 class FoldedSamples(NamedTuple):
     """Bias and factors of one user for every sample; see `tacenda_surprise.models.FoldedUser`.
 
@@ -82,8 +153,8 @@ class FoldedSamples(NamedTuple):
     user: Floats  # (samples, width)
     inverse_roots: Floats  # L^{-1} (samples, width, width)
     items: Floats  # (samples, items, width)
-    base: float
-    noise: float
+    item_moments: Floats  # (samples, width, width), of an unknown item
+    unit: Unit
 
     def _chosen(self, items: Numbers) -> Floats:
         known = (np.asarray(items) >= 0).astype(np.float32)
@@ -91,12 +162,12 @@ class FoldedSamples(NamedTuple):
 
     def _means(self, chosen: Floats) -> Floats:
         scores = np.einsum("sd,sid->si", self.user[:, :-1], chosen[:, :, :-1])
-        return np.asarray(scores + chosen[:, :, -1] + self.user[:, -1:] + self.base, np.float32)
+        return np.asarray(scores + chosen[:, :, -1] + self.user[:, -1:], np.float32)
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return np.asarray(self._means(self._chosen(wanted)).mean(axis=0))
+        return self.unit.ratings(self._means(self._chosen(wanted)).mean(axis=0))
 
     def deviations(self, items: Numbers) -> Floats:
         """Standard deviations (items,), by the law of total variance.
@@ -105,14 +176,20 @@ class FoldedSamples(NamedTuple):
         |L^{-1} (q_i, 1)|^2, and the noise.
         """
         chosen = self._chosen(items)
-        between = self._means(chosen).var(axis=0)
+        scores = self._means(chosen)
+        variance = scores.var(axis=0)
+        strange = np.flatnonzero(np.asarray(items) < 0)
+        everybody = np.repeat(self.user[:, None, :], len(strange), axis=1)
+        variance[strange] += uncertainty(everybody, self.item_moments)
         chosen[:, :, -1] = 1.0
         within = (np.einsum("skl,sil->sik", self.inverse_roots, chosen) ** 2).sum(axis=2)
-        return np.asarray(np.sqrt(between + within.mean(axis=0) + self.noise**2), np.float32)
+        predictions = self.unit.ratings(scores.mean(axis=0))
+        unknown = np.full(len(predictions), -1)
+        return self.unit.deviations(variance + within.mean(axis=0), unknown, predictions)
 
 
 def fold(
-    samples: Samples, mean: float, items: Numbers, values: Floats, known: Numbers
+    samples: Samples, unit: Unit, items: Numbers, values: Floats, known: Numbers
 ) -> FoldedSamples:
     """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
 
@@ -125,7 +202,7 @@ def fold(
     if samples.links.shape[1]:
         expected += samples.links[:, known].sum(axis=1) / np.sqrt(max(len(known), 1))
     Z = samples.items[:, items].astype(np.float64)
-    targets = values - mean - Z[:, :, -1]
+    targets = (values.astype(np.float64) - unit.mean) / unit.unit - Z[:, :, -1]
     Z[:, :, -1] = 1.0
     Z_T = Z.transpose(0, 2, 1)
     alpha = samples.alpha.astype(np.float64)[:, None, None]
@@ -135,9 +212,7 @@ def fold(
     try:
         inverse_roots = np.linalg.inv(np.linalg.cholesky(A))
     except np.linalg.LinAlgError:
-        raise ArtifactError(
-            "the samples of the model hold a precision that is not positive definite: it is damaged"
-        ) from None
+        raise ArtifactError(DAMAGED) from None
     user = (inverse_roots.transpose(0, 2, 1) @ (inverse_roots @ b))[:, :, 0].astype(np.float32)
-    inverse_roots = inverse_roots.astype(np.float32)
-    return FoldedSamples(user, inverse_roots, samples.items, mean, samples.noise)
+    moments = second_moments(samples.item_mean, samples.item_precision)
+    return FoldedSamples(user, inverse_roots.astype(np.float32), samples.items, moments, unit)

@@ -26,46 +26,44 @@ from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import sgd as rating_sgd
 from tacenda.kernels.ratings import solves as rating_solves
-from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import Rates, Tables
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Loop
-from tacenda_surprise.models.factorization.settings import FactorizationSettings, Rates
+from tacenda_surprise.models.factorization.settings import (
+    LEAST_PENALTY,
+    START,
+    FactorizationSettings,
+    Used,
+    Weight,
+)
 from tacenda_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 _BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves and Ctrl-C is heard
-_LEAST_PENALTY = 1e-6
 
 
 def initial_tables(
-    settings: FactorizationSettings, n_users: int, n_items: int, *, conditional: bool
+    settings: FactorizationSettings, n_users: int, n_items: int, unit: float, *, conditional: bool
 ) -> Tables:
-    """Make tables of small random factors, everything else zero."""
+    """Make tables of small random factors, everything else zero; ``unit`` is the deviation of the ratings."""
     rng = np.random.default_rng(settings.seed)
-    width = settings.n_factors
-    size = np.float32(settings.advanced.init_std / max(width, 1) ** 0.5)
+    width, std = settings.n_factors, settings.advanced.init_std
+    size = np.float32(START * (unit / max(width, 1)) ** 0.5 if std is None else std)
+    mean = np.float32(settings.advanced.init_mean)
     return Tables(
-        rng.standard_normal((n_users, width), np.float32) * size,
-        rng.standard_normal((n_items, width), np.float32) * size,
+        mean + rng.standard_normal((n_users, width), np.float32) * size,
+        mean + rng.standard_normal((n_items, width), np.float32) * size,
         np.zeros(n_users, np.float32),
         np.zeros(n_items, np.float32),
         np.zeros((n_items if conditional else 0, width), np.float32),
     )
 
 
-def ridge_weights(settings: FactorizationSettings, penalty: float) -> npt.NDArray[np.float64]:
-    """Penalties (factors + 1,) of a ridge regression for a row of factors and its bias, never zero."""
-    weights = np.full(settings.n_factors + 1, max(penalty, _LEAST_PENALTY))
-    # Without biases the weight is so large that they stay at zero.
-    weights[-1] = max(settings.advanced.bias_penalty, _LEAST_PENALTY) if settings.biased else 1e12
-    return weights
-
-
 def train(
     name: str,
     settings: FactorizationSettings,
-    rates: Rates,
+    used: Used,
     loop: Loop,
     ratings: Ratings,
     tables: Tables,
@@ -88,23 +86,23 @@ def train(
     trained: _Trainer
     source: BatchSource
     if settings.solver == "als":
-        trained, source = ALS(settings, rates, ratings, tables, mean, held_out), Sweeps()
+        trained, source = ALS(settings, used, ratings, tables, mean, held_out), Sweeps()
     else:
-        trained = SGD(settings, rates, ratings, tables, mean, known, held_out)
+        trained = SGD(settings, used, ratings, tables, mean, known, held_out)
         source = BlockBatches(
             ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=settings.seed + first_epoch
         )
     decay = settings.advanced.rate_decay
-    identifying = {**settings.to_dict(), **rates._asdict()}
+    identifying = {**settings.to_dict(), **used.to_dict()}
     del identifying["epochs"]
     return loop.run(
         trained,
         source,
         FitSettings(
-            epochs=rates.epochs,
-            learning_rate=StepDecay(rates.learning_rate * decay**first_epoch, decay, 1),
+            epochs=used.epochs,
+            learning_rate=StepDecay(decay**first_epoch, decay, 1),
             evaluate_every=1 if held_out else 0,
-            patience=settings.patience if held_out else None,
+            patience=(settings.patience or max(used.epochs // 3, 1)) if held_out else None,
             restore_best=held_out is not None,
         ),
         {"model": name, "data": data, **identifying},
@@ -166,7 +164,7 @@ class SGD(_Trainer):
     def __init__(
         self,
         settings: FactorizationSettings,
-        rates: Rates,
+        used: Used,
         ratings: Ratings,
         tables: Tables,
         mean: float,
@@ -174,15 +172,12 @@ class SGD(_Trainer):
         held_out: Ratings | None = None,
     ) -> None:
         super().__init__(tables, mean, held_out, identities)
-        self._settings, self._rates, self._ratings = settings, rates, ratings
+        self._settings, self._used, self._ratings = settings, used, ratings
+        self._penalties = used.penalties(ratings)
 
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
         """Visit the users of ``batch`` once."""
-        settings, rates, ratings = self._settings, self._rates, self._ratings
-        # All rates fall together, and the loop keeps count of the rate of the factors.
-        decayed = learning_rate / rates.learning_rate if rates.learning_rate else 1.0
-        biases = settings.advanced.bias_learning_rate * decayed if settings.biased else 0.0
-        known = self._identities
+        ratings, known = self._ratings, self._identities
         error, _ = rating_sgd.epoch(
             ratings.user_offsets,
             ratings.item_ids,
@@ -190,9 +185,10 @@ class SGD(_Trainer):
             batch,
             self.tables,
             self._mean,
-            Coefficients(learning_rate, biases, rates.side_learning_rate * decayed),
-            Coefficients(rates.penalty, settings.advanced.bias_penalty, rates.side_penalty),
-            settings.seed * 1_000_003 + self._steps,
+            # All rates fall together: that of the loop says how far.
+            Rates(*(rate * learning_rate for rate in self._used.rates)),
+            self._penalties,
+            self._settings.seed * 1_000_003 + self._steps,
             None if known is None else known.offsets,
             None if known is None else known.item_ids,
         )
@@ -207,7 +203,7 @@ class ALS(_Trainer):
     def __init__(
         self,
         settings: FactorizationSettings,
-        rates: Rates,
+        used: Used,
         ratings: Ratings,
         tables: Tables,
         mean: float,
@@ -215,26 +211,45 @@ class ALS(_Trainer):
     ) -> None:
         super().__init__(tables, mean, held_out)
         self._ratings = ratings
-        self._precision = np.diag(ridge_weights(settings, rates.penalty))
+        # Without biases the weight is so large that they stay at zero.
+        none = Weight(1e12)
+        self._of_users, self._of_items = (
+            np.diag(
+                np.append(
+                    np.full(settings.n_factors, max(factors.each, LEAST_PENALTY)),
+                    max((bias if settings.biased else none).each, LEAST_PENALTY),
+                )
+            )
+            for factors, bias in (
+                (used.user_factors, used.user_biases),
+                (used.item_factors, used.item_biases),
+            )
+        )
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error after it."""
         p, q, b, c, _ = self.tables
         ratings = self._ratings
-        self._solve(ratings, p, b, q, c)
-        self._solve(ratings.by_item, q, c, p, b)
+        self._solve(ratings, p, b, q, c, self._of_users)
+        self._solve(ratings.by_item, q, c, p, b, self._of_items)
         errors = ratings.values - self.scores(ratings)
         self._steps += 1
         return StepResult(float(np.einsum("n,n->", errors, errors)), float(len(ratings)))
 
     def _solve(
-        self, ratings: Ratings, x: Floats, bias: Floats, others: Floats, other_bias: Floats
+        self,
+        ratings: Ratings,
+        x: Floats,
+        bias: Floats,
+        others: Floats,
+        other_bias: Floats,
+        precision: npt.NDArray[np.float64],
     ) -> None:
         """Solve for all rows of ``x`` and their biases, in place."""
         table = np.append(others, np.ones((len(others), 1), np.float32), axis=1)
         targets = ratings.values - np.float32(self._mean) - other_bias[ratings.item_ids]
         found = rating_solves.solve(
             ratings.user_offsets, ratings.item_ids, targets, table,
-            np.zeros(table.shape[1], np.float32), self._precision, scaled=True,
+            np.zeros(table.shape[1], np.float32), precision, scaled=True,
         )  # fmt: skip
         x[...], bias[...] = found[:, :-1], found[:, -1]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
 from tacenda.testing.kernels.shared import Case, random_counts
 
 
@@ -23,10 +23,12 @@ def rating_sgd() -> Iterator[Case]:
                 rng.standard_normal(n_items, np.float32),
                 rng.standard_normal((n_items if side else 0, factors), np.float32),
             )
-            rates = Coefficients(0.02, 0.01 if n_users > 1 else 0.0, 0.5)
+            rates = Rates(0.02, 0.03, 0.01 if n_users > 1 else 0.0, 0.02, 0.5)
+            rows = (rng.random(len(table), np.float32) for table in tables[:4])
+            penalties = Penalties._make([*rows, 0.3])
             arguments = (
                 offsets, ids, rng.integers(1, 6, n).astype(np.float32), rng.permutation(n_users),
-                tables, 3.5, rates, Coefficients(0.1, 0.05, 0.3), 7,
+                tables, 3.5, rates, penalties, 7,
                 *((offsets, ids) if side else (None, None)),
             )  # fmt: skip
             yield f"{n} ratings, {factors} factors, identities={side}", arguments
@@ -54,7 +56,7 @@ def rating_solves() -> Iterator[Case]:
                     counts[0], counts[1], rng.standard_normal(len(counts[1])).astype(np.float32),
                     rng.standard_normal((6, width), np.float32),
                     rng.standard_normal((rows, width) if scaled else width).astype(np.float32),
-                    root @ root.T + np.eye(width), 1.5,
+                    root @ root.T + np.eye(width), 1 + rng.random(rows),
                     rng.standard_normal((rows, width), np.float32) if noisy else None, scaled,
                 )  # fmt: skip
                 yield f"{rows} rows, {width} wide, noise={noisy}, scaled={scaled}", arguments

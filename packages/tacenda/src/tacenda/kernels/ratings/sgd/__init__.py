@@ -6,18 +6,21 @@ p, q: factors of users and items; b, c: their biases; w: conditioning factors, b
 N(u) of the items a user has rated say what to expect of the user (Mnih 2010, eqs 5.20 and 5.22, with
 p_u = U_u - mu_U). With e = r - prediction, for each rating of user u in a random order
 
-    b += beta (e - lambda_b b),   c_i likewise,
-    q_i += alpha (e x - lambda q_i),   x += alpha (e q_i - lambda (x - s_u)),     both from old values
+    b += beta_u (e - eta_u b),   c_i += beta_i (e - eta_i c_i),
+    q_i += alpha_i (e x - lambda_i q_i),   x += alpha_u (e q_i - lambda_u (x - s_u)),     both from old values
 
 and after the user's last rating, with g the sum of e q_i over the ratings, for each j in N(u)
 
     w_j += gamma / |N(u)| (g - lambda_w w_j).
 
+The penalties count once for every rating. Each user and each item has its own, so that rows of few ratings can be held
+back more, as a prior of fixed width would.
+
 A user's factors stay in the first-level cache for the whole visit, which is what makes this several
 times as fast as ratings in random order once the tables are larger than the caches.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +29,7 @@ from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_range
 
-__all__ = ["Coefficients", "Tables", "epoch"]
+__all__ = ["Penalties", "Rates", "Tables", "epoch"]
 
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.integer[Any]]
@@ -45,12 +48,36 @@ class Tables(NamedTuple):
     side_factors: _Floats
 
 
-class Coefficients(NamedTuple):
-    """Learning rates, or weights of the penalties: alpha, beta, gamma, or the three lambdas."""
+class Rates(NamedTuple):
+    """Learning rates: alpha_u, alpha_i, beta_u, beta_i and gamma."""
 
-    factors: float
-    biases: float
+    user_factors: float
+    item_factors: float
+    user_biases: float
+    item_biases: float
     side: float = 0.0
+
+    @classmethod
+    def alike(cls, factors: float, biases: float, side: float = 0.0) -> Self:
+        """The same for users and items."""
+        return cls(factors, factors, biases, biases, side)
+
+
+class Penalties(NamedTuple):
+    """Weights of the squared parameters: lambda_u, lambda_i, eta_u and eta_i, each one number or one for every
+    row, and lambda_w.
+    """
+
+    user_factors: float | _Floats = 0.0
+    item_factors: float | _Floats = 0.0
+    user_biases: float | _Floats = 0.0
+    item_biases: float | _Floats = 0.0
+    side: float = 0.0
+
+    @classmethod
+    def alike(cls, factors: float, biases: float, side: float = 0.0) -> Self:
+        """The same for every user and item."""
+        return cls(factors, factors, biases, biases, side)
 
 
 def epoch(
@@ -60,8 +87,8 @@ def epoch(
     users: _Ints,
     tables: Tables,
     mean: float,
-    rates: Coefficients,
-    penalties: Coefficients,
+    rates: Rates,
+    penalties: Penalties,
     seed: int,
     side_offsets: _Ints | None = None,
     side_ids: _Ints | None = None,
@@ -78,8 +105,10 @@ def epoch(
         See `Tables`.
     mean
         Subtracted from every rating.
-    rates, penalties
+    rates
         A rate of 0 leaves what it belongs to as it is, so without biases theirs is 0.
+    penalties
+        See `Penalties`.
     seed
         Of the order of a user's ratings: a function of seed and user alone.
     side_offsets, side_ids
@@ -100,6 +129,7 @@ def epoch(
     machine. Rates that are too large diverge to NaN, which the sum then shows.
     """
     n_users, n_items = _check_tables(tables)
+    penalties = _broadcast(penalties, n_users, n_items)
     users = np.asarray(users).astype(np.int64, copy=False)
     check_range(users, n_users, "users")
     offsets, item_ids = _check_packed(offsets, item_ids, users, n_items, n_users, "item")
@@ -138,6 +168,19 @@ def _check_tables(tables: Tables) -> tuple[int, int]:
     for name, array, shape in zip(Tables._fields, tables, shapes, strict=True):
         check_array(array, shape, np.empty(0, np.float32), name)
     return users, items
+
+
+def _broadcast(penalties: Penalties, n_users: int, n_items: int) -> Penalties:
+    """Penalties with one number for every row, float32. Raises KernelError."""
+    rows = {"user": n_users, "item": n_items}
+    found = {}
+    for name in Penalties._fields[:4]:
+        given = np.asarray(getattr(penalties, name), np.float32)
+        n = rows[name[:4]]
+        if given.shape not in ((), (n,)):
+            raise KernelError(f"the penalties of {name} are {given.shape} and must be ({n},)")
+        found[name] = np.ascontiguousarray(np.broadcast_to(given, (n,)))
+    return Penalties(**found, side=penalties.side)
 
 
 def _check_packed(

@@ -17,7 +17,7 @@ from tacenda.kernels.machinery.vectors import (
     store,
 )
 from tacenda.kernels.ratings import xorshift
-from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
 
 _Array = NDArray[Any]
 _AHEAD = 16  # rows that are asked for before they are needed
@@ -49,35 +49,36 @@ def _product(own, q, i):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _step(own, q, i, following, keep, step):  # type: ignore[no-untyped-def]
+def _step(own, q, i, following, keep_x, keep_q, step_x, step_q):  # type: ignore[no-untyped-def]
     """Both factors of a rating of item i, from their old values; returns the product for the rating that follows.
 
-        x, q_i = keep x + step q_i, keep q_i + step x,     return x . q_following
+        x, q_i = keep_x x + step_x q_i, keep_q q_i + step_q x,     return x . q_following
 
-    with keep = 1 - alpha lambda and step = alpha e.
+    with keep_x = 1 - alpha_u lambda_u, step_x = alpha_u e, and likewise of the item.
     """
     width = q.shape[1]
     here, there = i * width, following * width
-    keeps, steps, total = spread(keep), spread(step), spread(0)
+    keeps_x, keeps_q, total = spread(keep_x), spread(keep_q), spread(0)
+    steps_x, steps_q = spread(step_x), spread(step_q)
     for d in range(0, width, LANES):
         n = width - d
         old_x, old_q = load(own, d, n), load(q, here + d, n)
-        new_x = multiply_add(steps, old_q, multiply(keeps, old_x))
+        new_x = multiply_add(steps_x, old_q, multiply(keeps_x, old_x))
         store(new_x, own, d, n)
-        store(multiply_add(steps, old_x, multiply(keeps, old_q)), q, here + d, n)
+        store(multiply_add(steps_q, old_x, multiply(keeps_q, old_q)), q, here + d, n)
         # the item that follows may be this one, so its factors are read after they were written
         total = multiply_add(new_x, load(q, there + d, n), total)
     return add_up(total)
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
-def _conditioned_step(own, q, i, following, keep, step, error):  # type: ignore[no-untyped-def]
-    """The same with x = keep x + step q_i + alpha lambda s, and g += error q_i."""
+def _conditioned_step(own, q, i, following, keep_x, keep_q, step_x, step_q, error):  # type: ignore[no-untyped-def]
+    """The same with x = keep_x x + step_x q_i + alpha_u lambda_u s, and g += error q_i."""
     width, total = q.shape[1], np.float32(0)
     for d in range(width):
         old_x, old_q = own[_X, d], q[i, d]
-        own[_X, d] = keep * old_x + step * old_q + own[_BACK, d]
-        q[i, d] = keep * old_q + step * old_x
+        own[_X, d] = keep_x * old_x + step_x * old_q + own[_BACK, d]
+        q[i, d] = keep_q * old_q + step_q * old_x
         own[_SUMS, d] += error * old_q
     for d in range(width):
         total += own[_X, d] * q[following, d]
@@ -120,19 +121,20 @@ def _epoch(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Visit the users; returns the sum of squared errors before each update."""
     p, q, b, c, w = tables
-    alpha, beta, gamma = rates
-    lambda_factors, lambda_biases, lambda_side = penalties
+    alpha_u, alpha_i, beta_u, beta_i, gamma = rates
+    lambda_u, lambda_i, eta_u, eta_i, lambda_w = penalties
     longest, width = 0, q.shape[1]
     for u in users:
         longest = max(longest, offsets[u + 1] - offsets[u])
     places = np.empty(longest, np.int64)
     own, s = np.zeros((3, width), np.float32), np.zeros(width, np.float32)
-    keep = np.float32(1) - alpha * lambda_factors
     total = 0.0
     for u in users:
         start, n = offsets[u], offsets[u + 1] - offsets[u]
         if n == 0:
             continue
+        pull = alpha_u * lambda_u[u]
+        keep_x = np.float32(1) - pull
         _shuffle(places, n, seed, u)
         for k in range(min(_AHEAD, n)):
             prefetch(q, np.int64(item_ids[start + places[k]]) * width, width)
@@ -140,7 +142,7 @@ def _epoch(  # type: ignore[no-untyped-def]
             _side_mean(w, side_ids, side_offsets[u], side_offsets[u + 1], s)
         for d in range(width):
             own[_X, d] = p[u, d] + s[d]
-            own[_BACK, d] = alpha * lambda_factors * s[d]
+            own[_BACK, d] = pull * s[d]
             own[_SUMS, d] = 0
         bias = b[u]
         following = np.int64(item_ids[start + places[0]])
@@ -153,17 +155,20 @@ def _epoch(  # type: ignore[no-untyped-def]
                 prefetch(q, np.int64(item_ids[start + places[k + _AHEAD]]) * width, width)
             e = value - mean - bias - c[i] - product
             total += np.float64(e) * np.float64(e)
-            bias += beta * (e - lambda_biases * bias)
-            c[i] += beta * (e - lambda_biases * c[i])
+            bias += beta_u * (e - eta_u[u] * bias)
+            c[i] += beta_i * (e - eta_i[i] * c[i])
+            keep_q = np.float32(1) - alpha_i * lambda_i[i]
             if side:
-                product = _conditioned_step(own, q, i, following, keep, alpha * e, e)
+                product = _conditioned_step(
+                    own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e, e
+                )
             else:
-                product = _step(own, q, i, following, keep, alpha * e)
+                product = _step(own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e)
         b[u] = bias
         for d in range(width):
             p[u, d] = own[_X, d] - s[d]
         if side:
-            _side_step(w, side_ids, side_offsets[u], side_offsets[u + 1], own, gamma, lambda_side)
+            _side_step(w, side_ids, side_offsets[u], side_offsets[u + 1], own, gamma, lambda_w)
     return total
 
 
@@ -174,15 +179,15 @@ def epoch(
     users: _Array,
     tables: Tables,
     mean: float,
-    rates: Coefficients,
-    penalties: Coefficients,
+    rates: Rates,
+    penalties: Penalties,
     seed: int,
     side_offsets: _Array | None = None,
     side_ids: _Array | None = None,
 ) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
     side = side_ids is not None
-    numbers = [tuple(np.float32(n) for n in group) for group in (rates, penalties)]
+    numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
     total = _epoch(
         offsets, item_ids, values, users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed), side,
         side_offsets if side else offsets, side_ids if side else item_ids,

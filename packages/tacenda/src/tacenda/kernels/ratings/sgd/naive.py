@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.ratings.sgd import Coefficients, Tables
+from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
 from tacenda.kernels.ratings.xorshift import states
 
 _Array = NDArray[Any]
@@ -27,14 +27,16 @@ def epoch(
     users: _Array,
     tables: Tables,
     mean: float,
-    rates: Coefficients,
-    penalties: Coefficients,
+    rates: Rates,
+    penalties: Penalties,
     seed: int,
     side_offsets: _Array | None = None,
     side_ids: _Array | None = None,
 ) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
     p, q, b, c, w = (table.astype(np.float64) for table in tables)
+    lambda_u, lambda_i, eta_u, eta_i = (np.asarray(each) for each in penalties[:4])
+    lambda_w = penalties.side
     total = 0.0
     for u in users:
         start, stop = offsets[u], offsets[u + 1]
@@ -50,14 +52,14 @@ def epoch(
             e = values[start + place] - mean - b[u] - c[i] - x @ q[i]
             total += e * e
             g += e * q[i]
-            b[u] += rates.biases * (e - penalties.biases * b[u])
-            c[i] += rates.biases * (e - penalties.biases * c[i])
+            b[u] += rates.user_biases * (e - eta_u[u] * b[u])
+            c[i] += rates.item_biases * (e - eta_i[i] * c[i])
             old_q, old_x = q[i].copy(), x.copy()
-            q[i] += rates.factors * (e * old_x - penalties.factors * old_q)
-            x += rates.factors * (e * old_q - penalties.factors * (old_x - s))
+            q[i] += rates.item_factors * (e * old_x - lambda_i[i] * old_q)
+            x += rates.user_factors * (e * old_q - lambda_u[u] * (old_x - s))
         p[u] = x - s
         for j in side:
-            w[j] += rates.side / len(side) * (g - penalties.side * w[j])
+            w[j] += rates.side / len(side) * (g - lambda_w * w[j])
     for table, found in zip(tables, (p, q, b, c, w), strict=True):
         table[...] = found
     return total, tables

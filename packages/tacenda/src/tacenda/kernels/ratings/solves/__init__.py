@@ -1,6 +1,6 @@
 """A ridge regression for every row of a sparse table: block solves for factorizations.
 
-    A_u = s_u P + alpha sum_i z_i z_i^T,     x_u = A_u^{-1} (s_u P m_u + alpha sum_i t_ui z_i) + L_u^{-T} e_u
+    A_u = s_u P + alpha_u sum_i z_i z_i^T,     x_u = A_u^{-1} (s_u P m_u + alpha_u sum_i t_ui z_i) + L_u^{-T} e_u
 
 over the items i that row u has targets for, with A_u = L_u L_u^T; s_u is 1, or the number of targets. Without
 noise e this is the step of alternating least squares and the fold-in of a user; with standard normal noise
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_range
 
 __all__ = ["solve"]
 
 _Floats = NDArray[np.float32]
+_Doubles = NDArray[np.float64]
 _Ints = NDArray[np.integer[Any]]
 
 
@@ -28,8 +30,8 @@ def solve(
     targets: _Floats,
     table: _Floats,
     means: _Floats,
-    precision: NDArray[np.float64],
-    weight: float = 1.0,
+    precision: _Doubles,
+    weight: float | _Doubles = 1.0,
     noise: _Floats | None = None,
     scaled: bool = False,
 ) -> _Floats:
@@ -46,7 +48,7 @@ def solve(
     precision
         P (width, width), symmetric and positive definite where a row has fewer targets than width.
     weight
-        alpha, the precision of a target.
+        alpha, the precision of a target: one number, or (rows,).
     noise
         e (rows, width) float32; zeros if None.
     scaled
@@ -70,11 +72,14 @@ def solve(
     means = np.ascontiguousarray(np.broadcast_to(np.asarray(means, np.float32), (rows, width)))
     precision = np.ascontiguousarray(precision, np.float64)
     check_array(precision, (width, width), precision, "precision")
+    weights = np.asarray(weight, np.float64)
+    if weights.shape not in ((), (rows,)):
+        raise KernelError(f"the weights are {weights.shape} and must be ({rows},)")
     if noise is not None:
         noise = np.ascontiguousarray(noise, np.float32)
         check_array(noise, (rows, width), table, "noise")
     result: _Floats = resolve("rating_solves")(
         offsets, ids.astype(np.int32, copy=False), targets, table, means, precision,
-        float(weight), noise, bool(scaled),
+        np.ascontiguousarray(np.broadcast_to(weights, (rows,))), noise, bool(scaled),
     )  # fmt: skip
     return result

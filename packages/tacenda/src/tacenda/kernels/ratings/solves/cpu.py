@@ -27,7 +27,7 @@ def solve(
     table: _Array,
     means: _Array,
     precision: _Array,
-    weight: float,
+    weights: _Array,
     noise: _Array | None,
     scaled: bool,
 ) -> NDArray[np.float32]:
@@ -38,7 +38,7 @@ def solve(
     # Narrow rows are padded to whole vector registers.
     if (spare := -table.shape[1] % _LANES) and table.shape[1] <= _NARROW:
         table = np.pad(table, ((0, 0), (0, spare)))
-    failed = _solve(offsets, ids, targets, table, means, precision, weight, e, noisy, scaled, out)
+    failed = _solve(offsets, ids, targets, table, means, precision, weights, e, noisy, scaled, out)
     if failed >= 0:
         raise KernelError(f"the system of row {failed} is not positive definite")
     return out
@@ -106,7 +106,7 @@ def _narrow_gram(z, targets, n, width, gram, projected):  # type: ignore[no-unty
 
 
 @njit
-def _solve(offsets, ids, targets, table, means, precision, weight, noise, noisy, scaled, out):  # type: ignore[no-untyped-def]
+def _solve(offsets, ids, targets, table, means, precision, weights, noise, noisy, scaled, out):  # type: ignore[no-untyped-def]
     """Fill out; return the first row that cannot be solved, or -1. ``table`` has columns of zeros beyond the width."""
     width, padded = out.shape[1], table.shape[1]
     longest = 0
@@ -116,7 +116,7 @@ def _solve(offsets, ids, targets, table, means, precision, weight, noise, noisy,
     A, y = np.empty((width, width)), np.empty(width)
     gram, projected = np.empty((width, padded), np.float32), np.empty(padded, np.float32)
     for u in range(len(out)):
-        start, n = offsets[u], offsets[u + 1] - offsets[u]
+        start, n, weight = offsets[u], offsets[u + 1] - offsets[u], weights[u]
         if scaled and n == 0:
             continue
         # Lay the factors z_i of the row's targets one after another.

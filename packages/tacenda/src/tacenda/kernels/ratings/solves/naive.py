@@ -17,11 +17,11 @@ def solve(
     table: _Array,
     means: _Array,
     precision: _Array,
-    weight: float,
+    weights: _Array,
     noise: _Array | None,
     scaled: bool,
 ) -> NDArray[np.float32]:
-    """x_u = A_u^{-1} (s_u P m_u + alpha sum_i t_ui z_i) + L_u^{-T} e_u (Salakhutdinov and Mnih 2008, eqs 11-13)."""
+    """x_u = A_u^{-1} (s_u P m_u + alpha_u sum_i t_ui z_i) + L_u^{-T} e_u (Salakhutdinov and Mnih 2008, eqs 11-13)."""
     out = means.copy()
     for u in range(len(out)):
         span = slice(offsets[u], offsets[u + 1])
@@ -29,12 +29,12 @@ def solve(
         if scaled and not len(z):
             continue
         P = precision * (len(z) if scaled else 1)
-        A = P + weight * z.T @ z
+        A = P + weights[u] * z.T @ z
         try:
             L = np.linalg.cholesky(A)
         except np.linalg.LinAlgError as error:
             raise KernelError(f"the system of row {u} is not positive definite") from error
-        x = np.linalg.solve(A, P @ means[u] + weight * z.T @ targets[span])
+        x = np.linalg.solve(A, P @ means[u] + weights[u] * z.T @ targets[span])
         if noise is not None:
             x += np.linalg.solve(L.T, noise[u].astype(np.float64))
         out[u] = x

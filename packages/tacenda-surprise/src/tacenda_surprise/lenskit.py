@@ -1,0 +1,191 @@
+"""The rating models as components of LensKit pipelines: ``pip install tacenda-surprise[lenskit]``.
+
+    from lenskit.pipeline import topn_pipeline
+    from tacenda_surprise.lenskit import ConditionalPMFScorer
+
+    pipe = topn_pipeline(ConditionalPMFScorer(n_factors=50))
+    pipe.train(dataset)
+
+The configuration of a scorer is the settings class of its model (`tacenda_surprise.models`), but that the seed
+follows from LensKit's random generator unless it is given. Scores are expected ratings; `ChoiceScorer` ranks items
+by how likely they are to be chosen and liked, as ``top_n`` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from lenskit.data import Dataset, ItemList, QueryInput, RecQuery, Vocabulary
+from lenskit.pipeline import Component
+from lenskit.training import Trainable, TrainingOptions
+
+from tacenda.errors import DataError
+from tacenda.ratings import IdIndex, Ratings
+from tacenda.settings import Settings
+from tacenda_surprise import models
+from tacenda_surprise.models.choices import Choices
+from tacenda_surprise.models.identities import Identities
+
+__all__ = [
+    "BayesianPMFScorer",
+    "BiasScorer",
+    "ChoiceScorer",
+    "ConditionalBayesianPMFScorer",
+    "ConditionalPMFScorer",
+    "ConditionalRBMScorer",
+    "PMFScorer",
+    "RBMScorer",
+]
+
+Floats = npt.NDArray[np.float32]
+
+
+def ratings_of(data: Dataset) -> Ratings:
+    """The ratings of a data set, numbered as its users and items are. Raises DataError if it has none."""
+    matrix = data.interactions().matrix()
+    try:
+        table = matrix.scipy(attribute="rating", layout="coo")
+    except (KeyError, ValueError) as error:
+        raise DataError("the data set has interactions without ratings; give ratings") from error
+    users, items = (
+        IdIndex([str(raw) for raw in vocabulary.ids()], what)
+        for vocabulary, what in ((data.users, "user"), (data.items, "item"))
+    )
+    values = np.asarray(table.data, np.float32)
+    return Ratings(table.row, table.col, values, users, items, duplicates="last")
+
+
+class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
+    """Base of the scorers: the model that ``model_class`` names, fitted to the ratings of a data set."""
+
+    config: Settings
+    model_class: ClassVar[type[models.RatingModel]]
+    model: models.RatingModel
+    users: Vocabulary
+    items: Vocabulary
+
+    def is_trained(self) -> bool:
+        """Whether there is a fitted model."""
+        return hasattr(self, "model")
+
+    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
+        """Fit the model to the ratings of ``data``."""
+        if self.is_trained() and not options.retrain:
+            return
+        settings: Any = self.config
+        if getattr(settings, "seed", None) == 0 and options.rng is not None:
+            seed = int(options.random_generator().integers(2**31 - 1))
+            settings = replace(settings, seed=seed)
+        ratings = ratings_of(data)
+        model: Any = self.model_class
+        self.model = model.from_settings(settings).fit(ratings)
+        self.users, self.items = data.users, data.items
+
+    def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
+        """Score ``items``; a history with ratings counts more than what was fitted of the user."""
+        found = RecQuery.create(query)
+        numbers = items.numbers(vocabulary=self.items, missing="negative")
+        scores = self._scores(found, np.asarray(numbers, np.int64))
+        return ItemList(items, scores=self.model.catalogue.clip(scores))
+
+    def _scores(self, query: RecQuery, numbers: npt.NDArray[np.int64]) -> Floats:
+        history = self._history(query)
+        if history is not None:
+            return np.asarray(self.model.fold_in(*history).score(numbers), np.float32)
+        user = self._user(query)
+        return self.model.score_pairs(np.full(len(numbers), user), numbers)
+
+    def _user(self, query: RecQuery) -> int:
+        """The number of the user; -1 if unknown."""
+        found = None
+        if query.user_id is not None:
+            found = self.users.number(query.user_id, missing="none")
+        return -1 if found is None else int(found)
+
+    def _history(self, query: RecQuery) -> tuple[npt.NDArray[np.int64], Floats] | None:
+        """Known items of the history and their ratings; None without ratings."""
+        history = query.history_items
+        ratings = None if history is None else history.field("rating")
+        if history is None or ratings is None:
+            return None
+        numbers = np.asarray(history.numbers(vocabulary=self.items, missing="negative"), np.int64)
+        known = numbers >= 0
+        return numbers[known], np.asarray(ratings, np.float32)[known]
+
+
+class BiasScorer(RatingScorer):
+    """Biases of users and items, shrunk by variances that are estimated."""
+
+    config: models.BiasSettings
+    model_class = models.BiasModel
+
+
+class PMFScorer(RatingScorer):
+    """`PMFModel`."""
+
+    config: models.FactorizationSettings
+    model_class = models.PMFModel
+
+
+class ConditionalPMFScorer(RatingScorer):
+    """`ConditionalPMFModel`: the one to reach for first."""
+
+    config: models.ConditionalFactorizationSettings
+    model_class = models.ConditionalPMFModel
+
+
+class BayesianPMFScorer(RatingScorer):
+    """`BayesianPMFModel`."""
+
+    config: models.BayesianSettings
+    model_class = models.BayesianPMFModel
+
+
+class ConditionalBayesianPMFScorer(RatingScorer):
+    """`ConditionalBayesianPMFModel`."""
+
+    config: models.BayesianSettings
+    model_class = models.ConditionalBayesianPMFModel
+
+
+class RBMScorer(RatingScorer):
+    """`RBMModel`."""
+
+    config: models.BoltzmannSettings
+    model_class = models.RBMModel
+
+
+class ConditionalRBMScorer(RatingScorer):
+    """`ConditionalRBMModel`."""
+
+    config: models.ConditionalBoltzmannSettings
+    model_class = models.ConditionalRBMModel
+
+
+class ChoiceScorer(ConditionalPMFScorer):
+    """How likely a user is to choose each item and to like it then; no ratings."""
+
+    choices: Choices
+
+    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
+        """Fit the model of ratings and that of choices."""
+        if self.is_trained() and not options.retrain:
+            return
+        super().train(data, options)
+        ratings = ratings_of(data)
+        self.choices = Choices.of(ratings, Identities.of(ratings))
+
+    def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
+        """Score ``items``; 0 for an unknown one."""
+        found = RecQuery.create(query)
+        numbers = np.asarray(items.numbers(vocabulary=self.items, missing="negative"), np.int64)
+        history, user = self._history(found), self._user(found)
+        x = self.choices.users[[user]] * (user >= 0)
+        if history is not None:
+            x = self.choices.of_new_user(history[0])
+        every = np.arange(len(self.items))
+        combined = self.choices.combined(x, self._scores(found, every)[None, :])[0]
+        return ItemList(items, scores=combined[numbers] * (numbers >= 0))
