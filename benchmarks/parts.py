@@ -308,6 +308,7 @@ PARTS = (
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
+    Part("gpu", ("gpu",), ("core/kernels", "embeddings/lds"), timed=True),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
     Part(
         "startup",

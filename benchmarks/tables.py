@@ -24,6 +24,8 @@ the figures in prose that no marker vouches for: a page names those that are not
 comment:
 
     <!-- not measured: 3.11 (Python), 0.05 (a setting), 1.04 (the paper, table 2) -->
+
+Between `<!-- registry:operations -->` and `<!-- /registry -->` stands what the registry says (`registry_tables`).
 """
 
 from __future__ import annotations
@@ -37,10 +39,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import parts
+from benchmarks.registry_tables import TABLES
 
 ROOT = parts.ROOT
 RESULTS = parts.RESULTS
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
+REGISTRY = re.compile(
+    r"<!-- registry:(?P<call>\w+) -->\n(?P<body>.*?)<!-- /registry -->", re.DOTALL
+)
 FIGURE = re.compile(r"<!-- figure:(?P<call>[^>]*?) -->(?P<body>[^<]*)<!-- /figure -->")
 LEGEND = re.compile(r"\n<!-- legend -->.*?<!-- /legend -->\n", re.DOTALL)
 DAGGER = "†"
@@ -226,6 +232,12 @@ def fill(text: str) -> str:
         lambda match: f"<!-- figure:{match['call']} -->{figure(match['call'])}<!-- /figure -->",
         text,
     )
+    text = REGISTRY.sub(
+        lambda match: (
+            f"<!-- registry:{match['call']} -->\n{TABLES[match['call']]()}<!-- /registry -->"
+        ),
+        text,
+    )
     text = LEGEND.sub("", text)
     if any(match["body"].endswith(DAGGER) for match in FIGURE.finditer(text)):
         text = f"{text.rstrip()}\n\n<!-- legend -->\n{OLDER}\n<!-- /legend -->\n"
@@ -240,7 +252,7 @@ def unmarked(text: str) -> list[str]:
     """
     said = " ".join(match["said"] for match in NOT_MEASURED.finditer(text))
     allowed = {_figure_only(m[0]) for kind in (STATED, IN_WORDS) for m in kind.finditer(said)}
-    for marker in (MARKER, FIGURE, LEGEND):
+    for marker in (MARKER, FIGURE, LEGEND, REGISTRY):
         text = marker.sub(" ", text)
     prose = NOT_PROSE.sub(" ", text)
     found = [match[0] for match in STATED.finditer(prose)]

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import spacy
+import thinc.api
 
 import tacenda
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
+from tacenda_embeddings.spacy import component
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +130,46 @@ def test_command_line_fits_applies_and_shows_pairs(sentences, tmp_path, run):
     status, out, _ = run("pairs", tmp_path / "lds", "--pairs", 3, "--words", 4)
     assert (status, len(out.splitlines())) == (0, 3)
     assert all(len(line.replace("\t->\t", " ").split()) == 9 for line in out.splitlines())
+
+
+def test_where_thinc_works_on_a_gpu_the_vectors_are_made_in_its_arrays(
+    nlp, lds, sentences, monkeypatch
+):
+    """`prefer_gpu` is enough, and no array is copied on its way into ``Doc.tensor``; whitespace gets zeros."""
+    torch = pytest.importorskip("torch")
+    docs = [*docs_of(nlp, sentences[:3]), nlp.make_doc("a  b"), nlp.make_doc("")]
+    expected = [doc.tensor for doc in nlp.pipe(doc.copy() for doc in docs)]
+    given = []
+
+    def transform_into(self, ids, offsets, arrays, *, output=None):
+        given.extend(arrays)
+        return original(self, ids, offsets, arrays, output=output)
+
+    original = LDS.transform_into
+    monkeypatch.setattr(LDS, "transform_into", transform_into)
+    monkeypatch.setattr(component.compat, "has_torch_cuda_gpu", True)
+    with thinc.api.use_ops("numpy"):
+        thinc.api.set_current_ops(thinc.api.NumpyOps(device_type="gpu"))  # in the host's memory
+        found = [doc.tensor for doc in nlp.pipe(docs)]
+    assert given
+    assert all(isinstance(array, torch.Tensor) for array in given)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert given[0].data_ptr() == found[0].ctypes.data
+
+
+@pytest.mark.gpu
+def test_prefer_gpu_is_enough(lds, sentences):
+    """The tensors stay on the device, and are those of the CPU up to rounding."""
+    pytest.importorskip("cupy")
+    expected = lds.transform(sentences[:20])
+    if not spacy.prefer_gpu():
+        pytest.skip("needs a CUDA device")
+    try:
+        nlp = spacy.blank("en")
+        nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
+        for doc, rows in zip(nlp.pipe(docs_of(nlp, sentences[:20])), expected, strict=True):
+            assert type(doc.tensor).__module__.startswith("cupy")
+            np.testing.assert_allclose(doc.tensor.get(), rows, atol=2e-5)
+    finally:
+        spacy.require_cpu()

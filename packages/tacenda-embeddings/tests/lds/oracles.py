@@ -281,6 +281,8 @@ def expected_log_likelihood(s, moments, n):
 class DenseMoments:
     """What the E-step and the identification ask of the data, from a list of dense matrices."""
 
+    device = "cpu"
+
     def __init__(self, moments, m):
         self.n_lags, self.mean = len(moments) - 1, m
         self.scale = np.ones(len(m))

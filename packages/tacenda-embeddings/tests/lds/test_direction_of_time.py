@@ -68,7 +68,9 @@ def test_the_future_message_is_made_of_later_words(model, messages_of):
     """Words that announce each other from the right: what stands before b must be a."""
     parameters = model._state.parameters
     ends_in_b, ends_in_c = map(model.vocabulary.encode, (["x", "x", "b"], ["x", "x", "c"]))
-    of_b, of_c = messages_of(model._posterior, [ends_in_b, ends_in_c], exact_ends=False)
+    of_b, of_c = messages_of(
+        model._smoother_of("mean", "cpu"), [ends_in_b, ends_in_c], exact_ends=False
+    )
     # back to the coordinates of C, and to words
     values, vectors = np.linalg.eigh(model._state.Xi)
     words = parameters.C @ ((vectors * np.sqrt(values)) @ vectors.T)

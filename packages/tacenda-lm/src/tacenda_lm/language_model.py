@@ -423,8 +423,10 @@ class ConfiguredLanguageModel(LanguageModel, Configured[S]):
         return self._learned(self._vocabulary)
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings and the vocabulary's as JSON values."""
-        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+        """Return the settings but for the device, and the vocabulary's, as JSON values."""
+        settings = self.settings.to_dict()
+        settings.pop("device", None)
+        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
 
 def _say_what_unknown_is(corpus: TextFacts) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.fitting import (
     BatchSource,
     Callback,
@@ -25,6 +26,7 @@ from tacenda.fitting import (
 )
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.trainable import State
+from tacenda.kernels.machinery.arrays import in_c_order
 from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.streams import Stream
 
@@ -133,15 +135,19 @@ def train(
 
 
 def put(own: State, given: State) -> None:
-    """Copy arrays into those of the same names. Raises ValueError where names, shapes or dtypes differ."""
+    """Copy arrays into those of the same names, wherever these are.
+
+    Raises ValueError where names, shapes or dtypes differ.
+    """
     if set(own) != set(given):
         raise ValueError(f"names differ: {', '.join(sorted(set(own) ^ set(given))[:5])}")
     for name, array in own.items():
-        if array.shape != given[name].shape or array.dtype != given[name].dtype:
+        mine, other = devices.fetch(array), given[name]
+        if mine.shape != other.shape or mine.dtype != other.dtype:
             raise ValueError(
-                f"{name} is {array.dtype} {array.shape}, not {given[name].dtype} {given[name].shape}"
+                f"{name} is {mine.dtype} {mine.shape}, not {other.dtype} {other.shape}"
             )
-        array[...] = given[name]
+        devices.assign(array, other)
 
 
 class Trainer:
@@ -191,7 +197,7 @@ class Trainer:
 
     def parameters(self) -> State:
         """Return what the model is made of."""
-        return self.tables
+        return {name: devices.fetch(table) for name, table in self.tables.items()}
 
     def load_parameters(self, parameters: State) -> None:
         """Put them back."""
@@ -199,19 +205,21 @@ class Trainer:
 
     def state(self) -> State:
         """Return everything the next steps depend on."""
-        return {**self.tables, **self.rest, "steps": np.array(self.steps)}
+        found = {name: devices.fetch(array) for name, array in {**self.tables, **self.rest}.items()}
+        return {**found, "steps": np.array(self.steps)}
 
     def load_state(self, state: State) -> None:
         """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
         steps = np.array(0)
-        put({**self.state(), "steps": steps}, state)
+        put({**self.tables, **self.rest, "steps": steps}, state)
         self.steps = int(steps)
 
 
 class AdaGradTrainer(Trainer):
     """A trainer that moves rows of tables by AdaGrad, with one accumulator for each row.
 
-    The tables are float32 in C order; ``sums`` are the accumulators to begin with, by the name of the table.
+    The tables are float32 in C order, all on one ``device``; ``sums`` are the accumulators to begin with, by the name
+    of the table.
     """
 
     def __init__(
@@ -222,30 +230,36 @@ class AdaGradTrainer(Trainer):
         valid: Stream | None,
         seed: int,
         rest: State | None = None,
+        device: str = "cpu",
     ) -> None:
+        self.device = device
         self.sums = {
-            name: np.full(len(_rows(table)), sums[name], np.float32)
+            name: self.put(np.full(len(_rows(table)), sums[name], np.float32))
             for name, table in tables.items()
         }
         own = {f"sums/{name}": array for name, array in self.sums.items()}
         super().__init__(tables, text, valid, seed, {**own, **(rest or {})})
 
+    def put(self, array: npt.NDArray[Any]) -> devices.Array:
+        """Return an array of the host where the tables are."""
+        return devices.put(array, self.device)
+
     def move(
         self,
         name: str,
-        rows: npt.NDArray[np.integer[Any]] | None,
-        gradient: npt.NDArray[np.floating[Any]],
+        rows: devices.Array | None,
+        gradient: devices.Array,
         learning_rate: float,
         threads: int = 1,
     ) -> None:
         """Move some rows of a table, each once, against their gradient; None stands for all rows."""
         table = _rows(self.tables[name])
         every = np.arange(len(table), dtype=np.int32) if rows is None else rows
-        slopes = np.ascontiguousarray(gradient.reshape(len(every), table.shape[1]), np.float32)
+        slopes = in_c_order(gradient.reshape(len(every), table.shape[1]), table.dtype)
         adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
 
 
-def _rows(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _rows(array: devices.Array) -> devices.Array:
     """View an array in two dimensions, matrices one under the other."""
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 

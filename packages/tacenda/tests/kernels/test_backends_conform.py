@@ -1,3 +1,7 @@
+import importlib
+from dataclasses import replace
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -6,6 +10,8 @@ from tacenda.kernels import backends
 from tacenda.kernels.dynamics.lagged_counts import cpu as counts_cpu
 from tacenda.testing.kernels import KernelBackendTests, OwnOperation
 
+TORCH = find_spec("torch") is not None
+
 
 class TestCpu(KernelBackendTests):
     backend = backends.cpu
@@ -13,6 +19,26 @@ class TestCpu(KernelBackendTests):
 
 class TestReference(KernelBackendTests):
     backend = backends.reference
+
+
+class TestTorch(KernelBackendTests):
+    """What CUDA devices run, on tensors in the memory of the host."""
+
+    backend = (
+        replace(backends.torch, name="kit", devices=frozenset({"cpu", "cuda"})) if TORCH else None
+    )
+    device = "cpu:0"
+    pytestmark = pytest.mark.skipif(not TORCH, reason="needs torch")
+
+
+@pytest.mark.gpu
+class TestTorchOnTheDevice(TestTorch):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def _there(self):
+        if not importlib.import_module("torch").cuda.is_available():
+            pytest.skip("needs a CUDA device")
 
 
 def _backend_with(**operations):

@@ -10,12 +10,18 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from tacenda.kernels.dynamics import modal_recurrence
+from tacenda.kernels.dynamics.modal_recurrence import triton as modal_triton
 from tacenda.kernels.hidden_markov import block as hmm_block
 from tacenda.kernels.hidden_markov import block_softmax as blocks
 from tacenda.kernels.hidden_markov import class_softmax as classes
 from tacenda.kernels.hidden_markov import streaming_logsumexp as sums
 from tacenda.kernels.hidden_markov.block import Sequences
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.kernels.log_bilinear import context_sum, tree_softmax
+from tacenda.kernels.log_bilinear.context_sum import Context
+from tacenda.kernels.log_bilinear.tree_softmax import Codes
+from tacenda.kernels.shared import row_steps, sparse_product
 
 SHARED_MEMORY = 99 << 10  # bytes a program has on the smaller devices since 8.0
 
@@ -87,3 +93,54 @@ def test_streaming_sums(compiled):
     rows, bias = torch.ones(70, 40), torch.ones(70)
     sums.backward(rows, rows, bias, sums.forward(rows, rows, bias), bias)
     assert_all_compiled(compiled, "_forward _backward")
+
+
+@pytest.mark.parametrize(("n_real", "n_pairs"), [(3, 0), (0, 2), (10, 95)])
+def test_scans(compiled, n_real, n_pairs, monkeypatch):
+    """Of all states of sentences, and of a text that is cut."""
+    monkeypatch.setattr(modal_triton, "CHUNK", 4)
+    states = n_real + 2 * n_pairs
+    given = torch.ones(n_real), torch.ones(n_pairs, 2), torch.ones(2, states)
+    for ids, offsets in ((np.zeros(3, int), [0, 1, 3]), (np.zeros(9, int), [0, 9])):
+        modal_recurrence.scan(*given, ids, offsets, out=torch.ones(len(ids), states))
+    assert_all_compiled(compiled, "_run")
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_products_of_counts(compiled, dtype):
+    counts = np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, dtype)
+    for width in (1, 300):
+        dense, scale = torch.ones(2, width), torch.ones(2)
+        sparse_product.multiply(*counts, dense)
+        sparse_product.multiply(*counts, dense, row_scale=scale, column_scale=scale)
+    assert_all_compiled(compiled, "_multiply")
+
+
+@pytest.mark.parametrize("steps", [1, 60])
+def test_trees(compiled, steps):
+    codes = Codes([0, 1], [0, steps], np.zeros(steps, int), np.ones(steps, int))
+    for width in (20, 300):
+        given = torch.ones(2, width), np.zeros(2, int), codes, torch.ones(1, width), torch.ones(1)
+        tree_softmax.forward(*given)
+        tree_softmax.step(*given, torch.ones(2), torch.ones(1), torch.ones(1), 0.1)
+    assert_all_compiled(compiled, "_tokens _pieces _nodes")
+
+
+@pytest.mark.parametrize(("n", "n_tails"), [(5, 0), (10, 4)])
+def test_contexts(compiled, n, n_tails):
+    for width in (1, 100):
+        context = Context(
+            torch.ones(n, width), torch.ones(width), torch.ones(n_tails), torch.ones(n_tails, width)
+        )
+        given = torch.ones(2, width), np.zeros(3, int), [0, 3], [1], [3], context
+        found = context_sum.forward(*given)
+        context_sum.forward(*given, tails=found.before)
+        context_sum.backward(*given, found.before, found.vectors, far=torch.ones(2, width))
+        context_sum.backward(*given, found.before, found.vectors)
+    assert_all_compiled(compiled, "_forward _of_context _of_words _sum")
+
+
+def test_steps_on_rows(compiled):
+    for width in (1, 3000):
+        row_steps.adagrad(torch.ones(2, width), torch.ones(2), [1], torch.ones(1, width), 0.1)
+    assert_all_compiled(compiled, "_steps")

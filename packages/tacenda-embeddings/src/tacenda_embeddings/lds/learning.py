@@ -28,7 +28,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.errors import CorpusError
+from tacenda.kernels.shared.tall_matrices import gram, multiply, subtract_along
 from tacenda.progress import Progress, track
 from tacenda_embeddings.lds.fitted import FittedLDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
@@ -57,6 +59,8 @@ from tacenda_embeddings.lds.subspace import (
 
 __all__ = ["Fit", "Step", "expectation", "fit", "maximization", "partial_fit"]
 
+_OPERATIONS = "sparse_product", "tall_gram", "tall_product", "tall_update"
+_LESS = "a smaller vocabulary, or fewer n_states"
 _STAGES = 6  # steps of the progress bar before the first EM iteration
 _MAXIMUM_OUTER = 400
 
@@ -78,10 +82,10 @@ class Fit(NamedTuple):
 
 def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
     """Fit an LDS to lagged counts; `LDS.fit` says what is raised."""
-    moments = _moments(settings, counts)
     iterations = settings.full_iterations
     n_steps = _STAGES + settings.subspace_iterations + iterations + 1
     with _em(settings, n_steps, "fitting the LDS") as em:
+        moments = _moments(settings, counts)
         rng = np.random.default_rng(settings.seed)
         factors = _hankel_factors(settings, counts, moments, rng, em)
         parameters = identify(factors, moments, maximum_radius=settings.advanced.maximum_radius)
@@ -104,12 +108,12 @@ def partial_fit(
 
     ``settings`` are those of the earlier model; ``counts`` are of the old and the new text, in its vocabulary.
     """
-    moments = _moments(settings, counts)
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
+        moments = _moments(settings, counts)
         # What a state says of a word stays in proportion to how often the word occurs.
         scale = (earlier.scale / moments.scale)[:, None].astype(np.float32)
-        C = earlier.parameters.C * scale
-        C -= np.outer(moments.mean, moments.mean @ C).astype(np.float32)
+        C = devices.put(earlier.parameters.C * scale, moments.device)
+        C = subtract_along(C, moments.mean, C)
         start = admissible(earlier.parameters._replace(C=C), moments.mean)
         return em.finish(start, moments, counts, iterations)
 
@@ -130,7 +134,22 @@ def _moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoments:
     kappa = settings.kappa
     if kappa is None:  # the value tuned on text, scaled with the size of the text
         kappa = 0.3 * counts.n_tokens / len(counts.unigram)
-    return SparseMoments(counts, kappa, threads=settings.n_threads)
+    device = "cpu"
+    if settings.advanced.noise == "full":
+        device = devices.resolve(settings, _OPERATIONS)
+        devices.check_memory(bytes_needed(settings, counts), device, settings, _LESS)
+    return SparseMoments(counts, kappa, threads=settings.n_threads, device=device)
+
+
+def bytes_needed(settings: LDSSettings, counts: LaggedCounts) -> int:
+    """Estimate the bytes of the counts, by rows and by columns, and of the largest step of the fit.
+
+    That step is a product with the Hankel matrix: X, Y, the stacked columns of X and their product.
+    """
+    nonzeros = sum(len(lag.indices) for lag in counts.lags)
+    types, r = len(counts.unigram), settings.advanced.hankel_blocks
+    width = round(max(r * settings.n_states, settings.advanced.subspace_factor * settings.n_states))
+    return 2 * (8 * nonzeros + 8 * types * len(counts.lags)) + 4 * 4 * types * (width + 20 * r)
 
 
 def _hankel_factors(
@@ -144,9 +163,12 @@ def _hankel_factors(
     blocks = settings.advanced.hankel_blocks
     if settings.advanced.whiten:
         return hankel_svd(moments, settings.n_states, blocks, rng, notify=em.notify)
-    plain = SparseMoments(counts, moments.kappa, threads=settings.n_threads, whiten=False)
+    device = moments.device
+    plain = SparseMoments(
+        counts, moments.kappa, threads=settings.n_threads, whiten=False, device=device
+    )
     found = hankel_svd(plain, settings.n_states, blocks, rng, notify=em.notify)
-    scale = moments.scale[:, None].astype(np.float32)
+    scale = devices.put(moments.scale[:, None].astype(np.float32), device)
     return HankelFactors(found.Gamma * scale, found.Delta * scale, found.singular_values)
 
 
@@ -164,9 +186,9 @@ def _in_subspace(
     width = round(settings.advanced.subspace_factor * settings.n_states)
     B = basis(factors, moments.mean, width)
     compressed = project(moments, B, settings.advanced.horizon)
-    inside = parameters._replace(C=np.asarray(B.T @ parameters.C, dtype=np.float64))
+    inside = parameters._replace(C=devices.put(gram(B, parameters.C), moments.device))
     inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
-    return inside._replace(C=B @ inside.C.astype(np.float32))
+    return inside._replace(C=multiply(B, devices.fetch(inside.C)))
 
 
 @contextmanager
@@ -174,7 +196,8 @@ def _em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[_EM]:
     """Iterations under a progress bar; parameters that are not those of a stable system are a CorpusError."""
     bar: Progress[None] = track(None, description, total=n_steps, unit="step")
     try:
-        yield _EM(settings.advanced.horizon, bar)
+        with devices.out_of_memory(settings, _LESS):
+            yield _EM(settings.advanced.horizon, bar)
     except np.linalg.LinAlgError as error:
         raise CorpusError(
             f"no stable LDS of {settings.n_states} states fits these counts ({error}): give more text, or set "
@@ -219,7 +242,7 @@ class _EM:
         statistics = self._expect(parameters, moments, "final", with_observation=False)
         if spectral_radius(parameters.A) >= 1.0:
             raise np.linalg.LinAlgError("the state grows without bound")
-        C = np.ascontiguousarray(parameters.C, np.float32)
+        C = np.ascontiguousarray(devices.fetch(parameters.C), np.float32)
         found = parameters._replace(C=C)
         state = FittedLDS(counts.vocabulary, found, statistics.Xi, moments.scale, moments.mean)
         return Fit(state, self.history)
@@ -317,20 +340,22 @@ def _expected_observation(
     F, J, G, gain = state.F, state.J, state.G, state.gain
     r = len(products)
     J_powers = _powers(J, r)
-    mean = moments.mean.astype(C.dtype)
     T = J_powers[r]
-    total = (T @ gain.K_c).astype(C.dtype) @ products.pop(r)
+
+    def part(product: FloatArray) -> FloatArray:
+        return multiply(product.T, (T @ gain.K_c).T)
+
+    total = part(products.pop(r))  # B_0^T
     for k in range(r - 1, -r, -1):
         T = T @ F
         if k >= 0:
             T += J_powers[k] @ G
         if k == 0:
-            product = gain.C_hat.T - np.outer(gain.C_hat.T @ mean, mean)
+            total += part(subtract_along(gain.C_hat * 1, moments.mean, gain.C_hat).T)
         else:
-            product = products.pop(k) if k > 0 else moments.left(gain.C_hat, k)
-        total += (T @ gain.K_c).astype(product.dtype) @ product
-    total += (T @ F @ Pi @ A_r.T).astype(C.dtype) @ C.T
-    return total
+            total += part(products.pop(k) if k > 0 else moments.left(gain.C_hat, k))
+    total += multiply(C, (T @ F @ Pi @ A_r.T).T)
+    return total.T
 
 
 def expectation(
@@ -355,7 +380,7 @@ def expectation(
     lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
     for k in range(1, r + 1):
         product = moments.left(gain.C_hat, k)
-        lagged[k] = np.asarray(product @ gain.C_hat, dtype=np.float64)
+        lagged[k] = gram(product.T, gain.C_hat)
         if with_observation:
             products[k] = product
     lagged |= {-k: lagged[k].T for k in range(1, r)}
@@ -389,9 +414,8 @@ def maximization(
     S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
     if S_xw is None:
         raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
-    inverse = np.linalg.inv(S_xx)
+    inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
     A = S_10 @ inverse
-    dtype = parameters.C.dtype
-    C = np.ascontiguousarray((S_xw.T @ inverse.astype(S_xw.dtype)), dtype)
+    C = multiply(S_xw.T, inverse)
     Q = symmetrized(S_xx - A @ S_10.T)
     return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError
@@ -26,7 +26,7 @@ from tacenda_embeddings.lds import learning, outputs
 from tacenda_embeddings.lds.fitted import FittedLDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.settings import OUTPUTS, Ends, LDSSettings, Output
-from tacenda_embeddings.lds.smoother import Float32, Smoother
+from tacenda_embeddings.lds.smoother import OPERATIONS, Float32, Smoother
 from tacenda_embeddings.lds.transition_pairs import TransitionPair, transition_pairs
 
 __all__ = ["LDS"]
@@ -50,6 +50,7 @@ class LDS(Configured[LDSSettings]):
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
     roundable: ClassVar[tuple[str, ...]] = ("C",)
+    takes_tensors: ClassVar[bool] = True  # `transform_into` writes into tensors too
     settings_class = LDSSettings
 
     @configured_by(LDSSettings)
@@ -57,6 +58,7 @@ class LDS(Configured[LDSSettings]):
         super().__init__(settings)
         self.history: list[learning.Step] = []
         self._state: FittedLDS | None = None
+        self._smoothers: dict[tuple[float, str], Smoother] = {}  # by power of row norms and device
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -124,9 +126,12 @@ class LDS(Configured[LDSSettings]):
                 "protocol": "ASOS, training text",
             }
         ]
-        for smoother in ("_posterior", "_balanced"):
-            self.__dict__.pop(smoother, None)
+        self._smoothers.clear()
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made anew, and may lie on a device that is not there where this is unpickled."""
+        return {**self.__dict__, "_smoothers": {}}
 
     def with_output(
         self,
@@ -213,11 +218,11 @@ class LDS(Configured[LDSSettings]):
         self,
         ids: Ids,
         offsets: Ids,
-        arrays: Sequence[Float32],
+        arrays: outputs.Arrays,
         *,
         output: str | None = None,
     ) -> None:
-        """Write the vectors of sequences that lie one after another into one array for each.
+        """Write the vectors of sequences that lie one after another into one array for each, or one for all.
 
         Parameters
         ----------
@@ -226,7 +231,9 @@ class LDS(Configured[LDSSettings]):
         offsets
             (sequences + 1,) where each sequence begins, and the end.
         arrays
-            For each sequence a float32 array (tokens, width), which may be a view of a larger one.
+            For each sequence a float32 array (tokens, width), which may be a view of a larger one; or one such array
+            for all tokens, which is much faster on a device. They may be tensors of torch on a CUDA device: the
+            vectors are then made there, whatever ``settings.device`` is.
         output
             As in `transform`.
 
@@ -238,7 +245,14 @@ class LDS(Configured[LDSSettings]):
         output = self._output(output)
         words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
         _check(words, offsets, len(self.vocabulary))
-        self._write(self._smoother_of(output), words, cuts, arrays, output)
+        packed = hasattr(arrays, "shape")
+        given = [arrays] if packed else arrays
+        device = next((str(a.device) for a in given if not isinstance(a, np.ndarray)), None)
+        if device == "cpu":
+            given = [devices.fetch(array) for array in given]
+        arrays = given[0] if packed else given
+        smoother = self._smoother_of(output, device or self._device())
+        self._write(smoother, words, cuts, arrays, output)
 
     def transform_extended(
         self, sentences: Sequence[Ids], rows: Float32, *, output: str | None = None
@@ -247,7 +261,7 @@ class LDS(Configured[LDSSettings]):
 
         Ids past the vocabulary's stand for ``rows`` (words, states) float32, in order: the inputs K' w of these
         words, on the scale of ``input_rows``. Raises DataError for an id that is neither of the vocabulary nor of
-        ``rows``.
+        ``rows``. Such words are smoothed on the CPU, wherever the others are.
         """
         output = self._output(output)
         n_types = len(self.vocabulary)
@@ -258,7 +272,7 @@ class LDS(Configured[LDSSettings]):
         power = 0.0 if output in outputs.POSTERIOR_MEANS else self.settings.advanced.row_norm_power
         mean_norm = float(np.linalg.norm(self.input_rows, axis=1).mean())
         more = outputs.balanced(rows, power, mean_norm)[used[len(known) :] - n_types]
-        smoother = self._smoother_of(output).over(known, more)
+        smoother = self._smoother_of(output, "cpu").over(known, more)
         arrays = self._empty(sentences, output)
         self._write(smoother, local, offsets, arrays, output)
         return arrays
@@ -273,7 +287,7 @@ class LDS(Configured[LDSSettings]):
         smoother: Smoother,
         ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
-        arrays: Sequence[Float32],
+        arrays: outputs.Arrays,
         output: str,
     ) -> None:
         outputs.write(
@@ -298,22 +312,18 @@ class LDS(Configured[LDSSettings]):
             )
         return output or self.settings.output
 
-    def _smoother_of(self, output: str) -> Smoother:
-        return self._posterior if output in outputs.POSTERIOR_MEANS else self._balanced
+    def _device(self) -> str:
+        """Where vectors are made, unless the arrays for them are somewhere else."""
+        return devices.resolve(self.settings, OPERATIONS)
 
-    @cached_property
-    def _posterior(self) -> Smoother:
-        return self._smoother(0.0)
-
-    @cached_property
-    def _balanced(self) -> Smoother:
+    def _smoother_of(self, output: str, device: str) -> Smoother:
         power = self.settings.advanced.row_norm_power
-        return self._posterior if power == 0.0 else self._smoother(power)
-
-    def _smoother(self, row_norm_power: float) -> Smoother:
-        table, forward, backward, left_end, right_end, _ = self._fitted().inference
-        rows = outputs.balanced(table.astype(np.float32), row_norm_power)
-        return Smoother(rows, forward, backward, left_end, right_end)
+        key = (0.0 if output in outputs.POSTERIOR_MEANS else power), device
+        if key not in self._smoothers:
+            table, forward, backward, left_end, right_end, _ = self._fitted().inference
+            rows = outputs.balanced(table.astype(np.float32), key[0])
+            self._smoothers[key] = Smoother(rows, forward, backward, left_end, right_end, device)
+        return self._smoothers[key]
 
     # -- what the model learned --------------------------------------------------------------------
 
@@ -342,8 +352,10 @@ class LDS(Configured[LDSSettings]):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings and those of the vocabulary, as JSON values."""
-        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+        """Return the settings but for the device, and those of the vocabulary, as JSON values."""
+        settings = self.settings.to_dict()
+        del settings["device"]
+        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""

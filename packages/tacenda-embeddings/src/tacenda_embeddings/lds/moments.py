@@ -11,20 +11,21 @@ T~ = T + kappa V, mu~ = (count + kappa) / T~, a = T / T~. The lag terms keep the
 Psi_k m = 0 holds exactly and the sequence stays a covariance sequence.
 
 Everything the recursions ask of the data is ``C^T Psi_k`` for k = -r+1 .. r. ``SparseMoments`` answers from
-the counts; ``ProjectedMoments`` from their compression to a subspace.
+the counts; ``ProjectedMoments`` from their compression to a subspace. Both lie on the device of the fit, and so does C.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg.blas
 import scipy.sparse
 
-from tacenda.kernels.shared import sparse_product
+from tacenda.devices import Array, put
+from tacenda.kernels.machinery.arrays import in_c_order
+from tacenda.kernels.shared import sparse_product, tall_matrices
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.steady_state import Loading, Matrix
 
@@ -35,7 +36,9 @@ class Moments(Protocol):
     """What the E-step asks of the data."""
 
     n_lags: int  # the largest lag k known
-    mean: npt.NDArray[np.float64]  # m (observations,); zero in a subspace orthogonal to it
+    mean: npt.NDArray[
+        np.float64
+    ]  # m (observations,) on the host; zero in a subspace orthogonal to it
 
     def left(self, C: Loading, k: int) -> FloatArray:
         """Return ``C^T Psi_k`` (states, observations) for -n_lags <= k <= n_lags, k != 0."""
@@ -80,8 +83,15 @@ class SparseMoments:
     """
 
     def __init__(
-        self, counts: LaggedCounts, kappa: float, *, threads: int = 1, whiten: bool = True
+        self,
+        counts: LaggedCounts,
+        kappa: float,
+        *,
+        threads: int = 1,
+        whiten: bool = True,
+        device: str = "cpu",
     ) -> None:
+        self.device = device
         T, V = float(counts.n_tokens), len(counts.unigram)
         self.n_lags = counts.n_lags
         self.kappa = kappa
@@ -89,21 +99,27 @@ class SparseMoments:
         if not whiten:
             self.scale, self.mean = np.ones(V), self.mean**2
         self._a = T / (T + kappa * V)
-        self._u = (self.scale * (counts.unigram / T)).astype(np.float32)
-        self._row_scale = self.scale.astype(np.float32)
-        self._column_scale = (self._a * self.scale / T).astype(np.float32)
+        self._u = self._put((self.scale * (counts.unigram / T)).astype(np.float32))
+        self._row_scale = self._put(self.scale.astype(np.float32))
+        self._column_scale = self._put((self._a * self.scale / T).astype(np.float32))
         self._threads = threads
-        self._lags = [CSR(*counts.lags[k]) for k in range(counts.n_lags)]
-        self._transposed = [_transposed(lag) for lag in self._lags]
+        lags = [CSR(*counts.lags[k]) for k in range(counts.n_lags)]
+        self._lags, self._transposed = (
+            [CSR(*map(self._put, matrix)) for matrix in matrices]
+            for matrices in (lags, map(_transposed, lags))
+        )
 
-    def apply(self, k: int, X: FloatArray) -> npt.NDArray[np.float32]:
+    def _put(self, array: Any) -> Array:
+        return put(array, self.device)
+
+    def apply(self, k: int, X: FloatArray) -> Array:
         """Return ``Psi_k X`` for X (vocabulary, width), float32; k < 0 gives the transpose, k = 0 is refused."""
         if k == 0 or abs(k) > self.n_lags:
             raise ValueError(
                 f"lag {k} was not counted; lags 1 to {self.n_lags} and their negatives were"
             )
         matrix = self._lags[k - 1] if k > 0 else self._transposed[-k - 1]
-        X = np.ascontiguousarray(X, dtype=np.float32)
+        X = in_c_order(X, self._u.dtype)
         Y = sparse_product.multiply(
             matrix.indptr,
             matrix.indices,
@@ -113,11 +129,9 @@ class SparseMoments:
             column_scale=self._column_scale,
             threads=self._threads,
         )
-        # Y - a u (u^T X) in place: Y.T is the Fortran-ordered matrix that BLAS updates
-        scipy.linalg.blas.sger(-self._a, self._u @ X, self._u, a=Y.T, overwrite_a=1)
-        return Y
+        return tall_matrices.subtract_along(Y, self._u, X, self._a)
 
-    def left(self, C: Loading, k: int) -> npt.NDArray[np.float32]:
+    def left(self, C: Loading, k: int) -> Array:
         """Return ``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
         return self.apply(-k, C).T
 
@@ -125,18 +139,17 @@ class SparseMoments:
 class ProjectedMoments:
     """Lag covariances P_k = B^T Psi_k B, k = 1 .. r, in an orthonormal basis B: exact for every C = B c."""
 
-    def __init__(self, lags: Sequence[Matrix]) -> None:
+    def __init__(self, lags: Sequence[Matrix], device: str = "cpu") -> None:
         self.n_lags = len(lags)
         self.mean = np.zeros(len(lags[0]))
-        self._lags = lags
+        self._lags = [put(lag, device) for lag in lags]
 
-    def left(self, C: Loading, k: int) -> Matrix:
+    def left(self, C: Loading, k: int) -> Array:
         """Return ``c^T P_k`` (states, subspace)."""
         return C.T @ self._lags[k - 1] if k > 0 else C.T @ self._lags[-k - 1].T
 
 
 def project(moments: SparseMoments, B: npt.NDArray[np.float32], n_lags: int) -> ProjectedMoments:
     """Compress the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
-    return ProjectedMoments(
-        [np.asarray(B.T @ moments.apply(k, B), dtype=np.float64) for k in range(1, n_lags + 1)]
-    )
+    lags = [tall_matrices.gram(B, moments.apply(k, B)) for k in range(1, n_lags + 1)]
+    return ProjectedMoments(lags, moments.device)

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother, inverse_norms
+from tacenda.devices import Array, fetch
+from tacenda.kernels.machinery.arrays import zeros
+from tacenda.kernels.shared.tall_matrices import normalize
+from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother
 from tacenda_embeddings.lds.steady_state import Matrix
 
 #: Width in units of the number of states.
@@ -36,9 +39,22 @@ WIDTHS = {
 #: Outputs that are posterior means of the model itself, whatever the row norms.
 POSTERIOR_MEANS = frozenset({"mean", "filtered"})
 
-_BLOCK_TOKENS = 1024  # scans, products and their results stay in the second-level cache
-_GROUP_SEQUENCES = 1024  # whose ends are found together: enough for a product
-_GROUP_TOKENS = 1 << 18  # bounds the working memory of their scans
+_GROUP_TOKENS = 1 << 18  # bounds the working memory of the scans that find ends
+
+
+Arrays = Any
+"""A sequence of arrays or tensors, one for each sequence of tokens; or a single one for all."""
+
+
+class _Size(NamedTuple):
+    """How much is worked on at a time."""
+
+    sequences: int  # whose ends are found together: enough for a product
+    tokens: int  # of a block
+
+
+_SIZES = {"cpu": _Size(1024, 1024)}  # scans, products and results stay in the second-level cache
+_ON_DEVICES = _Size(1 << 16, 1 << 18)  # enough of them to fill one
 
 
 class Source(NamedTuple):
@@ -51,14 +67,9 @@ class Source(NamedTuple):
     T_inv: Matrix
 
     @property
-    def own(self) -> Float32:
+    def own(self) -> Array:
         """(tokens, states), a new array."""
-        return self.smoother.table.take(self.ids, axis=0)
-
-    @property
-    def inverse_norms(self) -> Float32:
-        """Of the rows of ``own``, (tokens, 1)."""
-        return self.smoother.inverse_norms.take(self.ids)[:, None]
+        return self.smoother.table[self.ids]
 
 
 def balanced(table: Float32, power: float, mean: float | None = None) -> Float32:
@@ -72,36 +83,32 @@ def balanced(table: Float32, power: float, mean: float | None = None) -> Float32
     return np.ascontiguousarray(table * factor.astype(np.float32))
 
 
-def normalize(x: Float32) -> Float32:
-    """Bring the rows to unit length, in place; a zero row stays zero."""
-    x *= inverse_norms(x)[:, None]
-    return x
-
-
 def _own_context(source: Source, out: Float32) -> None:
     h = source.smoother.states
-    normalize(source.smoother.both(source.contexts, out[:, h:]))
-    np.multiply(source.own, source.inverse_norms, out=out[:, :h])
+    out[:, :h] = source.own
+    out[:, h:] = source.smoother.both(source.contexts)
+    normalize(out[:, :h])
+    normalize(out[:, h:])
 
 
 def _weighted_mean(source: Source, out: Float32) -> None:
-    source.smoother.both(source.contexts, out)
-    own = source.own
-    own *= np.float32(source.own_weight)
-    out += own
+    out[:] = source.own
+    out *= source.own_weight
+    out += source.smoother.both(source.contexts)
     normalize(out)
 
 
 def _own_past_future(source: Source, out: Float32) -> None:
     h = source.smoother.states
-    np.multiply(source.own, np.float32(source.own_weight), out=out[:, :h])
-    source.smoother.past(source.contexts, out[:, h : 2 * h])
-    source.smoother.future(source.contexts, out[:, 2 * h :])
+    out[:, :h] = source.own
+    out[:, :h] *= source.own_weight
+    out[:, h : 2 * h] = source.smoother.past(source.contexts)
+    out[:, 2 * h :] = source.smoother.future(source.contexts)
     normalize(out)
 
 
 def _mean(source: Source, out: Float32) -> None:
-    source.smoother.both(source.contexts, out)
+    out[:] = source.smoother.both(source.contexts)
     out += source.own
     normalize(out)
 
@@ -109,11 +116,13 @@ def _mean(source: Source, out: Float32) -> None:
 def _filtered(source: Source, out: Float32) -> None:
     past = source.smoother.past(source.contexts)
     past += source.own
-    normalize(np.matmul(past, source.T_inv.T.astype(np.float32), out=out))
+    out[:] = past @ source.smoother.put(source.T_inv.T.astype(np.float32))
+    normalize(out)
 
 
 def _own(source: Source, out: Float32) -> None:
-    np.multiply(source.own, source.inverse_norms, out=out)
+    out[:] = source.own
+    normalize(out)
 
 
 _COMPOSERS: dict[str, Callable[[Source, Float32], None]] = {
@@ -134,29 +143,31 @@ def write(
     smoother: Smoother,
     ids: npt.NDArray[np.integer],
     offsets: Offsets,
-    arrays: Sequence[Float32],
+    arrays: Arrays,
     *,
     own_weight: float,
     exact_ends: bool,
     T_inv: Matrix,
 ) -> None:
-    """Write the token vectors of packed sequences into one array for each, in blocks that stay in the cache.
+    """Write the token vectors of packed sequences into one array for each, or into one for all, in blocks.
 
-    ``ids`` (tokens,) and ``offsets`` (sequences + 1,) are the sequences, ``smoother`` has rows that are balanced
+    The arrays are numpy's, or tensors on the device of the smoother, which the vectors then never leave. ``ids``
+    (tokens,) and ``offsets`` (sequences + 1,) are the sequences, ``smoother`` has rows that are balanced
     already, ``own_weight`` is g, and ``T_inv`` (states, states) leads from own + past to the filtered mean. With
     ``exact_ends`` the unobserved words outside every sequence are integrated out.
     """
     h = smoother.states
     exact_ends = exact_ends and output not in _WITHOUT_ENDS
-    longest = min(max(int(np.diff(offsets).max(initial=0)), _BLOCK_TOKENS), len(ids))
-    scratch = np.empty((longest if output != "own" else 0, 2 * h), np.float32)
-    rows = np.empty((longest, h * WIDTHS[output]), np.float32)
-    for first, last in _cuts(offsets, _GROUP_TOKENS, _GROUP_SEQUENCES):
+    size = _SIZES.get(smoother.device, _ON_DEVICES)
+    longest = min(max(int(np.diff(offsets).max(initial=0)), size.tokens), len(ids))
+    scratch = zeros((longest if output != "own" else 0, 2 * h), smoother.table)
+    rows = zeros((longest, h * WIDTHS[output]), smoother.table)
+    for first, last in _cuts(offsets, _GROUP_TOKENS, size.sequences):
         # the messages from outside, for many sequences at a time, then blocks of these sequences
         group = offsets[first : last + 1] - offsets[first]
-        words = ids[offsets[first] : offsets[last]]
+        words = smoother.put(ids[offsets[first] : offsets[last]])
         ends = smoother.ends(words, group) if exact_ends else None
-        for i, j in _cuts(group, _BLOCK_TOKENS, last - first):
+        for i, j in _cuts(group, size.tokens, last - first):
             part, local = words[group[i] : group[j]], group[i : j + 1] - group[i]
             contexts = scratch[:0]
             if output != "own":
@@ -164,10 +175,22 @@ def write(
                 contexts = smoother.contexts(part, local, incoming, scratch)
             vectors = rows[: len(part)]
             _COMPOSERS[output](Source(smoother, part, contexts, own_weight, T_inv), vectors)
-            for array, (start, stop) in zip(
-                arrays[first + i : first + j], pairwise(local.tolist()), strict=True
-            ):
-                array[...] = vectors[start:stop]
+            if hasattr(arrays, "shape"):
+                arrays[offsets[first + i] : offsets[first + j]] = _for(arrays, vectors)
+            else:
+                _hand_out(vectors, local.tolist(), arrays[first + i : first + j])
+
+
+def _hand_out(vectors: Array, cuts: list[int], arrays: Sequence[Array]) -> None:
+    """Copy the rows of each sequence into its array; those for the host are fetched in one go."""
+    vectors = _for(arrays[0], vectors) if arrays else vectors
+    for array, (start, stop) in zip(arrays, pairwise(cuts), strict=True):
+        array[...] = vectors[start:stop]
+
+
+def _for(array: Array, vectors: Array) -> Array:
+    """Return the vectors where the array lies."""
+    return fetch(vectors) if isinstance(array, np.ndarray) else vectors
 
 
 def _cuts(offsets: Offsets, most_tokens: int, most_sequences: int) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from tacenda import devices
 from tacenda.kernels.machinery.threads import usable_cores
 from tacenda.settings import Settings, group, option
 
@@ -99,7 +100,14 @@ class LDSSettings(Settings):
         process may use. The result does not depend on it""",
         at_least=1,
     )
+    device: str = devices.option("fitting and smoothing")
     advanced: LDSAdvanced = group(LDSAdvanced)
+
+    def check(self) -> None:
+        """Refuse what is no device, and fits that no device but the CPU runs."""
+        devices.check(self)
+        if self.device.startswith("cuda") and self.advanced.noise != "full":
+            self.refuse("device", f'"auto" or "cpu" with noise={self.advanced.noise!r}')
 
     @property
     def n_lags(self) -> int:

@@ -18,42 +18,42 @@ through the sequence:
 In the basis of the eigenvectors few rows of Y_n matter, and the fewer the longer the sequence. With E the
 columns of the identity at those rows, (I - Y_n)^{-1} y = y + E (I - E^T Y_n E)^{-1} E^T Y_n y, so that a length
 costs one thin matrix, found when that length is first met.
+
+All that has a row for each token or sequence lies on the smoother's device, as arrays of numpy on the CPU and as
+tensors elsewhere, and so does what it is multiplied by; offsets and lengths are on the host.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.devices import Array, put
 from tacenda.errors import KernelError
 from tacenda.kernels.dynamics import linear_recurrence, modal_recurrence
+from tacenda.kernels.machinery.arrays import zeros
 from tacenda_embeddings.lds.steady_state import Matrix
 
-__all__ = ["Ends", "Float32", "Offsets", "Smoother", "inverse_norms"]
+__all__ = ["OPERATIONS", "Ends", "Float32", "Offsets", "Smoother"]
 
 Float32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int64]
-Rows = TypeVar("Rows", npt.NDArray[np.float32], npt.NDArray[np.float64])
+
+#: The operations of `tacenda.kernels` that smoothing is made of.
+OPERATIONS = "modal_scan", "linear_recurrence", "unit_rows"
 
 #: Eigenvectors of a larger condition are not used.
 MAXIMUM_CONDITION = 1e5
 
 _POWERS_KEPT = 256  # powers that are found once; sequences are rarely longer
 
-_TINY = np.float32(1e-12)
 _LONGEST_KEPT = 256  # longer sequences have thin matrices, which are quickly solved anew
 _NEGLIGIBLE = 1e-9  # well below float32's rounding, whatever the sums
-
-
-def inverse_norms(x: Float32) -> Float32:
-    """Return one over the length of each row (rows,); a million for a row without length."""
-    squared = np.einsum("ij,ij->i", x, x)
-    return np.asarray(1.0 / np.sqrt(np.maximum(squared, _TINY)), np.float32)
 
 
 class Ends(NamedTuple):
@@ -73,8 +73,8 @@ class _Echo(NamedTuple):
 class Smoother:
     """Inference with a fitted model. Re-entrant: all that a call writes is a cache.
 
-    ``table`` (vocabulary, states) float32 has the input K' w of word i in row i, and ``inverse_norms`` (vocabulary,)
-    are those of its rows; the other arguments are the matrices of `tacenda_embeddings.lds.fitted.TwoSided`.
+    ``table`` (vocabulary, states) float32 has the input K' w of word i in row i; the other arguments are the matrices
+    of `tacenda_embeddings.lds.fitted.TwoSided`, and the device to work on.
     """
 
     def __init__(
@@ -84,25 +84,29 @@ class Smoother:
         backward: Matrix,
         left_end: Matrix,
         right_end: Matrix,
+        device: str = "cpu",
     ) -> None:
-        self.table = table
-        self.inverse_norms = inverse_norms(table)
+        self.device = device
+        self.table = self.put(table)
         self.states = table.shape[1]
-        self._forward = Recurrence(forward, table, reverse=False)
-        self._backward = Recurrence(backward, table, reverse=True)
+        self._forward = Recurrence(forward, table, device, reverse=False)
+        self._backward = Recurrence(backward, table, device, reverse=True)
         bases = (self._forward.basis.T, self._backward.basis.T)
-        self._from_own = np.concatenate(bases).astype(np.float32)  # (2 states, states)
+        self._from_own = self.put(np.concatenate(bases).astype(np.float32))  # (2 states, states)
         self._L = self._forward.basis_inverse @ left_end @ self._backward.basis
         self._R = self._backward.basis_inverse @ right_end @ self._forward.basis
-        self._L_T = self._L.T.astype(np.float32)
-        self._R_T = self._R.T.astype(np.float32)
+        self._L_T = self.put(self._L.T.astype(np.float32))
+        self._R_T = self.put(self._R.T.astype(np.float32))
         self._echoes: dict[int, _Echo] = {}
 
+    def put(self, array: npt.NDArray[Any]) -> Any:
+        """Return an array as this smoother works with it."""
+        return put(array, self.device)
+
     def over(self, ids: Ids, more: Float32) -> Smoother:
-        """Return the same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
+        """On the CPU, return the same over another table: rows ``ids`` of this one's, then ``more`` (n, states)."""
         other = copy.copy(self)
         other.table = np.concatenate([self.table.take(ids, axis=0), more])
-        other.inverse_norms = inverse_norms(other.table)
         other._forward = self._forward.over(ids, more)
         other._backward = self._backward.over(ids, more)
         return other
@@ -118,66 +122,61 @@ class Smoother:
         outside. The result is written into the first rows of ``out`` if given.
         """
         if out is None:
-            out = np.empty((len(ids), 2 * self.states), np.float32)
+            out = zeros((len(ids), 2 * self.states), self.table)
         past, future = ends or (None, None)
         self._forward.scan(ids, offsets, past, out)
         self._backward.scan(ids, offsets, future, out, self.states)
         return out[: len(ids)]
 
-    def past(self, contexts: Float32, out: Float32 | None = None) -> Float32:
-        """Return the messages from the left (tokens, states), in ``out`` if given."""
-        h = self.states
-        return np.matmul(contexts[:, :h], self._from_own[:h], out=out)
+    def past(self, contexts: Array) -> Array:
+        """Return the messages from the left (tokens, states)."""
+        return contexts[:, : self.states] @ self._from_own[: self.states]
 
-    def future(self, contexts: Float32, out: Float32 | None = None) -> Float32:
-        """Return the messages from the right (tokens, states), in ``out`` if given."""
-        h = self.states
-        return np.matmul(contexts[:, h:], self._from_own[h:], out=out)
+    def future(self, contexts: Array) -> Array:
+        """Return the messages from the right (tokens, states)."""
+        return contexts[:, self.states :] @ self._from_own[self.states :]
 
-    def both(self, contexts: Float32, out: Float32 | None = None) -> Float32:
-        """Return the sum of the two (tokens, states), in ``out`` if given."""
-        return np.matmul(contexts, self._from_own, out=out)
+    def both(self, contexts: Array) -> Array:
+        """Return the sum of the two (tokens, states)."""
+        return contexts @ self._from_own
 
     # -- the ends of sequences ---------------------------------------------------------------------
 
     def ends(self, ids: Ids, offsets: Offsets) -> Ends:
         """Return the messages from the unobserved words outside every packed sequence, exactly."""
-        past, future = np.zeros((2, len(offsets) - 1, self.states), np.float32)
-        lengths = np.diff(offsets)
-        filled = np.flatnonzero(lengths)
-        if len(filled):
-            a = self._forward.scan(ids, offsets)[filled]
-            b = self._backward.scan(ids, offsets)[filled]
-            past[filled], future[filled] = self._solve(a, b, lengths[filled])
-        return Ends(past, future)
+        a = self._forward.scan(ids, offsets)
+        b = self._backward.scan(ids, offsets)
+        return self._solve(a, b, np.diff(offsets))
 
-    def _solve(self, a: Float32, b: Float32, lengths: Integers) -> tuple[Float32, Float32]:
-        """The messages past and future, from a_n, b_1 (sequences, states) and n >= 1 (sequences,)."""
+    def _solve(self, a: Float32, b: Float32, lengths: Integers) -> Ends:
+        """The messages past and future, from a_n and b_1 (sequences, states), which are zeros where n = 0."""
         distinct, which = np.unique(lengths, return_inverse=True)
+        between = np.maximum(lengths - 1, 0)
         past: Float32 = b @ self._L_T
-        y: Float32 = a + self._forward.powers.times(past, lengths - 1)
+        y: Float32 = a + self._forward.powers.times(past, between)
         # sequences of one length share a matrix
-        groups = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
-        for n, group in zip(distinct.tolist(), groups, strict=True):
-            echo = self._echo(n)
+        borders = np.cumsum(np.bincount(which, minlength=len(distinct)))
+        groups = np.split(np.argsort(which, kind="stable"), borders)
+        for n, group in zip(distinct.tolist(), groups[:-1], strict=True):
+            echo = self._echo(max(n, 1))
             if len(echo.rows):
-                y[np.ix_(group, echo.rows)] += y[group] @ echo.matrix
+                own = self.put(group)
+                y[own[:, None], echo.rows] += y[own] @ echo.matrix
         future: Float32 = y @ self._R_T
-        past += self._backward.powers.times(future, lengths - 1) @ self._L_T
-        return past, future
+        past += self._backward.powers.times(future, between) @ self._L_T
+        return Ends(past, future)
 
     def _echo(self, n: int) -> _Echo:
         """(I - Y_n)^{-1} - I as the few rows that matter."""
         if n in self._echoes:
             return self._echoes[n]
-        exponents = np.full(len(self._L), n - 1)
-        there = self._forward.powers.times(self._L.T, exponents).T
-        back = self._backward.powers.times(self._R.T, exponents).T
+        there = self._forward.powers.exactly(self._L.T, n - 1).T
+        back = self._backward.powers.exactly(self._R.T, n - 1).T
         rows = _rows_that_matter(there, back)
         columns = _rows_that_matter(back, there)
         Y = there[np.ix_(rows, columns)] @ back[columns]
         matrix = np.linalg.solve(np.eye(len(rows)) - Y[:, rows], Y).T.astype(np.float32)
-        echo = _Echo(rows, matrix)
+        echo = _Echo(self.put(rows), self.put(matrix))
         if n <= _LONGEST_KEPT:
             self._echoes[n] = echo
         return echo
@@ -195,17 +194,22 @@ def _rows_that_matter(X: Matrix, other: Matrix) -> npt.NDArray[np.intp]:
 class DensePowers:
     """Powers of any matrix M (states, states)."""
 
-    def __init__(self, M: Matrix) -> None:
-        self._M = M
+    def __init__(self, M: Matrix, device: str) -> None:
+        self._M, self._device = M, device
 
-    def times(self, rows: Rows, exponents: Integers) -> Rows:
-        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
-        product = np.empty_like(rows)
+    def times(self, rows: Array, exponents: Integers) -> Array:
+        """Multiply row i of ``rows`` (n, states), on the device, by power ``exponents[i]`` >= 0."""
+        product = zeros(tuple(rows.shape), rows)
         for n in np.unique(exponents).tolist():
-            chosen = exponents == n
-            power = np.linalg.matrix_power(self._M, n).T.astype(rows.dtype)
-            product[chosen] = rows[chosen] @ power
+            chosen = put(np.flatnonzero(exponents == n), self._device)
+            power = np.linalg.matrix_power(self._M, n).T.astype(np.float32)
+            product[chosen] = rows[chosen] @ put(power, self._device)
         return product
+
+    def exactly(self, rows: Matrix, exponent: int) -> Matrix:
+        """Multiply every row of ``rows`` (n, states), on the host, by one power in float64."""
+        found: Matrix = rows @ np.linalg.matrix_power(self._M, exponent).T
+        return found
 
 
 class ModalPowers:
@@ -214,28 +218,40 @@ class ModalPowers:
     Its eigenvalues are ``real`` (n_real,) and ``pairs`` (n_pairs, 2) as (re, im).
     """
 
-    def __init__(self, real: npt.NDArray[np.float64], pairs: npt.NDArray[np.float64]) -> None:
-        self._real, self._n_pairs = real, len(pairs)
+    def __init__(
+        self, real: npt.NDArray[np.float64], pairs: npt.NDArray[np.float64], device: str
+    ) -> None:
+        self._real, self._n_pairs, self._device = real, len(pairs), device
         self._size = np.hypot(pairs[:, 0], pairs[:, 1])
         self._angle = np.arctan2(pairs[:, 1], pairs[:, 0])
-        factors = self._factors(np.arange(_POWERS_KEPT))
-        self._kept: dict[np.dtype[Any], tuple[npt.NDArray[Any], ...]] = {
-            np.dtype(kind): tuple(f.astype(kind) for f in factors)
-            for kind in (np.float32, np.float64)
-        }
+        self._kept = self._on_device(np.arange(_POWERS_KEPT))
 
-    def times(self, rows: Rows, exponents: Integers) -> Rows:
-        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0, in the dtype of the rows."""
-        factors, which = self._kept[rows.dtype], exponents
+    def times(self, rows: Array, exponents: Integers) -> Array:
+        """Multiply row i of ``rows`` (n, states), on the device, by power ``exponents[i]`` >= 0."""
+        factors, which = self._kept, exponents
         if exponents.max(initial=0) >= _POWERS_KEPT:
             distinct, which = np.unique(exponents, return_inverse=True)
-            factors = tuple(f.astype(rows.dtype) for f in self._factors(distinct))
-        same, cross = (f.take(which, axis=0) for f in factors)
+            factors = self._on_device(distinct)
+        at = put(which, self._device)
+        same, cross = (f[at] for f in factors)
+        same *= rows
+        return self._rotated(same, rows, cross)
+
+    def exactly(self, rows: Matrix, exponent: int) -> Matrix:
+        """Multiply every row of ``rows`` (n, states), on the host, by one power in float64."""
+        same, cross = self._factors(np.array([exponent]))
+        found: Matrix = self._rotated(rows * same, rows, cross)
+        return found
+
+    def _rotated(self, product: Any, rows: Any, cross: Any) -> Any:
+        """Add to each coordinate of a pair, in place, what comes from the other one."""
         first, middle = len(self._real), len(self._real) + self._n_pairs
-        product: Rows = np.multiply(rows, same, out=same)
         product[:, first:middle] += rows[:, middle:] * cross
         product[:, middle:] -= rows[:, first:middle] * cross
         return product
+
+    def _on_device(self, exponents: Integers) -> tuple[Array, ...]:
+        return tuple(put(f.astype(np.float32), self._device) for f in self._factors(exponents))
 
     def _factors(self, exponents: Integers) -> tuple[Matrix, Matrix]:
         """Return what multiplies each state (n, states), and its partner in a pair (n, n_pairs)."""
@@ -254,9 +270,8 @@ class Recurrence:
     and ``powers`` are those of M in the own basis. With ``reverse`` it runs from the last token to the first.
     """
 
-    def __init__(self, M: Matrix, table: Float32, *, reverse: bool) -> None:
-        self._M = M
-        self._reverse = reverse
+    def __init__(self, M: Matrix, table: Float32, device: str, *, reverse: bool) -> None:
+        self._M, self._device, self._reverse = M, device, reverse
         try:
             modes = modal_recurrence.decompose(M)
         except KernelError:
@@ -266,13 +281,15 @@ class Recurrence:
         self._modes = modes
         if modes is None:
             self.basis = self.basis_inverse = np.eye(len(M))
-            self.powers: DensePowers | ModalPowers = DensePowers(M)
-            self._inputs = table
+            self.powers: DensePowers | ModalPowers = DensePowers(M, device)
+            self._inputs = put(table, device)
             return
         self.basis, self.basis_inverse = modes.P, modes.P_inv
-        self.powers = ModalPowers(modes.real, modes.complex)
-        self._steps = (modes.real.astype(np.float32), modes.complex.astype(np.float32))
-        self._inputs = table @ self.basis_inverse.T.astype(np.float32)
+        self.powers = ModalPowers(modes.real, modes.complex, device)
+        self._real, self._pairs = (
+            put(values.astype(np.float32), device) for values in (modes.real, modes.complex)
+        )
+        self._inputs = put(table @ self.basis_inverse.T.astype(np.float32), device)
 
     def over(self, ids: Ids, more: Float32) -> Recurrence:
         """Return the same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
@@ -298,9 +315,9 @@ class Recurrence:
         if self._modes is None:
             return self._scan_densely(ids, offsets, initial, out, column)
         found = modal_recurrence.scan(
-            *self._steps, self._inputs, ids, offsets, initial, self._reverse, out, column
+            self._real, self._pairs, self._inputs, ids, offsets, initial, self._reverse, out, column
         )
-        return np.asarray(found.last)
+        return found.last
 
     def _scan_densely(
         self,
@@ -311,21 +328,23 @@ class Recurrence:
         column: int,
     ) -> Float32:
         """Run the recurrence in the coordinates of the table, where the eigenvectors are too close."""
-        M = self._M.astype(np.float32)
         filled = np.flatnonzero(np.diff(offsets))
         first, last = offsets[filled], offsets[filled + 1] - 1
         if self._reverse:
             first, last = last, first
+        M, first, last, filled = (
+            put(a, self._device) for a in (self._M.astype(np.float32), first, last, filled)
+        )
         if initial is None:
-            initial = np.zeros((len(offsets) - 1, len(M)), np.float32)
-        own = self._inputs.take(ids, axis=0)
-        u = own.copy()
+            initial = zeros((len(offsets) - 1, len(M)), self._inputs)
+        own = self._inputs[ids]
+        u = own * 1
         u[first] += initial[filled]
         y = linear_recurrence.forward(M, u, offsets, reverse=self._reverse)
         if out is not None:
             x = out[: len(ids), column : column + len(M)]
-            np.subtract(y, own, out=x)
+            x[:] = y - own
             x[first] = initial[filled]
-        ends = initial.copy()
+        ends = initial * 1
         ends[filled] = y[last]
         return ends

@@ -25,8 +25,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.kernels.shared.tall_matrices import gram
+
 Matrix = npt.NDArray[np.float64]
-Loading = npt.NDArray[np.floating]  # C: (observations, states), float32 or float64
+Loading = npt.NDArray[
+    np.floating
+]  # C: (observations, states), float32 or float64, on the device of the fit
 
 _MOST_DOUBLINGS = 60
 _MOST_RICCATI_DOUBLINGS = 50
@@ -114,11 +118,6 @@ class Noise(Protocol):
     def refit(self, C: Loading, S_xx: Matrix, mean: npt.NDArray[np.float64]) -> Noise:
         """Run the M-step (LDS paper eq 9) for the same kind of noise."""
         ...
-
-
-def gram(X: Loading, Y: Loading) -> Matrix:
-    """Return ``X^T Y`` (states, states), summed in the precision of the inputs, returned in float64."""
-    return np.asarray(X.T @ Y, dtype=np.float64)
 
 
 class FullNoise(NamedTuple):

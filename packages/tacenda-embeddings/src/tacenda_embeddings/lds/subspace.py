@@ -18,15 +18,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-import scipy.linalg.blas
 
+from tacenda.devices import Array, put
+from tacenda.kernels.machinery.arrays import zeros
+from tacenda.kernels.shared.tall_matrices import gram, multiply, subtract_along
 from tacenda_embeddings.lds.moments import SparseMoments
 from tacenda_embeddings.lds.steady_state import (
     DiagonalNoise,
     FullNoise,
     Matrix,
     Parameters,
-    gram,
     spectral_radius,
     symmetric_power,
     symmetrized,
@@ -42,30 +43,28 @@ _ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eige
 
 
 class HankelFactors(NamedTuple):
-    """The rank-h factors of the block Hankel matrix."""
+    """The rank-h factors of the block Hankel matrix, Gamma and Delta on the device of the moments."""
 
     Gamma: Float32  # (r, vocabulary, states), block i estimates C A^i
     Delta: Float32  # (r, vocabulary, states), block j estimates (A^{r-1-j} Gs)^T
     singular_values: npt.NDArray[np.float64]  # (states,), descending
 
 
-def hankel_product(moments: SparseMoments, X: Float32, transpose: bool = False) -> Float32:
+def hankel_product(moments: SparseMoments, X: Array, transpose: bool = False) -> Array:
     """Return ``H X`` or ``H^T X`` for X (r, vocabulary, width): one sparse product for each of 2r-1 lags."""
-    r, _, width = X.shape
-    Y = np.zeros_like(X)
+    r, V, width = X.shape
+    Y = zeros((r, V, width), X)
     for k in range(1, 2 * r):
-        # block (i, j) holds lag k where j = r+i-k
-        rows = [i for i in range(r) if 0 <= r + i - k < r]
-        sources = rows if transpose else [r + i - k for i in rows]
-        targets = [r + i - k for i in rows] if transpose else rows
-        stacked = np.concatenate([X[s] for s in sources], axis=1)
+        # block (i, j) holds lag k where j = r+i-k: a run of i, and one of j
+        rows, columns = slice(max(k - r, 0), min(k, r)), slice(max(r - k, 0), min(2 * r - k, r))
+        source, target = (rows, columns) if transpose else (columns, rows)
+        stacked = X[source].swapaxes(0, 1).reshape(V, -1)
         product = moments.apply(-k if transpose else k, stacked)
-        for n, target in enumerate(targets):
-            Y[target] += product[:, n * width : (n + 1) * width]
+        Y[target] += product.reshape(V, -1, width).swapaxes(0, 1)
     return Y
 
 
-def _orthonormal(X: Float32, passes: int = 2) -> Float32:
+def _orthonormal(X: Array, passes: int = 2) -> Array:
     """Return an orthonormal basis of the columns of X (r, vocabulary, width), from eigenvectors of X^T X.
 
     Householder QR of so tall a matrix is several times slower. In float32 one pass leaves the columns
@@ -77,7 +76,7 @@ def _orthonormal(X: Float32, passes: int = 2) -> Float32:
         values, vectors = np.linalg.eigh(gram(flat, flat))
         keep = values > max(values[-1], 1e-300) * 1e-12
         scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
-        flat = flat @ (vectors * scale).astype(np.float32)
+        flat = multiply(flat, vectors * scale)
     return flat.reshape(X.shape)
 
 
@@ -97,7 +96,7 @@ def hankel_svd(
     """
     V = len(moments.scale)
     width = min(n_states + _OVERSAMPLING, r * V)
-    X = rng.standard_normal((r, V, width), dtype=np.float32)
+    X = put(rng.standard_normal((r, V, width), dtype=np.float32), moments.device)
     notify("range of the Hankel matrix")
     Y = _orthonormal(hankel_product(moments, X), passes=1 if power_iterations else 2)
     for remaining in reversed(range(power_iterations)):
@@ -111,9 +110,17 @@ def hankel_svd(
     S = np.sqrt(np.maximum(values[order], 0.0))
     S_floor = np.maximum(S, 1e-12 * max(S[0], 1e-300))
     left = vectors[:, order]
-    Gamma = Y.reshape(r * V, width) @ (left * np.sqrt(S)).astype(np.float32)
-    Delta = B @ (left / np.sqrt(S_floor)).astype(np.float32)
+    left *= _signs(Y.reshape(r * V, width), left, moments.device)
+    Gamma = multiply(Y.reshape(r * V, width), left * np.sqrt(S))
+    Delta = multiply(B, left / np.sqrt(S_floor))
     return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1), S)
+
+
+def _signs(Y: Array, left: Matrix, device: str) -> Matrix:
+    """Return 1 or -1 for each column of Y ``left``: rounding must not choose which way a singular vector points."""
+    probe = np.cos(np.arange(len(Y), dtype=np.float32))[:, None]
+    along = gram(put(probe, device), Y) @ left
+    return np.where(along[0] < 0, -1.0, 1.0)
 
 
 def identify(
@@ -135,10 +142,11 @@ def identify(
     later = np.sum([gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
     A = np.linalg.lstsq(later.T, earlier.T, rcond=1e-10)[0].T
     A = with_spectral_radius_at_most(A, maximum_radius)
-    C, Gs = Gamma[0], Delta[-1].T
-    C = C - np.outer(moments.mean, moments.mean @ C).astype(np.float32)
+    C = subtract_along(Gamma[0] * 1, moments.mean, Gamma[0])
     R = gram(C, C)
-    P = np.linalg.lstsq(A, np.asarray(Gs @ C, dtype=np.float64), rcond=1e-8)[0] @ np.linalg.pinv(R)
+    P = np.linalg.lstsq(A, gram(Delta[-1], C), rcond=1e-8)[0] @ np.linalg.pinv(
+        R
+    )  # Gs C = Delta[-1]^T C
     R_half, R_half_inverse = symmetric_power(R, 0.5), symmetric_power(R, -0.5)
     P = R_half_inverse @ clipped_eigenvalues(R_half @ P @ R_half, 1e-4, 0.95) @ R_half_inverse
     Q = symmetrized(P - A @ P @ A.T)
@@ -180,31 +188,33 @@ def random_parameters(
     """Draw random parameters at the length scales of another model (the paper's Figure 2)."""
     A = rng.standard_normal((n_states, n_states))
     A *= spectral_radius(like.A) / spectral_radius(A)
-    C = rng.standard_normal(like.C.shape).astype(np.float32)
-    C -= np.outer(moments.mean, moments.mean @ C).astype(np.float32)
-    C *= np.linalg.norm(like.C) / np.linalg.norm(C)
+    C = put(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
+    C = subtract_along(C, moments.mean, C)
+    C *= float(np.sqrt(np.trace(gram(like.C, like.C)) / np.trace(gram(C, C))))
     return _repaired(A, C, like.Q)
 
 
-def basis(factors: HankelFactors, mean: npt.NDArray[np.float64], width: int) -> Float32:
+def basis(factors: HankelFactors, mean: npt.NDArray[np.float64], width: int) -> Array:
     """Return orthonormal columns (vocabulary, width) that span what the Hankel factors see, best first.
 
     EM restricted to C = B c costs the same whatever the vocabulary; the blocks of Gamma and Delta hold the
-    leading left and right directions of every lag. There are fewer columns where the factors span fewer:
-    what float32 leaves of the others is rounding, and not orthogonal to the mean.
+    leading left and right directions of every lag. The columns are orthogonal to the ``mean``. There are fewer
+    columns where the factors span fewer: what float32 leaves of the others is rounding, and not orthogonal to the mean.
     """
-    blocks = _without_mean(np.concatenate([*factors.Gamma, *factors.Delta], axis=1), mean)
-    values, vectors = np.linalg.eigh(gram(blocks, blocks))
+    V = len(mean)
+    Gamma, Delta = (X.swapaxes(0, 1).reshape(V, -1) * 1 for X in (factors.Gamma, factors.Delta))
+    for X in (Gamma, Delta):
+        subtract_along(X, mean, X)
+    mixed = gram(Gamma, Delta)
+    values, vectors = np.linalg.eigh(
+        np.block([[gram(Gamma, Gamma), mixed], [mixed.T, gram(Delta, Delta)]])
+    )
     order = np.argsort(values)[::-1][:width]
     order = order[values[order] > _ROUNDING * values[order[0]]]
-    B = blocks @ (vectors[:, order] / np.sqrt(values[order])).astype(np.float32)
-    return np.asarray(_orthonormal(_without_mean(B, mean)[None], passes=1)[0])
-
-
-def _without_mean(X: Float32, mean: npt.NDArray[np.float64]) -> Float32:
-    """Return X - m (m^T X), in place: X.T is the Fortran-ordered matrix that BLAS updates."""
-    m = mean.astype(np.float32)
-    return np.asarray(scipy.linalg.blas.sger(-1.0, m @ X, m, a=X.T, overwrite_a=1).T)
+    chosen = vectors[:, order] / np.sqrt(values[order])
+    B = multiply(Gamma, chosen[: Gamma.shape[1]])
+    B += multiply(Delta, chosen[Gamma.shape[1] :])
+    return _orthonormal(subtract_along(B, mean, B)[None], passes=1)[0]
 
 
 def with_spectral_radius_at_most(A: Matrix, limit: float) -> Matrix:

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from spacy.tokens import Doc
+from thinc import compat
+from thinc.api import get_array_module, get_current_ops, xp2torch
 
 from tacenda import plugins
 from tacenda.errors import ConfigurationError, PluginError
@@ -255,13 +257,15 @@ class DocEncoder:
     No ``Token`` object is made: a document gives its array of hashes, and a cache from the hash to the word (or to
     its id, where the embedder takes ids) does the rest. Whitespace tokens are left out of what the model sees and
     get rows of zeros. An embedder with ``transform_into`` and a vocabulary is given packed ids, and writes straight
-    into the arrays of the documents; any other is given lists of words.
+    into the arrays of the documents; any other is given lists of words. Where thinc works on a GPU, and the embedder
+    says that it ``takes_tensors``, these arrays lie there, and the embedder computes there.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.width = int(model.width)
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
+        self._takes_tensors = self._takes_ids and getattr(model, "takes_tensors", False)
         self._cache = (
             WordCache(model.vocabulary.id_of, -1) if self._takes_ids else WordCache(str, None)
         )
@@ -282,11 +286,15 @@ class DocEncoder:
         words, kept = self._look_up(docs)
         seen = np.concatenate([[0], np.cumsum(kept)])  # tokens before each that the model sees
         bounds = seen[offsets].tolist()
-        arrays = [np.empty((j - i, self.width), np.float32) for i, j in pairwise(bounds)]
+        ops = get_current_ops()
+        on_gpu = self._takes_tensors and ops.device_type == "gpu" and compat.has_torch_cuda_gpu
+        new = ops.alloc2f if on_gpu else _empty
+        arrays = [new(j - i, self.width) for i, j in pairwise(bounds)]
+        writable = [xp2torch(array) for array in arrays] if on_gpu else arrays
         cuts = sentence_cuts(docs, offsets) if sentences else np.unique(offsets)
         documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
         pieces = [
-            arrays[document][start - bounds[document] : stop - bounds[document]]
+            writable[document][start - bounds[document] : stop - bounds[document]]
             for document, (start, stop) in zip(
                 documents.tolist(), pairwise(seen[cuts].tolist()), strict=True
             )
@@ -325,10 +333,16 @@ class DocEncoder:
             piece[...] = rows
 
 
-def _among_zeros(rows: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return the rows at the tokens they belong to, and zeros at the others."""
+def _empty(rows: int, width: int) -> np.ndarray:
+    """Return an array to be filled."""
+    return np.empty((rows, width), np.float32)
+
+
+def _among_zeros(rows: Any, kept: np.ndarray) -> Any:
+    """Return the rows at the tokens they belong to, and zeros at the others, where the rows are."""
     if len(rows) == len(kept):
         return rows
-    found = np.zeros((len(kept), rows.shape[1]), dtype=np.float32)
-    found[kept] = rows
+    xp = get_array_module(rows)
+    found = xp.zeros((len(kept), rows.shape[1]), dtype=np.float32)
+    found[xp.asarray(np.flatnonzero(kept))] = rows
     return found

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tacenda.errors import ConfigurationError, KernelError
-from tacenda.kernels import resolve
+from tacenda import devices
 from tacenda.settings import Settings, group, option
 from tacenda_lm import options
 
 __all__ = [
+    "LESS",
     "HMMSettings",
     "Method",
     "VLHMMAdvanced",
     "VLHMMSettings",
     "bytes_needed",
-    "check_device",
     "check_memory",
+    "device_of",
 ]
 
 Method = Literal["exchange", "predictive", "brown"]
 _ON_DEVICES = "two_level", "flat"
 _OPERATIONS = "block_softmax", "class_softmax", "hmm_block", "streaming_logsumexp"
 _COPIES = 5  # of parameters: themselves, gradient, two moments, average
-_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+LESS = "fewer states_per_class, a smaller width or batch_words, or more state_dropout"
+"""What to give where memory is not enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +97,7 @@ class VLHMMSettings(Settings):
         at_most=1 << 24,
     )
     threads: int = options.threads()
-    device: str = option(
-        "cpu",
-        'where training runs: "cpu", "cuda" or "cuda:1"; a model from a CUDA device differs by rounding; once fitted '
-        "it runs on the CPU, and is saved without this option",
-    )
+    device: str = devices.option()
     seed: int = options.seed()
     advanced: VLHMMAdvanced = group(VLHMMAdvanced)
 
@@ -111,14 +106,18 @@ class VLHMMSettings(Settings):
         """Z, states of all classes together."""
         return self.n_classes * self.states_per_class
 
+    @property
+    def trains_on_devices(self) -> bool:
+        """Whether there are kernels for such a model on devices other than the CPU."""
+        return self.advanced.neural and self.transitions in _ON_DEVICES
+
     def check(self) -> None:
         """Refuse what is not offered for tables of numbers, and devices that no kernel is for."""
         neural = self.advanced.neural
         if not neural and self.transitions != "two_level":
             self.advanced.refuse("neural", 'true with transitions other than "two_level"')
-        if not _DEVICE.fullmatch(self.device):
-            self.refuse("device", '"cpu", "cuda" or "cuda:" and a number')
-        if self.device != "cpu" and not (neural and self.transitions in _ON_DEVICES):
+        devices.check(self)
+        if self.device.startswith("cuda") and not self.trains_on_devices:
             self.refuse(
                 "device", f'"cpu" unless neural with transitions {" or ".join(_ON_DEVICES)}'
             )
@@ -157,28 +156,13 @@ class HMMSettings(Settings):
     seed: int = options.seed()
 
 
-def check_device(settings: VLHMMSettings) -> None:
-    """Raise ConfigurationError where the device of the settings is not there, or has no kernels."""
-    device = settings.device
-    if device == "cpu":
-        return
-    import torch
-
-    said = f"VLHMM: device is {device!r}, and"
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not found:
-        raise ConfigurationError(
-            f'{said} torch {torch.__version__} finds no CUDA device here: train with device="cpu", '
-            "or on a machine with one and a torch that is built for it"
-        )
-    if int(device.partition(":")[2] or 0) >= found:
-        raise ConfigurationError(f"{said} the last one here is cuda:{found - 1}")
-    try:
-        for operation in _OPERATIONS:
-            for name in (operation, f"{operation}_backward"):
-                resolve(name, device)
-    except KernelError as error:
-        raise ConfigurationError(f"{said} {error}") from error
+def device_of(settings: VLHMMSettings) -> str:
+    """Return where a fit runs; raise ConfigurationError where there is no such device, or it has no kernels."""
+    if not settings.trains_on_devices:
+        return "cpu"
+    return devices.resolve(
+        settings, (f"{o}{end}" for o in _OPERATIONS for end in ("", "_backward"))
+    )
 
 
 def bytes_needed(settings: VLHMMSettings, n_types: int, pairs: int, evaluated: int = 0) -> int:
@@ -202,19 +186,6 @@ def bytes_needed(settings: VLHMMSettings, n_types: int, pairs: int, evaluated: i
 
 
 def check_memory(settings: VLHMMSettings, n_types: int, pairs: int, evaluated: int = 0) -> None:
-    """Raise ConfigurationError where a fit needs more memory than the machine has; see `bytes_needed`."""
-    needed, there = bytes_needed(settings, n_types, pairs, evaluated), _installed()
-    if there and needed > there:
-        raise ConfigurationError(
-            f"VLHMM: {settings.n_classes} classes of {settings.states_per_class} states and width {settings.width} "
-            f"need about {needed / 1e9:,.0f} GB in training, and the machine has {there / 1e9:,.0f} GB: give "
-            "fewer states_per_class, a smaller width or batch_words, or more state_dropout"
-        )
-
-
-def _installed() -> int:
-    """Return the bytes of the machine's memory; 0 where they cannot be known."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return 0
+    """Raise ConfigurationError where a fit needs more memory than its device has; see `bytes_needed`."""
+    needed = bytes_needed(settings, n_types, pairs, evaluated)
+    devices.check_memory(needed, device_of(settings), settings, LESS)

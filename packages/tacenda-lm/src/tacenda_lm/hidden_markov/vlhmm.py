@@ -21,7 +21,7 @@ from tacenda_lm.hidden_markov.inference import (
     transitions_of,
 )
 from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device
+from tacenda_lm.hidden_markov.settings import VLHMMSettings, device_of
 from tacenda_lm.training import FitContext
 
 __all__ = ["VLHMM"]
@@ -49,7 +49,7 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
     @configured_by(VLHMMSettings)
     def __init__(self, settings: VLHMMSettings) -> None:
         super().__init__(settings)
-        check_device(settings)
+        device_of(settings)  # refuses one that is not there, before any work
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm  # imports torch
@@ -57,12 +57,6 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
         self._tables, history = fit_vlhmm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
-
-    def config_dict(self) -> dict[str, Any]:
-        """Return the settings but for the device, and the vocabulary's, as JSON values."""
-        found = super().config_dict()
-        del found["settings"]["device"]
-        return found
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:

@@ -9,9 +9,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, History, StepResult
+from tacenda.fitting.processes import add_gradients, join, processes
+from tacenda.fitting.processes import total as sum_of
 from tacenda.fitting.torch_model import (
     load_module_arrays,
     load_optimizer_arrays,
@@ -24,7 +27,7 @@ from tacenda.kernels.hidden_markov import class_softmax
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, sentences_at, text_of
 from tacenda_lm.hidden_markov.inference import Features, Flat, Free, Tables, Transitions, TwoLevel
 from tacenda_lm.hidden_markov.parameters import Network, Tabular
-from tacenda_lm.hidden_markov.settings import VLHMMSettings, check_device, check_memory
+from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings, check_memory, device_of
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import FitContext, falling_rate, train
@@ -43,7 +46,7 @@ def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
-    check_device(settings)
+    together = join(device_of(settings))
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = classes_of(settings, corpus, ids)
@@ -53,11 +56,14 @@ def fit_vlhmm(
     check_memory(settings, len(lexicon.classes), *pairs)
     network = drawn(settings, lexicon, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
-    source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
+    source = BlockBatches(offsets, batch_size=batch * together.size, seed=settings.seed)
     epochs, every = settings.epochs, settings.advanced.evaluate_every
     rate = falling_rate(settings.learning_rate, epochs, source, least=_LEAST, warm=_WARM)
     text = ids, offsets
-    history = train(trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every)
+    with devices.out_of_memory(settings, LESS):
+        history = train(
+            trainer, source, settings, text, held_out, fitting, rate, evaluate_every=every
+        )
     trainer.load_parameters(trainer.parameters())
     return tables_of(network.cpu(), lexicon), history
 
@@ -146,7 +152,8 @@ class Trainer:
         valid: tuple[Ids, Offsets] | None,
     ) -> None:
         self.settings, self.lexicon = settings, lexicon
-        self.network = network.to(settings.device)
+        self.device = device_of(settings)
+        self.network = network.to(self.device)
         self.ids, self.offsets, self.valid = ids, offsets, valid
         rates = {"lr": settings.learning_rate, "betas": _BETAS}
         self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
@@ -154,19 +161,21 @@ class Trainer:
         self.steps = 0
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Take one step on the mean log-probability of a word."""
-        observed = Observed.of(*sentences_at(self.ids, self.offsets, batch), self.lexicon)
+        """Take one step on the mean log-probability of a word; of several processes each has a part of the batch."""
+        own = processes().part(batch)
+        observed = Observed.of(*sentences_at(self.ids, self.offsets, own), self.lexicon)
         set_learning_rate(self.optimizer, learning_rate)
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.kept_states())
         total = self._log_probability(outputs, observed)
-        n = len(observed.sequences.words)
+        n = sum_of(len(observed.sequences.words))
         (total * (-1.0 / n)).backward()
+        add_gradients(self.network.parameters())
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.advanced.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self._follow()
-        return StepResult(-total.detach(), n, norm)
+        return StepResult(-sum_of(total.detach()), n, norm)
 
     def _log_probability(self, outputs: Any, observed: Observed) -> torch.Tensor:
         how = observed, self.lexicon, self.settings.threads
@@ -181,7 +190,7 @@ class Trainer:
         rng = np.random.default_rng([self.settings.seed, 3, self.steps])
         drawn = rng.random((self.settings.n_classes, k), np.float32)
         states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
-        return torch.from_numpy(states).to(self.settings.device)
+        return torch.from_numpy(states).to(self.device)
 
     @torch.no_grad()
     def _follow(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_arrays
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
@@ -30,6 +31,8 @@ _OTHER_SUMS = 1e-8
 _DOUBT = 5.0  # contexts of the average word, counted with those of each word
 _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
+_LESS = "a smaller width, or fewer batch_pieces"
+OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "row_steps"
 _ROWS = 4096  # predicted vectors at a time, where they are averaged
 
 
@@ -75,7 +78,7 @@ class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         vectors = None
         if settings.tree != "random":
-            vectors = self._clustered_vectors(counts, text, fitting.stage("bootstrap"))
+            vectors = _clustered_vectors(settings, counts, text, fitting.stage("bootstrap"))
             fitting = fitting.after_first()
         advanced = settings.advanced
         tree = build_tree(
@@ -102,25 +105,6 @@ class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
         advanced, boundary = self.settings.advanced, self.vocabulary.boundary_id
         return HLBLPredictor(parameters, tree, advanced.tail_rates, boundary, advanced.eight_bits)
 
-    def _clustered_vectors(
-        self, counts: npt.NDArray[np.integer], text: Stream, fitting: FitContext
-    ) -> npt.NDArray[np.float64]:
-        """Train the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions."""
-        from tacenda_lm.log_bilinear.tree_building import build_tree
-
-        settings, advanced = self.settings, self.settings.advanced
-        small = replace(
-            settings,
-            width=advanced.bootstrap_width,
-            context=_BOOTSTRAP_CONTEXT,
-            dropout=0.0,
-            epochs=advanced.bootstrap_epochs,
-            advanced=replace(advanced, tail_rates=(), far_words=False),
-        )
-        tree = build_tree("random", len(counts), seed=settings.seed, max_depth=_DEEP)
-        predictor, _ = train_hlbl(small, tree, counts, text, None, fitting, "bootstrap")
-        return average_predicted(predictor, text)
-
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Return the model of an artefact, every array checked. Raises ArtifactError."""
@@ -144,11 +128,14 @@ class HLBLTrainer(AdaGradTrainer):
         text: Stream,
         valid: Stream | None,
     ) -> None:
-        tables = parameters.arrays()
+        self.settings, self.tree = settings, tree
+        device = devices.resolve(settings, OPERATIONS)
+        self.current = parameters.on(device)
+        tables = self.current.arrays()
         sums = {name: _SUMS.get(name, _OTHER_SUMS) for name in tables}
-        super().__init__(tables, sums, text, valid, settings.seed)
-        self.settings, self.current, self.tree = settings, parameters, tree
+        super().__init__(tables, sums, text, valid, settings.seed, device=device)
         self.rates = settings.advanced.tail_rates
+        self._fading = self.put(np.array(self.rates, np.float32))
         longest = max(self.rates, default=0.0)
         faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
         # a tail of words that do not depend on each other is so much longer than one of them
@@ -167,15 +154,15 @@ class HLBLTrainer(AdaGradTrainer):
         ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
         ids, offsets, starts, stops, targets, counted = self.text.windows(begins, ends, self._reach)
         rng = self.draw()
-        spans = (now.words, ids, offsets, starts, stops, now.context(self.rates))
+        spans = (now.words, ids, offsets, starts, stops, now.context(self._fading))
         found = context_sum.forward(*spans, far=now.far, threads=threads)
         vectors = found.vectors
-        kept = dropout_mask(vectors.shape, dropout, rng) if dropout else None
+        kept = self.put(dropout_mask(tuple(vectors.shape), dropout, rng)) if dropout else None
         if kept is not None:
             vectors *= kept
         # the vectors of the nodes move within the kernel
         scored = tree_softmax.step(
-            vectors, targets, self.tree.codes, now.nodes, now.node_biases[:, 0], -counted.astype(np.float32),
+            vectors, targets, self.tree.codes, now.nodes, now.node_biases[:, 0], self.put(-counted.astype(np.float32)),
             self.sums["nodes"], self.sums["node_biases"], learning_rate, threads=threads,
         )  # fmt: skip
         grad = scored.vectors
@@ -191,12 +178,22 @@ class HLBLTrainer(AdaGradTrainer):
             self.move(name, rows, gradient, learning_rate, threads)
         for k, slowness in enumerate(self._of_tails):
             row = np.array([k], np.int32)
-            self.move("tails", row, down.tail_weights[row], slowness * learning_rate)
-        return StepResult(-float(scored.log_probs[counted].sum()), float(counted.sum()))
+            self.move("tails", row, down.tail_weights[k : k + 1], slowness * learning_rate)
+        loss = -scored.log_probs[self.put(np.flatnonzero(counted))].sum()
+        return StepResult(loss, float(counted.sum()))
 
     def predictor(self) -> HLBLPredictor:
         """Return what the present parameters predict."""
-        return HLBLPredictor(self.current, self.tree, self.rates, self.boundary)
+        return HLBLPredictor(self.current.on_host(), self.tree, self.rates, self.boundary)
+
+
+def bytes_needed(settings: HLBLSettings, parameters: Parameters, tree: Tree) -> int:
+    """Estimate the bytes of the parameters, and of a step: rows of its words and their contexts, visits of nodes."""
+    kept = sum(array.nbytes for array in parameters.arrays().values())
+    pieces, words = settings.advanced.batch_pieces, settings.advanced.piece_words
+    rows = pieces * (6 * words + 2 * settings.context) + tree.n_nodes
+    visits = pieces * words * tree.codes.most[1]
+    return kept + 4 * settings.width * rows + 48 * visits
 
 
 def train_hlbl(
@@ -214,23 +211,46 @@ def train_hlbl(
     """
     rng = np.random.default_rng([settings.seed, 1])
     parameters = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    device = devices.resolve(settings, OPERATIONS)
+    devices.check_memory(bytes_needed(settings, parameters, tree), device, settings, _LESS)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid)
     size = settings.advanced.batch_pieces
     source = ArrayBatches(trainer.begins, batch_size=size, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
-    history = train(
-        trainer,
-        source,
-        settings,
-        text,
-        valid,
-        fitting,
-        rate,
-        identity=identity,
-        description=description,
-    )
+    with devices.out_of_memory(settings, _LESS):
+        history = train(
+            trainer,
+            source,
+            settings,
+            text,
+            valid,
+            fitting,
+            rate,
+            identity=identity,
+            description=description,
+        )
     return trainer.predictor(), history
+
+
+def _clustered_vectors(
+    settings: HLBLSettings, counts: npt.NDArray[np.integer], text: Stream, fitting: FitContext
+) -> npt.NDArray[np.float64]:
+    """Train the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions."""
+    from tacenda_lm.log_bilinear.tree_building import build_tree
+
+    advanced = settings.advanced
+    small = replace(
+        settings,
+        width=advanced.bootstrap_width,
+        context=_BOOTSTRAP_CONTEXT,
+        dropout=0.0,
+        epochs=advanced.bootstrap_epochs,
+        advanced=replace(advanced, tail_rates=(), far_words=False),
+    )
+    tree = build_tree("random", len(counts), seed=settings.seed, max_depth=_DEEP)
+    predictor, _ = train_hlbl(small, tree, counts, text, None, fitting, "bootstrap")
+    return average_predicted(predictor, text)
 
 
 def average_predicted(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:

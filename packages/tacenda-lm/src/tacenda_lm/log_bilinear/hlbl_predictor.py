@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import require
+from tacenda.devices import fetch, put
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.stream_scores import Packed, pack, rounded, scores
@@ -35,7 +36,7 @@ _ROWS = 512  # tokens that are predicted side by side, at most, then scored
 
 @dataclass
 class Parameters:
-    """What is learned, float32 in C order."""
+    """What is learned, float32 in C order, on the device of the fit until it is done."""
 
     words: _Floats  # R (types, width), of the words that have a position
     far_words: _Floats  # (types, width), of those in the tails; no rows where R serves for both
@@ -88,9 +89,17 @@ class Parameters:
             found[name] = _placed(np.ascontiguousarray(array))
         return cls(**found)
 
-    def context(self, rates: tuple[float, ...]) -> Context:
-        """Return the weights of positions and tails as `context_sum` takes them."""
-        return Context(self.positions, self.bias[0], np.array(rates, np.float32), self.tails)
+    def on(self, device: str) -> Parameters:
+        """Return the same on a device."""
+        return Parameters(**{name: put(array, device) for name, array in self.arrays().items()})
+
+    def on_host(self) -> Parameters:
+        """Return the same as arrays of numpy."""
+        return Parameters(**{name: fetch(array) for name, array in self.arrays().items()})
+
+    def context(self, rates: _Floats) -> Context:
+        """Return the weights of positions and tails as `context_sum` takes them; the rates lie where they do."""
+        return Context(self.positions, self.bias[0], rates, self.tails)
 
     @property
     def far(self) -> _Floats | None:
@@ -134,7 +143,7 @@ class HLBLPredictor:
         eight_bits: bool = False,
     ) -> None:
         self.parameters, self.tree, self.boundary = parameters, tree, boundary
-        self.context = parameters.context(rates)
+        self.context = parameters.context(np.array(rates, np.float32))
         self._eight_bits = eight_bits
         if eight_bits:
             parameters.nodes = _placed(rounded(parameters.nodes))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tacenda import devices
 from tacenda.settings import Settings, group, option
 from tacenda_lm import options
 from tacenda_lm.log_bilinear.trees import MAX_CODES, MAX_DEPTH, Rule
@@ -98,8 +99,13 @@ class HLBLSettings(Settings):
     patience: int = options.patience(3)
     across_sentences: bool = options.across_sentences()
     threads: int = options.threads()
+    device: str = devices.option()
     seed: int = options.seed()
     advanced: HLBLAdvanced = group(HLBLAdvanced)
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
 
     def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
         """Return the settings with as many epochs as a text of this size lasts.

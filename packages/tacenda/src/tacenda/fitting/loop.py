@@ -29,6 +29,7 @@ from tacenda.fitting.history import (
     LossMeter,
     saved_count,
 )
+from tacenda.fitting.processes import processes, wait
 from tacenda.fitting.schedules import Position, Schedule, as_schedule
 from tacenda.fitting.trainable import BatchSource, StepResult, Trainable, check_state
 from tacenda.progress import track
@@ -205,6 +206,7 @@ class FitLoop:
     def run(self, resume: Resume = False) -> History:
         """Train to the end, from the start or from a checkpoint."""
         resumed = self._resume(resume)
+        wait()  # until all processes have read the checkpoint that the first one will replace
         try:
             with self._interrupt:
                 reason = self.history.stopped or self._train(resumed)
@@ -318,8 +320,8 @@ class FitLoop:
         self._save()
 
     def _save(self) -> None:
-        """Save a checkpoint, if they are wanted."""
-        if self._recorder is None:
+        """Save a checkpoint, if they are wanted; of several processes the first one does."""
+        if self._recorder is None or processes().rank:
             return
         self._clock()
         self._meter.flush()

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from tacenda.errors import PluginUnavailableError
 from tacenda.kernels.dispatch import API_VERSION, Backend
 
-__all__ = ["OPERATIONS", "cpu", "reference"]  # and triton, see __getattr__
+__all__ = ["OF_CUDA", "OPERATIONS", "cpu", "reference"]  # and torch and triton, see __getattr__
 
 OPERATIONS = {
     "lagged_counts": "dynamics.lagged_counts:lagged_counts",
@@ -40,11 +40,31 @@ OPERATIONS = {
     "hidden_sums": "boltzmann.hidden_sums:log_sums",
     "row_steps": "shared.row_steps:adagrad",
     "sparse_product": "shared.sparse_product:multiply",
+    "tall_gram": "shared.tall_matrices:gram",
+    "tall_product": "shared.tall_matrices:multiply",
+    "tall_update": "shared.tall_matrices:subtract_along",
+    "unit_rows": "shared.tall_matrices:normalize",
 }
 """Operation -> ``"wing.folder:function"``. The folder itself has the public function of this name; its ``naive.py`` has
-the specification, ``cpu.py`` and ``triton.py`` have the fast ones."""
+the specification, ``cpu.py``, ``torch.py`` and ``triton.py`` have the fast ones."""
 
-_ON_A_GPU = ("hmm_block", "block_softmax", "class_softmax", "streaming_logsumexp")
+_IN_TRITON = (
+    *(
+        f"{name}{end}"
+        for name in ("hmm_block", "block_softmax", "class_softmax")
+        for end in ("", "_backward")
+    ),
+    "streaming_logsumexp",
+    "streaming_logsumexp_backward",
+    "context_sum",
+    "context_sum_backward",
+    "modal_scan",
+    "sparse_product",
+    "row_steps",
+    "tree_softmax",
+    "tree_softmax_step",
+)
+_IN_TORCH = ("linear_recurrence", "tall_gram", "tall_product", "tall_update", "unit_rows")
 
 
 def _functions(file: str, operations: tuple[str, ...] = tuple(OPERATIONS)) -> dict[str, str]:
@@ -62,22 +82,22 @@ reference = Backend("reference", API_VERSION, priority=0, operations=_functions(
 cpu = Backend("cpu", API_VERSION, priority=50, operations=_functions("cpu"))
 """numba where the work is an irregular loop, BLAS where it is a product; on one thread unless told, without the GIL."""
 
-_triton = Backend(
-    "triton",
-    API_VERSION,
-    priority=100,
-    operations=_functions("triton", (*_ON_A_GPU, *(f"{name}_backward" for name in _ON_A_GPU))),
-    devices=frozenset({"cuda"}),
-)
+_CUDA = frozenset({"cuda"})
+OF_CUDA = {
+    "torch": Backend("torch", API_VERSION, 90, _functions("torch", _IN_TORCH), _CUDA),
+    "triton": Backend("triton", API_VERSION, 100, _functions("triton", _IN_TRITON), _CUDA),
+}
+"""By name: an operation is plain torch where that is near what the device can do, else Triton. A backend
+whose packages are missing is here too, though `plugins` has it as unavailable."""
 
 
 def __getattr__(name: str) -> Backend:
-    """Give out ``triton`` only where its packages are, so that the registry can say why not."""
-    if name != "triton":
+    """Give out ``torch`` and ``triton`` only where their packages are, so that the registry can say why not."""
+    if name not in OF_CUDA:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    missing = [package for package in ("torch", "triton") if find_spec(package) is None]
+    missing = [package for package in dict.fromkeys(("torch", name)) if find_spec(package) is None]
     if missing:
         raise PluginUnavailableError(
-            f"the triton kernels need {' and '.join(missing)}: install tacenda[gpu]"
+            f"the {name} kernels need {' and '.join(missing)}: install tacenda[gpu]"
         )
-    return _triton
+    return OF_CUDA[name]

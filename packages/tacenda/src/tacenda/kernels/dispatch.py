@@ -44,7 +44,7 @@ class Backend:
     api_version
         `tacenda.plugins.API_VERSION` of the release it was written for; checked on load.
     priority
-        Higher is tried first. ``reference`` 0, ``cpu`` 50, ``triton`` 100.
+        Higher is tried first. ``reference`` 0, ``cpu`` 50, ``torch`` 90, ``triton`` 100.
     operations
         Operation name -> callable, or ``"module:function"`` imported at first use. The names may be those of Tacenda
         (``lagged_counts`` ...; same arguments and results) or new ones. The public function of an operation checks the

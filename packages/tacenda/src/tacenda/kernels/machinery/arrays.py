@@ -17,7 +17,10 @@ __all__ = [
     "check_floats",
     "check_range",
     "common_device",
+    "given",
+    "in_c_order",
     "on_host",
+    "zeros",
 ]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -44,6 +47,25 @@ def common_device(**arrays: Any) -> str:
         if here != device:
             raise KernelError(f"{name} is on {here} and {first} on {device}: move one of them")
     return device
+
+
+def given(array: Any) -> Any:
+    """An array or a tensor as it is, anything else, such as a list, as an array."""
+    return array if hasattr(array, "shape") else np.asarray(array)
+
+
+def in_c_order(array: Any, dtype: Any = None) -> Any:
+    """The array or tensor, or a copy of it, in C order and in another dtype if one is given."""
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array, dtype)
+    return array.to(dtype or array.dtype).contiguous()
+
+
+def zeros(shape: tuple[int, ...], like: Any) -> Any:
+    """Zeros of the dtype of ``like``, and on its device."""
+    if isinstance(like, np.ndarray):
+        return np.zeros(shape, like.dtype)
+    return like.new_zeros(shape)
 
 
 def on_host(integers: Any) -> NDArray[Any]:
@@ -78,15 +100,18 @@ def as_offsets(
     return checked_offsets(on_host(offsets), total, what=name, pieces=pieces, error=KernelError)
 
 
-def check_range(ids: NDArray[Any], n: int, name: str, lowest: int = 0) -> None:
+def check_range(ids: Any, n: int, name: str, lowest: int = 0) -> None:
     """Raise `KernelError` unless the ids are integers from ``lowest`` to ``n - 1`` in one dimension.
 
     Compiled loops index with such ids and do not look at them again.
     """
-    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
-        raise KernelError(f"{name} must be integers in one dimension, not {ids.dtype} {ids.shape}")
+    whole = str(ids.dtype).removeprefix("torch.").lstrip("u").startswith("int")
+    if ids.ndim != 1 or (not whole and len(ids)):
+        raise KernelError(f"{name} must be integers in one dimension, not {_describe(ids)}")
     if len(ids) and (ids.min() < lowest or ids.max() >= n):
-        raise KernelError(f"{name} run from {ids.min()} to {ids.max()}, and there are {n} rows")
+        raise KernelError(
+            f"{name} run from {int(ids.min())} to {int(ids.max())}, and there are {n} rows"
+        )
 
 
 def _dtype(array: Any) -> str:

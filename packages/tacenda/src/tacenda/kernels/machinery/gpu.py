@@ -65,7 +65,7 @@ def _sum(values, order, borders, out, width, ROWS: tl.constexpr, COLUMNS: tl.con
     tl.store(out + group * width + column, total, inside)
 
 
-def sum_rows(values: torch.Tensor, order: _Ids, borders: _Ids) -> torch.Tensor:
+def sum_rows(values: torch.Tensor, order: Any, borders: Any) -> torch.Tensor:
     """The sums (groups, width) of ``values[order[borders[g] : borders[g + 1]]]``, zeros for a group without rows.
 
     Parameters
@@ -73,7 +73,7 @@ def sum_rows(values: torch.Tensor, order: _Ids, borders: _Ids) -> torch.Tensor:
     values
         (rows, width), in C order.
     order, borders
-        int64 (n,) and (groups + 1,), on the host, as `group_rows` returns them.
+        int64 (n,) and (groups + 1,), as `group_rows` returns them, or tensors on the device.
     """
     out = values.new_empty((len(borders) - 1, values.shape[1]))
     if out.numel():

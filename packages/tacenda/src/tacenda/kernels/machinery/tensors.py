@@ -24,6 +24,15 @@ def to_tensor(array: Any) -> Any:
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
-def to_device(arrays: Iterable[np.ndarray[Any, Any]], device: torch.device) -> list[torch.Tensor]:
-    """Copy numpy arrays to a device."""
-    return [torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays]
+def to_device(arrays: Iterable[Any], device: torch.device) -> list[torch.Tensor]:
+    """Copy arrays to a device: those of numpy, and tensors that are elsewhere."""
+    return [
+        (array if isinstance(array, torch.Tensor) else _shared(array)).to(device)
+        for array in arrays
+    ]
+
+
+def _shared(array: Any) -> torch.Tensor:
+    """Return a tensor over the memory of an array, or of a copy where torch cannot use it."""
+    array = np.ascontiguousarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

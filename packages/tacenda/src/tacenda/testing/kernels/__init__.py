@@ -55,6 +55,8 @@ _OUTPUTS = {
     "boltzmann_divergence": (14,),
     "row_steps": (0, 1),
     "tree_softmax_step": (3, 4, 6, 7),
+    "tall_update": (0,),
+    "unit_rows": (0,),
 }
 
 

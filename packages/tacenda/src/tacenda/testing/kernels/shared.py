@@ -36,6 +36,35 @@ def row_steps() -> Iterator[Case]:
         yield f"{n} rows, {width} wide", arguments
 
 
+def tall_gram() -> Iterator[Case]:
+    """No rows, no columns, one of each, a layout other than C order."""
+    for rows, first, second in ((0, 2, 3), (5, 0, 1), (1, 1, 1), (63, 7, 16)):
+        rng = np.random.default_rng(rows)
+        X, Y = (rng.standard_normal((width, rows), np.float32).T for width in (first, second))
+        yield f"{rows} rows of {first} and {second}", (X, Y)
+
+
+def tall_product() -> Iterator[Case]:
+    """The same, with a matrix on the right."""
+    for label, (X, Y) in tall_gram():
+        yield label, (X, np.random.default_rng(1).standard_normal((X.shape[1], Y.shape[1])))
+
+
+def tall_update() -> Iterator[Case]:
+    """No rows, no columns, one of each."""
+    for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
+        rng = np.random.default_rng(rows)
+        Y, X = (rng.standard_normal((rows, width), np.float32) for _ in range(2))
+        yield f"{rows} rows of {width}", (Y, rng.standard_normal(rows, np.float32), X, 0.5)
+
+
+def unit_rows() -> Iterator[Case]:
+    """The same, and a row of zeros."""
+    for label, (Y, *_) in tall_update():
+        yield label, (Y,)
+        yield f"{label}, zeros", (Y * 0,)
+
+
 def random_counts(
     rows: int, columns: int, density: float, dtype: npt.DTypeLike, seed: int
 ) -> Counts:
@@ -47,4 +76,4 @@ def random_counts(
     return Counts(indptr, indices, rng.integers(1, 1000, len(indices)).astype(dtype))
 
 
-CASES = (sparse_product, row_steps)
+CASES = (sparse_product, row_steps, tall_gram, tall_product, tall_update, unit_rows)

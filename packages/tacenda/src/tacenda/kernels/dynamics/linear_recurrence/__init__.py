@@ -4,7 +4,7 @@
     a_t = F a_{t+1} + u_t        with reverse=True
 
 The two-sided smoother of an LDS is one recurrence of either kind over the same input (Belanger and Kakade, "A Linear
-Dynamical System Model for Text", ICML 2015).
+Dynamical System Model for Text", ICML 2015). On a CUDA device F and u are torch tensors there.
 """
 
 from typing import Any
@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import as_offsets, check_floats
+from tacenda.kernels.machinery.arrays import (
+    as_offsets,
+    check_floats,
+    common_device,
+    given,
+    in_c_order,
+)
 
 __all__ = ["forward"]
 
@@ -50,17 +56,20 @@ def forward(
 
     Notes
     -----
-    The cost is 2 states^2 flops per token. A few long sequences, among many short ones or alone, take twice that, in
-    chunks, since the higher rate more than makes up for it. Re-entrant. NaN and infinity propagate within their
-    sequence. `tacenda.kernels.dynamics.modal_recurrence` does the same for a diagonalised F at a small part of the
-    cost.
+    The cost is 2 states^2 flops per token. Long sequences, on the CPU only a few among many short ones or alone, take
+    twice that, in chunks, since the higher rate more than makes up for it. Re-entrant. NaN and infinity propagate
+    within their sequence. `tacenda.kernels.dynamics.modal_recurrence` does the same for a diagonalised F at a small
+    part of the cost.
     """
-    F, u = np.asarray(F), np.ascontiguousarray(u)
+    F, u = given(F), in_c_order(given(u))
+    device = common_device(F=F, u=u)
     check_floats(u, 2, "u")
     offsets = as_offsets(offsets, len(u))
     states = u.shape[1]
     if F.shape != (states, states):
-        raise KernelError(f"F must be ({states}, {states}) as u has {states} states, not {F.shape}")
-    F = F.astype(u.dtype, copy=False)
-    result: _Array = resolve("linear_recurrence")(F, u, offsets, reverse)
+        raise KernelError(
+            f"F must be ({states}, {states}) as u has {states} states, not {tuple(F.shape)}"
+        )
+    F = in_c_order(F, u.dtype)
+    result: _Array = resolve("linear_recurrence", device)(F, u, offsets, reverse)
     return result

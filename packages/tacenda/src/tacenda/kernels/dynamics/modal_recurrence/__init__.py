@@ -10,6 +10,8 @@ then the second coordinate y of every pair, so that Lambda takes
 
 (x + i y is multiplied by re - i im). `decompose` brings a dense F into this form. The dense recurrence costs
 2 states^2 flops per token; this one reads and writes each number once.
+
+On a CUDA device eigenvalues, table, initial states and ``out`` are torch tensors there, and ids may be one.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +21,16 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_floats, check_range
+from tacenda.kernels.machinery.arrays import (
+    as_offsets,
+    check_array,
+    check_floats,
+    check_range,
+    common_device,
+    given,
+    in_c_order,
+    zeros,
+)
 
 __all__ = ["Decomposition", "Scan", "decompose", "scan"]
 
@@ -90,38 +101,30 @@ def scan(
     KernelError
         Shapes or dtypes do not fit, or an id has no row.
     """
-    real, complex, table = (np.asarray(array) for array in (real, complex, table))
+    real, complex, table = map(given, (real, complex, table))
+    device = common_device(real=real, complex=complex, table=table, initial=initial, out=out)
     check_floats(table, 2, "table")
-    table = np.ascontiguousarray(table)
+    table = in_c_order(table)
     states = table.shape[1]
     if real.ndim != 1 or complex.ndim != 2 or complex.shape[1] != 2:
         raise KernelError(
-            f"real must be (n_real,) and complex (n_pairs, 2), not {real.shape} and {complex.shape}"
+            f"real must be (n_real,) and complex (n_pairs, 2), not {tuple(real.shape)} and {tuple(complex.shape)}"
         )
     if len(real) + 2 * len(complex) != states:
         raise KernelError(
             f"{len(real)} real eigenvalues and {len(complex)} pairs make "
             f"{len(real) + 2 * len(complex)} states, and the table has {states}"
         )
-    ids = np.ascontiguousarray(ids)
+    ids = in_c_order(given(ids))
     check_range(ids, len(table), "ids")
     offsets = as_offsets(offsets, len(ids))
     if initial is None:
-        initial = np.zeros((len(offsets) - 1, states), table.dtype)
-    initial = np.ascontiguousarray(initial, table.dtype)
+        initial = zeros((len(offsets) - 1, states), table)
+    initial = in_c_order(given(initial), table.dtype)
     check_array(initial, (len(offsets) - 1, states), table, "initial")
-    if out is not None and (
-        out.ndim != 2
-        or len(out) < len(ids)
-        or not 0 <= column <= out.shape[1] - states
-        or out.dtype != table.dtype
-        or not out.flags.c_contiguous
-    ):
-        raise KernelError(
-            f"out must be {table.dtype} in C order with {len(ids)} rows and {states} "
-            f"columns from column {column} on, not {out.dtype} {out.shape}"
-        )
-    result: Scan = resolve("modal_scan")(
+    if out is not None:
+        _check_out(out, table, len(ids), column)
+    result: Scan = resolve("modal_scan", device)(
         real, complex, table, ids, offsets, initial, reverse, out, column
     )
     return result
@@ -168,3 +171,15 @@ def decompose(F: _Array) -> Decomposition:
     condition = float(np.linalg.norm(P, 2) * np.linalg.norm(P_inv, 2)) if F.size else 1.0
     complex = np.stack([values[is_pair].real, values[is_pair].imag], axis=-1)
     return Decomposition(values[is_real].real, complex, P, P_inv, condition)
+
+
+def _check_out(out: _Array, table: _Array, tokens: int, column: int) -> None:
+    """Raise KernelError unless ``before`` can be written into ``out`` from ``column`` on."""
+    states, like = table.shape[1], zeros((0, 0), table)
+    if out.ndim == 2 and len(out) >= tokens and 0 <= column <= out.shape[1] - states:
+        check_array(out, tuple(out.shape), like, "out")
+        return
+    raise KernelError(
+        f"out must be of {tokens} rows or more, with {states} columns from column {column} on, "
+        f"not {tuple(out.shape)}"
+    )

@@ -6,6 +6,8 @@ c_i are the weight vectors of the n last positions (Mnih 2010, eq 4.7, with a bi
 a_k weighs the k-th tail, which holds everything older, fading by lambda_k a word. Far words have vectors F of their
 own, or those of near ones. Nothing comes from before the beginning of a sequence. A tail costs as much as one more
 position, however far it reaches.
+
+On a CUDA device all that is floating-point is a torch tensor there, and so are the results; the text is on the host.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +17,14 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import as_offsets, check_floats, check_range
+from tacenda.kernels.machinery.arrays import (
+    as_offsets,
+    check_floats,
+    check_range,
+    common_device,
+    given,
+    in_c_order,
+)
 
 __all__ = ["Context", "Forward", "Gradients", "backward", "check_text", "forward", "places_of"]
 
@@ -104,7 +113,8 @@ def forward(
         tails = _check_shape(
             "tails", tails, (len(text.starts), *text.context.tail_weights.shape), text
         )
-    result: Forward = resolve("context_sum")(*text[:6], tails, text.far, threads)
+    device = common_device(table=text.table, bias=text.context.bias, tails=tails, far=text.far)
+    result: Forward = resolve("context_sum", device)(*text[:6], tails, text.far, threads)
     return result
 
 
@@ -131,7 +141,10 @@ def backward(
     )
     rows = int(places_of(text.starts, text.ends)[-1])
     grad = _check_shape("grad", grad, (rows, len(text.context.bias)), text)
-    result: Gradients = resolve("context_sum_backward")(*text[:6], before, grad, text.far, threads)
+    device = common_device(table=text.table, before=before, grad=grad, far=text.far)
+    result: Gradients = resolve("context_sum_backward", device)(
+        *text[:6], before, grad, text.far, threads
+    )
     return result
 
 
@@ -162,7 +175,7 @@ def check_text(
     far: _Floats | None,
 ) -> _Text:
     """The arguments as the loops need them. Raises KernelError."""
-    table, ids = np.ascontiguousarray(table), np.asarray(ids)
+    table, ids = in_c_order(given(table)), np.asarray(ids)
     check_floats(table, 2, "table")
     check_range(ids, len(table), "ids")
     offsets = as_offsets(offsets, len(ids))
@@ -188,7 +201,7 @@ def check_text(
 
 def _check_shape(name: str, array: _Floats, shape: tuple[int, ...], text: _Text) -> _Floats:
     """``array`` in C order and the dtype of the table. Raises KernelError where it has another shape."""
-    array = np.ascontiguousarray(array, text.table.dtype)
-    if array.shape != shape:
-        raise KernelError(f"{name} must be {shape}, not {array.shape}")
+    array = in_c_order(given(array), text.table.dtype)
+    if tuple(array.shape) != tuple(shape):
+        raise KernelError(f"{name} must be {tuple(shape)}, not {tuple(array.shape)}")
     return array

@@ -5,6 +5,8 @@
 (Mnih 2010, eqs 4.3 to 4.6.) r is a predicted vector, D(w) the codes of word w; each is a path from the root to
 a leaf, d_i = 1 where it turns left at the node with vector q_i and bias b_i. With every leaf of a tree being a
 word the probabilities sum to one. A word costs the nodes of its codes rather than the whole vocabulary.
+
+On a CUDA device all that is floating-point is a torch tensor there, and words may be one.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +17,14 @@ from numpy.typing import NDArray
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.log_bilinear.tree_softmax.codes import Codes
-from tacenda.kernels.machinery.arrays import check_array, check_floats, check_range
+from tacenda.kernels.machinery.arrays import (
+    check_array,
+    check_floats,
+    check_range,
+    common_device,
+    given,
+    in_c_order,
+)
 
 __all__ = ["Codes", "Step", "check_tree", "distribution", "forward", "step"]
 
@@ -56,8 +65,9 @@ def forward(
     KernelError
         Shapes or dtypes do not fit, or a word has no codes.
     """
+    device = common_device(vectors=vectors, node_vectors=node_vectors, node_biases=node_biases)
     pairs = _check_pairs(vectors, words, codes, node_vectors, node_biases)
-    result: NDArray[np.float64] = resolve("tree_softmax")(*pairs)
+    result: NDArray[np.float64] = resolve("tree_softmax", device)(*pairs)
     return result
 
 
@@ -96,17 +106,24 @@ def step(
     KernelError
         As in `forward`.
     """
+    device = common_device(
+        vectors=vectors,
+        node_vectors=node_vectors,
+        node_biases=node_biases,
+        sums=sums,
+        bias_sums=bias_sums,
+    )
     pairs = _check_pairs(vectors, words, codes, node_vectors, node_biases)
     nodes = node_vectors.shape[:1]
     check_array(node_vectors, node_vectors.shape, pairs[0], "node_vectors, changed in place,")
     check_array(node_biases, nodes, pairs[0], "node_biases, changed in place,")
     check_array(sums, nodes, pairs[0], "sums, changed in place,")
     check_array(bias_sums, nodes, pairs[0], "bias_sums, changed in place,")
-    grad = np.ascontiguousarray(grad, pairs[0].dtype)
+    grad = in_c_order(given(grad), pairs[0].dtype)
     check_array(grad, pairs[1].shape, pairs[0], "grad")
     # not the nodes that the check returns: these are changed in place
     tables = node_vectors, node_biases, grad, sums, bias_sums
-    result: Step = resolve("tree_softmax_step")(*pairs[:3], *tables, rate, threads)
+    result: Step = resolve("tree_softmax_step", device)(*pairs[:3], *tables, rate, threads)
     return result
 
 
@@ -129,10 +146,10 @@ def check_tree(
     vectors: _Floats, codes: Codes, node_vectors: _Floats, node_biases: _Floats
 ) -> tuple[_Floats, _Floats, _Floats]:
     """Vectors, node vectors and biases in C order and one dtype. Raises KernelError."""
-    vectors = np.ascontiguousarray(vectors)
+    vectors = in_c_order(given(vectors))
     check_floats(vectors, 2, "vectors")
-    q = np.ascontiguousarray(node_vectors, vectors.dtype)
-    b = np.ascontiguousarray(node_biases, vectors.dtype)
+    q = in_c_order(given(node_vectors), vectors.dtype)
+    b = in_c_order(given(node_biases), vectors.dtype)
     if q.ndim != 2 or q.shape[1] != vectors.shape[1] or b.shape != q.shape[:1]:
         raise KernelError(
             f"node vectors {q.shape} and biases {b.shape} do not fit vectors of width {vectors.shape[1]}"
@@ -147,8 +164,8 @@ def _check_pairs(
 ) -> tuple[_Floats, NDArray[np.int32], Codes, _Floats, _Floats]:
     """The arguments of `forward`, one word for every vector. Raises KernelError."""
     vectors, q, b = check_tree(vectors, codes, node_vectors, node_biases)
-    words = np.asarray(words)
-    check_range(words, codes.n_words, "words")
-    if len(vectors) != len(words):
-        raise KernelError(f"there are {len(vectors)} vectors and {len(words)} words")
-    return vectors, np.ascontiguousarray(words, np.int32), codes, q, b
+    ids: Any = given(words)
+    check_range(ids, codes.n_words, "words")
+    if len(vectors) != len(ids):
+        raise KernelError(f"there are {len(vectors)} vectors and {len(ids)} words")
+    return vectors, in_c_order(ids, np.int32 if isinstance(ids, np.ndarray) else None), codes, q, b

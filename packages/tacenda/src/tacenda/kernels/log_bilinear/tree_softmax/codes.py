@@ -91,6 +91,11 @@ class Codes(_Fields):
         return len(self.code_steps) - 1
 
     @cached_property
+    def copies(self) -> dict[Any, Any]:
+        """Copies of the arrays on devices, by device: backends put them here."""
+        return {}
+
+    @cached_property
     def n_nodes(self) -> int:
         """One more than the largest node named; 0 if none is."""
         return int(self.nodes.max()) + 1 if len(self.nodes) else 0

@@ -3,7 +3,8 @@
     s_j += mean(g_j ** 2),     W_j -= rate g_j / (sqrt(s_j) + epsilon)
 
 for the rows j that have a gradient: AdaGrad (Duchi et al. 2011) with one accumulator a row, which costs a column
-of memory instead of another table and suits rows of words, rare and frequent.
+of memory instead of another table and suits rows of words, rare and frequent. On a CUDA device table, sums and gradient
+are torch tensors there, and rows may be one.
 """
 
 from typing import Any
@@ -12,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import check_array, check_floats, check_range
+from tacenda.kernels.machinery.arrays import (
+    check_array,
+    check_floats,
+    check_range,
+    common_device,
+    given,
+    in_c_order,
+)
 
 __all__ = ["EPSILON", "adagrad"]
 
@@ -54,13 +62,15 @@ def adagrad(
     KernelError
         Where shapes or dtypes do not fit, or a row does not exist.
     """
+    device = common_device(table=table, sums=sums, gradient=gradient)
     check_floats(table, 2, "table")
     check_array(table, table.shape, table, "table")
     check_array(sums, table.shape[:1], table, "sums")
-    rows, gradient = np.asarray(rows), np.ascontiguousarray(gradient)
+    rows, gradient = given(rows), in_c_order(given(gradient))
     check_array(gradient, (len(rows), table.shape[1]), table, "gradient")
     check_range(rows, len(table), "rows")
-    result: tuple[_Floats, _Floats] = resolve("row_steps")(
-        table, sums, rows.astype(np.int32, copy=False), gradient, rate, threads
+    rows = rows.astype(np.int32, copy=False) if isinstance(rows, np.ndarray) else rows
+    result: tuple[_Floats, _Floats] = resolve("row_steps", device)(
+        table, sums, rows, gradient, rate, threads
     )
     return result

@@ -4,6 +4,8 @@
 
 This is where fitting an LDS to text spends its time: every EM iteration and every step of the
 randomised SVD multiplies the lagged counts Psi_k = W E_k W - u u^T by a few hundred dense columns.
+
+On a CUDA device X and the scalings are torch tensors there; E may be tensors or arrays.
 """
 
 from typing import Any
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
+from tacenda.kernels.machinery.arrays import common_device, given
 
 __all__ = ["multiply"]
 
@@ -50,11 +53,12 @@ def multiply(
     Raises
     ------
     KernelError
-        Shapes do not agree, or an index is out of range or out of order.
+        Shapes do not agree, or an index is out of range or, on the CPU, out of order.
     """
     if threads < 1:
         raise KernelError(f"threads must be at least 1, not {threads}")
-    indptr, indices, data, dense = map(np.asarray, (indptr, indices, data, dense))
+    indptr, indices, data, dense = map(given, (indptr, indices, data, dense))
+    device = common_device(dense=dense, row_scale=row_scale, column_scale=column_scale)
     if indptr.ndim != 1 or len(indptr) == 0 or indices.ndim != 1 or dense.ndim != 2:
         raise KernelError(
             "indptr (rows + 1,) and indices (nonzeros,) must be vectors and dense a matrix, not of "
@@ -72,7 +76,7 @@ def multiply(
             raise KernelError(
                 f"{name} has {len(scale)} rows where the sparse operand needs {length}"
             )
-    result: NDArray[np.float32] = resolve("sparse_product")(
+    result: NDArray[np.float32] = resolve("sparse_product", device)(
         indptr, indices, data, dense, row_scale, column_scale, threads
     )
     return result

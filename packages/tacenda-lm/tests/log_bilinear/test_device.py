@@ -1,0 +1,90 @@
+"""Training an HLBL on a device, which a stand-in of tensors in the host's memory plays."""
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda.datasets import synthetic_text
+from tacenda.errors import ConfigurationError
+from tacenda.testing.devices import stand_in
+from tacenda_lm import HLBL
+from tacenda_lm.log_bilinear import hlbl
+
+torch = pytest.importorskip("torch")
+
+SETTINGS = {"width": 12, "context": 3, "copies": 2, "epochs": 2}
+SMALL = {"bootstrap_width": 8, "bootstrap_epochs": 1, "piece_words": 32}
+KINDS = [{}, {"tail_rates": ()}, {"far_words": True}]
+
+
+@pytest.fixture(scope="module")
+def texts():
+    sentences = [list(each.words) for each in synthetic_text.generate(160, seed=1)]
+    train = tacenda.Corpus.from_sentences(sentences[:120], max_vocabulary=60)
+    return train, tacenda.Corpus.from_sentences(sentences[120:], vocabulary=train.vocabulary)
+
+
+def fitted(texts, kind, **more):
+    model = HLBL(**SETTINGS, advanced={**SMALL, **kind}, **more)
+    return model.fit(texts[0], valid=texts[1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_fit_ends_where_that_on_the_cpu_does(texts, kind):
+    here = fitted(texts, kind)
+    with stand_in() as called:
+        there = fitted(texts, kind)
+    assert called == set(hlbl.OPERATIONS)
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-4)
+    for name, array in there.parameters.arrays().items():
+        assert isinstance(array, np.ndarray), name
+        np.testing.assert_allclose(array, here.parameters.arrays()[name], atol=1e-3, err_msg=name)
+
+
+def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def killed(trainer, batch, learning_rate):
+        if trainer.steps == 7:
+            raise KilledError
+        return step(trainer, batch, learning_rate)
+
+    step = hlbl.HLBLTrainer.step
+    with stand_in():
+        expected = fitted(texts, {})
+        model = HLBL(**SETTINGS, advanced=SMALL)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(hlbl.HLBLTrainer, "step", killed)
+            with pytest.raises(KilledError):
+                model.fit(texts[0], valid=texts[1], checkpoints=tmp_path)
+        model.fit(texts[0], valid=texts[1], checkpoints=tmp_path)
+    for name, array in model.parameters.arrays().items():
+        np.testing.assert_array_equal(array, expected.parameters.arrays()[name], err_msg=name)
+
+
+def test_an_artefact_does_not_know_where_it_was_trained(texts, tmp_path):
+    with stand_in():
+        there = fitted(texts, {"tail_rates": ()})
+    there.save(tmp_path / "model")
+    again = tacenda.load(tmp_path / "model")
+    assert "device" not in again.card["settings"]
+    assert again.settings.device == "auto"
+    words = ["a", "b", "a"]
+    np.testing.assert_array_equal(again.surprisal(words), there.surprisal(words))
+
+
+def test_what_is_no_device_is_refused():
+    with pytest.raises(ConfigurationError, match="HLBL: device must be"):
+        HLBL(device="gpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(texts, kind):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    here, there, again = (fitted(texts, kind, device=name) for name in ("cpu", "cuda", "cuda"))
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=5e-3)
+    for name, array in there.parameters.arrays().items():
+        np.testing.assert_array_equal(array, again.parameters.arrays()[name], err_msg=name)

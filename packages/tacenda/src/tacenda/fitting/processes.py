@@ -1,0 +1,114 @@
+"""Fits that several processes share, each with a part of every batch, by the conventions of ``torchrun``.
+
+    torchrun --nproc-per-node 2 train.py        # every process runs the same script: model.fit(text)
+
+A process group that the script has made with ``torch.distributed.init_process_group`` is used. Under ``torchrun`` one
+is made where there is none, with "nccl" on CUDA devices and "gloo" on the CPU. A batch is as many times larger as there
+are processes; each takes its part of it, the gradients of all parts are added, and all take the same step. So N
+processes end where one with N times the batch does, but for the order of sums. The first process alone saves
+checkpoints.
+
+Alone, a process is a group of one, and torch is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tacenda.errors import ConfigurationError
+
+__all__ = ["Processes", "add_gradients", "join", "processes", "total", "wait"]
+
+
+class Processes(NamedTuple):
+    """Which process this is, and how many there are."""
+
+    rank: int = 0
+    size: int = 1
+
+    def part(self, batch: Any) -> Any:
+        """Return what of a batch is this process's: every ``size``-th item."""
+        return batch[self.rank :: self.size]
+
+
+def processes() -> Processes:
+    """Return the group that this process is in: itself alone unless `join`, or the script, has made one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return Processes()
+    if not torch.distributed.is_initialized():
+        return Processes()
+    return Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
+
+
+def join(device: str) -> Processes:
+    """Join the processes that ``torchrun`` has started, if it has; return the group.
+
+    On CUDA devices each process works on that of its ``LOCAL_RANK``, which it makes the current one.
+
+    Raises
+    ------
+    ConfigurationError
+        A device is named by its number, which all processes would share.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return processes()
+    import torch
+
+    if device.startswith("cuda"):
+        if device != "cuda":
+            raise ConfigurationError(
+                f'device is {device!r}, and torchrun gives every process a device of its own: use "cuda"'
+            )
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    return processes()
+
+
+def total(value: Any) -> Any:
+    """Return the sum of a number over all processes: of a torch scalar as one, of others as float."""
+    if processes().size == 1:
+        return value
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        found = value.detach().clone()
+    else:
+        on_gpu = torch.distributed.get_backend() == "nccl"
+        found = torch.tensor(value, dtype=torch.float64, device="cuda" if on_gpu else "cpu")
+    torch.distributed.all_reduce(found)
+    return found if isinstance(value, torch.Tensor) else found.item()
+
+
+def add_gradients(parameters: Iterable[Any]) -> None:
+    """Add up the gradients of all processes, in place; one that has none here counts as zeros.
+
+    They travel as one array of each dtype, as in DistributedDataParallel.
+    """
+    if processes().size == 1:
+        return
+    import torch
+
+    held = list(parameters)
+    for parameter in held:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    for dtype in {parameter.dtype for parameter in held}:
+        gradients = [parameter.grad for parameter in held if parameter.dtype == dtype]
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        torch.distributed.all_reduce(flat)
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+
+def wait() -> None:
+    """Wait until all processes are here."""
+    if processes().size > 1:
+        import torch
+
+        torch.distributed.barrier()

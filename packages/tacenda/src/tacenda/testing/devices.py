@@ -1,0 +1,104 @@
+"""A device where there is none: its arrays are tensors in the memory of the host.
+
+    with stand_in() as called:
+        model.fit(text)             # on tensors, by the operations that CUDA devices have
+    assert called == {...}
+
+Every model then resolves its device to the stand-in. What plain torch does is done by torch; what Triton does is done
+by the backend ``cpu``, over the same memory. So everything but the Triton kernels themselves is as on a device: what
+lies there, what is copied, which operations run.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tacenda import devices, kernels, plugins
+from tacenda.kernels import backends
+from tacenda.kernels.dispatch import _import
+
+__all__ = ["DEVICE", "stand_in"]
+
+DEVICE = "cpu:0"
+"""What models take it for. torch knows it as the memory of the host."""
+
+_NAME = "stand_in"
+
+
+@contextmanager
+def stand_in() -> Iterator[set[str]]:
+    """Let every model compute on tensors; yields the names of the operations that did. It needs torch."""
+    called: set[str] = set()
+    of_triton = backends.OF_CUDA["triton"].operations
+    of_torch = backends.OF_CUDA["torch"].operations
+    offered = {name: _on_tensors(name, backends.cpu.operations[name], called) for name in of_triton}
+    offered |= {name: _by_torch(name, target, called) for name, target in of_torch.items()}
+    backend = kernels.Backend(_NAME, kernels.API_VERSION, 1, offered)
+    plugins.register("kernels", _NAME, backend)
+    try:
+        with (
+            mock.patch.object(devices, "resolve", return_value=DEVICE),
+            kernels.use(f"{_NAME},cpu"),
+        ):
+            yield called
+    finally:
+        plugins.unregister("kernels", _NAME)
+
+
+def _by_torch(name: str, target: Any, called: set[str]) -> Callable[..., Any]:
+    """The operation of the backend ``torch``, for tensors alone."""
+
+    def run(*arguments: Any) -> Any:
+        _require_tensors(arguments)
+        called.add(name)
+        return _import(target)(*arguments)
+
+    return run
+
+
+def _on_tensors(name: str, target: Any, called: set[str]) -> Callable[..., Any]:
+    """The operation of the backend ``cpu`` over the memory of tensors."""
+
+    def run(*arguments: Any) -> Any:
+        _require_tensors(arguments)
+        called.add(name)
+        return _mapped(_to_tensor, _import(target)(*(_mapped(_to_array, a) for a in arguments)))
+
+    return run
+
+
+def _require_tensors(arguments: tuple[Any, ...]) -> None:
+    """Leave arrays of numpy to the backend ``cpu``."""
+    first = _first_floats(arguments)
+    if not hasattr(first, "detach"):
+        raise kernels.UnsupportedShape("arrays of the host")
+
+
+def _first_floats(value: Any) -> Any:
+    """The first array or tensor of floating-point numbers in nested tuples."""
+    if isinstance(value, tuple):
+        found = (array for array in map(_first_floats, value) if array is not None)
+        return next(found, None)
+    kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return value if kind.startswith("float") else None
+
+
+def _mapped(convert: Callable[[Any], Any], value: Any) -> Any:
+    """Nested tuples with every array converted."""
+    if not isinstance(value, tuple):
+        return convert(value)
+    parts = [_mapped(convert, part) for part in value]
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+
+
+def _to_array(value: Any) -> Any:
+    return value.detach().numpy() if hasattr(value, "detach") else value
+
+
+def _to_tensor(value: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value

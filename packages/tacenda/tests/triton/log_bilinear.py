@@ -1,0 +1,170 @@
+"""Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from tacenda.kernels import UnsupportedShape
+from tacenda.kernels.log_bilinear import context_sum, tree_softmax
+from tacenda.kernels.log_bilinear.context_sum import Context
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, triton
+from tacenda.kernels.shared import row_steps
+from tacenda.testing.kernels import CASES
+
+TOLERANCE = 2e-5
+
+
+def random_tree(rng, n_words, n_nodes=9, most=3, depth=6):
+    """Words with some codes each, of some steps each; they need not make up a tree."""
+    codes = rng.integers(1, most + 1, n_words)
+    steps = rng.integers(1, depth + 1, codes.sum())
+    n = int(steps.sum())
+    return Codes(
+        np.concatenate([[0], np.cumsum(codes)]), np.concatenate([[0], np.cumsum(steps)]),
+        rng.integers(0, n_nodes, n), rng.choice([-1, 1], n),
+    )  # fmt: skip
+
+
+def problem(tokens=14, width=37, seed=0):
+    """Arguments of a step."""
+    rng = np.random.default_rng(seed)
+    codes = random_tree(rng, 6)
+    r = rng.standard_normal((tokens, width), np.float32)
+    q, b = rng.standard_normal((9, width), np.float32), rng.standard_normal(9, np.float32)
+    grad = rng.standard_normal(tokens, np.float32)
+    sums, bias_sums = rng.random(9, np.float32), rng.random(9, np.float32)
+    return r, rng.integers(0, 6, tokens), codes, q, b, grad, sums, bias_sums, 0.1
+
+
+def assert_steps(device, arguments):
+    """What is returned, and what has moved."""
+    given = device.tensors(copy.deepcopy(arguments))
+    expected = device.reference(tree_softmax.step, *arguments)
+    device.assert_like(tree_softmax.step(*given), expected, TOLERANCE)
+    for i in (3, 4, 6, 7):
+        device.assert_like(given[i], arguments[i], TOLERANCE)
+
+
+@pytest.mark.parametrize("case", list(CASES["tree_softmax"]()), ids=lambda case: case[0])
+def test_log_probabilities_on_awkward_shapes(device, case):
+    expected = device.reference(tree_softmax.forward, *case[1])
+    device.assert_like(tree_softmax.forward(*device.tensors(case[1])), expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("case", list(CASES["tree_softmax_step"]()), ids=lambda case: case[0])
+def test_steps_on_awkward_shapes(device, case):
+    assert_steps(device, case[1])
+
+
+@pytest.mark.parametrize("piece", [3, 256])
+def test_steps_on_nodes_that_are_visited_often_and_never(device, piece, monkeypatch):
+    monkeypatch.setattr(triton, "PIECE", piece)
+    assert_steps(device, problem())
+
+
+def test_words_that_are_all_but_impossible(device):
+    """Their logarithms are below what float32 can take the exponential of."""
+    r, words, codes, q, b, *rest = problem()
+    assert_steps(device, (r, words, codes, q * np.float32(60), b, *rest))
+
+
+def test_nan_is_seen_in_the_tokens_that_meet_it(device):
+    r, words, codes, q, b, *_ = problem()
+    r[3, 5] = np.nan
+    found = tree_softmax.forward(*device.tensors((r, words, codes, q, b)))
+    assert torch.isnan(found).nonzero().ravel().tolist() == [3]
+
+
+def test_no_program_waits_for_another(device, backwards):
+    """Nor do two write to one place: their order changes not one bit."""
+    first, second = (device.tensors(problem()) for _ in range(2))
+    found = tree_softmax.step(*first)
+    backwards()
+    assert all(map(torch.equal, found, tree_softmax.step(*second)))
+    assert all(torch.equal(first[i], second[i]) for i in (3, 4, 6, 7))
+
+
+def test_words_may_lie_on_the_device(device):
+    r, words, *rest = device.tensors(problem())
+    there = torch.from_numpy(words).to(device.name)
+    arguments = rest[:3]
+    found = tree_softmax.forward(r, there, *arguments)
+    assert torch.equal(found, tree_softmax.forward(r, words, *arguments))
+
+
+def test_float64_is_left_to_others(device):
+    r, words, codes, q, b, *_ = device.tensors(problem())
+    with pytest.raises(UnsupportedShape, match="float64"):
+        tree_softmax.forward(r.double(), words, codes, q.double(), b.double())
+
+
+# -- contexts ----------------------------------------------------------------------------------------
+
+CONTEXTS = [case for case in CASES["context_sum"]() if "69 tokens" not in case[0]]
+
+
+@pytest.mark.parametrize("case", CONTEXTS, ids=lambda case: case[0])
+def test_contexts_on_awkward_shapes(device, case):
+    expected = device.reference(context_sum.forward, *case[1])
+    device.assert_like(context_sum.forward(*device.tensors(case[1])), expected, TOLERANCE)
+
+
+def text(n=2, n_tails=2, width=5, far=True):
+    """Sequences of 6, 0, 9 and 1 words; spans within them and over their ends, one without positions."""
+    rng = np.random.default_rng(n)
+    context = Context(*(
+        part.astype(np.float32)
+        for part in (
+            rng.standard_normal((n, width)), rng.standard_normal(width), rng.uniform(0.5, 0.9, n_tails),
+            rng.standard_normal((n_tails, width)),
+        )
+    ))  # fmt: skip
+    table, others = (rng.standard_normal((4, width)).astype(np.float32) for _ in range(2))
+    starts, ends = np.array([1, 5, 9, 9, 13]), np.array([4, 8, 9, 12, 17])
+    spans = rng.integers(0, 4, 16), np.array([0, 6, 6, 15, 16]), starts, ends
+    return table, *spans, context, others if far else None
+
+
+@pytest.mark.parametrize("far", [True, False])
+@pytest.mark.parametrize(("n", "n_tails", "width"), [(2, 2, 5), (0, 1, 5), (3, 0, 5), (5, 3, 70)])
+def test_contexts_and_their_gradients(device, n, n_tails, width, far):
+    table, *spans, context, others = text(n, n_tails, width, far)
+    given, there = (table, *spans, context), device.tensors((table, *spans, context))
+    expected = device.reference(context_sum.forward, *given, None, others)
+    found = context_sum.forward(*there, None, device.tensors(others))
+    device.assert_like(found, expected, TOLERANCE)
+    again = context_sum.forward(*there, device.tensors(expected.before), device.tensors(others))
+    device.assert_like(again, expected, TOLERANCE)
+    grad = np.cos(expected.vectors)
+    slopes = device.reference(context_sum.backward, *given, expected.before, grad, others)
+    back = context_sum.backward(
+        *there, *device.tensors((expected.before, grad)), device.tensors(others)
+    )
+    device.assert_like(back, slopes, TOLERANCE)
+
+
+def test_more_positions_than_a_program_holds_are_left_to_others(device):
+    table, *spans, context, _ = device.tensors(text())
+    many = context._replace(weights=torch.ones((65, 5), device=device.name))
+    with pytest.raises(UnsupportedShape, match="65 positions"):
+        context_sum.forward(table, *spans, many)
+
+
+# -- steps on rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", list(CASES["row_steps"]()), ids=lambda case: case[0])
+def test_steps_on_rows(device, case):
+    table, sums, rows, gradient, rate, _ = case[1]
+    given = device.tensors((table.copy(), sums.copy()))
+    row_steps.adagrad(*given, rows, device.tensors(gradient), rate)
+    device.reference(row_steps.adagrad, table, sums, rows, gradient, rate)
+    device.assert_like(given, (table, sums), 1e-5)
+
+
+def test_rows_of_float64_are_left_to_others(device):
+    table = torch.ones((2, 3), dtype=torch.float64, device=device.name)
+    with pytest.raises(UnsupportedShape, match="float64"):
+        row_steps.adagrad(table, table[:, 0].contiguous(), [1], table[:1], 0.1)
