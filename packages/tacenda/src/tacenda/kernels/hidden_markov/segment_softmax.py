@@ -216,7 +216,7 @@ def backward(
     (of_class, begins, sizes, places), (order_at, ends_at, borders_at) = at[:4], at[4:]
     columns, rows = tile(k, _TILE), tile(int(segments.sizes.max()), _TILE)
     out = tile(width, _TILE)
-    tiles = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
+    tiles: dict[str, Any] = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
     tiles |= {"PRECISION": precision(x), "num_warps": 8, "num_stages": 2}
     over, ratio = max(1, triton.cdiv(width, out)), counts if ratio is None else ratio
     with torch.cuda.device_of(x):
