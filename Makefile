@@ -1,9 +1,11 @@
 # Every target does its own set-up, on a machine with Python 3.11 or newer and nothing else.
-#   make demo    fit an LDS, train a tagger with and without it    (TACENDA_DATA names the data, if any)
+#   make demo    vectors, tags, surprisal and a recommendation, within a minute
+#   make demo-fit  fit an LDS, train a tagger with and without it  (TACENDA_DATA names the data, if any)
 #   make test    everything that must hold: installation, lint, types, tests
 #   make unit | lint | install-check    its parts
 #   make bench   measure what the documentation states             (needs TACENDA_DATA; hours, resumes)
 #   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
+#   make models  make the English models of packages/tacenda-en anew (needs TACENDA_DATA; resumes)
 #   make docs    the documentation as web pages, in site/
 #   make release build, check and install the distributions, as a release does
 #   tox          the full matrix of environments
@@ -22,13 +24,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PACKAGES := $(wildcard packages/*/pyproject.toml)
 # Interprets the kernels for GPUs, and compiles them, where there is no GPU; elsewhere their tests skip.
 TRITON := 'triton; platform_system == "Linux" and platform_machine == "x86_64"'
-ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise
+ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise,alone-en
 
 # Our threads are over kernels and processes; those of a BLAS below them would only get into their way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo test unit lint install-check bench peers robustness docs release clean
+.PHONY: setup demo demo-fit test unit lint install-check bench peers robustness models docs release clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -42,11 +44,15 @@ $(READY): constraints.txt $(PACKAGES)
 	$(PIP) install --quiet --constraint constraints.txt \
 		--editable packages/tacenda[torch,spacy,data,package,hub,dask,testing] --editable packages/tacenda-embeddings[spacy,testing] \
 		--editable packages/tacenda-lm[spacy,testing] --editable packages/tacenda-surprise[testing] \
+		--editable packages/tacenda-en[lm] \
 		$(TRITON) ruff mypy pytest-timeout pytest-xdist tox tox-uv uv hatchling
 	@touch $@
 
 demo: setup
-	@$(ONE_THREAD) $(BIN)/python examples/demo/demo.py $(DEMO)
+	@$(ONE_THREAD) TACENDA_PROGRESS=0 $(BIN)/python examples/demo/demo.py
+
+demo-fit: setup
+	@$(ONE_THREAD) $(BIN)/python examples/fit_your_own/fit_your_own.py $(DEMO)
 
 # The unit tests come last, so that their summary is the last line.
 test: lint install-check unit
@@ -81,6 +87,11 @@ peers: setup
 robustness: setup
 	TACENDA_PROGRESS=0 $(BIN)/python tests/robustness/harness.py --log robustness.log --save
 
+# The same bytes on the same machine, so nothing is changed where the code has not changed.
+models: setup
+	@test -n "$$TACENDA_DATA" || { echo "make models needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
+	$(TEST_ENV) $(BIN)/python packages/tacenda-en/make.py
+
 docs: setup
 	$(BIN)/tox run -e wheels,docs
 
@@ -90,4 +101,4 @@ release: setup
 	$(BIN)/python tests/installation/release.py
 
 clean:
-	rm -rf dist .tox .mypy_cache .ruff_cache .pytest_cache site demo-output movie-ratings-output surprisal-output
+	rm -rf dist .tox .mypy_cache .ruff_cache .pytest_cache site demo-output packages/tacenda-en/build movie-ratings-output surprisal-output

@@ -332,6 +332,12 @@ PARTS = (
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
     Part("gpu", ("gpu",), ("core/kernels", "embeddings/lds"), timed=True),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
+    Part(
+        "startup",
+        ("startup",),
+        ("core/cli", "core/installed.py", "core/plugins.py", "core/__init__.py"),
+        timed=True,
+    ),
     Part("walks", ("walks",), ("core", "embeddings", "lm", "surprise")),
 )
 

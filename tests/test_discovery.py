@@ -40,6 +40,39 @@ def test_importing_tacenda_imports_none_of_its_parts(site):
     assert out.strip() == "['tacenda'] False"
 
 
+def test_help_imports_nothing_that_it_does_not_print_with(site):
+    for i in range(3):
+        site.install(f"more-{i}", f"[tacenda.commands]\nmore{i} = more_{i}:app\n")
+    out = site.python("""
+        import sys
+        sys.argv = ["tacenda", "--help"]
+        from tacenda.cli.main import main
+        try:
+            main()
+        except SystemExit:
+            pass
+        print({"rich", "pygments", "numpy", "numba", "spacy", "torch"} & sys.modules.keys())
+        """)
+    assert "more2" in out
+    assert out.strip().endswith("set()")
+
+
+def test_only_the_metadata_of_plugins_are_parsed(site):
+    site.install("a-plugin", "[tacenda.embedders]\nmine = a_module:Model\n")
+    site.install("no-plugin", "[console_scripts]\nother = other:main\n")
+    out = site.python("""
+        from importlib import metadata
+        from tacenda import installed
+        parsed = []
+        identity = installed._identity
+        installed._identity = lambda dist: parsed.append(dist.name) or identity(dist)
+        found = installed.find(("embedders",))
+        print("a-plugin" in parsed, "no-plugin" in parsed, "numpy" in parsed)
+        print([entry.name for entry in found.entries if entry.distribution == "a-plugin"])
+        """)
+    assert out.split("\n")[:2] == ["True False False", "['mine']"]
+
+
 def test_a_plugin_broken_at_import_is_reported_and_the_next_one_loads(site):
     site.install(
         "sick",

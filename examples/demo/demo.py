@@ -1,120 +1,110 @@
-"""The main job in a few minutes: unlabelled text makes a tagger better that has few labels.
+"""What the models do, within a minute: vectors, tags, surprisal and a recommendation.
 
-    python examples/demo/demo.py [--output demo-output] [--labelled 250] [--states 200] ...
+    python examples/demo/demo.py
 
-Fits a linear dynamical system (LDS) to raw text, trains a stock spaCy tagger on a few hundred
-labelled sentences with and without its token vectors, and tags a sentence. The data are found in the
-folder that TACENDA_DATA names; without it, text of an invented language is generated. What is finished
-is kept in the output folder and used again, so an interrupted run loses only the step it was in.
+The English models are those of the package tacenda-en. The tagger learns from eighty sentences (`tagged.txt`), and the
+viewers of films whose ratings the recommendation is made from are invented (`films.py`).
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
-import materials
+import films
 import spacy
-import taggers
+import tagger
 from spacy.tokens import Doc
 
 import tacenda
-from tacenda.errors import TacendaError
-from tacenda_embeddings import LDS
+from tacenda_embeddings.text_vectors import nearest_words
+from tacenda_surprise import ConditionalPMF
+
+WORDS = ("physicist", "goalkeeper", "neighbourhoods")
+SAWS = {
+    "She saw the house .": "saw",
+    "She heard the song .": "heard",
+    "She bought a saw .": "saw",
+    "She bought a hammer .": "hammer",
+}
+SENTENCE = "The young duchess quickly hid two letters behind the old clock ."
+GARDEN_PATH = "The old man the boats in winter ."
+TASTE = {"Alien": 5, "Blade Runner": 5, "Notting Hill": 1}
+BAR = 30
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path("demo-output"))
-    parser.add_argument("--labelled", type=int, default=250, help="labelled sentences to train on")
-    parser.add_argument("--tested", type=int, help="sentences to test on (default: all)")
-    parser.add_argument("--lines", type=int, help="lines of raw text to fit on (default: all)")
-    parser.add_argument("--states", type=int, default=200, help="dimension of the latent state")
-    options = parser.parse_args()
     start = time.perf_counter()
-    try:
-        run(options)
-    except TacendaError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(f"\ninterrupted; run it again: what is finished lies in {options.output}")
-    print(f"\n{time.perf_counter() - start:.0f} seconds in all")
+    nearest()
+    contexts()
+    tags()
+    surprisals()
+    recommendations()
+    print(NEXT.format(seconds=time.perf_counter() - start))
 
 
-def run(options: argparse.Namespace) -> None:
-    say("reading and tokenizing the text")
-    material = materials.find(
-        options.output / "corpus", options.labelled, options.tested, options.lines
+def nearest() -> None:
+    heading("The nearest words, by vectors made of morphemes (SumEmbed)")
+    model = tacenda.load("en-words-small")
+    for word in WORDS:
+        if word not in model.vocabulary:
+            pieces = (piece.strip("▁") for piece in model.pieces(word))  # ▁ begins a word
+            print(f"  {word} was never seen: {' + '.join(pieces)}")
+        found = nearest_words(model, word, 5)
+        print(f"  {word:16}", ", ".join(f"{other} {cosine:.2f}" for other, cosine in found))
+
+
+def contexts() -> None:
+    heading("One word in two contexts: cosines of the vectors of tokens (LDS)")
+    nlp = spacy.blank("en")
+    mean = {"output": "mean"}  # the state behind a token; the other outputs are for training on
+    nlp.add_pipe("lds_embeddings", config=mean).initialize(artifact="en-lds-small")
+    tokens = []
+    for sentence, word in SAWS.items():
+        doc = nlp(Doc(nlp.vocab, words=sentence.split()))
+        tokens.append(next(token for token in doc if token.text == word))
+    print(" " * 24, *(f"{token.text:>8}" for token in tokens))
+    for sentence, token in zip(SAWS, tokens, strict=True):
+        cosines = (f"{token.similarity(other):8.2f}" for other in tokens)
+        print(f"  {sentence:22}", *cosines)
+
+
+def tags() -> None:
+    sentences = tagger.read(Path(__file__).with_name("tagged.txt"))
+    heading(f"A stock spaCy tagger on such vectors, trained on {len(sentences)} sentences")
+    nlp = tagger.train(sentences, "en-lds-small")
+    doc = nlp(Doc(nlp.vocab, words=SENTENCE.split()))
+    print("  " + " ".join(f"{token.text}/{token.tag_}" for token in doc))
+
+
+def surprisals() -> None:
+    heading("Bits of surprisal, word by word (KneserNey)")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lm_scorer").initialize(artifact="en-ngrams-small")
+    doc = nlp(Doc(nlp.vocab, words=GARDEN_PATH.split()))
+    for token in doc:
+        bits = token._.surprisal
+        print(f"  {token.text:8}{bits:6.1f}  {'#' * min(round(2 * bits), 2 * BAR)}")
+
+
+def recommendations() -> None:
+    heading(
+        "Films for somebody new, by the ratings of invented viewers (ConditionalPMF, in Surprise)"
     )
-    print(f"  {material.text}: {material.corpus.n_tokens:,} tokens")
-    artifact = options.output / "lds"
-    fit(material, options.states, artifact)
-    pipelines = []
-    for name in taggers.LAYERS:
-        say(f"training a tagger on {len(material.train)} sentences of {material.labels}: {name}")
-        pipelines.append(taggers.train(name, artifact, material.train))
-    pipelines[-1].to_disk(options.output / "tagger")
-    say("testing the taggers")
-    report(pipelines, material)
-    print(USAGE.format(artifact=artifact, tagger=options.output / "tagger"))
+    algo = ConditionalPMF(random_state=0).fit(films.ratings(seed=1))
+    newcomer = algo.fold_in(TASTE, uid="somebody new")
+    print("  rated:      ", ", ".join(f"{title} {rating}" for title, rating in TASTE.items()))
+    best = (f"{title} {rating:.1f}" for title, rating in newcomer.top_n(3))
+    print("  recommended:", ", ".join(best))
 
 
-def fit(material: materials.Material, states: int, artifact: Path) -> None:
-    """Fit the LDS and save it, unless the one that is there is of the same text and size."""
-    facts: dict[str, Any] = {
-        "demo_text": material.text,
-        "demo_tokens": material.corpus.n_tokens,
-        "demo_states": states,
-    }
-    if (artifact / "model.json").exists():
-        known = tacenda.artifact.read(artifact).fitted_on
-        if facts.items() <= known.items():
-            say(f"the LDS is there already: {artifact}")
-            return
-    say(f"fitting an LDS with {states} states to it")
-    start = time.perf_counter()
-    model = LDS(n_states=states).fit(material.corpus)
-    model.fitted_on |= facts
-    model.save(artifact)
-    print(f"  {time.perf_counter() - start:.0f} s")
+def heading(text: str) -> None:
+    print(f"\n{text}\n", flush=True)
 
 
-def report(pipelines: list[spacy.Language], material: materials.Material) -> None:
-    accuracies = [taggers.accuracy(nlp, material.test) for nlp in pipelines]
-    speeds = taggers.speeds(pipelines, material.test)
-    default_errors = 100 - accuracies[1]
-    print(f"\n{'tagger':40}{'accuracy':>10}{'errors':>9}{'words/s':>10}")
-    for name, accuracy, speed in zip(taggers.LAYERS, accuracies, speeds, strict=True):
-        errors = (100 - accuracy) / default_errors - 1 if default_errors else 0.0
-        print(f"{name:40}{accuracy:9.2f}%{errors:+9.0%}{speed:10,.0f}")
-    n_words = sum(len(words) for words, _ in material.test)
-    print(f"(universal part-of-speech tags, {n_words:,} words of test text, one training run each;")
-    print(" errors: against spaCy's default)\n")
-    words, gold = material.example
-    answers = {"the truth": gold}
-    for name, nlp in zip(taggers.LAYERS, pipelines, strict=True):
-        answers[name] = [token.tag_ for token in nlp(Doc(nlp.vocab, words=words))]
-    for name, tags in answers.items():
-        tagged = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
-        print(f"{name}:\n  {tagged}")
-
-
-def say(step: str) -> None:
-    print(f"* {step} ...", flush=True)
-
-
-USAGE = """
-The fitted LDS lies in {artifact}, the tagger trained on it in {tagger}. In your own pipeline:
-
-    nlp = spacy.blank("en")                     # or any pipeline whose components train on Doc.tensor
-    nlp.add_pipe("lds_embeddings").initialize(artifact="{artifact}")
-    vectors = nlp("Some text.").tensor          # (tokens, width) float32
-
-or the trained tagger: spacy.load("{tagger}")"""
-
+NEXT = """
+{seconds:.0f} seconds. In your own code: tacenda.load("en-lds-small"), or artifact="en-lds-small" in a spaCy component.
+Next: `make demo-fit` fits an LDS and compares three taggers; `make test` checks everything."""
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,7 @@
 """``tacenda embed``: fit, apply, pairs and neighbours, and what a mistake looks like."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -178,20 +180,41 @@ def test_nothing_is_overwritten_unless_told_to(run, saved, text, tmp_path):
     assert (tmp_path / "v.npz").read_bytes() != b"mine"
 
 
-def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, tmp_path):
+@pytest.fixture
+def saved_words(tmp_path):
     pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
     sentences = [["a", "b", "c"], ["b", "a"], ["c", "c", "b"]] * 30
     SumEmbed(width=8, epochs=1).fit(Corpus.from_sentences(sentences)).save(tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved_words, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("a b\n\nc b a\n", encoding="utf8")
     for arguments, counted in (([], "3 words"), (["--text", text], "5 tokens of the text")):
         status, out, err = run(
-            "compact", tmp_path / "whole", "--output", tmp_path / "small", "--force", *arguments
+            "compact", saved_words, "--output", tmp_path / "small", "--force", *arguments
         )
         assert (status, err) == (0, "")
         assert "MB, now" in out
         assert f"{counted}: mean 0.99" in out or f"{counted}: mean 1.0" in out
     assert tacenda.load(tmp_path / "small").precision == "int8"
+
+
+def test_compact_does_both_tasks_with_both_forms(run, saved_words, tmp_path):
+    pairs, tagged = tmp_path / "pairs.tsv", tmp_path / "tagged.conllu"
+    pairs.write_text("a\tb\t9\nb\tc\t4\na\tc\t1\n", encoding="utf8")
+    rows = [
+        f"{i}\t{word}\t_\t{tag}" + "\t_" * 6
+        for i, (word, tag) in enumerate([("a", "X"), ("b", "Y")], 1)
+    ]
+    tagged.write_text(("\n".join(rows) + "\n\n") * 5, encoding="utf8")
+    arguments = ("--pairs", pairs, "--tagged", tagged)
+    status, out, err = run("compact", saved_words, "--output", tmp_path / "small", *arguments)
+    assert (status, err) == (0, "")
+    assert re.search(r"pairs.tsv, 3 pairs: -?[01]\.\d{4}, now -?[01]\.\d{4}\n", out)
+    assert "1 sentences of" in out
+    assert "tagged.conllu: 100.00%, now 100.00%\n" in out
 
 
 @pytest.mark.parametrize(

@@ -396,3 +396,25 @@ def test_what_is_missing_is_hinted_at_in_words_of_the_command_line(run, saved, v
             assert hint in err.splitlines()[-1]
             assert "Path(" not in err
             assert "glob" not in err
+
+
+def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved, valid, tmp_path):
+    small = tmp_path / "small"
+    status, out, err = run("compact", saved, "--output", small, "--bits", 4, "--text", valid)
+    assert (status, err) == (0, "")
+    found, before = tacenda.load(small), tacenda.load(saved)
+    assert found.settings.bits == 4
+    text = [line.split() for line in valid.read_text(encoding="utf8").splitlines()]
+    figures = [f"{each.perplexity(text).value:.2f}" for each in (before, found)]
+    assert f"tokens: {figures[0]}, now {figures[1]}\n" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--precision", "int8"], "has no --precision"), (["--bits", 99], "bits")],
+)
+def test_a_form_that_a_model_does_not_have_is_refused(run, saved, tmp_path, arguments, message):
+    status, out, err = run("compact", saved, "--output", tmp_path / "small", *arguments)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert message in err
+    assert not (tmp_path / "small").exists()

@@ -202,26 +202,55 @@ def compact(
         Path | None,
         typer.Option(metavar="FILE", help="Text to compare vectors on, in place of lone words."),
     ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Pairs of words and people's scores: word, word, score."),
+    ] = None,
+    tagged: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Tagged sentences, CoNLL-U: each fifth is tested on."),
+    ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Save a model in 8 or 16 bits a number, and print what is lost: cosines of old and new vectors."""
+    """Save a model in 8 or 16 bits a number, and print what is lost.
+
+    Printed are cosines of the old and the new vectors; with --pairs, word similarity with either; with --tagged, the
+    accuracy of a linear tagger on either.
+    """
     import tacenda
-    from tacenda_embeddings import text_vectors
+    from tacenda.datasets import conllu, word_similarity
+    from tacenda_embeddings import losses
 
     embedder = _embedder(folder)
+    judged = list(word_similarity.read(pairs)) if pairs is not None else None
+    sentences = list(conllu.read(tagged)) if tagged is not None else None
     check_output(output, force)
     embedder.save(output, precision=precision)
     smaller = tacenda.load(output)
     tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
-    loss = text_vectors.loss(embedder, smaller, text, tokenizer, encoding, errors)
+    loss = losses.cosines(embedder, smaller, text, tokenizer, encoding, errors)
     before, after = (sum(f.stat().st_size for f in d.rglob("*")) for d in (folder, output))
     typer.echo(f"{before / 1e6:.1f} MB, now {after / 1e6:.1f} MB in {output}")
     typer.echo(
         f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
         f"mean {loss.mean:.5f}, least {loss.least:.5f}"
     )
+    if judged is not None:
+        old, new = (losses.similarity(each, judged) for each in (embedder, smaller))
+        typer.echo(
+            f"Spearman correlation with {pairs}, {new.n_pairs:,} pairs: {old.correlation:.4f}, "
+            f"now {new.correlation:.4f}"
+        )
+    if sentences is not None:
+        test = sentences[4::5]
+        train = [sentence for i, sentence in enumerate(sentences) if i % 5 != 4]
+        shares = [losses.tagging_accuracy(each, train, test) for each in (embedder, smaller)]
+        typer.echo(
+            f"right tags of a linear tagger, {len(test):,} sentences of {tagged}: {shares[0]:.2%}, "
+            f"now {shares[1]:.2%}"
+        )
 
 
 @app.command()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,14 @@ from tacenda.corpus.lines import file_blocks, text_file
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 
-__all__ = ["Loss", "embed_file", "loss", "nearest_words", "save_npz", "with_output"]
+__all__ = [
+    "alone",
+    "embed_file",
+    "nearest_words",
+    "proper_words",
+    "save_npz",
+    "with_output",
+]
 
 Rows = npt.NDArray[np.float32]
 
@@ -95,59 +103,17 @@ def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
 
     Every word is embedded alone, as a sentence of one token.
     """
-    known = [each for each in model.vocabulary.words if not _stands_for_others(each)]
+    known = proper_words(model)
     parts = [known[i : i + BATCH_TOKENS] for i in range(0, len(known), BATCH_TOKENS)]
-    vectors = np.concatenate([_alone(model, part) for part in parts or [[]]])
-    query = _alone(model, [word])[0]
+    vectors = np.concatenate([alone(model, part) for part in parts or [[]]])
+    query = alone(model, [word])[0]
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
     cosines = vectors @ query / np.where(lengths == 0, 1, lengths)
     found = ((known[i], float(cosines[i])) for i in np.argsort(-cosines, kind="stable"))
     return [pair for pair, _ in zip((p for p in found if p[0] != word), range(n), strict=False)]
 
 
-class Loss(NamedTuple):
-    """Cosines of the vectors of two models, and of what they are the vectors."""
-
-    mean: float
-    least: float
-    n_vectors: int
-    of: str
-
-
-def loss(
-    model: Any,
-    other: Any,
-    text: Path | None,
-    tokenizer: str | Tokenizer,
-    encoding: str = "utf-8",
-    errors: str = "strict",
-) -> Loss:
-    """Compare the vectors of a model with those of another form of it, on a text or else word by word.
-
-    Tokens without a vector in either, as a word without a known morpheme, are not counted. Raises CorpusError if
-    the file cannot be read, and DataError if it has no vectors.
-    """
-    if text is None:
-        known = [word for word in model.vocabulary.words if not _stands_for_others(word)]
-        parts = (known[i : i + BATCH_TOKENS] for i in range(0, len(known), BATCH_TOKENS))
-        pairs = ((_alone(model, part), _alone(other, part)) for part in parts)
-    else:
-        both = (embed_file(each, text, tokenizer, encoding, errors) for each in (model, other))
-        pairs = ((a, b) for (_, a), (_, b) in zip(*both, strict=True))
-    total, least, n = 0.0, 1.0, 0
-    for first, second in pairs:
-        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-        cosines = (np.einsum("ij,ij->i", first, second) / np.where(lengths == 0, 1, lengths))[
-            lengths > 0
-        ]
-        total, n = total + float(cosines.sum(dtype=np.float64)), n + len(cosines)
-        least = min(least, float(cosines.min(initial=1.0)))
-    if n == 0:
-        raise DataError("there are no vectors to compare: give a text with words of the vocabulary")
-    return Loss(total / n, least, n, "words" if text is None else "tokens of the text")
-
-
-def _alone(model: Any, words: Sequence[str]) -> Rows:
+def alone(model: Any, words: Sequence[str]) -> Rows:
     """Return the vectors of words (words, width), each a sentence of its own."""
     rows: Rows = np.concatenate(
         [np.zeros((0, model.width), dtype=np.float32), *model.transform([[w] for w in words])]
@@ -155,6 +121,6 @@ def _alone(model: Any, words: Sequence[str]) -> Rows:
     return rows
 
 
-def _stands_for_others(word: str) -> bool:
-    """Return whether a type is special: a boundary, an unknown word or a class of unknown words."""
-    return len(word) > 2 and word[0] == "<" and word[-1] == ">"
+def proper_words(model: Any) -> list[str]:
+    """Return the vocabulary without boundaries, unknown words and classes of unknown words."""
+    return [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]

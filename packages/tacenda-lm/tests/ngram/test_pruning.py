@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda_lm import KneserNey, State
 from tacenda_lm.ngram.pruning import pruned
 from tacenda_lm.ngram.quantization import quantized
@@ -144,6 +144,26 @@ def test_values_are_the_nearest_of_few_and_zero_stays(bits):
             nearest = values[np.abs(theirs[:, None] - values).argmin(axis=1)]
             np.testing.assert_allclose(np.abs(mine - theirs), np.abs(nearest - theirs), atol=1e-6)
         assert (found.backoff[exact.backoff == 0] == 0).all()
+
+
+def test_a_fitted_model_made_smaller_is_the_smaller_fit(tmp_path):
+    text = varied(2000, types=200)
+    whole, asked = KneserNey(order=3).fit(text), KneserNey(order=3, prune=1e-5, bits=6).fit(text)
+    small = whole.smaller(prune=1e-5, bits=6)
+    assert small.settings == asked.settings
+    np.testing.assert_array_equal(small.table.data, asked.table.data)
+    assert whole.is_normalized
+    assert not small.is_normalized
+    assert whole.table.sizes[2] > small.table.sizes[2] == small.fitted_on["n_grams"][2]
+    small.save(tmp_path / "m")
+    assert KneserNey.load(tmp_path / "m").score("w1 w2") == small.score("w1 w2")
+
+
+def test_what_has_few_bits_is_not_made_smaller_again():
+    with pytest.raises(ConfigurationError, match="few bits already"):
+        KneserNey(order=2, bits=4).fit(varied()).smaller(prune=1e-6)
+    with pytest.raises(NotFittedError):
+        KneserNey().smaller()
 
 
 def test_more_bits_are_closer():

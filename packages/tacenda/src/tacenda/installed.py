@@ -74,7 +74,7 @@ def find(kinds: Collection[str]) -> Installed:
     torn: dict[str, list[Entry]] = {}
     versions: dict[str, str] = {}
     unreadable = []
-    for dist in importlib.metadata.distributions():
+    for dist in _concerned():
         name, version, nameless = _identity(dist)
         lines, unread = _lines(dist)
         claims = [
@@ -99,6 +99,31 @@ def find(kinds: Collection[str]) -> Installed:
             )
     entries = chain.from_iterable(({**torn, **whole}).values())
     return Installed(tuple(entries), tuple(unreadable))
+
+
+def _concerned() -> Iterator[importlib.metadata.Distribution]:
+    """Yield, in the order of the path, the distributions that may have entries of ours, and others of their names.
+
+    To look for the word is much faster than to parse the metadata of everything that is installed.
+    """
+    found = [(_name_of_folder(dist), dist) for dist in importlib.metadata.distributions()]
+    named = {name for name, dist in found if _may_have_entries(dist)}
+    return (dist for name, dist in found if name in named)
+
+
+def _may_have_entries(dist: importlib.metadata.Distribution) -> bool:
+    if not isinstance(dist, importlib.metadata.PathDistribution):
+        return True  # what another finder found need not have its entry points in a file
+    try:
+        text = (dist.read_text(_FILE) or "").lstrip()
+        return "tacenda." in text or text[:1] not in ("", "[", "#")  # it begins with no [group]
+    except Exception:  # whatever is wrong with it is found out later
+        return True
+
+
+def _name_of_folder(dist: importlib.metadata.Distribution) -> str:
+    """NAME of a folder NAME-VERSION.dist-info, which no public attribute tells, as `canonical` has it."""
+    return canonical(Path(str(getattr(dist, "_path", ""))).stem.partition("-")[0])
 
 
 def _warn(message: str) -> None:

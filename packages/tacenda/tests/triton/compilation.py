@@ -144,3 +144,21 @@ def test_steps_on_rows(compiled):
     for width in (1, 3000):
         row_steps.adagrad(torch.ones(2, width), torch.ones(2), [1], torch.ones(1, width), 0.1)
     assert_all_compiled(compiled, "_steps")
+
+
+def test_products_run_on_tensor_cores_where_torch_allows_it(compiled):
+    """Those of float32; float64 stays as it is."""
+    torch.set_float32_matmul_precision("high")
+    try:
+        for dtype, rounded in ((torch.float32, True), (torch.float64, False)):
+            rows, bias = torch.ones(70, 40, dtype=dtype), torch.ones(70, dtype=dtype)
+            sums.backward(rows, rows, bias, sums.forward(rows, rows, bias), bias)
+            states, cuts = torch.ones(2, 20, 40, dtype=dtype), np.array([0, 0, 70])
+            o = classes.forward(rows, bias, states, cuts)
+            classes.backward(rows, bias, states, cuts, o, o)
+            of_products = [k for name, k in compiled if name != "_sum"]
+            assert of_products
+            assert all((".tf32" in k.asm["ptx"]) == rounded for k in of_products)
+            compiled.clear()
+    finally:
+        torch.set_float32_matmul_precision("highest")

@@ -37,6 +37,7 @@ from tacenda_lm.cli.arguments import (
     sentences_of_file,
     vocabulary_of,
 )
+from tacenda_lm.cli.compact import compact
 from tacenda_lm.cli.surprisal import surprisal
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
 app.command()(surprisal)
+app.command()(compact)
 
 _SENTENCES = 2000  # scored at once
 

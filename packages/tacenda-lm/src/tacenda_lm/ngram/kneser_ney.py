@@ -13,6 +13,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import START, Marks
 from tacenda.corpus.text import Sentence, Text
-from tacenda.errors import ArtifactError, DataError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.settings import configured_by
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
@@ -143,10 +144,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
             found = estimate(counted, settings, scratch, writer)
             table = Table(*writer.finish())
         _announce(found.from_text, settings)
-        if settings.prune:
-            table = pruned(table, settings.prune)
-        if settings.bits is not None:
-            table = quantized(table, settings.bits)
+        table = _made_smaller(table, settings)
         self.is_normalized = settings.bits is None
         self._vocabulary, self._table = vocabulary, table
         self.fitted_on = {
@@ -154,6 +152,33 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
             "discounts": [each.tolist() for each in found.discounts],
             "discounts_from_text": found.from_text,
         }
+
+    def smaller(self, *, prune: float = 0.0, bits: int | None = None) -> Self:
+        """Return a smaller form of a fitted model, or of one read from an ARPA file, without fitting again.
+
+        Parameters
+        ----------
+        prune, bits
+            The settings of these names. A fit with them gives the same model.
+
+        Raises
+        ------
+        NotFittedError
+            There is no table to make smaller.
+        ConfigurationError
+            The model has few bits already, or a value is out of range.
+        """
+        if self.table.is_coarse:
+            raise ConfigurationError(
+                "the numbers of this model are rounded to few bits already: make it smaller from the whole model"
+            )
+        settings = replace(self.settings, prune=prune, bits=bits)
+        model = type(self).from_settings(settings)
+        model._vocabulary, model.start_log_prob = self._vocabulary, self.start_log_prob
+        model._table = _made_smaller(self.table, settings)
+        model.is_normalized = self.is_normalized and bits is None
+        model.fitted_on = {**self.fitted_on, "n_grams": model._table.sizes}
+        return model
 
     @property
     def table(self) -> Table:
@@ -435,6 +460,13 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         model.start_log_prob = float(start)
         model._table = Table.from_arrays(arrays, len(model._vocabulary), model.is_normalized)
         return model
+
+
+def _made_smaller(table: Table, settings: KneserNeySettings) -> Table:
+    """Prune the table and round its numbers, as the settings say."""
+    if settings.prune:
+        table = pruned(table, settings.prune)
+    return table if settings.bits is None else quantized(table, settings.bits)
 
 
 def _announce(from_text: Sequence[bool], settings: KneserNeySettings) -> None:

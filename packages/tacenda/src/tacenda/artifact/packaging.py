@@ -24,10 +24,7 @@ from tacenda.errors import ConfigurationError
 __all__ = ["CARD", "ModelCard", "card", "check_card", "package"]
 
 CARD = "README.md"
-_LOADED_BY = {
-    "embedders": 'nlp.add_pipe("token_embeddings").initialize(artifact="{name}")  # in spaCy',
-    "language_models": 'nlp.add_pipe("lm_scorer").initialize(artifact="{name}")  # in spaCy',
-}
+_COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
 
 
 @dataclass(frozen=True)
@@ -127,12 +124,8 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
         "import tacenda",
         "",
         *(load or (f'model = tacenda.load("{about.name}")',)),
-        *(
-            [_LOADED_BY[artifact.kind].format(name=about.name)]
-            if artifact.kind in _LOADED_BY and not load
-            else ()
-        ),
         "```",
+        *(() if load else _in_spacy(artifact, about)),
         "",
         "## Fitted on",
         "",
@@ -154,6 +147,12 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
         "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _in_spacy(artifact: Artifact, about: ModelCard) -> list[str]:
+    component = _COMPONENTS.get(artifact.kind)
+    call = f'nlp.add_pipe("{component}").initialize(artifact="{about.name}")'
+    return ["", f"In a spaCy pipeline: `{call}`."] if component else []
 
 
 def _figures(figures: list[dict[str, Any]]) -> list[str]:

@@ -51,7 +51,15 @@ class LazyCommand(TyperCommand):
             raise PluginLoadError(
                 f"the commands {self.name!r} cannot be built: {describe(error)}"
             ) from error
+        _plain(command)
         return command.make_context(info_name, args, *more, **extra)
+
+
+def _plain(command: Any) -> None:
+    """Have help and errors printed as plain text: to import what draws boxes would take most of the time."""
+    command.rich_markup_mode = None
+    for each in getattr(command, "commands", {}).values():
+        _plain(each)
 
 
 class LazyGroup(TyperGroup):
@@ -99,6 +107,7 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Probabilistic latent-variable models as plugins for spaCy and Surprise.",
 )
 
@@ -160,7 +169,7 @@ def list_plugins(
 
 @app.command("models")
 def list_models() -> None:
-    """List the installed models: what `tacenda.load`, components and commands find by name."""
+    """List the installed models, which are loaded by their names."""
     from tacenda.artifact import by_name
     from tacenda.cli.data import human_size
 
@@ -187,7 +196,10 @@ def package_model(
         "dist"
     ),
 ) -> None:
-    """Make an installable wheel of a saved model, with a model card (needs the extra tacenda[package])."""
+    """Make an installable wheel of a saved model.
+
+    It has a model card, and a name by which the model is loaded. Needs the extra tacenda[package].
+    """
     from tacenda.artifact.packaging import ModelCard, package
 
     about = ModelCard(name, version, license, summary, attribution)
@@ -204,7 +216,10 @@ def pull_model(
     revision: Annotated[str, typer.Option(help="A branch, tag or commit.")] = "main",
     force: Force = False,
 ) -> None:
-    """Fetch a model from a hub (needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read)."""
+    """Fetch a model from a hub.
+
+    Needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read.
+    """
     from tacenda.artifact.hub import pull
 
     check_output(output, force)
@@ -227,7 +242,10 @@ def push_model(
         bool, typer.Option("--private", help="If it is created, not in public.")
     ] = False,
 ) -> None:
-    """Write a saved model with a card into a repository of a hub (needs the extra tacenda[hub])."""
+    """Write a saved model into a repository of a hub, with a model card.
+
+    Needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read.
+    """
     from tacenda.artifact.hub import push
     from tacenda.artifact.packaging import ModelCard
 

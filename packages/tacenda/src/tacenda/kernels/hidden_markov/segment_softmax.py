@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.kernels.machinery.gpu import group_rows, product, tile
+from tacenda.kernels.machinery.gpu import group_rows, precision, product, tile
 from tacenda.kernels.machinery.tensors import to_device
 
 __all__ = ["Segments", "backward", "forward"]
@@ -37,9 +37,11 @@ class Segments(NamedTuple):
 
 
 @triton.jit
-def _scores(x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def _scores(  # type: ignore[no-untyped-def]
+    x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr, PRECISION: tl.constexpr
+):
     """The scores y_j . x_i + b_j of a tile, -inf beyond its ends."""
-    scores = product(y + rows * width, x + columns * width, width, there, inside, WIDTH)
+    scores = product(y + rows * width, x + columns * width, width, there, inside, WIDTH, PRECISION)
     scores += tl.load(b + rows, there, 0.0)[:, None]
     return tl.where(there[:, None] & inside[None, :], scores, float("-inf"))
 
@@ -48,6 +50,7 @@ def _scores(x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr): 
 def _forward(  # type: ignore[no-untyped-def]
     x, y, b, w, norms, classes, begins, sizes, places, p, k, width,
     NORMED: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Fill p of one segment and one tile of x.
 
@@ -68,13 +71,13 @@ def _forward(  # type: ignore[no-untyped-def]
         scale = tl.full((COLUMNS,), 1.0, p.dtype.element_ty)
     else:
         # The first pass. Where all scores so far are -inf nothing is subtracted, since -inf - -inf is no number.
-        scores = _scores(x, y, b, begin + row, row < n, columns, inside, width, WIDTH)
+        scores = _scores(x, y, b, begin + row, row < n, columns, inside, width, WIDTH, PRECISION)
         largest = tl.max(scores, 0)
         shift = tl.where(largest == float("-inf"), 0.0, largest)
         total = tl.sum(tl.exp(scores - shift[None, :]), 0)
         for first in range(ROWS, n, ROWS):
             j = first + row
-            more = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH)
+            more = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH, PRECISION)
             raised = tl.maximum(largest, tl.max(more, 0))
             shift = tl.where(raised == float("-inf"), 0.0, raised)
             total = total * tl.exp(largest - shift) + tl.sum(tl.exp(more - shift[None, :]), 0)
@@ -84,7 +87,7 @@ def _forward(  # type: ignore[no-untyped-def]
     for first in range(0, n, ROWS):
         j = first + row
         if not ONE:
-            scores = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH)
+            scores = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH, PRECISION)
         found = tl.exp(scores - shift[None, :]) * scale[None, :]
         tl.store(p + (at + j)[:, None] * k + i[None, :], found, (j < n)[:, None] & inside[None, :])
 
@@ -101,7 +104,7 @@ def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):  # type: ignore[no-un
 @triton.jit
 def _by_class(  # type: ignore[no-untyped-def]
     y, N, p, ratio, begins, sizes, places, borders, dx, k, width,
-    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
+    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Sum dx of one class and one tile of its x over the class's segments, which stand together."""
     c = tl.program_id(0).to(tl.int64)
@@ -121,7 +124,7 @@ def _by_class(  # type: ignore[no-untyped-def]
             D = _slope(N, p, own, NORMED, (at + j)[None, :] * k + i[:, None], here)
             rows = (begin + j)[:, None] * width + d[None, :]
             values = tl.load(y + rows, (j < n)[:, None] & (d < width)[None, :], 0.0)
-            total += tl.dot(D, values, input_precision="ieee")
+            total += tl.dot(D, values, input_precision=PRECISION)
     rows = (c * k + i)[:, None] * width + d[None, :]
     tl.store(dx + rows, total, inside[:, None] & (d < width)[None, :])
 
@@ -129,7 +132,7 @@ def _by_class(  # type: ignore[no-untyped-def]
 @triton.jit
 def _by_rows(  # type: ignore[no-untyped-def]
     x, N, p, ratio, classes, begins, sizes, places, order, borders, dy, db, k, width,
-    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr,
+    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Sum dy and db of one tile of a run of rows over the segments that have the run, whatever their class."""
     q = tl.program_id(0).to(tl.int64)
@@ -155,7 +158,7 @@ def _by_rows(  # type: ignore[no-untyped-def]
             D = _slope(N, p, own, NORMED, (at + j)[:, None] * k + i[None, :], here)
             columns = (c * k + i)[:, None] * width + d[None, :]
             values = tl.load(x + columns, inside[:, None] & (d < width)[None, :], 0.0)
-            total += tl.dot(D, values, input_precision="ieee")
+            total += tl.dot(D, values, input_precision=PRECISION)
             bias += tl.sum(D, 1)
     rows = tl.load(begins + head) + j
     here = there[:, None] & (d < width)[None, :]
@@ -188,7 +191,7 @@ def forward(
         _forward[(len(segments.sizes), triton.cdiv(k, columns))](
             x, y, b, x if weights is None else weights, x if norms is None else norms, *ids, p, k, width,
             NORMED=norms is not None, ONE=norms is None and longest <= rows,
-            ROWS=rows, COLUMNS=columns, WIDTH=tile(width, _WIDTH), num_warps=8, num_stages=2,
+            ROWS=rows, COLUMNS=columns, WIDTH=tile(width, _WIDTH), PRECISION=precision(x), num_warps=8, num_stages=2,
         )  # fmt: skip
 
 
@@ -213,8 +216,8 @@ def backward(
     (of_class, begins, sizes, places), (order_at, ends_at, borders_at) = at[:4], at[4:]
     columns, rows = tile(k, _TILE), tile(int(segments.sizes.max()), _TILE)
     out = tile(width, _TILE)
-    tiles = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
-    tiles |= {"num_warps": 8, "num_stages": 2}
+    tiles: dict[str, Any] = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
+    tiles |= {"PRECISION": precision(x), "num_warps": 8, "num_stages": 2}
     over, ratio = max(1, triton.cdiv(width, out)), counts if ratio is None else ratio
     with torch.cuda.device_of(x):
         _by_class[(classes, triton.cdiv(k, columns), over)](

@@ -1,8 +1,8 @@
 """Building blocks of the Triton kernels: products of tiles, and sums of groups of rows; imports torch and triton.
 
-Products are in the precision of their factors: float32 is not rounded to TF32 ("ieee"), so such a product runs on the
-floating-point units and not on tensor cores; float64 runs on tensor cores, which have it. Sums are made in an order
-that does not vary, which an index_add with atomics cannot promise.
+Products are in the precision of their factors: float32 is not rounded to TF32, so such a product runs on the
+floating-point units and not on tensor cores, unless torch was told that it may be (`precision`); float64 runs on tensor
+cores, which have it. Sums are made in an order that does not vary, which an index_add with atomics cannot promise.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ import triton.language as tl
 
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["group_rows", "product", "sum_rows", "tile"]
+__all__ = ["group_rows", "precision", "product", "sum_rows", "tile"]
 
 _Ids = np.ndarray[Any, np.dtype[Any]]
 _ROWS, _COLUMNS = 16, 128  # of the tiles that `sum_rows` adds
@@ -25,8 +25,19 @@ def tile(size: Any, most: int) -> int:
     return int(max(16, min(most, triton.next_power_of_2(max(int(size), 1)))))
 
 
+def precision(factors: torch.Tensor) -> str:
+    """The PRECISION of products: "tf32" for float32 where torch's own switch allows it, else "ieee".
+
+    The switch is `torch.set_float32_matmul_precision`: with "high" factors keep three digits, and sums are float32.
+    """
+    allowed = torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if allowed and factors.dtype == torch.float32 else "ieee"
+
+
 @triton.jit
-def product(left, right, width, inside_left, inside_right, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def product(  # type: ignore[no-untyped-def]
+    left, right, width, inside_left, inside_right, WIDTH: tl.constexpr, PRECISION: tl.constexpr
+):
     """The product (m, n) of m rows at the addresses ``left`` and n rows at ``right``, each of ``width`` numbers.
 
     Rows that are not inside count as zeros. The width is walked in steps of WIDTH, so that a program holds one strip
@@ -38,7 +49,7 @@ def product(left, right, width, inside_left, inside_right, WIDTH: tl.constexpr):
         some = at + d < width
         x = tl.load(left[:, None] + (at + d)[None, :], inside_left[:, None] & some[None, :], 0.0)
         y = tl.load(right[None, :] + (at + d)[:, None], inside_right[None, :] & some[:, None], 0.0)
-        found += tl.dot(x, y, input_precision="ieee")
+        found += tl.dot(x, y, input_precision=PRECISION)
     return found
 
 

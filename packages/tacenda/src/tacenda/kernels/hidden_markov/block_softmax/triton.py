@@ -1,7 +1,7 @@
 """Blocks of transitions on a GPU: a pair is a segment of `segment_softmax`, made of the states it reaches.
 
 Vectors are read where they lie, not gathered. Tensors are torch's; sources and targets are arrays on the host. float32
-is not rounded to TF32. NaN propagates. Works under Triton's interpreter.
+is not rounded to TF32 unless torch allows it. NaN propagates. Works under Triton's interpreter.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """The softmax by class on a GPU: a class is a segment of `segment_softmax`, made of its words.
 
-Tensors are torch's; the offsets are an array on the host. float32 is not rounded to TF32. NaN propagates. Works under
-Triton's interpreter.
+Tensors are torch's; the offsets are an array on the host. float32 is not rounded to TF32 unless torch allows it. NaN
+propagates. Works under Triton's interpreter.
 """
 
 from typing import Any

@@ -3,8 +3,8 @@
 Scores live in registers only. The backward pass makes them twice, once for the gradient with respect to the rows and
 once for that with respect to the columns, so that one program makes every sum, without atomics, and results repeat.
 
-Tensors are torch's, float32 or float64, of any layout; another than C order is copied. float32 is not rounded to TF32.
-NaN propagates. Works under Triton's interpreter.
+Tensors are torch's, float32 or float64, of any layout; another than C order is copied. float32 is not rounded to TF32
+unless torch allows it. NaN propagates. Works under Triton's interpreter.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ import triton.language as tl
 
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.hidden_markov.streaming_logsumexp import Gradients
-from tacenda.kernels.machinery.gpu import product, tile
+from tacenda.kernels.machinery.gpu import precision, product, tile
 
 __all__ = ["backward", "forward"]
 
@@ -26,7 +26,7 @@ _OUT = 128  # columns of a gradient in one program
 @triton.jit
 def _forward(  # type: ignore[no-untyped-def]
     x, y, b, found, n_rows, n_columns, width,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Find the log-sum-exp of one tile of rows: the largest score and the total below it, tile after tile."""
     i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -36,7 +36,7 @@ def _forward(  # type: ignore[no-untyped-def]
     for at in range(0, n_columns, COLUMNS):
         j = at + tl.arange(0, COLUMNS).to(tl.int64)
         there = j < n_columns
-        scores = product(x + i * width, y + j * width, width, own, there, WIDTH)
+        scores = product(x + i * width, y + j * width, width, own, there, WIDTH, PRECISION)
         scores += tl.load(b + j, there, float("-inf"))[None, :]
         raised = tl.maximum(largest, tl.max(scores, 1))
         # Where the largest score rises, the total so far is scaled down. Where all scores so far are -inf there is
@@ -55,6 +55,7 @@ def _forward(  # type: ignore[no-untyped-def]
 def _backward(  # type: ignore[no-untyped-def]
     own_vectors, vectors, b, found, g, gradient, bias_gradient, n_own, n, width,
     OF_ROWS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Sum the gradient of one tile of rows, or of columns without OF_ROWS, over all of the other side.
 
@@ -69,7 +70,9 @@ def _backward(  # type: ignore[no-untyped-def]
     for at in range(0, n, OTHER):
         j = at + tl.arange(0, OTHER).to(tl.int64)
         there = j < n
-        scores = product(own_vectors + i * width, vectors + j * width, width, own, there, WIDTH)
+        scores = product(
+            own_vectors + i * width, vectors + j * width, width, own, there, WIDTH, PRECISION
+        )
         if OF_ROWS:
             scores += tl.load(b + j, there, 0.0)[None, :]
             scores -= tl.load(found + i, own, 0.0)[:, None]
@@ -83,7 +86,7 @@ def _backward(  # type: ignore[no-untyped-def]
         weighted = tl.exp(scores) * weight
         inside = there[:, None] & (d < width)[None, :]
         values = tl.load(vectors + j[:, None] * width + d[None, :], inside, 0.0)
-        total += tl.dot(weighted, values, input_precision="ieee")
+        total += tl.dot(weighted, values, input_precision=PRECISION)
         weights += tl.sum(weighted, 1)
     inside = own[:, None] & (d < width)[None, :]
     tl.store(gradient + i[:, None] * width + d[None, :], total, inside)
@@ -102,7 +105,7 @@ def forward(rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor, kept:
             _forward[(triton.cdiv(len(x), _ROWS),)](
                 x, y, b, found, len(x), len(y), x.shape[1],
                 ROWS=_ROWS, COLUMNS=_COLUMNS, WIDTH=tile(x.shape[1], _WIDTH),
-                num_warps=8, num_stages=2,
+                PRECISION=precision(x), num_warps=8, num_stages=2,
             )  # fmt: skip
     return found
 
@@ -122,7 +125,7 @@ def backward(
     x, y, b, norms, g = (tensor.contiguous() for tensor in given)
     grads = [torch.zeros_like(part) for part in (x, y, b)]
     width = x.shape[1]
-    sizes = {"WIDTH": tile(width, _WIDTH), "OUT": tile(width, _OUT)}
+    sizes = {"WIDTH": tile(width, _WIDTH), "OUT": tile(width, _OUT), "PRECISION": precision(x)}
     if not len(x):
         return Gradients(*grads)
     for of_rows, own, other, slope in ((True, x, y, grads[0]), (False, y, x, grads[1])):

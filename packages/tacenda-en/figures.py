@@ -1,0 +1,154 @@
+"""What the cards say: what rounding to 8 bits costs, and what the models are worth beside it."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from typing import Any
+
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import fix_random_seed, minibatch
+from thinc.api import Adam
+
+from tacenda import Corpus
+from tacenda.datasets import conllu, locate, word_similarity
+from tacenda_embeddings import losses
+
+Figure = dict[str, Any]
+
+SEEDS = (0, 1, 2)
+SENTENCES = 250
+EPOCHS = 20
+
+_WIDTH = 96
+_HASH = {
+    "@architectures": "spacy.MultiHashEmbed.v2",
+    "width": _WIDTH,
+    "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+    "rows": [5000, 1000, 2500, 2500],
+    "include_static_vectors": False,
+}
+_CNN = {
+    "@architectures": "spacy.Tok2Vec.v2",
+    "embed": _HASH,
+    "encode": {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2",
+        "width": _WIDTH,
+        "depth": 4,
+        "window_size": 1,
+        "maxout_pieces": 3,
+    },
+}
+_WITH_VECTORS = {
+    "@architectures": "tacenda.ConcatEmbed.v1",
+    "width": _WIDTH,
+    "embeds": {"hash": _HASH, "lds": {"@architectures": "tacenda.DocTensor.v1"}},
+}
+
+
+def rounded(model: Any) -> Any:
+    """The model as it is when it was saved in 8 bits a number and loaded again."""
+    return type(model).from_artifact(model.to_artifact("int8"))
+
+
+def cosines(model: Any, small: Any) -> Figure:
+    """How far rounding turns the vectors of lone words."""
+    found = losses.cosines(model, small, None, "words")
+    return {
+        "measure": "cosine with the vectors before rounding",
+        "value": round(found.mean, 5),
+        "before rounding": 1.0,
+        "protocol": f"mean of {found.n_vectors:,} words, each alone; the least is {found.least:.4f}",
+    }
+
+
+def similarity(model: Any, small: Any) -> Figure:
+    """WordSim-353, before and after rounding."""
+    pairs = list(word_similarity.read(locate("wordsim")["ws353"]))
+    before, after = (losses.similarity(each, pairs) for each in (model, small))
+    return {
+        "measure": "Spearman correlation with WordSim-353",
+        "value": round(after.correlation, 4),
+        "before rounding": round(before.correlation, 4),
+        "protocol": f"{after.n_pairs} pairs, words outside the vocabulary by their morphemes",
+    }
+
+
+def tagging(model: Any, small: Any) -> list[Figure]:
+    """Universal tags on UD English EWT dev by spaCy's tagger, with the vectors and with spaCy's network."""
+    files = locate("ud-english-ewt")
+    train, test = (list(conllu.read(files[part])) for part in ("train", "dev"))
+    train = [train[i * len(train) // SENTENCES] for i in range(min(SENTENCES, len(train)))]
+    protocol = (
+        f"dev part, trained on {len(train)} sentences at equal distances of the training part, gold tokens, "
+        f"{EPOCHS} epochs, mean and sample deviation of {len(SEEDS)} seeds"
+    )
+    layer = "hashed word features and these vectors, no convolutional network"
+    return [
+        {
+            "measure": f"universal tags of UD English EWT, per cent right, spaCy's tagger on {layer}",
+            "value": _shown(small, train, test),
+            "before rounding": _shown(model, train, test),
+            "protocol": protocol,
+        },
+        {
+            "measure": "the same, spaCy's default layer, without these vectors",
+            "value": _shown(None, train, test),
+            "before rounding": "",
+            "protocol": protocol,
+        },
+    ]
+
+
+def perplexities(whole: Any, small: Any, test: Corpus) -> list[Figure]:
+    """Perplexity of the test part, as it is and before pruning and rounding."""
+    before, after = (each.perplexity(test) for each in (whole, small))
+    return [
+        {
+            "measure": f"perplexity{counted}",
+            "value": round(getattr(after, name), 2),
+            "before pruning and rounding": round(getattr(before, name), 2),
+            "protocol": f"test part of the same collection, {after.n_tokens:,} tokens with </s>, of which "
+            f"{after.n_oov:,} are unknown, each sentence by itself",
+        }
+        for counted, name in (("", "value"), (" without unknown words", "without_oov"))
+    ]
+
+
+def _shown(model: Any | None, train: list[conllu.Sentence], test: list[conllu.Sentence]) -> str:
+    found = [_tagging_accuracy(model, train, test, seed) for seed in SEEDS]
+    return f"{statistics.mean(found):.2f} ± {statistics.stdev(found):.2f}"
+
+
+def _tagging_accuracy(
+    model: Any | None, train: list[conllu.Sentence], test: list[conllu.Sentence], seed: int
+) -> float:
+    """Train spaCy's tagger; return the per cent of test tokens that it tags right."""
+    fix_random_seed(seed)
+    nlp = spacy.blank("en")
+    if model is not None:
+        nlp.add_pipe("lds_embeddings").initialize(artifact=model)
+    layer = _CNN if model is None else _WITH_VECTORS
+    nlp.add_pipe(
+        "tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": layer}}
+    )
+    learned, tested = (_examples(nlp, part) for part in (train, test))
+    nlp.initialize(lambda: learned)
+    optimizer = Adam(0.001, L2=0.01, grad_clip=1.0, L2_is_weight_decay=True)
+    for _ in range(EPOCHS):
+        random.shuffle(learned)
+        for batch in minibatch(learned, 16):
+            nlp.update(batch, sgd=optimizer, drop=0.1, annotates=nlp.pipe_names[:-1])
+    return 100 * float(nlp.evaluate(tested)["tag_acc"])
+
+
+def _examples(nlp: spacy.Language, sentences: list[conllu.Sentence]) -> list[Example]:
+    return [
+        Example(
+            Doc(nlp.vocab, words=list(each.words)),
+            Doc(nlp.vocab, words=list(each.words), tags=list(each.upos)),
+        )
+        for each in sentences
+    ]

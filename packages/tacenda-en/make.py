@@ -1,0 +1,190 @@
+"""Makes the models of this package and its README: `make models`, with TACENDA_DATA set.
+
+    python packages/tacenda-en/make.py [--lines 10000] [--output FOLDER] [--work FOLDER]
+
+The text is English Wikipedia's good and featured articles (26 million tokens). It is tokenized once for each model, and
+what is finished is kept in the folder of the work, so an interrupted run loses the step that it was in. The same text
+gives the same bytes, on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import figures
+import numpy as np
+
+import tacenda
+from tacenda import Corpus
+from tacenda.artifact.packaging import ModelCard, card
+from tacenda.datasets import locate
+from tacenda.datasets.textfile import numbered_lines
+from tacenda.errors import TacendaError
+from tacenda_embeddings import LDS, SumEmbed
+from tacenda_lm import KneserNey
+
+HERE = Path(__file__).parent
+TEXT = "wikipedia-good-articles"
+FITTED_ON = "English Wikipedia's good and featured articles of 2019, the training part"
+LICENCE = "CC-BY-SA-3.0"
+
+# A sentence ends after one of these, and after the closing marks that follow it.
+_ENDS = (".", "!", "?")
+_CLOSING = ('"', "”", "’", ")", "]")
+
+
+@dataclass(frozen=True)
+class Text:
+    """Where the text is, how much of it is read, and where its tokens are kept."""
+
+    lines: int | None
+    work: Path
+
+    def corpus(self, **options: Any) -> Corpus:
+        """The training part, a paragraph a sentence; the options are those of `Corpus.from_text`."""
+        path = locate(TEXT)["train"]
+        if self.lines is not None:
+            lines = (line for _, line in islice(numbered_lines(path), self.lines))
+            return Corpus.from_text(lines, tokenizer="words", **options)
+        folder = self.work / "-".join(["text", *map(str, options.values())])
+        return Corpus.from_text(path, tokenizer="words", cache=folder, **options)
+
+    def test(self, model: Any) -> Corpus:
+        """The test part in a model's vocabulary, a paragraph a sentence."""
+        return Corpus.from_text(
+            locate(TEXT)["test"], tokenizer="words", vocabulary=model.vocabulary
+        )
+
+
+def sentences(paragraphs: Corpus) -> Corpus:
+    """The same tokens, cut after the marks that end a sentence."""
+    vocabulary, ids = paragraphs.vocabulary, np.asarray(paragraphs.ids)
+    final, closing = (
+        np.isin(ids, [vocabulary.id_of(mark) for mark in marks if mark in vocabulary])
+        for marks in (_ENDS, _CLOSING)
+    )
+    for _ in range(2):  # as in: (He said: "No.")
+        final[1:] |= final[:-1] & closing[1:]
+    cuts = 1 + np.flatnonzero(final[:-1] & ~final[1:])
+    offsets = np.union1d(paragraphs.offsets, cuts).astype(np.int64)
+    return Corpus(ids, offsets, vocabulary, paragraphs.origin)
+
+
+def lds(text: Text) -> LDS:
+    """Vectors of tokens in their context, 50 states."""
+    options = {"max_vocabulary": 40_000, "digits": True, "oov": "classes"}
+    whole = fitted(LDS(n_states=50), text, lambda: text.corpus(**options))
+    small = figures.rounded(whole)
+    small.figures = [figures.cosines(whole, small), *figures.tagging(whole, small)]
+    return small
+
+
+def words(text: Text) -> SumEmbed:
+    """Vectors of words from their morphemes, 100 wide: from counts, without training."""
+    options = {"max_vocabulary": 20_000, "digits": True, "lowercase": True}
+    whole = fitted(SumEmbed(width=100, epochs=0), text, lambda: text.corpus(**options))
+    small = figures.rounded(whole)
+    small.figures = [figures.cosines(whole, small), figures.similarity(whole, small)]
+    return small
+
+
+def ngrams(text: Text) -> KneserNey:
+    """A trigram model of sentences, without n-grams that change little, 8 bits a number."""
+    whole = fitted(KneserNey(order=3), text, lambda: sentences(text.corpus(max_vocabulary=40_000)))
+    small = whole.smaller(prune=6e-7, bits=8)
+    small.figures = figures.perplexities(whole, small, sentences(text.test(whole)))
+    return small
+
+
+def fitted(model: Any, text: Text, corpus: Callable[[], Corpus]) -> Any:
+    """The model fitted to a corpus, or as it was kept; it notes what a reader of its card wants to know."""
+    folder = text.work / f"whole-{model.name}"
+    if not (folder / "model.json").exists():
+        found = corpus()
+        model.fit(found)
+        model.fitted_on = {
+            "text": FITTED_ON,
+            "tokens": found.n_tokens,
+            "types": len(found.vocabulary),
+            "tokenizer": "words",
+        }
+        model.save(folder)
+    return tacenda.load(folder)
+
+
+MODELS: dict[str, tuple[Callable[[Text], Any], str]] = {
+    "en-lds-small": (
+        lds,
+        "Vectors of tokens in their context: a linear dynamical system of 50 states, 8 bits a number.",
+    ),
+    "en-words-small": (
+        words,
+        "Vectors of words, seen or not, from their morphemes: 100 columns, 8 bits a number.",
+    ),
+    "en-ngrams-small": (
+        ngrams,
+        "Trigrams with interpolated modified Kneser-Ney smoothing, pruned, 8 bits a number.",
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--lines", type=int, help="paragraphs to read, for a try; all if not given")
+    parser.add_argument("--output", type=Path, default=HERE, help="gets src and README.md")
+    parser.add_argument("--work", type=Path, default=HERE / "build", help="what is finished")
+    options = parser.parse_args()
+    try:
+        text = Text(options.lines, options.work / f"lines-{options.lines or 'all'}")
+        cards = [made(name, text, options.output / "src") for name in MODELS]
+    except TacendaError as error:
+        sys.exit(f"error: {error}")
+    (options.output / "README.md").write_text("\n".join([HEAD, *cards]), encoding="utf8")
+
+
+def made(name: str, text: Text, output: Path) -> str:
+    """Make a model, or take it from the work that is done; return its card."""
+    make, summary = MODELS[name]
+    module = name.replace("-small", "").replace("-", "_")
+    kept, folder = text.work / name, output / f"tacenda_{module}"
+    if not (kept / "model.json").exists():
+        print(f"* {name}", flush=True)
+        make(text).save(kept)
+    if folder.exists():
+        shutil.rmtree(folder)
+    shutil.copytree(kept, folder)
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    print(f"{name}: {size:.1f} MB", flush=True)
+    about = ModelCard(name, tacenda.__version__, LICENCE, f"{summary} {size:.1f} MB.")
+    return re.sub(r"^#", "##", card(tacenda.artifact.read(folder), about), flags=re.MULTILINE)
+
+
+HEAD = """\
+# tacenda-en
+
+Three small English models to begin with. Once this is installed, `tacenda.load` and the components of a spaCy pipeline
+know them by their names. They are small so that they come quickly: larger ones, and models of your own text, are a
+command away (`tacenda embed fit`, `tacenda lm fit`).
+
+```sh
+pip install tacenda-en            # the vectors; with [spacy] for pipelines
+pip install "tacenda-en[lm]"      # the n-grams too, whose package needs torch
+```
+
+All were fitted to the text of English Wikipedia's good and featured articles of 2019. Its authors are those whom the
+history of each article names, at <https://en.wikipedia.org>. The text is under the licence
+[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/), and so are these models: whoever passes them on,
+changed or not, names the authors of Wikipedia likewise and keeps the licence. No text is in them: they hold counts of
+short runs of words, and numbers made of such counts. `make models` in the repository makes them.
+"""
+
+if __name__ == "__main__":
+    main()
