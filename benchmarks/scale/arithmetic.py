@@ -47,9 +47,9 @@ def _ratings() -> None:
             {
                 "model": row["model"],
                 "ratings": 10**9,
-                "memory": memory,
+                "memory GB": memory / 1e9,
                 "minutes": minutes,
-                "sent": 17_770 * 100 * 4,
+                "sent MB": 17_770 * 100 * 4 / 1e6,
             }
         )
     reporting.save("scale-ratings", RATINGS_PROTOCOL, rows)
@@ -72,15 +72,15 @@ def main() -> None:
         times = n / long["tokens"]
         text_bytes = long["text_bytes"] * times
         levels = _levels(text_bytes) / _levels(long["text_bytes"])
-        row = {"what": f"{n // 10**9} billion tokens", "tokens": n, "text": text_bytes}
-        row["ids"] = 4 * n / WORKERS
-        row["moved"] = pair["moved"] * times * levels
+        row = {"what": f"{n // 10**9} billion tokens", "tokens": n, "text GB": text_bytes / 1e9}
+        row["ids GB"] = 4 * n / WORKERS / 1e9
+        row["moved GB"] = pair["moved MB"] * times * levels / 1e3
         for name in ("pairs", "5-grams"):
             power = math.log(long[name] / short[name]) / math.log(long["tokens"] / short["tokens"])
             row[name] = long[name] * times**power
-        row["client"] = 8 * row["pairs"] + 24 * row["5-grams"]
+        row["client GB"] = (8 * row["pairs"] + 24 * row["5-grams"]) / 1e9
         for name in ("reading", "lags", "n-grams", "seconds"):
-            row[f"hours, {name}"] = long[name] * times / WORKERS / share / 3600
+            row[f"hours {name}"] = long[name] * times / WORKERS / share / 3600
         row["serial"] = long["seconds"] * times / 3600
         rows.append(row)
     _ratings()

@@ -25,7 +25,7 @@ PROTOCOL = {
     "vocabulary": 40_000,
     "lags": 7,
     "order": 5,
-    "partition_bytes": 64 << 20,
+    "partition_bytes": "64 MiB, or what a row says",
     "times": "seconds, one run after another in processes of their own: reading and numbering the words; counting the "
     "pairs of seven lags, sums on the client's disk; counting 5-grams, sorted rows on the client. Fitting is not in it",
     "moved": "what workers sent to workers and to the client, by Dask's count",
@@ -53,7 +53,7 @@ def generate(path: Path, n_tokens: int, seed: int = 0) -> None:
     temporary.replace(path)
 
 
-def measure(path: Path, n_workers: int) -> dict[str, Any]:
+def measure(path: Path, n_workers: int, partition_bytes: int) -> dict[str, Any]:
     """Count on so many workers, in this process."""
     from distributed import Client, LocalCluster
 
@@ -80,14 +80,15 @@ def measure(path: Path, n_workers: int) -> dict[str, Any]:
         return {
             "what": f"{corpus.n_tokens / 1e6:g} million tokens, {n_workers} worker{'s' * (n_workers > 1)}",
             "workers": n_workers,
+            "partition_bytes": partition_bytes,
             "tokens": corpus.n_tokens,
             "text_bytes": path.stat().st_size,
             "reading": seconds[0],
             "lags": seconds[1],
             "n-grams": seconds[2],
             "seconds": seconds.sum(),
-            "moved": sum(moved.values()),
-            "peak": max(peaks.values()),
+            "moved MB": sum(moved.values()) / 1e6,
+            "peak MB": max(peaks.values()) / 1e6,
             "pairs": pairs,
             "5-grams": rows,
         }
@@ -115,12 +116,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=float, default=200e6)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--partition", type=float, default=64 << 20, help="bytes of a partition")
     parser.add_argument("--here", type=int, help="measure in this process and print a row")
     options = parser.parse_args()
     path = options.scratch / f"generated-{options.tokens:.0f}.txt"
     generate(path, int(options.tokens))
     if options.here:
-        print(json.dumps(measure(path, options.here), default=float))
+        print(json.dumps(measure(path, options.here, int(options.partition)), default=float))
         return
     from benchmarks import reporting  # here, because every worker imports this module
 
@@ -128,6 +130,7 @@ def main() -> None:
     for n in options.workers:
         command = [sys.executable, "-m", "benchmarks.scale.cluster", "--here", str(n)]
         command += ["--tokens", str(options.tokens), "--scratch", str(options.scratch)]
+        command += ["--partition", str(options.partition)]
         done = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ
         )

@@ -57,7 +57,10 @@ def measure(model: str, folder: Path, seconds: float) -> dict[str, int]:
     package, options = MODELS[model]
     unfitted = getattr(importlib.import_module(package), model)(**options)
     unfitted.fit(
-        Corpus.from_text("a b c d e f g\n" * 50)
+        Corpus.from_text(
+            "a b c d e f g h i j k l m n o p q r s t u v w x y z aa bb cc dd ee ff gg hh ii jj kk ll\n"
+            * 50
+        )
     )  # so that what is loaded and compiled is there
     most = _memory()
     corpus = Corpus.open(folder)
@@ -122,10 +125,10 @@ def main() -> None:
             {
                 "what": model,
                 "tokens": short["tokens"],
-                "anonymous": short["RssAnon"],
-                "anonymous, 10x": long["RssAnon"],
-                "resident": short["VmRSS"],
-                "resident, 10x": long["VmRSS"],
+                "anonymous MB": short["RssAnon"] / 1e6,
+                "anonymous MB 10x": long["RssAnon"] / 1e6,
+                "resident MB": short["VmRSS"] / 1e6,
+                "resident MB 10x": long["VmRSS"] / 1e6,
                 "bytes a token": (long["RssAnon"] - short["RssAnon"]) / more,
                 "settings": MODELS[model][1],
             }

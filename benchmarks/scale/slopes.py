@@ -24,7 +24,7 @@ PROTOCOL = {
     "time grows with": "the power of what was doubled: 0 does not grow, 1 in proportion, 2 as its square",
     "model": "bytes of the arrays that are saved, without the vocabulary",
 }
-_SHIFT = 20
+_WORDS = 20
 #: Of each model: its kind, options, what is doubled from which value on, and what the number of states is called.
 MODELS: dict[str, tuple[str, str, dict[str, Any], dict[str, int], str]] = {
     "LDS": (
@@ -67,7 +67,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], dict[str, int], str]] = {
         "pmf",
         {"epochs": 4},
         {"ratings": 1_000_000, "users": 10_000, "states": 32},
-        "factors",
+        "n_factors",
     ),
 }
 
@@ -78,7 +78,7 @@ def text(n_tokens: int, n_types: int) -> Corpus:
     drawn = np.random.default_rng(0).random(n_tokens) * shares[-1]
     vocabulary = Vocabulary.from_words(f"w{np.base_repr(i, 36).lower()}" for i in range(n_types))
     ids = np.searchsorted(shares, drawn).astype(np.int32)
-    return Corpus(ids, np.append(np.arange(0, n_tokens, _SHIFT), n_tokens), vocabulary)
+    return Corpus(ids, np.append(np.arange(0, n_tokens, _WORDS), n_tokens), vocabulary)
 
 
 def measure(name: str, at: dict[str, int]) -> tuple[float, int]:
@@ -115,7 +115,7 @@ def rows_of(name: str, size: float, report: Callable[[dict[str, Any]], None]) ->
                 "from": n,
                 "to": 2 * n,
                 "seconds": seconds,
-                "seconds, twice": more,
+                "doubled": more,
                 "time grows with": math.log2(more / seconds),
                 "bytes": n_bytes,
                 "model grows with": math.log2(larger / n_bytes),
