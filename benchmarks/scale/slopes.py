@@ -85,7 +85,7 @@ def measure(name: str, at: dict[str, int]) -> tuple[float, int]:
     """Return the seconds of a fit and the bytes of the model."""
     kind, plugin, options, _, states = MODELS[name]
     if kind == "recommenders":
-        data: Any = synthetic_ratings.generate(at["users"], 2_000, at["ratings"], seed=0)
+        data: Any = synthetic_ratings.generate(at["users"], 2_000, at["ratings"], seed=0).ratings
     else:
         data = text(at["tokens"], at["vocabulary"])
     seconds, model = math.inf, None
