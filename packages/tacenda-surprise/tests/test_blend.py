@@ -5,7 +5,7 @@ import pytest
 from surprise import SVD, AlgoBase, accuracy
 from surprise.model_selection import cross_validate
 
-from tacenda.errors import ConfigurationError, DataError, NotFittedError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF
 from tacenda_surprise.blend import fit_weights
 from tacenda_surprise.testing import SurpriseTests
@@ -104,6 +104,26 @@ def test_a_blend_goes_on_with_more_ratings(refit, trainset, make_dataset):
     assert len(blend.top_n(3, ["newcomer"])["newcomer"]) == 3
     with pytest.raises(ConfigurationError, match="SVD cannot go on"):
         Blend(PARTS, random_state=0).fit(trainset).partial_fit(trainset)
+
+
+def test_a_blend_comes_back_from_disk(trainset, testset, tmp_path):
+    blend = Blend(PARTS[:2], random_state=0).fit(trainset)
+    blend.fold_in({"item 3": 5.0, "item 4": 1.0}, uid="newcomer")
+    blend.save(tmp_path / "blend")
+    again = Blend.load(tmp_path / "blend")
+    asked = [*testset, ("newcomer", "item 7", None)]
+    assert again.test(asked) == blend.test(asked)
+    assert again.top_n(3) == blend.top_n(3)
+    uids, iids = [t[0] for t in testset], [t[1] for t in testset]
+    np.testing.assert_array_equal(again.predict_std(uids, iids), blend.predict_std(uids, iids))
+    assert again.fit(trainset).test(testset) == blend.test(testset)
+    with pytest.raises(ConfigurationError, match="SVD cannot be saved"):
+        Blend(PARTS, random_state=0).fit(trainset).save(tmp_path / "other")
+    with pytest.raises(ConfigurationError, match="refit=True"):
+        Blend(PARTS[:1], refit=False, random_state=0).fit(trainset).save(tmp_path / "other")
+    blend.fitted[0].save(tmp_path / "algorithm")
+    with pytest.raises(ArtifactError, match="is a conditional_pmf and no blend"):
+        Blend.load(tmp_path / "algorithm")
 
 
 def test_a_blend_shows_whether_it_is_fitted(blend):

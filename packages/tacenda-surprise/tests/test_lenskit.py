@@ -20,7 +20,7 @@ def ml_ratings():
     """In the place of the MovieLens ratings that LensKit's tests read."""
     import pandas as pd
 
-    found = synthetic_ratings.generate(150, 120, 4_000, rank=2, noise=0.6, seed=3).ratings
+    found = synthetic_ratings.generate(110, 110, 3_000, rank=2, noise=0.6, seed=3).ratings
     return pd.DataFrame(
         {
             "user_id": found.user_ids.astype(np.int64) * 7,
@@ -53,6 +53,7 @@ class TestBias(BasicComponentTests, ScorerTests):
 
 class TestConditionalPMF(BasicComponentTests, ScorerTests):
     component = components.ConditionalPMFScorer
+    config = component.validate_config({"n_factors": 5, "epochs": 5})
     configs = ({"n_factors": 5, "advanced": {"init_std": 0.2}},)
     can_score = "all"
 
@@ -71,6 +72,7 @@ class TestConditionalRBM(ScorerTests):
 
 class TestChoices(ScorerTests):
     component = components.ChoiceScorer
+    config = component.validate_config({"n_factors": 5, "epochs": 5})
     can_score = "all"
 
 
@@ -91,9 +93,9 @@ def test_a_history_with_ratings_says_who_the_user_is(ml_ds):
 def test_the_seed_is_that_of_lenskit_unless_it_is_given(ml_ds):
     from lenskit.training import TrainingOptions
 
-    def scores(seed, **config):
+    def scores(drawn, **config):
         scorer = components.PMFScorer(n_factors=3, epochs=2, **config)
-        scorer.train(ml_ds, TrainingOptions(rng=seed))
+        scorer.train(ml_ds, TrainingOptions(rng=drawn))
         return scorer.model.score_pairs(np.arange(5), np.arange(5))
 
     assert not np.array_equal(scores(1), scores(2))

@@ -15,6 +15,8 @@ from scipy.stats import norm
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
+from tacenda import artifact
+from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda.fitting import Callback
 from tacenda.fitting.checkpoint import Resume
@@ -261,6 +263,10 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         Tensors and a JSON file, never pickle; raw ids keep their types, and ratings are float32. A
         ``random_state`` that is no number is left out.
         """
+        artifact.write(path, self.to_artifact())
+
+    def to_artifact(self) -> Artifact:
+        """Return what `save` writes. Raises NotFittedError."""
         model = self._fitted()
         saved = storage.Saved(
             storage.address_of(type(self)),
@@ -271,7 +277,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
             self._new_users.given(),
             self.choices,
         )
-        storage.write(path, model, saved)
+        return storage.pack_up(model, saved)
 
     def _saved_arguments(self) -> dict[str, Any]:
         """Return the arguments as JSON values, without ``rated``, which is saved as numbers."""
@@ -289,16 +295,21 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         Raises `ArtifactError` for a folder that is missing, damaged or of another class.
         """
         with storage.load_errors(path):
-            model, saved, ratings = storage.read(path)
-            if "rated" in saved.arguments:
-                raise ArtifactError("it names an argument that is never saved: 'rated'")
-            algo = storage.class_at(saved.address, cls).from_settings(saved.arguments)
-            if algo.conditional:
-                algo.rated = saved.more_rated()
-            algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
-            algo._choices = saved.choices
-            for given in saved.given:
-                algo._add(given)
+            return cls.from_artifact(artifact.read(path))
+
+    @classmethod
+    def from_artifact(cls, found: Artifact) -> Self:
+        """Rebuild what `to_artifact` gave; to be called within ``storage.load_errors``."""
+        model, saved, ratings = storage.unpacked(found)
+        if "rated" in saved.arguments:
+            raise ArtifactError("it names an argument that is never saved: 'rated'")
+        algo = storage.class_at(saved.address, cls).from_settings(saved.arguments)
+        if algo.conditional:
+            algo.rated = saved.more_rated()
+        algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
+        algo._choices = saved.choices
+        for given in saved.given:
+            algo._add(given)
         return algo
 
     # -- what Surprise calls -----------------------------------------------------------------------

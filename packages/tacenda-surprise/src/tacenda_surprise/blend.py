@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,18 +14,22 @@ from scipy.optimize import nnls
 from surprise import AlgoBase, Dataset, Prediction, Reader, Trainset
 from surprise.utils import get_rng
 
-from tacenda.errors import ConfigurationError, DataError, NotFittedError
+from tacenda import artifact
+from tacenda.artifact import Artifact
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise.algorithm import UNKNOWN, TacendaAlgorithm
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import By, Lists
 from tacenda_surprise.models.spread import coverage_factor
+from tacenda_surprise.storage import load_errors
 from tacenda_surprise.trainsets import as_list, as_trainset, join, numbers, ratings_of
 
 __all__ = ["Blend"]
 
 Floats = npt.NDArray[np.float64]
 
+_NAME = "blend"
 _NOBODY = object()  # an id that no trainset has
 _SCORES = 2_000_000  # of one algorithm in memory at a time
 
@@ -157,6 +163,59 @@ class Blend(AlgoBase):  # type: ignore[misc]
         AlgoBase.fit(self, everything)
         self.fitted, self._choices = gone_on, None
         return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save into the folder ``path`` what `load` needs: the fitted algorithms, each complete, and their weights.
+
+        Raises ConfigurationError if an algorithm is not one of Tacenda's, or the blend was made with
+        ``refit=False``, whose algorithms do not have all ratings.
+        """
+        weights = self._fitted()
+        if not self.refit:
+            raise ConfigurationError("only a blend with refit=True can be saved; fit one")
+        nested: dict[str, Artifact] = {}
+        for number, algo in enumerate(self.fitted):
+            if not isinstance(algo, TacendaAlgorithm):
+                raise ConfigurationError(
+                    f"{type(algo).__name__} cannot be saved without pickle; use surprise.dump"
+                )
+            nested[f"algorithm-{number}"] = algo.to_artifact()
+        seed = self.random_state if isinstance(self.random_state, int) else None
+        config = {
+            "weights": weights.weights.tolist(),
+            "center": weights.center,
+            "usual": self._usual.tolist(),
+            "factor": self._factor,
+            "holdout": self.holdout,
+            "random_state": seed,
+        }
+        first = next(iter(nested.values()))
+        found = Artifact("recommenders", _NAME, first.distribution, first.version, config, {})
+        artifact.write(path, replace(found, nested=nested))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a blend that was saved. Raises ArtifactError for a folder that is missing, damaged or none."""
+        with load_errors(path):
+            found = artifact.read(path)
+            if found.name != _NAME:
+                raise ArtifactError(f"it is a {found.name} and no blend")
+            n, config = len(found.nested), found.config
+            parts: list[TacendaAlgorithm[Any]] = [
+                TacendaAlgorithm.from_artifact(found.nested[f"algorithm-{number}"])
+                for number in range(n)
+            ]
+            weights, usual = (np.array(config[key], np.float64) for key in ("weights", "usual"))
+            center, factor = float(config["center"]), float(config["factor"])
+            whole = np.isfinite([*weights, *usual, center, factor]).all() and (weights >= 0).all()
+            if not (n and weights.shape == usual.shape == (n,) and whole and factor > 0):
+                raise ArtifactError("the weights of the blend are none: it is damaged")
+            unfitted = [type(part).from_settings(part.settings) for part in parts]
+            blend = cls(unfitted, float(config["holdout"]), True, config["random_state"])
+            AlgoBase.fit(blend, parts[0].trainset)
+            blend._weights, blend.fitted = Weights(weights, center), list(parts)
+            blend._usual, blend._factor = usual, factor
+        return blend
 
     @property
     def weights(self) -> Floats:

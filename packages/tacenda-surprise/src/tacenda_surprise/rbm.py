@@ -33,7 +33,7 @@ class RBMSettings(RandomSettings):
     gibbs_steps: int = argument(BoltzmannSettings, "advanced.gibbs_steps")
     prediction: Literal["mean_field", "exact"] = argument(BoltzmannSettings, "advanced.prediction")
     lr_all: float = argument(BoltzmannSettings, "learning_rate")
-    reg_all: float = argument(BoltzmannSettings, "penalty")
+    reg_all: float | None = argument(BoltzmannSettings, "penalty")
     lr_decay: float = argument(BoltzmannSettings, "advanced.rate_decay")
     batch_cases: int | None = argument(BoltzmannSettings, "advanced.batch_cases")
     persistent: bool = argument(BoltzmannSettings, "advanced.persistent")
@@ -54,7 +54,7 @@ class ConditionalRBMSettings(RBMSettings, RatedSettings):
 
     model_settings = ConditionalBoltzmannSettings
 
-    reg_side: float = argument(ConditionalBoltzmannSettings, "side_penalty")
+    reg_side: float | None = argument(ConditionalBoltzmannSettings, "side_penalty")
 
 
 M = TypeVar("M", bound=RBMSettings)

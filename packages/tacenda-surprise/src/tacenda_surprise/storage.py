@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from surprise import Trainset
 
-from tacenda import artifact
 from tacenda.artifact import Artifact, require
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
@@ -61,8 +60,8 @@ class Saved(NamedTuple):
         return SideInfo((users[cell // n], items[cell % n]) for cell in more) if more else None
 
 
-def write(path: str | os.PathLike[str], model: RatingModel, saved: Saved) -> None:
-    """Save a fitted model and what the algorithm keeps beside it. Raises ArtifactError."""
+def pack_up(model: RatingModel, saved: Saved) -> Artifact:
+    """A fitted model and what the algorithm keeps beside it. Raises ArtifactError."""
     found, trainset, given = model.to_artifact(), saved.trainset, saved.given
     ratings = ratings_of(trainset)
     lists = {"rated": [g.items for g in given], "known": [g.rated for g in given]}
@@ -87,17 +86,14 @@ def write(path: str | os.PathLike[str], model: RatingModel, saved: Saved) -> Non
         "mean": float(trainset.global_mean),
         "n_users": trainset.n_users,
     }
-    artifact.write(
-        path,
-        replace(
-            found,
-            config={**found.config, "surprise": config},
-            arrays={
-                **found.arrays,
-                **({} if saved.choices is None else saved.choices.arrays()),
-                **{_PREFIX + name: array for name, array in arrays.items()},
-            },
-        ),
+    return replace(
+        found,
+        config={**found.config, "surprise": config},
+        arrays={
+            **found.arrays,
+            **({} if saved.choices is None else saved.choices.arrays()),
+            **{_PREFIX + name: array for name, array in arrays.items()},
+        },
     )
 
 
@@ -112,12 +108,11 @@ def load_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ArtifactError(f"cannot load {path}: it is damaged: {error!r}") from error
 
 
-def read(path: str | os.PathLike[str]) -> tuple[RatingModel, Saved, Ratings]:
-    """Read what `write` saved, and the ratings in the numbers of the model, which may have more users.
+def unpacked(found: Artifact) -> tuple[RatingModel, Saved, Ratings]:
+    """Read what `pack_up` gave, and the ratings in the numbers of the model, which may have more users.
 
     Raises ArtifactError, PluginError; to be called within `load_errors`.
     """
-    found = artifact.read(path)
     config = found.config.get("surprise")
     if config is None:
         raise ArtifactError("it is a model without its Surprise algorithm: tacenda.load loads it")

@@ -17,7 +17,8 @@ from tacenda_surprise.models import (
     Identities,
     PMFModel,
 )
-from tacenda_surprise.models.factorization.settings import Used, noisiness
+from tacenda_surprise.models.catalogue import noisiness
+from tacenda_surprise.models.factorization.settings import Used
 from tacenda_surprise.models.factorization.training import ALS, initial_tables
 
 SMALL = {"n_factors": 8, "epochs": 40}

@@ -148,6 +148,16 @@ def deviation(ratings: Ratings) -> float:
     return found if found > 1e-6 else (high - low) / 4 or 1.0
 
 
+def noisiness(ratings: Ratings) -> float:
+    """How little users and items have ratings: 2 if every user and item has one rating, towards 0 as they have more."""
+    roots = _roots(np.diff(ratings.user_offsets)) + _roots(ratings.item_counts)
+    return roots / max(len(ratings), 1)
+
+
+def _roots(counts: npt.NDArray[np.int64]) -> float:
+    return float(np.sqrt(counts).sum())
+
+
 def standardized(ratings: Ratings, mean: float, unit: float) -> Ratings:
     """The ratings less ``mean``, in units of ``unit``."""
     values = ((ratings.values.astype(np.float64) - mean) / unit).astype(np.float32)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
@@ -23,6 +24,8 @@ from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
 from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.identities import Identities
 
+_LEAST_VARIANCE = 0.05  # of scores
+_NEWTON_STEPS = 12
 _SPAN = 4.0  # of the scores, whatever the scale: that of five stars
 _BLOCK = 1 << 22  # numbers in memory at a time: exact predictions need one a pair, level and unit
 
@@ -70,10 +73,10 @@ class Scale:
 class Cases:
     """The training data by case, and what is estimated from it beforehand.
 
-    Scores have biases of cases and visible units, found as `BiasModel` does. The slope of a case is its bias over
-    the variance of the scores, which is how far the slope of a softmax moves its mean. The visible biases are
-    logarithms of frequencies, to which as many ratings are added as damp the biases of visible units: ratings
-    distributed like all others, but for a slope that their bias asks for in the same way.
+    Scores have biases of cases and visible units, found as `BiasModel` does. The visible biases are logarithms of
+    frequencies, to which as many ratings are added as damp the biases of visible units, and a slope with which
+    their mean is the bias. The slope of a case is its bias over the mean variance of its visible units, which is
+    how far the slope of a softmax moves its mean. Without weights the machine predicts as `BiasModel` does.
     """
 
     ratings: Ratings  # their users are the cases, their items the visible units
@@ -81,6 +84,7 @@ class Cases:
     slopes: Floats  # o (cases,); zeros without an offset
     visible_biases: Floats  # (visible, levels), logarithms of smoothed frequencies
     damping: float  # of visible units, in ratings
+    penalty: float  # of the weights, for each case
     base: Floats  # (levels,), the same of all ratings together
     identities: Identities | None  # what each case is known to have ratings with
 
@@ -113,24 +117,49 @@ class Cases:
             alternation.step(None, 1.0)
         of_case, of_visible = alternation.b, alternation.c
         left = values - of_case[ratings.user_ids] - of_visible[ratings.item_ids]
-        variance = max(float(np.var(left)), 0.05) if len(levels) else 1.0
-        slopes = of_case / variance if settings.offset else np.zeros(ratings.n_users)
+        variance = max(float(np.var(left)), _LEAST_VARIANCE) if len(levels) else 1.0
         counts = np.zeros((ratings.n_items, n_levels))
         np.add.at(counts, (ratings.item_ids, levels), 1.0)
         share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
-        damped = max(alternation.penalties[1], 1e-6)
-        usual = softmax(np.log(share) + np.outer(of_visible / variance, scale.scores))
-        smooth = counts + damped * usual
-        logarithms = np.log(smooth / smooth.sum(axis=1, keepdims=True))
+        damped, s = max(alternation.penalties[1], 1e-6), scale.scores.astype(np.float64)
+        usual = np.log(share) + np.outer(of_visible / variance, s)
+        smooth = counts + damped * np.exp(usual - logsumexp(usual, axis=1, keepdims=True))
+        logits = tilted(np.log(smooth), s, of_visible)
+        logarithms = logits - logsumexp(logits, axis=1, keepdims=True)
+        # How far a slope moves the mean of a case is the mean variance of its visible units.
+        chances = np.exp(logarithms)
+        spread = np.maximum(chances @ s**2 - (chances @ s) ** 2, _LEAST_VARIANCE)
+        of_units = np.bincount(ratings.user_ids, spread[ratings.item_ids], ratings.n_users)
+        sizes = np.diff(ratings.user_offsets)
+        moved = np.where(sizes > 0, of_units / np.maximum(sizes, 1), variance)
+        slopes = of_case / moved if settings.offset else np.zeros(ratings.n_users)
         return cls(
             ratings,
             levels,
             slopes.astype(np.float32),
             logarithms.astype(np.float32),
             damped,
+            settings.penalty_for(ratings),
             np.log(share).astype(np.float32),
             known,
         )
+
+
+def tilted(
+    logits: npt.NDArray[np.float64], s: npt.NDArray[np.float64], means: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Add to each row of ``logits`` (rows, levels) a slope times the scores ``s``, with which its mean is that wanted.
+
+    ``means`` (rows,) are kept away from the ends of the scores; Newton's method with bounded steps.
+    """
+    wanted = np.clip(means, s[0] + 0.02 * (s[-1] - s[0]), s[-1] - 0.02 * (s[-1] - s[0]))
+    found = logits.copy()
+    for _ in range(_NEWTON_STEPS):
+        chances = np.exp(found - logsumexp(found, axis=1, keepdims=True))
+        mean = chances @ s
+        variance = np.maximum(chances @ s**2 - mean**2, _LEAST_VARIANCE)
+        found += np.clip((wanted - mean) / variance, -1.0, 1.0)[:, None] * s
+    return found
 
 
 class Machine(NamedTuple):

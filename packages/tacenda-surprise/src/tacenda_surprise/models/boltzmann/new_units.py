@@ -138,7 +138,7 @@ def penalty_of(penalty: float, n_cases: int) -> float:
     return max(penalty * n_cases, 1e-3)
 
 
-def extended(machine: Machine, scale: Scale, cases: Cases, penalty: float) -> Machine:
+def extended(machine: Machine, scale: Scale, cases: Cases) -> Machine:
     """Add rows for visible units of ``cases`` that the machine does not have, solved for one by one.
 
     Steps of the size at which a fit ends would take long to bring new units to where the old ones are.
@@ -154,7 +154,7 @@ def extended(machine: Machine, scale: Scale, cases: Cases, penalty: float) -> Ma
     )
     inputs = wider.hidden_inputs(cases.ratings, cases.levels, scale, cases.identities)
     by_visible = cases.ratings.by_item
-    activations, penalty = squash(inputs), penalty_of(penalty, len(inputs))
+    activations, penalty = squash(inputs), penalty_of(cases.penalty, len(inputs))
     for m in range(n_old, n_old + n_new):
         numbers, values = by_visible.of_user(m)
         solved = solve_visible(wider, scale, activations, numbers, scale.level_of(values), penalty)

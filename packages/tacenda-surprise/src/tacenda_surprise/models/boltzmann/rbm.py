@@ -39,6 +39,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
     name: ClassVar[str] = "rbm"
     settings_class = BoltzmannSettings
     _machine: Machine | None = None
+    _penalty = 0.0
 
     @configured_by(BoltzmannSettings)
     def __init__(self, settings: BoltzmannSettings) -> None:
@@ -62,6 +63,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         if whole:
             known = self._known(ratings, identities)
             machine, history = train(settings, scale, loop, ratings, known, epochs)
+        self._penalty = settings.penalty_for(ratings)
         self._finish(machine, history, scale, catalogue, ratings)
 
     def _go_on(
@@ -157,7 +159,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
         known = self._known_items(items, identities)
         if settings.items_are_cases:
-            penalty = penalty_of(settings.penalty, len(self.catalogue.items))
+            penalty = penalty_of(self._penalty, len(self.catalogue.items))
             return as_visible(machine, scale, items, levels, penalty)
         damping = settings.advanced.damping
         damping = _DAMPING if damping is None else damping
@@ -173,8 +175,13 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings and scale, as JSON values."""
-        return {"settings": self.settings.to_dict(), "catalogue": self.catalogue.config()}
+        """Settings, scale and penalty, as JSON values."""
+        self._fitted()
+        return {
+            "settings": self.settings.to_dict(),
+            "catalogue": self.catalogue.config(),
+            "penalty": self._penalty,
+        }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
@@ -202,7 +209,9 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
                 "sides": visible if cls.conditional else 0,
             },
         )
-        model._catalogue = catalogue
+        model._catalogue, model._penalty = catalogue, float(config["penalty"])
+        if not 0 <= model._penalty < np.inf:
+            raise ArtifactError(f"its penalty is {model._penalty}: the file is damaged")
         model._adopt(machine, Scale.about(levels, catalogue))
         return model
 

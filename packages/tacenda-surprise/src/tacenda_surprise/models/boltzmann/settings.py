@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from tacenda.errors import ConfigurationError
-from tacenda.settings import Settings, group, option
+import numpy as np
 
+from tacenda.errors import ConfigurationError
+from tacenda.ratings import Ratings
+from tacenda.settings import Settings, group, option
+from tacenda_surprise.models.catalogue import noisiness
+
+_PENALTY, _USUAL_NOISE = (
+    0.02,
+    0.25,
+)  # the penalty, and up to which noisiness of the ratings it holds
+_SIDE_PENALTY, _SIDE_TOTAL = 0.002, 3.0  # of weights of identities: for each case, and in all
 _BATCH, _BATCHES = 32, 40  # cases of a minibatch at least, and minibatches of an epoch at most
 
 
@@ -75,9 +84,10 @@ class BoltzmannSettings(Settings):
     learning_rate: float = option(
         0.005, "learning rate of Adam, for minibatches of cases", at_least=0
     )
-    penalty: float = option(
-        0.02,
-        "weight of the squared weights, for each case; the thesis has 0.001 to 0.01",
+    penalty: float | None = option(
+        None,
+        """weight of the squared weights, for each case; None: 0.02, and more where users and items have
+        few ratings; the thesis has 0.001 to 0.01""",
         at_least=0,
     )
     validation: float = option(
@@ -97,6 +107,12 @@ class BoltzmannSettings(Settings):
     def items_are_cases(self) -> bool:
         """Whether the visible units are users."""
         return self.orientation == "item"
+
+    def penalty_for(self, ratings: Ratings) -> float:
+        """The penalty of a machine for these ratings."""
+        if self.penalty is not None:
+            return self.penalty
+        return _PENALTY * _excess(ratings)
 
     def batch_size(self, n_cases: int) -> int:
         """How many cases a minibatch has, of ``n_cases`` that have ratings."""
@@ -136,16 +152,29 @@ class BoltzmannSettings(Settings):
 class ConditionalBoltzmannSettings(BoltzmannSettings):
     """Settings of `ConditionalRBMModel`."""
 
-    side_penalty: float = option(
-        0.002,
+    side_penalty: float | None = option(
+        None,
         """weight of the squared weights of identities, for each case, which want much less than the
-        others; the thesis has 0.001 to 0.01""",
+        others; None: 0.002, and more where there are few cases, or users and items have few ratings; the
+        thesis has 0.001 to 0.01""",
         at_least=0,
     )
+
+    def side_penalty_for(self, ratings: Ratings) -> float:
+        """The penalty of the weights of identities, for ratings whose users are the cases."""
+        if self.side_penalty is not None:
+            return self.side_penalty
+        n_cases = max(int(np.count_nonzero(np.diff(ratings.user_offsets))), 1)
+        return max(_SIDE_PENALTY, _SIDE_TOTAL / n_cases) * _excess(ratings)
 
     @classmethod
     def _side(cls, penalty: float) -> dict[str, float]:
         return {"side_penalty": penalty}
+
+
+def _excess(ratings: Ratings) -> float:
+    """How many times as large penalties are where users and items have few ratings."""
+    return max(noisiness(ratings) / _USUAL_NOISE, 1.0) ** 4
 
 
 def idle_options(validation: float) -> dict[str, str]:

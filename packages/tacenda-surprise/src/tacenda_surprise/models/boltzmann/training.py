@@ -54,9 +54,9 @@ class ContrastiveDivergence:
                 own[...] = getattr(start, name)
         n_chains = cases.ratings.n_users if settings.advanced.persistent else 0
         self._chains = np.full((n_chains, hidden), 0.5, np.float32)
-        penalties = {"weights": settings.penalty}
+        penalties = {"weights": cases.penalty}
         if n_sides:
-            penalties["side_weights"] = settings.side_penalty  # type: ignore[attr-defined]
+            penalties["side_weights"] = settings.side_penalty_for(cases.ratings)  # type: ignore[attr-defined]
         self._adam = Adam(weight_decay=penalties)
         self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
         self._steps = 0
@@ -160,7 +160,7 @@ def train(
     """
     cases = Cases.of(settings, scale, ratings, known)
     if start is not None:
-        start = extended(start, scale, cases, settings.penalty)
+        start = extended(start, scale, cases)
     trained = ContrastiveDivergence(settings, cases, scale, held_out, start)
     filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
     decay, stopping = settings.advanced.rate_decay, held_out is not None

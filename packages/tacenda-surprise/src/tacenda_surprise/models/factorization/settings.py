@@ -31,7 +31,7 @@ from tacenda.kernels.ratings.sgd import Penalties, Rates
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, group, option
 from tacenda_surprise.models.bias import Alternation, BiasSettings
-from tacenda_surprise.models.catalogue import deviation
+from tacenda_surprise.models.catalogue import deviation, noisiness
 
 # for ratings of unit deviation
 _PENALTY, _RATE = 0.16, 0.0225
@@ -417,13 +417,3 @@ def sweeps(settings: BayesianSettings, ratings: Ratings, width: int) -> tuple[in
         wanted = min(_SWEPT / max(len(ratings), 1), _NUMBERS / rows)
         n = int(np.clip(wanted, *_SAMPLES))
     return n // 4 if settings.burn_in is None else settings.burn_in, n
-
-
-def noisiness(ratings: Ratings) -> float:
-    """The t of this module: 2 if every user and item has one rating, towards 0 as they have more."""
-    roots = _roots(np.diff(ratings.user_offsets)) + _roots(ratings.item_counts)
-    return roots / max(len(ratings), 1)
-
-
-def _roots(counts: npt.NDArray[np.int64]) -> float:
-    return float(np.sqrt(counts).sum())
