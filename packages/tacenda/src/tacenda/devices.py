@@ -25,6 +25,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from tacenda import settings as declared
 from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
@@ -36,6 +38,7 @@ __all__ = [
     "check_memory",
     "fetch",
     "memory",
+    "multiply_into",
     "option",
     "out_of_memory",
     "put",
@@ -218,3 +221,13 @@ def assign(target: Array, array: Any) -> None:
     import torch
 
     target.copy_(torch.from_numpy(array.copy() if not array.flags.writeable else array))
+
+
+def multiply_into(left: Array, right: Array, out: Array) -> None:
+    """Write the product of two matrices into ``out``, which may be some columns of a larger matrix."""
+    if isinstance(left, np.ndarray):
+        np.matmul(left, right, out=out)
+        return
+    import torch
+
+    torch.mm(left, right, out=out)

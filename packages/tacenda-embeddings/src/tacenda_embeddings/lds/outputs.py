@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.devices import Array, fetch
+from tacenda.devices import Array, fetch, multiply_into
 from tacenda.kernels.machinery.arrays import zeros
 from tacenda.kernels.shared.tall_matrices import normalize
 from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother
@@ -86,15 +86,16 @@ def balanced(table: Float32, power: float, mean: float | None = None) -> Float32
 def _own_context(source: Source, out: Float32) -> None:
     h = source.smoother.states
     out[:, :h] = source.own
-    out[:, h:] = source.smoother.both(source.contexts)
+    source.smoother.both(source.contexts, out[:, h:])
     normalize(out[:, :h])
     normalize(out[:, h:])
 
 
 def _weighted_mean(source: Source, out: Float32) -> None:
-    out[:] = source.own
-    out *= source.own_weight
-    out += source.smoother.both(source.contexts)
+    source.smoother.both(source.contexts, out)
+    own = source.own
+    own *= source.own_weight
+    out += own
     normalize(out)
 
 
@@ -102,21 +103,22 @@ def _own_past_future(source: Source, out: Float32) -> None:
     h = source.smoother.states
     out[:, :h] = source.own
     out[:, :h] *= source.own_weight
-    out[:, h : 2 * h] = source.smoother.past(source.contexts)
-    out[:, 2 * h :] = source.smoother.future(source.contexts)
+    source.smoother.past(source.contexts, out[:, h : 2 * h])
+    source.smoother.future(source.contexts, out[:, 2 * h :])
     normalize(out)
 
 
 def _mean(source: Source, out: Float32) -> None:
-    out[:] = source.smoother.both(source.contexts)
+    source.smoother.both(source.contexts, out)
     out += source.own
     normalize(out)
 
 
 def _filtered(source: Source, out: Float32) -> None:
-    past = source.smoother.past(source.contexts)
-    past += source.own
-    out[:] = past @ source.smoother.put(source.T_inv.T.astype(np.float32))
+    past = source.own
+    source.smoother.past(source.contexts, out)
+    past += out
+    multiply_into(past, source.smoother.put(source.T_inv.T.astype(np.float32)), out)
     normalize(out)
 
 

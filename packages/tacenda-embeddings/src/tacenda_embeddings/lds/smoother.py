@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.devices import Array, put
+from tacenda.devices import Array, multiply_into, put
 from tacenda.errors import KernelError
 from tacenda.kernels.dynamics import linear_recurrence, modal_recurrence
 from tacenda.kernels.machinery.arrays import zeros
@@ -128,17 +128,23 @@ class Smoother:
         self._backward.scan(ids, offsets, future, out, self.states)
         return out[: len(ids)]
 
-    def past(self, contexts: Array) -> Array:
-        """Return the messages from the left (tokens, states)."""
-        return contexts[:, : self.states] @ self._from_own[: self.states]
+    def past(self, contexts: Array, out: Array | None = None) -> Array:
+        """Return the messages from the left (tokens, states), in ``out`` if given."""
+        return self._product(contexts[:, : self.states], self._from_own[: self.states], out)
 
-    def future(self, contexts: Array) -> Array:
-        """Return the messages from the right (tokens, states)."""
-        return contexts[:, self.states :] @ self._from_own[self.states :]
+    def future(self, contexts: Array, out: Array | None = None) -> Array:
+        """Return the messages from the right (tokens, states), in ``out`` if given."""
+        return self._product(contexts[:, self.states :], self._from_own[self.states :], out)
 
-    def both(self, contexts: Array) -> Array:
-        """Return the sum of the two (tokens, states)."""
-        return contexts @ self._from_own
+    def both(self, contexts: Array, out: Array | None = None) -> Array:
+        """Return the sum of the two (tokens, states), in ``out`` if given."""
+        return self._product(contexts, self._from_own, out)
+
+    def _product(self, contexts: Array, basis: Array, out: Array | None) -> Array:
+        if out is None:
+            out = zeros((len(contexts), self.states), contexts)
+        multiply_into(contexts, basis, out)
+        return out
 
     # -- the ends of sequences ---------------------------------------------------------------------
 
