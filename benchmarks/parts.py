@@ -48,6 +48,14 @@ MACHINES = (*STREAMS, "lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 RECURRENT = (*STREAMS, "lm/recurrent")
 CACHES = ("lm/cache",)
+ON_CLUSTER = (
+    "core/dask",
+    "core/kernels/dynamics/lagged_counts",
+    "embeddings/dask.py",
+    "lm/dask.py",
+    "lm/ngram/counts.py",
+    "lm/ngram/spooling.py",
+)
 STATE_SPACE = (*STREAMS, "lm/state_space")
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
@@ -139,6 +147,20 @@ PARTS = (
     Part("varembed.turkish", ("varembed-turkish",), VAREMBED),
     Part("varembed.static", ("varembed-static",), (*VAREMBED, "embeddings/spacy/vectors.py")),
     Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
+    Part("scale.cluster", ("scale-cluster",), ON_CLUSTER, ("--scratch", "."), timed=True),
+    Part("scale.arithmetic", ("scale-arithmetic", "scale-ratings"), ON_CLUSTER),
+    Part(
+        "scale.slopes",
+        ("scale-slopes",),
+        (*LDS, *NGRAMS, *BILINEAR, *MARKOV, *VAREMBED),
+        timed=True,
+    ),
+    Part(
+        "scale.memory",
+        ("scale-memory",),
+        (*BILINEAR, *MARKOV, *VAREMBED, "core/corpus"),
+        ("--scratch", "."),
+    ),
     Part("ratings.defaults", ("ratings-defaults",), RATINGS),
     Part("ratings.peer_settings ml-100k", ("ratings-peer-settings-ml-100k",), ()),
     Part("ratings.peer_settings ml-1m", ("ratings-peer-settings-ml-1m",), (), ("--data", "ml-1m")),

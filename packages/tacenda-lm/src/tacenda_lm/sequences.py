@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks, check_marks
+from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, Place, forget_pages
 from tacenda.corpus.text import Text, sentences_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.offsets import checked_offsets
@@ -32,6 +33,9 @@ __all__ = [
     "checked_ids",
     "encoded",
     "encoded_text",
+    "laid_end_to_end",
+    "occurrences",
+    "pieces",
     "with_ends",
 ]
 
@@ -97,6 +101,36 @@ def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Off
     inside[ends[1:] - 1] = False
     longer[inside] = ids
     return longer, ends
+
+
+def laid_end_to_end(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
+    """Join texts, given as ids and offsets: arrays in memory, or read-only maps of a file where they are large."""
+    place = Place()
+    ids, cuts = GrowingArray("ids", np.int32, place), GrowingArray("offsets", np.int64, place)
+    cuts.append(np.zeros(1, np.int64))
+    for words, offsets in texts:
+        cuts.append(len(ids) + offsets[1:])
+        ids.append(words)
+    found = ids.finish(), cuts.finish()
+    for array in found:
+        if not isinstance(array, np.memmap):
+            array.flags.writeable = True  # as compiled code and torch like them best
+    return found
+
+
+def pieces(ids: Ids, overlap: int = 0) -> Iterator[Ids]:
+    """Yield an array in pieces, each after the first with the last ``overlap`` ids of the one before it."""
+    for start in range(0, max(len(ids) - overlap, 1), PASS_ITEMS):
+        yield np.asarray(ids[start : start + PASS_ITEMS + overlap])
+        forget_pages(ids)
+
+
+def occurrences(ids: Ids, n_types: int) -> npt.NDArray[np.int64]:
+    """Count how often each id occurs, (types,), without a copy of the ids."""
+    counts = np.zeros(n_types, np.int64)
+    for piece in pieces(ids):
+        counts += np.bincount(piece, minlength=n_types)
+    return counts
 
 
 def checked_blank_lines(blank_lines: str) -> BlankLines:

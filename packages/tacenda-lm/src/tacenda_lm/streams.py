@@ -6,13 +6,15 @@ Otherwise every sentence begins anew, after a ``</s>`` of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda_lm.sequences import Ids, Integers, Offsets, with_ends
+from tacenda.corpus.storage import forget_pages
+from tacenda_lm.sequences import Ids, Integers, Offsets, laid_end_to_end, with_ends
 
 __all__ = ["Contexts", "Stream", "Windows", "streams_of"]
 
@@ -57,8 +59,11 @@ class Stream(NamedTuple):
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, across: bool) -> Stream:
-        """Return a corpus as one sequence, or as one for every sentence."""
+        """Return a corpus as one sequence, or as one for every sentence; mapped from a file where the corpus is."""
         boundary = corpus.vocabulary.boundary_id
+        if isinstance(corpus.ids, np.memmap):
+            ids, offsets = laid_end_to_end(_blocks(corpus, boundary, across))
+            return cls(ids, np.array([0, len(ids)]) if across else offsets)
         ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
         if across:
             offsets = np.array([0, len(ids)])
@@ -69,6 +74,13 @@ class Stream(NamedTuple):
         """Which ids are context only, bool (tokens,): the first of every sequence."""
         found = np.zeros(len(self.ids), bool)
         found[self.offsets[:-1]] = True
+        return found
+
+    def firsts_within(self, start: int, end: int) -> _Bools:
+        """Return `firsts` for the ids from ``start`` to ``end``, bool (end - start,)."""
+        begins = self.offsets[:-1]
+        found = np.zeros(end - start, bool)
+        found[begins[slice(*np.searchsorted(begins, (start, end)))] - start] = True
         return found
 
     def before(self, positions: Integers, n: int) -> tuple[npt.NDArray[np.int64], _Bools]:
@@ -102,13 +114,10 @@ class Stream(NamedTuple):
         offsets = np.sort(np.concatenate([firsts, *inner])).astype(np.int64)
         rows = np.repeat(starts, ends - starts) + _within(ends - starts)
         places = begins[np.searchsorted(begins, rows, side="right") - 1]
+        words, targets = np.asarray(self.ids[at]), np.asarray(self.ids[rows])
+        forget_pages(self.ids)
         return Windows(
-            self.ids[at],
-            offsets,
-            firsts[:-1] + starts - lows,
-            firsts[1:],
-            self.ids[rows],
-            rows > places,
+            words, offsets, firsts[:-1] + starts - lows, firsts[1:], targets, rows > places
         )
 
 
@@ -131,6 +140,15 @@ def streams_of(
     """Return a training text and a held-out text as streams."""
     held_out = None if valid is None else Stream.of_corpus(valid, across)
     return Stream.of_corpus(corpus, across), held_out
+
+
+def _blocks(corpus: Corpus, boundary: int, across: bool) -> Iterator[tuple[Ids, Offsets]]:
+    """The stream of a corpus, block by block: a sentence depends on no other but for one ``</s>`` before them all."""
+    if across:
+        yield np.array([boundary], np.int32), np.array([0, 1])
+    for ids, offsets in corpus.blocks():
+        block = with_ends(ids, offsets, boundary)
+        yield block if across else Stream.of(*block, boundary, across)
 
 
 def _within(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

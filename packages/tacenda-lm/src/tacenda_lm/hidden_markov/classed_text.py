@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.storage import PASS_ITEMS, forget_pages
 from tacenda.kernels.hidden_markov.block import Sequences
-from tacenda_lm.sequences import Ids, Offsets, with_ends
+from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, pieces, with_ends
 
-__all__ = ["Lexicon", "Observed", "sentences_at", "text_of"]
+__all__ = ["Lexicon", "Observed", "pairs_of", "sentences_at", "text_of"]
 
 
 class Lexicon(NamedTuple):
@@ -62,14 +63,42 @@ class Observed(NamedTuple):
         return cls(*np.divmod(distinct, lexicon.n_classes), sequences)
 
 
+def pairs_of(
+    ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = None
+) -> npt.NDArray[np.int64]:
+    """Return the pairs of classes that follow each other in a sentence, sorted: source times classes plus target.
+
+    With ``enough``, no more of the text is read when there are so many.
+    """
+    keys = np.empty(0, np.int64)
+    for at, piece in zip(range(0, len(ids), PASS_ITEMS), pieces(ids, overlap=1), strict=False):
+        classes = lexicon.classes[piece].astype(np.int64)
+        inner = np.ones(len(piece), bool)
+        inner[0] = False
+        begins = offsets[slice(*np.searchsorted(offsets, (at, at + len(piece))))] - at
+        inner[begins] = False
+        reached = np.flatnonzero(inner)
+        found = classes[reached - 1] * lexicon.n_classes + classes[reached]
+        keys = np.union1d(keys, found)
+        if enough is not None and len(keys) >= enough:
+            break
+    return keys
+
+
 def sentences_at(ids: Ids, offsets: Offsets, chosen: npt.NDArray[np.int64]) -> tuple[Ids, Offsets]:
     """Return the chosen sequences, end to end, and where each begins."""
-    lengths = np.diff(offsets)[chosen]
+    begins = offsets[chosen]
+    lengths = offsets[chosen + 1] - begins
     cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    at = np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1])
-    return ids[at], cuts
+    at = np.repeat(begins - cuts[:-1], lengths) + np.arange(cuts[-1])
+    found = np.asarray(ids[at])
+    forget_pages(ids)
+    return found, cuts
 
 
 def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
-    """Return the sentences of a corpus, ``</s>`` after each, and where each begins."""
-    return with_ends(corpus.ids, corpus.offsets, corpus.vocabulary.boundary_id)
+    """Return the sentences of a corpus, ``</s>`` after each, and where each begins; mapped from a file as it is."""
+    boundary = corpus.vocabulary.boundary_id
+    if isinstance(corpus.ids, np.memmap):
+        return laid_end_to_end(with_ends(*block, boundary) for block in corpus.blocks())
+    return with_ends(corpus.ids, corpus.offsets, boundary)

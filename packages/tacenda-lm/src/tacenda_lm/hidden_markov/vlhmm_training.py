@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,12 @@ from tacenda.fitting.torch_model import (
 )
 from tacenda.fitting.trainable import State
 from tacenda.kernels.hidden_markov import class_softmax
-from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, sentences_at, text_of
+from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, pairs_of, sentences_at, text_of
 from tacenda_lm.hidden_markov.inference import Features, Flat, Free, Tables, Transitions, TwoLevel
 from tacenda_lm.hidden_markov.parameters import Network, Tabular
 from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings, check_memory, device_of
 from tacenda_lm.hidden_markov.word_classes import word_classes
-from tacenda_lm.sequences import Ids, Offsets
+from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, occurrences, pieces
 from tacenda_lm.training import FitContext, falling_rate, train
 
 __all__ = ["Trainer", "classes_of", "drawn", "fit_vlhmm"]
@@ -52,7 +52,9 @@ def fit_vlhmm(
     lexicon = classes_of(settings, corpus, ids)
     batch = min(settings.batch_words, max(_FEW, len(ids) // _STEPS))
     texts = (ids, offsets, batch), (*(held_out or (ids[:0], offsets[:1])), _EVALUATED)
-    pairs = (min(size, len(Observed.of(text, cuts, lexicon).sources)) for text, cuts, size in texts)
+    pairs = (
+        min(size, len(pairs_of(text, cuts, lexicon, enough=size))) for text, cuts, size in texts
+    )
     check_memory(settings, len(lexicon.classes), *pairs)
     network = drawn(settings, lexicon, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
@@ -78,7 +80,12 @@ def classes_of(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
             f"VLHMM: n_classes is {settings.n_classes}, and the text has only {n_types} different "
             "words: give fewer classes, such as a tenth of the words"
         )
-    stream = np.concatenate([np.array([boundary], np.int32), ids])
+    first = np.array([boundary], np.int32)
+    if isinstance(ids, np.memmap):
+        parts = ((part, np.zeros(1, np.int64)) for part in chain([first], pieces(ids)))
+        stream, _ = laid_end_to_end(parts)
+    else:
+        stream = np.concatenate([first, ids])
     classes = word_classes(
         stream,
         n_types,
@@ -93,15 +100,14 @@ def drawn(
     settings: VLHMMSettings, lexicon: Lexicon, ids: Ids, offsets: Offsets
 ) -> Network | Tabular:
     """Draw parameters that predict words about as often as they occur, whatever came before."""
-    counts = np.bincount(ids, minlength=len(lexicon.classes)) + 0.1
+    counts = occurrences(ids, len(lexicon.classes)) + 0.1
     mass = np.bincount(lexicon.classes, counts, minlength=lexicon.n_classes)
     words = np.log(counts / mass[lexicon.classes]).astype(np.float32)
     groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
     generator = torch.Generator().manual_seed(settings.seed)
     if settings.advanced.neural:
         return Network(settings, lexicon.order, words, groups, generator)
-    seen = Observed.of(ids, offsets, lexicon)
-    keys = seen.sources * lexicon.n_classes + seen.targets
+    keys = pairs_of(ids, offsets, lexicon)
     return Tabular(settings, lexicon, words, groups, keys, generator)
 
 

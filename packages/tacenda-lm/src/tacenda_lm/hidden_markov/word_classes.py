@@ -29,7 +29,7 @@ from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import track
 from tacenda_lm.hidden_markov.brown import agglomerate
 from tacenda_lm.hidden_markov.settings import Method
-from tacenda_lm.sequences import Ids
+from tacenda_lm.sequences import Ids, occurrences, pieces
 
 __all__ = ["word_classes"]
 
@@ -53,7 +53,7 @@ def word_classes(
         )
     if method == "brown":
         return _merged(stream, n_types, n_classes, boundary)
-    counts = np.bincount(stream[1:], minlength=n_types).astype(np.float64)
+    counts = occurrences(stream[1:], n_types).astype(np.float64)
     order = np.argsort(-counts, kind="stable")
     order = order[order != boundary]
     classes = np.zeros(n_types, np.int64)
@@ -61,7 +61,7 @@ def word_classes(
     # what never occurs has no neighbours to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]
     exchange = _predictive_exchange if method == "predictive" else _bigram_exchange
-    improve = exchange(stream, counts, classes, n_classes, order)
+    improve = exchange(_pairs_of(stream, n_types), counts, classes, n_classes, order)
     for _ in track(range(passes), "word classes", unit="pass"):
         if improve() <= _STILL * len(order):
             break
@@ -81,7 +81,7 @@ def _merged(stream: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDA
 
 
 def _bigram_exchange(
-    stream: Ids,
+    pairs: csr_matrix,
     counts: npt.NDArray[np.float64],
     classes: npt.NDArray[np.int64],
     M: int,
@@ -91,12 +91,11 @@ def _bigram_exchange(
 
     ``classes`` (types,) of M are changed in place; ``counts`` (types,) say how often each word occurs.
     """
-    first, second = stream[:-1], stream[1:]
-    after = _neighbours(first, second, len(counts))
-    before = _neighbours(second, first, len(counts))
-    own = np.bincount(first[first == second], minlength=len(counts)).astype(np.float64)
+    after, before = _neighbours(pairs), _neighbours(pairs.T)
+    own = pairs.diagonal()
+    first, second = pairs.nonzero()
     N = np.zeros((M, M))
-    np.add.at(N, (classes[first], classes[second]), 1)
+    np.add.at(N, (classes[first], classes[second]), pairs.data)
     NT = np.ascontiguousarray(N.T)
     G = N * np.log(np.maximum(N, 1))
     GT = np.ascontiguousarray(G.T)
@@ -106,24 +105,34 @@ def _bigram_exchange(
 
 
 def _predictive_exchange(
-    stream: Ids,
+    pairs: csr_matrix,
     counts: npt.NDArray[np.float64],
     classes: npt.NDArray[np.int64],
     M: int,
     order: npt.NDArray[np.int64],
 ) -> Callable[[], int]:
     """Return what makes one pass for p(c' | w) p(w' | c'); arguments as of `_bigram_exchange`."""
-    before = _neighbours(stream[1:], stream[:-1], len(counts))
+    before = _neighbours(pairs.T)
+    first, second = pairs.nonzero()
     N = np.zeros((len(counts), M))
-    np.add.at(N, (stream[:-1], classes[stream[1:]]), 1)
+    np.add.at(N, (first, classes[second]), pairs.data)
     sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
     return lambda: int(_predictive_pass(order, before, counts, classes, sizes, N, mass))
 
 
-def _neighbours(of: Ids, neighbours: Ids, n_types: int) -> _Pairs:
-    """Return for every word its neighbours and how often they occur: borders, words, counts."""
-    found = csr_matrix((np.ones(len(of)), (of, neighbours)), shape=(n_types, n_types))
-    found.sum_duplicates()
+def _pairs_of(stream: Ids, n_types: int) -> csr_matrix:
+    """Count how often each word is followed by each: (types, types), float64, sorted."""
+    found = csr_matrix((n_types, n_types), dtype=np.float64)
+    for piece in pieces(stream, overlap=1):
+        ones = np.ones(len(piece) - 1)
+        found = found + csr_matrix((ones, (piece[:-1], piece[1:])), shape=found.shape)
+    found.sort_indices()
+    return found
+
+
+def _neighbours(pairs: csr_matrix) -> _Pairs:
+    """Return for every row its columns and how often they occur: borders, words, counts."""
+    found = pairs.tocsr()
     found.sort_indices()
     return found.indptr.astype(np.int64), found.indices.astype(np.int64), found.data
 

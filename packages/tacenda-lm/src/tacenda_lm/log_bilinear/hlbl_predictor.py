@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import require
+from tacenda.corpus.storage import forget_pages
 from tacenda.devices import fetch, put
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
@@ -244,22 +245,22 @@ class HLBLPredictor:
 
     def predicted(self, stream: Stream, rows: int) -> Iterator[Predicted]:
         """Yield the predicted vectors of all positions, in blocks, exactly as if the stream were read in one go."""
-        ids, firsts, n = stream.ids, stream.firsts, len(self.context.weights)
+        ids, n = stream.ids, len(self.context.weights)
         tails: _Floats | None = None
         for start in range(0, len(ids), rows):
             end = min(start + rows, len(ids))
             low = max(0, start - n)
-            if firsts[start]:
+            firsts = stream.firsts_within(low, end)
+            if firsts[start - low]:
                 tails = None  # those of the sequence that has just ended
-            begins = low + np.flatnonzero(firsts[low:end])
-            offsets = np.unique(np.concatenate([[low], begins, [end]])) - low
+            offsets = np.unique(np.concatenate([[0], np.flatnonzero(firsts), [end - low]]))
+            read = np.array(ids[low:end])
+            forget_pages(ids)
             span = np.array([start - low]), np.array([end - low])
             p = self.parameters
-            found = context_sum.forward(
-                p.words, ids[low:end], offsets, *span, self.context, tails, p.far
-            )
+            found = context_sum.forward(p.words, read, offsets, *span, self.context, tails, p.far)
             tails = found.after
-            yield Predicted(found.vectors, ids[start:end], ~firsts[start:end])
+            yield Predicted(found.vectors, read[start - low :], ~firsts[start - low :])
 
     def distributions(self, stream: Stream) -> Iterator[_Floats]:
         """Yield natural log-probabilities of all words at the positions that `score` scores, (rows, types)."""

@@ -1,0 +1,1 @@
+"""How far one machine goes: memory against the length of text, counting on a cluster, and what follows for more."""

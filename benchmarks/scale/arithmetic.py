@@ -1,0 +1,92 @@
+"""What 1, 10 and 100 billion tokens take to be counted, and a billion ratings to be learned,
+by the rates that were measured.
+
+python -m benchmarks.scale.arithmetic
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+from benchmarks import parts, reporting
+from tacenda.dask.corpus import PARTITION_BYTES
+from tacenda.dask.sums import FAN_IN
+
+SIZES = (10**9, 10**10, 10**11)
+WORKERS = 16
+PROTOCOL = {
+    "from": "the two longest texts of scale-cluster with one worker, and the speed-up of two workers on the longest",
+    "hours": f"for {WORKERS} workers of one thread: tokens / rate of one / {WORKERS} / half the speed-up of two",
+    "moved": "bytes that workers send, in proportion to tokens and to the levels of the tree of sums",
+    "ids": "bytes of word ids that a worker holds, in memory or on its disk",
+    "pairs, 5-grams": "distinct ones, by the power law through both texts; a pair takes 8 bytes, a 5-gram 24, on the "
+    "disk of the client",
+    "serial": "hours of one machine that counts by itself, by the rate of one worker",
+}
+
+
+RATINGS_PROTOCOL = {
+    "from": "ratings-scale: 100 million ratings, 480,189 users, 17,770 items, 100 factors, one thread of one machine",
+    "memory": "largest resident memory, in proportion to ratings: more than is needed, as items do not multiply",
+    "minutes": "of an epoch, on one thread",
+    "sent": "bytes of the items' factors that each worker of a cluster would send and receive in an epoch",
+}
+
+
+def _ratings() -> None:
+    """Whether a billion ratings want a cluster."""
+    measured = json.loads((parts.RESULTS / "ratings-scale.json").read_text(encoding="utf-8"))[
+        "rows"
+    ]
+    rows = []
+    for row in measured:
+        memory = row["peak GB"] * 1e9 * 10**9 / row["ratings"]
+        minutes = 10**9 / row["ratings/s"] / 60
+        rows.append(
+            {
+                "model": row["model"],
+                "ratings": 10**9,
+                "memory GB": memory / 1e9,
+                "minutes": minutes,
+                "sent MB": 17_770 * 100 * 4 / 1e6,
+            }
+        )
+    reporting.save("scale-ratings", RATINGS_PROTOCOL, rows)
+
+
+def _levels(text_bytes: float) -> int:
+    return max(1, math.ceil(math.log(max(2.0, text_bytes / PARTITION_BYTES), FAN_IN)))
+
+
+def main() -> None:
+    measured = json.loads((parts.RESULTS / "scale-cluster.json").read_text(encoding="utf-8"))[
+        "rows"
+    ]
+    alone = sorted((row for row in measured if row["workers"] == 1), key=lambda row: row["tokens"])
+    short, long = alone[-2:]
+    pair = next(row for row in measured if row["workers"] == 2 and row["tokens"] == long["tokens"])
+    share = long["seconds"] / pair["seconds"] / 2
+    rows = []
+    for n in SIZES:
+        times = n / long["tokens"]
+        text_bytes = long["text_bytes"] * times
+        levels = _levels(text_bytes) / _levels(long["text_bytes"])
+        row = {"what": f"{n // 10**9} billion tokens", "tokens": n, "text GB": text_bytes / 1e9}
+        row["ids GB"] = 4 * n / WORKERS / 1e9
+        row["moved GB"] = pair["moved MB"] * times * levels / 1e3
+        for name in ("pairs", "5-grams"):
+            power = math.log(long[name] / short[name]) / math.log(long["tokens"] / short["tokens"])
+            row[name] = long[name] * times**power
+        row["client GB"] = (8 * row["pairs"] + 24 * row["5-grams"]) / 1e9
+        for name in ("reading", "lags", "n-grams", "seconds"):
+            row[f"hours {name}"] = long[name] * times / WORKERS / share / 3600
+        row["serial"] = long["seconds"] * times / 3600
+        rows.append(row)
+    _ratings()
+    protocol = {**PROTOCOL, "measured": [short["what"], long["what"], pair["what"]]}
+    reporting.save("scale-arithmetic", protocol, rows)
+
+
+if __name__ == "__main__":
+    main()

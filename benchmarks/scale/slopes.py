@@ -1,0 +1,139 @@
+"""What grows with what: processor time of a fit and size of the model, as one thing after another is doubled.
+
+python -m benchmarks.scale.slopes [--only LDS KneserNey] [--size 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks import reporting
+from tacenda import Corpus, Vocabulary, plugins
+from tacenda.datasets import synthetic_ratings
+
+PROTOCOL = {
+    "text": "words drawn independently by Zipf's law with exponent 1.1, lines of 20",
+    "time": "seconds of processor time of a whole fit, the least of two, one thread; of models in epochs, one epoch",
+    "time grows with": "the power of what was doubled: 0 does not grow, 1 in proportion, 2 as its square",
+    "model": "bytes of the arrays that are saved, without the vocabulary",
+}
+_WORDS = 20
+#: Of each model: its kind, options, what is doubled from which value on, and what the number of states is called.
+MODELS: dict[str, tuple[str, str, dict[str, Any], dict[str, int], str]] = {
+    "LDS": (
+        "embedders",
+        "lds",
+        {},
+        {"tokens": 400_000, "vocabulary": 5_000, "states": 50},
+        "n_states",
+    ),
+    "KneserNey": (
+        "language_models",
+        "kneser_ney",
+        {},
+        {"tokens": 400_000, "vocabulary": 5_000, "states": 3},
+        "order",
+    ),
+    "HLBL": (
+        "language_models",
+        "hlbl",
+        {"epochs": 1, "tree": "random", "copies": 1},
+        {"tokens": 50_000, "vocabulary": 4_000, "states": 50},
+        "width",
+    ),
+    "VLHMM": (
+        "language_models",
+        "vlhmm",
+        {"epochs": 1, "n_classes": 32},
+        {"tokens": 50_000, "vocabulary": 2_000, "states": 16},
+        "states_per_class",
+    ),
+    "VarEmbed": (
+        "embedders",
+        "varembed",
+        {"epochs": 1},
+        {"tokens": 30_000, "vocabulary": 2_000, "states": 32},
+        "width",
+    ),
+    "PMF": (
+        "recommenders",
+        "pmf",
+        {"epochs": 4},
+        {"ratings": 1_000_000, "users": 10_000, "states": 32},
+        "n_factors",
+    ),
+}
+
+
+def text(n_tokens: int, n_types: int) -> Corpus:
+    """Return a text in memory."""
+    shares = np.cumsum(np.arange(1, n_types + 1) ** -1.1)
+    drawn = np.random.default_rng(0).random(n_tokens) * shares[-1]
+    vocabulary = Vocabulary.from_words(f"w{np.base_repr(i, 36).lower()}" for i in range(n_types))
+    ids = np.searchsorted(shares, drawn).astype(np.int32)
+    return Corpus(ids, np.append(np.arange(0, n_tokens, _WORDS), n_tokens), vocabulary)
+
+
+def measure(name: str, at: dict[str, int]) -> tuple[float, int]:
+    """Return the seconds of a fit and the bytes of the model."""
+    kind, plugin, options, _, states = MODELS[name]
+    if kind == "recommenders":
+        data: Any = synthetic_ratings.generate(at["users"], 2_000, at["ratings"], seed=0).ratings
+    else:
+        data = text(at["tokens"], at["vocabulary"])
+    seconds, model = math.inf, None
+    for _ in range(2):
+        model = plugins.make(kind, plugin, {**options, states: at["states"]})
+        begin = time.process_time()
+        model.fit(data)
+        seconds = min(seconds, time.process_time() - begin)
+    assert model is not None
+    return seconds, sum(
+        array.nbytes for key, array in model.arrays().items() if not key.startswith("vocabulary")
+    )
+
+
+def rows_of(name: str, size: float, report: Callable[[dict[str, Any]], None]) -> None:
+    """Report a row for each thing that is doubled."""
+    _, _, _, base, states = MODELS[name]
+    at = {key: int(n * size) if key in ("tokens", "ratings") else n for key, n in base.items()}
+    seconds, n_bytes = measure(name, at)
+    for axis, n in at.items():
+        more, larger = measure(name, {**at, axis: 2 * n})
+        report(
+            {
+                "what": f"{name}, {states if axis == 'states' else axis}",
+                "model": name,
+                "grows": states if axis == "states" else axis,
+                "from": n,
+                "to": 2 * n,
+                "seconds": seconds,
+                "doubled": more,
+                "time grows with": math.log2(more / seconds),
+                "bytes": n_bytes,
+                "model grows with": math.log2(larger / n_bytes),
+            }
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*", default=list(MODELS))
+    parser.add_argument("--size", type=float, default=1.0, help="factor of tokens and ratings")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in options.only:
+        rows: list[dict[str, Any]] = []
+        rows_of(name, options.size, rows.append)
+        reporting.save("scale-slopes", PROTOCOL, rows, seeds=[0], keep="what")
+
+
+if __name__ == "__main__":
+    main()
