@@ -10,7 +10,7 @@ lambda I + Y^T Y, the same for everybody, beside what the rated items N(u) add:
 
 A list is ranked by how likely the user is to choose an item and to like it then,
 
-    (max(x_u . y_i, 0) + 0.3 n_i / n) Phi((r_ui - m) / s)^{1/2},
+    (max(x_u . y_i, 0) + 0.001 n_i / n) Phi((r_ui - m) / s)^{1/2},
 
 with the predicted rating r_ui, the mean m of all ratings and their standard deviation s; n_i of the n users have rated
 the item. The numbers here were chosen on generated sets (`benchmarks/ratings/generated.py`).
