@@ -122,7 +122,7 @@ def test_memory_is_that_of_the_device(two_gpus):
     devices.check_memory(3_300_000_000, "cuda:1", settings, "less")
     with pytest.raises(
         ConfigurationError,
-        match=r"Puppet: this needs about 25 GB, and cuda:1 has 3.3 GB free: give fewer states",
+        match=r"Puppet: training needs about 25 GB, and cuda:1 has 3.3 GB free: give fewer states",
     ):
         devices.check_memory(25_000_000_000, "cuda:1", settings, "fewer states")
 

@@ -172,7 +172,7 @@ def check_memory(needed: int, device: str, settings: HasDevice, lower: str) -> N
     has = "the machine has" if device == "cpu" else f"{device} has"
     free = "" if device == "cpu" else " free"
     raise ConfigurationError(
-        f"{settings.model()}: this needs about {_gigabytes(needed)}, and {has} {_gigabytes(there)}{free}: "
+        f"{settings.model()}: training needs about {_gigabytes(needed)}, and {has} {_gigabytes(there)}{free}: "
         f"give {lower}"
     )
 
