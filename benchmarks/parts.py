@@ -147,7 +147,7 @@ PARTS = (
     Part("varembed.turkish", ("varembed-turkish",), VAREMBED),
     Part("varembed.static", ("varembed-static",), (*VAREMBED, "embeddings/spacy/vectors.py")),
     Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
-    Part("scale.cluster", ("scale-cluster",), ON_CLUSTER, ("--scratch", "."), timed=True),
+    Part("scale.cluster", ("scale-cluster",), ON_CLUSTER, timed=True),
     Part("scale.arithmetic", ("scale-arithmetic", "scale-ratings"), ON_CLUSTER),
     Part(
         "scale.slopes",
@@ -159,7 +159,6 @@ PARTS = (
         "scale.memory",
         ("scale-memory",),
         (*BILINEAR, *MARKOV, *VAREMBED, "core/corpus"),
-        ("--scratch", "."),
     ),
     Part("ratings.defaults", ("ratings-defaults",), RATINGS),
     Part("ratings.peer_settings ml-100k", ("ratings-peer-settings-ml-100k",), ()),

@@ -1,6 +1,6 @@
 """Lags and n-grams of generated text counted on a local Dask cluster of one worker and of two.
 
-python -m benchmarks.scale.cluster --tokens 200e6 --scratch FOLDER
+python -m benchmarks.scale.cluster --tokens 200e6 [--scratch FOLDER]
 
 Needs two processors with nothing else to do, Dask, and in FOLDER some 60 bytes for every token.
 """
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks import parts
 
 PROTOCOL = {
     "text": "generated: words drawn independently by Zipf's law with exponent 1.1 from a million, in lines of 20; real "
@@ -114,11 +116,12 @@ def _peak() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", type=float, default=200e6)
-    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, default=parts.kept_folder() / "scale")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--partition", type=float, default=64 << 20, help="bytes of a partition")
     parser.add_argument("--here", type=int, help="measure in this process and print a row")
     options = parser.parse_args()
+    options.scratch.mkdir(parents=True, exist_ok=True)
     path = options.scratch / f"generated-{options.tokens:.0f}.txt"
     generate(path, int(options.tokens))
     if options.here:

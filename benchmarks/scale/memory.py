@@ -1,6 +1,6 @@
 """Resident memory of fits against the length of their text, which lies in a file, and ten times of it.
 
-python -m benchmarks.scale.memory --tokens 10e6 --scratch FOLDER
+python -m benchmarks.scale.memory --tokens 10e6 [--scratch FOLDER]
 
 A model is trained for some seconds only: memory that grows with the text is taken before the first step or in it.
 """
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import reporting
+from benchmarks import parts, reporting
 from benchmarks.scale.cluster import generate
 
 PROTOCOL = {
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", type=float, default=10e6)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--scratch", type=Path, default=parts.kept_folder() / "scale")
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--here", nargs=2, help="a model and a corpus: measure in this process")
     options = parser.parse_args()
@@ -98,6 +98,7 @@ def main() -> None:
         return
     from tacenda import Corpus
 
+    options.scratch.mkdir(parents=True, exist_ok=True)
     folders = []
     for n in (options.tokens, 10 * options.tokens):
         path = options.scratch / f"generated-{n:.0f}.txt"

@@ -225,6 +225,7 @@ class _EM:
     def iterate(
         self, parameters: Parameters, moments: Moments, iterations: int, stage: str
     ) -> Parameters:
+        """Take so many iterations of EM."""
         for _ in range(iterations):
             statistics = self._expect(parameters, moments, stage, with_observation=True)
             parameters = maximization(statistics, parameters, moments.mean)

@@ -67,17 +67,18 @@ class Lists(NamedTuple):
         self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """Numbers and expected ratings of the ``n`` best items of a user whose ratings are ``ratings`` (items,)."""
-        values = self._values(ratings[None, :], None if x is None else x[None, :])[0]
-        found, _ = top(values, n, self._left_out(seen))
+        values = self.values(ratings[None, :], None if x is None else x[None, :])[0]
+        found, _ = top(values, n, self.left_out(seen))
         return found, ratings[found]
 
-    def _values(self, ratings: Floats, x: Floats | None) -> Floats:
+    def values(self, ratings: Floats, x: Floats | None) -> Floats:
         """What a block of users is ranked by (users, items)."""
         if self.choices is None or x is None:
             return ratings
         return self.choices.scores(x) if self.by == "choice" else self.choices.combined(x, ratings)
 
-    def _left_out(self, seen: Numbers | None) -> Numbers | None:
+    def left_out(self, seen: Numbers | None) -> Numbers | None:
+        """Return the items that a list of somebody who has ``seen`` some leaves out; None if none."""
         if self.hidden is None:
             return seen
         hidden = np.flatnonzero(self.hidden)
@@ -110,10 +111,10 @@ def best_items(
         part = users[start : start + block]
         ratings = model.score_users(part)
         x = None if lists.choices is None else lists.choices.users[part]
-        values = lists._values(ratings, x)
+        values = lists.values(ratings, x)
         for user, row, own in zip(part.tolist(), values, ratings, strict=True):
             known = seen.of_user(user) if seen is not None and user >= 0 else None
-            found, _ = top(row, n, lists._left_out(known))
+            found, _ = top(row, n, lists.left_out(known))
             yield Ranked(user, found, own[found])
 
 
