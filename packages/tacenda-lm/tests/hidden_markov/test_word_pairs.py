@@ -83,8 +83,8 @@ def test_classes_of_pairs_in_files_are_the_same(request, method):
 def test_classes_take_no_more_memory_for_more_text(monkeypatch, method):
     """Words drawn by chance from many, so that ten times the text has several times as many pairs."""
     monkeypatch.setattr(sequences, "PASS_ITEMS", 5000)
-    monkeypatch.setattr(word_pairs, "_COUNTING", 1 << 20)
-    monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 5000)
+    monkeypatch.setattr(word_pairs, "_COUNTING", 300_000)
+    monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 2000)
     monkeypatch.setattr(word_pairs, "_ENTRIES", 5000)
 
     def peak(n):
@@ -97,5 +97,5 @@ def test_classes_take_no_more_memory_for_more_text(monkeypatch, method):
         tracemalloc.stop()
         return most
 
-    peak(1000)
-    assert peak(200_000) < 1.5 * peak(20_000)
+    peak(60_000)  # what is compiled and loaded on the way is not counted
+    assert peak(200_000) < 1.3 * peak(20_000)

@@ -28,12 +28,17 @@ def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str
     for array in arrays:
         digest.update(f"{array.shape}{array.dtype.str}".encode())
         if array.nbytes <= _WHOLE or array.ndim == 0:
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(_raw(array))
             continue
         rows = max(1, (1 << 20) * len(array) // array.nbytes)
         for start in np.linspace(0, len(array) - rows, _SAMPLES).astype(np.int64):
-            digest.update(np.ascontiguousarray(array[start : start + rows]).tobytes())
+            digest.update(_raw(array[start : start + rows]))
     return digest.hexdigest()
+
+
+def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of an array, (bytes,), without a copy where they lie in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _shuffled(items: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
