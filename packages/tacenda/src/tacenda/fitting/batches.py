@@ -36,9 +36,9 @@ def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str
     return digest.hexdigest()
 
 
-def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array, (bytes,), without a copy where they lie in order."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+def _raw(array: NDArray[Any]) -> memoryview:
+    """The bytes of an array, without a copy where they lie in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _shuffled(items: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
