@@ -137,6 +137,25 @@ def test_quotes_and_foreign_letters_in_the_card_stay_as_they_are(saved, tmp_path
     assert (found.summary, found.license, found.version) == (about.summary, "MIT", "1")
 
 
+def test_models_of_one_distribution_have_a_summary_each(saved, tmp_path, monkeypatch):
+    points = tmp_path / "both-1.dist-info"
+    points.mkdir()
+    (points / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: both\nVersion: 1\nSummary: Two.\n"
+    )
+    (points / "entry_points.txt").write_text(
+        "[tacenda.models]\nbare = a_a\nwith-card = b_b\nodd = c_c\n"
+    )
+    for folder in ("a_a", "b_b", "c_c"):
+        tacenda.load(saved).save(tmp_path / folder)
+    (tmp_path / "b_b" / "README.md").write_text("# with-card 1\n\nOf the  second kind.\n\nMore.\n")
+    (tmp_path / "c_c" / "README.md").write_text("no title\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    summaries = {model.name: model.summary for model in by_name.available()}
+    found = {name: summaries[name] for name in ("bare", "with-card", "odd")}
+    assert found == {"bare": "Two.", "with-card": "Of the second kind.", "odd": "Two."}
+
+
 def test_two_distributions_of_one_name_are_told_apart(site, saved, tmp_path, monkeypatch):
     other = tmp_path / "other"
     points = other / "other-1.dist-info"

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from tacenda.artifact import folder as folders
-from tacenda.artifact.by_name import NAME
+from tacenda.artifact.by_name import CARD, NAME
 from tacenda.artifact.manifest import Artifact
 from tacenda.errors import ConfigurationError
 
 __all__ = ["CARD", "ModelCard", "card", "check_card", "package"]
 
-CARD = "README.md"
 _COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
 
 
@@ -40,7 +39,7 @@ class ModelCard:
     license
         An SPDX expression, such as "CC-BY-SA-4.0".
     summary
-        One line.
+        One line, with which the card begins and which `tacenda models` shows.
     attribution
         Whom the licence of the data wants named; Markdown.
     """
@@ -50,6 +49,11 @@ class ModelCard:
     license: str
     summary: str = ""
     attribution: str = ""
+
+    @property
+    def line(self) -> str:
+        """The summary, or where there is none a line that says as much as the name does."""
+        return self.summary or f"The model {self.name} for Tacenda."
 
     @property
     def module(self) -> str:
@@ -112,10 +116,11 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
 
     ``load`` are lines of Python that load it; by default by its name, once it is installed.
     """
-    lines = [f"# {about.name} {about.version}", ""]
-    if about.summary:
-        lines += [about.summary, ""]
-    lines += [
+    lines = [
+        f"# {about.name} {about.version}",
+        "",
+        about.line,
+        "",
         f"A saved model of [Tacenda](https://pypi.org/project/tacenda/): `{artifact.name}` "
         f"({artifact.kind}) of {artifact.distribution} {artifact.version}".rstrip()
         + ".",
@@ -168,6 +173,8 @@ def _table(headings: tuple[str, ...], rows: Any) -> list[str]:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -184,7 +191,7 @@ build-backend = "hatchling.build"
 [project]
 name = {quoted(about.distribution)}
 version = {quoted(about.version)}
-description = {quoted(about.summary or f"The model {about.name} for Tacenda")}
+description = {quoted(about.line)}
 readme = "{CARD}"
 license = {quoted(about.license)}
 requires-python = ">=3.11"
