@@ -2,9 +2,9 @@
 
     python docs/look.py site [--pictures FOLDER] [page.html ...]
 
-Chromium or Chrome is driven by Playwright, and the pages come from a server on this machine; what asks for another address
-fails, and is named. A page must fit the window: what is wider scrolls in a box of its own. Formulas must be
-set, pictures loaded, and links between pages lead somewhere. Then the search and the menu of a narrow window are tried.
+Playwright drives the Chromium or Chrome of this machine. The pages come from a server here; what asks for another
+address fails, and is named. A page must fit the window: what is wider scrolls in a box of its own. Formulas must be
+set, pictures loaded, and links between pages lead somewhere. The search and the menu of a narrow window are tried too.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ WIDTHS = (1280, 400)
 ALONE = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--no-sandbox"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# What a page tells of itself. An element sticks out if it ends beyond the window and no box around it scrolls or cuts it.
+# What a page tells of itself. What ends beyond the window sticks out, unless a box around it in the article scrolls.
 LOOK = """() => {
   const width = document.documentElement.clientWidth;
   const article = document.querySelector(".bd-article") ?? document.body;
-  const cut = ["auto", "scroll", "hidden", "clip"];
+  const scrolls = (box) => ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
   const boxed = (e) => {
     for (let box = e.parentElement; box && !box.contains(article); box = box.parentElement)
-      if (cut.includes(getComputedStyle(box).overflowX) && box.getBoundingClientRect().right <= width + 1) return true;
+      if (scrolls(box) && box.getBoundingClientRect().right <= width + 1) return true;
     return false;
   };
   const out = [];
@@ -49,8 +49,8 @@ LOOK = """() => {
   return {
     width: document.documentElement.scrollWidth - width,
     outside: inner.map(text),
-    cut: all(".bd-article table, .bd-article pre, .bd-article div.math").filter(
-      (e) => e.scrollWidth > e.clientWidth + 1 && !["auto", "scroll"].includes(getComputedStyle(e).overflowX)).map(text),
+    cut: all(".bd-article pre, .bd-article div.math").filter(
+      (e) => e.scrollWidth > e.clientWidth + 1 && !scrolls(e)).map(text),
     unset: all(".bd-article .math").filter((e) => !e.querySelector("mjx-container")).map(text),
     wrong: all("mjx-merror, [data-mjx-error]").map(text),
     missing: all(".bd-article img").filter((e) => !e.naturalWidth).map((e) => e.src),

@@ -176,9 +176,9 @@ def made(name: str, text: Text, output: Path) -> str:
 HEAD = """\
 # tacenda-en
 
-Three small English models to begin with, of 3 to 4 MB each. Once this is installed, `tacenda.load` and the components of
-a spaCy pipeline know them by their names. They are small so that they come quickly: larger ones, and models of your own
-text, are a command away (`tacenda embed fit`, `tacenda lm fit`).
+Three small English models to begin with, of 3 to 4 MB each. Once this is installed, `tacenda.load` and the components
+of a spaCy pipeline know them by their names. They are small so that they come quickly: larger ones, and models of your
+own text, are a command away (`tacenda embed fit`, `tacenda lm fit`).
 
 ```sh
 pip install tacenda-en            # the vectors; with [spacy] for pipelines

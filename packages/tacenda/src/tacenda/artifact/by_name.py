@@ -100,12 +100,21 @@ def locate(source: str | os.PathLike[str]) -> Path:
     Raises
     ------
     ArtifactError
-        Nothing lies at ``source``, which could be a name, and no model of that name is installed.
+        Nothing lies at ``source``, which could be a name, and no model of that name is installed; or it is the
+        address of a model that has to be fetched or installed first.
     """
     folder = store.path_of(source, ArtifactError)
-    if os.path.lexists(folder) or not NAME.fullmatch(os.fspath(source)):
+    text = os.fspath(source)
+    if folder.suffix == ".whl":
+        raise ArtifactError(f"{text} is a wheel: pip install it, then load the model by its name")
+    if os.path.lexists(folder):
         return folder
-    return find(os.fspath(source)).folder
+    if "://" in text:
+        raise ArtifactError(
+            f"{text} is an address, and a model is loaded from a folder: `tacenda pull OWNER/NAME --output FOLDER` "
+            "fetches one from a hub"
+        )
+    return find(text).folder if NAME.fullmatch(text) else folder
 
 
 def _said_first(card: Path) -> str:

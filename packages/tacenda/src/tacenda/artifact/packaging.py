@@ -11,15 +11,17 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacenda.artifact import folder as folders
-from tacenda.artifact.by_name import CARD, NAME
+from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.manifest import Artifact
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.installed import canonical
 
 __all__ = ["CARD", "ModelCard", "card", "check_card", "package"]
 
@@ -87,7 +89,7 @@ def package(
     Raises
     ------
     ArtifactError
-        The model cannot be read.
+        The model cannot be read, or the wheel not written.
     ConfigurationError
         The name, the version or the licence is not valid, or hatchling is not installed.
     """
@@ -99,6 +101,7 @@ def package(
         ) from None
     check_card(about)
     artifact = folders.read(source, whole=True)
+    _note_owners(about)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, about.module)
         folders.write(folder, artifact)
@@ -106,9 +109,29 @@ def package(
         (folder / CARD).write_text(text, encoding="utf-8")
         Path(place, CARD).write_text(text, encoding="utf-8")
         Path(place, "pyproject.toml").write_text(_project(artifact, about), encoding="utf-8")
-        Path(output).mkdir(parents=True, exist_ok=True)
-        (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
+        try:
+            Path(output).mkdir(parents=True, exist_ok=True)
+            (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
+        except OSError as error:
+            reason = error.strerror or error
+            raise ArtifactError(f"cannot write a wheel into {output}: {reason}") from error
     return Path(wheel)
+
+
+def _note_owners(about: ModelCard) -> None:
+    """Warn if another distribution that is installed here has a model of this name."""
+    owners = [
+        model.distribution
+        for model in available()
+        if canonical(model.name) == canonical(about.name)
+        and canonical(model.distribution) != about.distribution
+    ]
+    if owners:
+        warnings.warn(
+            f"{' and '.join(owners)} has a model {about.name!r} too: where both are installed, neither can be loaded "
+            "by its name",
+            stacklevel=3,
+        )
 
 
 def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
