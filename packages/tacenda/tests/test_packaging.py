@@ -141,7 +141,7 @@ def test_what_cannot_hold_a_wheel_is_named(saved, tmp_path):
     [
         ("dist/a-1.whl", "is a wheel: pip install it"),
         ("https://huggingface.co/owner/name", "fetches one from a hub"),
-        ("", "names no file or folder"),
+        ("", "names no model"),
     ],
 )
 def test_what_has_to_be_fetched_or_installed_first_is_said(source, message):

@@ -64,7 +64,7 @@ _DEEPEST_JSON = 100  # what is nested deeper could not be saved again
 
 def path_of(path: object, error: type[TacendaError]) -> Path:
     """Return a path that a user gave. Raises ``error`` for what cannot be the name of a file or folder."""
-    if not isinstance(path, str | os.PathLike) or path == "":
+    if not isinstance(path, str | os.PathLike):
         raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
     try:
         found = Path(path)

@@ -105,6 +105,10 @@ def locate(source: str | os.PathLike[str]) -> Path:
     """
     folder = store.path_of(source, ArtifactError)
     text = os.fspath(source)
+    if not text:
+        raise ArtifactError(
+            "an empty text names no model: give a folder, or a name of `tacenda models`"
+        )
     if folder.suffix == ".whl":
         raise ArtifactError(f"{text} is a wheel: pip install it, then load the model by its name")
     if os.path.lexists(folder):
