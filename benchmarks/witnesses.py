@@ -222,7 +222,7 @@ def means() -> dict[str, list[float]]:
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
         numbers = np.concatenate([np.ravel(each).astype(float) for part in given for each in part])
-        every = [numbers[start::STRIDES] for start in range(STRIDES)]
+        every = [numbers[start::STRIDES] for start in range(min(STRIDES, len(numbers)))]
         said[name] = [float(f"{np.mean(x**k):.7g}") for x in every for k in (1, 2)]
     return said
 
