@@ -2,8 +2,7 @@
 
 Rows go by the power of two that holds their targets, so that what is gathered is less than twice what there is; where
 a row ends it reads a row of zeros. Products of float32 factors are float32 (cuBLAS); systems are float64, and solved by
-Cholesky, whose factor also turns noise into a draw. Memory beside the result: `AT_ONCE` numbers of gathered factors, and
-three systems for each row of a batch.
+Cholesky, whose factor also turns noise into a draw.
 """
 
 from typing import Any

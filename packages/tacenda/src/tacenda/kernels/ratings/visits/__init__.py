@@ -7,10 +7,10 @@ e = r - prediction,
 
     y_u += alpha (e z_i - lambda_u y_u),   b_u += beta (e - eta_u b_u),     both from old values.
 
-s_u is what is known of the row beforehand, the mean of its prior; without one it is zero. Rows do not see each other, so
-they can be visited side by side: users with the items held, then items with the users held. That is how factorizations
-are trained where thousands of rows fit at once (`tacenda_surprise.models.factorization.rounds`);
-`tacenda.kernels.ratings.sgd` changes both sides at every rating instead, one user after another.
+s_u is what is known of the row beforehand, the mean of its prior; without one it is zero. Rows do not see each other,
+so they can be visited side by side: users with the items held, then items with the users held. Factorizations are
+trained so on a device (`tacenda_surprise.models.factorization.rounds`); `tacenda.kernels.ratings.sgd` changes both
+sides at every rating instead, one user after another.
 
 The order is that of the arrays, from a place drawn at random to the end, and then from the beginning.
 """

@@ -72,14 +72,10 @@ def _visit(  # type: ignore[no-untyped-def]
         if KNOWN:
             left -= tl.sum(Z * s[None, :], 1)
         # The triangular system, one error after another.
+        L = between * tl.dot(Z, tl.trans(Z), input_precision="ieee") + between_bias
         for m in range(RATINGS):
-            then = tl.sum(tl.where((t == m)[:, None], Z, 0.0), 0)
             e = tl.sum(tl.where(t == m, left, 0.0), 0)
-            moved = tl.sum(tl.where(t[None, :] == m, between, 0.0), 1) * tl.sum(
-                Z * then[None, :], 1
-            )
-            moved += tl.sum(tl.where(t[None, :] == m, between_bias, 0.0), 1)
-            left -= moved * e
+            left -= tl.sum(tl.where(t[None, :] == m, L, 0.0), 1) * e
         e = tl.where(here, left, 0.0)
         # The last of these steps comes on top of what the others have left.
         last = t == tl.minimum(n - at, RATINGS) - 1
