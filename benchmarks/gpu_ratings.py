@@ -55,7 +55,9 @@ def generated(shape: Shape) -> Ratings:
         )
         keys = np.union1d(keys, u * shape.items + i)
     keys = np.sort(rng.permutation(keys)[: shape.ratings])
-    users, items = (IdIndex(np.arange(n), what) for n, what in zip(shape[1:3], ("user", "item"), strict=True))
+    users, items = (
+        IdIndex(np.arange(n), what) for n, what in zip(shape[1:3], ("user", "item"), strict=True)
+    )
     values = rng.integers(1, LEVELS + 1, shape.ratings).astype(np.float32)
     return Ratings(keys // shape.items, keys % shape.items, values, users, items, scale=(1, LEVELS))
 

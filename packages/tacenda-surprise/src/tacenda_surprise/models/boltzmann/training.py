@@ -229,4 +229,5 @@ def bytes_needed(settings: BoltzmannSettings, cases: Cases) -> int:
     if cases.identities is not None:
         rows, known = rows + visible, len(cases.identities.item_ids)
     step = largest * (100 + 8 * levels) + 24 * batch * hidden
-    return 24 * (rows * hidden + visible * levels) + 8 * len(cases.levels) + 4 * known + step
+    parameters = rows * hidden + visible * levels
+    return int(24 * parameters + 8 * len(cases.levels) + 4 * known + step)

@@ -225,10 +225,11 @@ class Gibbs:
 
     def _squared_errors(self) -> npt.NDArray[np.float64]:
         """The sum over each user's ratings (users,)."""
-        ratings, tables = self._by_user, (self._users, self._items)
-        e = ratings.values - rating_scores.scores(
-            self._users_of_ratings, ratings.ids, *(t[:, :-1] for t in tables), *(t[:, -1] for t in tables), 0.0
-        )  # fmt: skip
+        ratings = self._by_user
+        x, q = (table[:, :-1] for table in (self._users, self._items))
+        b, c = (table[:, -1] for table in (self._users, self._items))
+        pairs = self._users_of_ratings, ratings.ids
+        e = ratings.values - rating_scores.scores(*pairs, x, q, b, c, 0.0)
         totals = np.bincount(self._user_ids, fetch(e).astype(np.float64) ** 2, len(self._users))
         return np.asarray(totals, np.float64)
 
@@ -333,7 +334,7 @@ def draw_hyper(
     if centred is not None:
         scale += tall_matrices.moments(centred, centred=True)[1]
         degrees += len(centred)
-    precision = draw_wishart(rng, degrees, np.linalg.inv(scale))
+    precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
     root = np.linalg.cholesky((_BETA + n) * precision)
     noise = np.linalg.solve(root.T, rng.standard_normal(width))
     return Hyper(n * mean / (_BETA + n) + noise, precision)
@@ -377,10 +378,8 @@ class Link:
         F_T = F.T.tocsr()
         F_T.sort_indices()
         self._device = device
-        self._F, self._F_T = (
-            [put(part, device) for part in (table.indptr, table.indices, table.data)]
-            for table in (F, F_T)
-        )
+        self._F = (put(F.indptr, device), put(F.indices, device), put(F.data, device))
+        self._F_T = (put(F_T.indptr, device), put(F_T.indices, device), put(F_T.data, device))
 
     def expected(self, W: Array) -> Array:
         """S (users, width) for W (items, width)."""

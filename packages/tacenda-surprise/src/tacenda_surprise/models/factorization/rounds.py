@@ -108,11 +108,11 @@ def known_of(own: csr_array, device: str) -> Known:
 def penalties(given: Penalties, ratings: Ratings, device: str) -> Penalties:
     """Those of every row, on the device."""
     rows = (ratings.n_users, ratings.n_items) * 2
-    found = (
+    found = [
         put(np.ascontiguousarray(np.broadcast_to(np.asarray(each, np.float32), (n,))), device)
         for each, n in zip(given[:4], rows, strict=True)
-    )
-    return Penalties(*found, side=given.side)
+    ]
+    return Penalties._make([*found, given.side])
 
 
 def columns(table: csr_array) -> tuple[npt.NDArray[np.int64], csr_array]:
@@ -137,7 +137,8 @@ def epoch(
     )
     error, n = 0.0, 0
     for k in np.random.default_rng(seed).permutation(len(parts)):
-        part, known, prior = parts[k], parts[k].known, None
+        part: Round = parts[k]
+        known, prior = part.known, None
         if known is not None:
             prior = sparse_product.multiply(*known.by_user, w, row_scale=known.shares)
         of_users = rates.user_factors, rates.user_biases

@@ -85,10 +85,9 @@ def solve(
     device = common_device(targets=given(targets), table=given(table), noise=noise)
     ids, targets, table, means = map(given, (ids, targets, table, means))
     table = as_type(table, np.float32, table)
-    targets, means, noise = (
-        each if each is None else as_type(each, np.float32, table)
-        for each in (targets, means, noise)
-    )
+    targets, means = (as_type(each, np.float32, table) for each in (targets, means))
+    if noise is not None:
+        noise = as_type(noise, np.float32, table)
     offsets = as_offsets(offsets, len(ids))
     rows, (columns, width) = len(offsets) - 1, table.shape
     check_range(ids, columns, "ids")

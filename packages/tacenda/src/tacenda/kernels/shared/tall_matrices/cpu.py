@@ -25,7 +25,7 @@ def multiply(X: _Array, M: NDArray[np.float64]) -> _Array:
 
 def multiply_columns(X: _Array, Y: _Array) -> _Array:
     """See `tacenda.kernels.shared.tall_matrices.multiply_columns`."""
-    return np.einsum("ij,ij->j", X, Y)
+    return np.asarray(np.einsum("ij,ij->j", X, Y))
 
 
 def moments(X: _Array, centred: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
