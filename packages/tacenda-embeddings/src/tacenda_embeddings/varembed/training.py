@@ -52,7 +52,7 @@ __all__ = [
 
 Ids = npt.NDArray[np.int32]
 
-_EVALUATED = 512  # tokens whose exact softmax is computed at a time
+EVALUATED = 512  # tokens whose exact softmax is computed at a time
 _OUTPUTS = 0.05  # standard deviation of the initial output vectors
 _LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
@@ -191,7 +191,7 @@ class Trainer:
 
     `VarEmbedSettings` have the prior, any others sum the morphemes. ``counts`` int64 (types,) are those of the training
     stream, ``words`` (types, width) and ``morphemes`` (morphemes, width) the initial vectors, ``valid`` the held-out
-    stream or None.
+    stream or None; ``device`` is where everything lies. All that is drawn is drawn on the CPU, but for dropout.
     """
 
     def __init__(
@@ -202,9 +202,10 @@ class Trainer:
         words: npt.NDArray[np.float32],
         morphemes: npt.NDArray[np.float32],
         valid: Ids | None = None,
+        device: str = "cpu",
     ) -> None:
         self.settings, self.valid = settings, valid
-        self.device = torch.device(settings.device)
+        self.device = torch.device(device)
         self.variational = isinstance(settings.advanced, VarEmbedAdvanced)
         self.n_tokens = int(counts.sum())
         self._generator = torch.Generator().manual_seed(settings.seed)
@@ -287,7 +288,9 @@ class Trainer:
         owner = torch.repeat_interleave(torch.arange(len(rows.ids), device=self.device), lengths)
         within = torch.arange(len(owner), device=self.device) - (lengths.cumsum(0) - lengths)[owner]
         pieces = self.tables["morphemes"].rows(self._pieces[begins[owner] + within])
-        prior = torch.zeros_like(rows.values).index_add(0, owner, pieces.values[pieces.places])
+        # an index_add would add with atomics on CUDA, in an order that varies
+        how: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
+        prior = torch.segment_reduce(pieces.values[pieces.places], "sum", **how)
         return rows, pieces, prior
 
     def _embedded(self, words: Rows, prior: Tensor) -> Tensor:
@@ -333,7 +336,7 @@ class Trainer:
             return None
         self.lstm.eval()
         total, n_tokens, state = 0.0, 0, None
-        batches = StreamBatches(self.valid, streams=16, length=max(1, _EVALUATED // 16))
+        batches = StreamBatches(self.valid, streams=16, length=max(1, EVALUATED // 16))
         outputs = self.tables["outputs"].values
         for inputs, targets in batches.batches(0):
             words, _, prior = self._looked_up(torch.from_numpy(inputs).to(self.device))
