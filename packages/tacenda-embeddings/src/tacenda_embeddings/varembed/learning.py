@@ -13,9 +13,11 @@ import torch
 
 from tacenda import devices
 from tacenda.corpus import Corpus
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import Cosine, FitSettings, History, fit
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting.processes import join, processes
 from tacenda.fitting.torch_model import to_array
 from tacenda_embeddings.varembed.fitted import FittedWords
 from tacenda_embeddings.varembed.initial_vectors import Float32, fitted_morphemes, initial_words
@@ -54,6 +56,7 @@ def fit_word_vectors(
     advanced = settings.advanced
     types = len(text.vocabulary)
     device = devices.resolve(settings, ())  # refuses one that is not there, before any work
+    join(device)
     stream = joined(text)
     counts = np.bincount(stream, minlength=types).astype(np.int64)
     inventory = Inventory.learn(
@@ -158,7 +161,13 @@ def _trained(
         "start": fingerprint_arrays((words, morphemes)),
         "valid": None if held_out is None else fingerprint_arrays((held_out,)),
     }
-    source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
+    streams = advanced.batch_streams * processes().size
+    source = StreamBatches(stream, streams=streams, length=advanced.unrolled_tokens)
+    if source.n_streams < processes().size:
+        raise ConfigurationError(
+            f"{settings.model()}: the text has {len(stream) - 1} tokens, too few for {processes().size} processes: "
+            "start fewer"
+        )
     threads = torch.get_num_threads()
     own = torch.random.fork_rng(devices=[device] if device.startswith("cuda") else [])
     with own, devices.out_of_memory(settings, _LESS), _full_precision(device):

@@ -24,6 +24,8 @@ from torch.nn.functional import dropout, softplus
 
 from tacenda.corpus import Corpus
 from tacenda.fitting import StepResult, fingerprint_arrays
+from tacenda.fitting.processes import add_gradients, add_rows, gathered, processes
+from tacenda.fitting.processes import total as sum_of
 from tacenda.fitting.torch_model import (
     generator_arrays,
     load_generator_arrays,
@@ -177,13 +179,16 @@ class RowTable:
         return Rows(different, places, self.values[different].requires_grad_())
 
     def step(self, rows: Rows, rate: float) -> None:
-        """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient."""
-        gradient = rows.values.grad
-        if gradient is None:
+        """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient.
+
+        The gradients of several processes are added up.
+        """
+        if rows.values.grad is None:
             return
-        sums = self.sums[rows.ids] + gradient.square().mean(1, keepdim=True)
-        self.sums[rows.ids] = sums
-        self.values[rows.ids] = rows.values.detach() - rate * gradient / sums.sqrt()
+        ids, gradient = add_rows(rows.ids, rows.values.grad)
+        sums = self.sums[ids] + gradient.square().mean(1, keepdim=True)
+        self.sums[ids] = sums
+        self.values[ids] = self.values[ids] - rate * gradient / sums.sqrt()
 
 
 class Trainer:
@@ -256,9 +261,16 @@ class Trainer:
     def step(
         self, batch: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], learning_rate: float
     ) -> StepResult:
-        """Update once from inputs and targets, both (length, streams); the loss is the negative bound."""
+        """Update once from inputs and targets, both (length, streams); the loss is the negative bound.
+
+        Of several processes each has some of the streams; all draw the same.
+        """
         self.lstm.train()
-        inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
+        n_tokens, group = batch[0].size, processes()
+        inputs, targets = (
+            torch.from_numpy(np.ascontiguousarray(group.part(side.T).T)).to(self.device)
+            for side in batch
+        )
         words, morphemes, prior = self._looked_up(inputs)
         hidden = self._read(self._embedded(words, prior)[words.places], carry=True)
         loss, outputs = self._output_loss(hidden, targets.reshape(-1))
@@ -268,7 +280,7 @@ class Trainer:
             loss = loss + (weights * bernoulli_kl(words.values, prior)).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        n_tokens = targets.numel()
+        add_gradients(self.lstm.parameters())
         for parameter in self.lstm.parameters():
             if parameter.grad is not None:
                 parameter.grad /= n_tokens
@@ -278,7 +290,7 @@ class Trainer:
         for name, rows in (("words", words), ("morphemes", morphemes), ("outputs", outputs)):
             if rows is not None:
                 self.tables[name].step(rows, learning_rate)
-        return StepResult(loss.detach(), n_tokens, norm)
+        return StepResult(sum_of(loss.detach()), n_tokens, norm)
 
     def _looked_up(self, words: Tensor) -> tuple[Rows, Rows, Tensor]:
         """Return rows of the words and of their morphemes, and the sums of the latter (different words, width)."""
@@ -300,10 +312,12 @@ class Trainer:
     def _read(self, embedded: Tensor, carry: bool) -> Tensor:
         """Return hidden states (tokens, hidden) of inputs (length, streams, width)."""
         rate, training = self.settings.dropout, self.lstm.training
-        state = self._carried if carry else None
+        group, state = processes(), None
+        if carry and self._carried is not None:
+            state = tuple(part[:, group.rank :: group.size].contiguous() for part in self._carried)
         hidden, state = self.lstm(dropout(embedded, rate, training), state)
         if carry:
-            self._carried = tuple(part.detach() for part in state)
+            self._carried = tuple(gathered(part.detach(), 1) for part in state)
         return dropout(hidden.reshape(-1, hidden.shape[-1]), rate, training)
 
     def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:

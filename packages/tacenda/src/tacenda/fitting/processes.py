@@ -21,7 +21,16 @@ from typing import Any, NamedTuple
 from tacenda import devices
 from tacenda.errors import ConfigurationError
 
-__all__ = ["Processes", "add_gradients", "add_rows", "join", "processes", "total", "wait"]
+__all__ = [
+    "Processes",
+    "add_gradients",
+    "add_rows",
+    "gathered",
+    "join",
+    "processes",
+    "total",
+    "wait",
+]
 
 
 class Processes(NamedTuple):
@@ -129,21 +138,39 @@ def add_rows(rows: Any, gradient: Any) -> tuple[Any, Any]:
         ids = torch.as_tensor(rows, dtype=torch.int64, device=own.device)
         counts = ids.new_zeros(group.size)
         counts[group.rank] = len(ids)
-        parts = [_gathered(each, total(counts).tolist()) for each in (ids, own)]
+        lengths = total(counts).tolist()
+        parts = (torch.cat(_of_all(each, lengths)) for each in (ids, own))
         ids, found = devices.merged_rows(*parts)
         rows = ids if isinstance(rows, torch.Tensor) else ids.cpu().numpy()
     return rows, found[0] if own is gradient else found[0].numpy()
 
 
-def _gathered(own: Any, counts: list[int]) -> Any:
-    """Return the rows of a tensor of all processes, one process after another; ``counts`` says how many each has."""
+def gathered(own: Any, axis: int) -> Any:
+    """Return the tensor of a whole batch, of which each process has its `Processes.part` along an axis."""
+    group = processes()
+    if group.size == 1:
+        return own
     import torch
 
-    sent = own.new_zeros((max(counts), *own.shape[1:]))  # all of one size, as collectives want it
+    rows = own.movedim(axis, 0)
+    counts = rows.new_zeros(group.size, dtype=torch.int64)
+    counts[group.rank] = len(rows)
+    parts = _of_all(rows, total(counts).tolist())
+    found = rows.new_empty((sum(map(len, parts)), *rows.shape[1:]))
+    for rank, part in enumerate(parts):
+        found[rank :: group.size] = part
+    return found.movedim(0, axis)
+
+
+def _of_all(own: Any, lengths: list[int]) -> list[Any]:
+    """Return the rows of each process; ``lengths`` says how many they have."""
+    import torch
+
+    sent = own.new_zeros((max(lengths), *own.shape[1:]))  # all of one size, as collectives want it
     sent[: len(own)] = own
-    parts = [torch.empty_like(sent) for _ in counts]
+    parts = [torch.empty_like(sent) for _ in lengths]
     torch.distributed.all_gather(parts, sent)
-    return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
+    return [part[:n] for part, n in zip(parts, lengths, strict=True)]
 
 
 def wait() -> None:
