@@ -50,7 +50,7 @@ def fitted(tmp_path_factory):
     return lambda name, rank=0: tacenda.load(folder / f"{name} {rank}")
 
 
-@pytest.mark.timeout(1500)  # of little work, on a busy machine too
+@pytest.mark.timeout(3000)  # of little work, on a busy machine too
 @pytest.mark.parametrize("name", ["VarEmbed", "SumEmbed"])
 def test_two_processes_are_one_with_twice_the_streams(fitted, name):
     first, second, alone = fitted(name), fitted(name, 1), fitted(f"{name} alone")
@@ -63,7 +63,7 @@ def test_two_processes_are_one_with_twice_the_streams(fitted, name):
             np.testing.assert_allclose(array, alone.arrays()[key], atol=1e-3, err_msg=key)
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3000)
 def test_a_fit_of_two_processes_that_was_killed_goes_on_to_the_same_model(fitted):
     """What each carried of its streams is in the checkpoint of the first."""
     for key, array in fitted("killed").arrays().items():

@@ -10,7 +10,7 @@ import sys
 
 __all__ = ["run_together"]
 
-_SECONDS = 600  # of little work, on a busy machine too
+_SECONDS = 1200  # of little work, on a busy machine too
 
 
 def run_together(script: str, size: int, *arguments: object) -> None:
