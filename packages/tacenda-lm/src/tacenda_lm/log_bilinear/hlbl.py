@@ -159,8 +159,9 @@ class HLBLTrainer(AdaGradTrainer):
         (begins,) = batch
         ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
         kept = self._kept(ends - begins)
-        own = (processes().part(each) for each in (begins, ends))
-        ids, offsets, starts, stops, targets, counted = self.text.windows(*own, self._reach)
+        part = processes().part
+        windows = self.text.windows(part(begins), part(ends), self._reach)
+        ids, offsets, starts, stops, targets, counted = windows
         spans = (now.words, ids, offsets, starts, stops, now.context(self._fading))
         found = context_sum.forward(*spans, far=now.far, threads=threads)
         vectors = found.vectors

@@ -230,9 +230,9 @@ def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):
 
 
 @njit
-def _node_gradients(
+def _node_gradients(  # type: ignore[no-untyped-def]
     slopes, vectors, visited, begins, tokens, places, longest, d_q, d_b, first, last
-):  # type: ignore[no-untyped-def]
+):  # fmt: skip
     """Fill the gradients of the visited nodes first .. last."""
     weights, gradient = np.empty(longest, np.float32), np.empty((1, d_q.shape[1]), np.float32)
     for k in range(first, last):
