@@ -9,7 +9,7 @@ import pytest
 import tacenda
 from tacenda import devices
 from tacenda.datasets import synthetic_text
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, FittingError
 from tacenda.testing.devices import stand_in
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds import learning, smoother
@@ -130,6 +130,19 @@ def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(corpus, monkey
         ConfigurationError, match=r"LDS: training needs about .* give a smaller vocab"
     ):
         LDS(**SETTINGS).fit(corpus)
+
+
+def test_smoothing_that_fills_the_device_up_says_what_to_lower(
+    model, sentences, monkeypatch, device
+):
+    full = type("OutOfMemoryError", (RuntimeError,), {})
+
+    def scan(*arguments, **options):
+        raise full("CUDA out of memory")
+
+    monkeypatch.setattr(smoother.Smoother, "__init__", scan)
+    with pytest.raises(FittingError, match=r"LDS: the memory of the device .* give fewer tokens"):
+        model.with_output("own").transform(sentences[:3])
 
 
 @pytest.mark.gpu
