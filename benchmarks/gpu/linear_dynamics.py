@@ -14,7 +14,9 @@ from tacenda.kernels.shared import sparse_product, tall_matrices
 __all__ = ["fit", "products", "smoothing"]
 
 TYPES, STATES, LAGS, BLOCKS = 40_000, 200, 7, 4
+SENTENCES, SENTENCE, DOCUMENT = 65_536, 20, 1 << 20  # that vectors are made of, in tokens
 OVERSAMPLING, SUBSPACE, FULL = 20, 20, 2  # columns of the randomised SVD, iterations of EM
+DRAWN = 12_000_000  # pairs of words, of which some are the same
 TOKENS, TOPICS, STREAMS = 26_000_000, 256, 10_000  # of the text that a whole fit is of
 
 
@@ -28,8 +30,8 @@ def smoothing() -> Iterator[Case]:
     """The vectors own_past_future of a fitted LDS, and the scans that they are made from."""
     h = STATES
     for case, lengths in (
-        ("65,536 sentences of 20 tokens", [20] * 65_536),
-        ("one document of 1,048,576 tokens", [1 << 20]),
+        (f"{SENTENCES:,} sentences of {SENTENCE} tokens", [SENTENCE] * SENTENCES),
+        (f"one document of {DOCUMENT:,} tokens", [DOCUMENT]),
     ):
         n = sum(lengths)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -84,7 +86,7 @@ def _pairs(nonzeros: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def products() -> Iterator[Case]:
     """Products with the counts of one lag, and those of tall matrices."""
     width, rows, h = BLOCKS * (STATES + OVERSAMPLING), BLOCKS * TYPES, STATES + OVERSAMPLING
-    pairs = _pairs(12_000_000)
+    pairs = _pairs(DRAWN)
     nonzeros, work = len(pairs[1]), Work()
     work.sparse(nonzeros, TYPES, width)
 
@@ -123,7 +125,7 @@ def products() -> Iterator[Case]:
 
 def fit() -> Iterator[Case]:
     """From lagged counts to a model: the randomised SVD, EM in a subspace, EM over the whole vocabulary."""
-    nonzeros = len(_pairs(12_000_000)[1])
+    nonzeros = len(_pairs(DRAWN)[1])
     held = LAGS * nonzeros * 2 * (ID + FLOAT) + 16 * TYPES * BLOCKS * (STATES + OVERSAMPLING)
     case = f"{TOKENS:,} tokens, {TYPES:,} types, {STATES} states, after counting"
     yield Case("LDS fit", case, _work_of_fit([nonzeros] * LAGS), held, _fit, TOKENS, "token")

@@ -10,7 +10,7 @@ import tacenda
 from tacenda import devices
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.testing.devices import stand_in
+from tacenda.testing.devices import stand_in, tensor_cores
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds import learning, smoother
 from tacenda_embeddings.lds.settings import OUTPUTS
@@ -84,6 +84,17 @@ def test_vectors_are_those_of_the_cpu(model, sentences, output, form, monkeypatc
         assert isinstance(ours, np.ndarray)
         assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_products_of_three_digits_leave_vectors_of_three(model, sentences, device):
+    expected = np.concatenate(model.with_output("own_past_future").transform(sentences[:60]))
+    again = LDS(**SETTINGS)
+    again._state = model._state
+    with tensor_cores() as made:
+        found = np.concatenate(again.with_output("own_past_future").transform(sentences[:60]))
+    assert made
+    errors = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert 1e-7 < errors.max() < 2e-3
 
 
 def test_an_artefact_does_not_know_where_it_was_fitted(corpus, tmp_path, device):

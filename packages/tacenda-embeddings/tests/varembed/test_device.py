@@ -6,7 +6,7 @@ import pytest
 import tacenda
 from tacenda import devices
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.testing.devices import DEVICE, stand_in
+from tacenda.testing.devices import DEVICE, stand_in, tensor_cores
 from tacenda_embeddings import SumEmbed, VarEmbed
 
 torch = pytest.importorskip("torch")
@@ -89,6 +89,30 @@ def test_a_device_that_fills_up_later_says_what_to_lower(held, monkeypatch):
     monkeypatch.setattr(learning.Trainer, "step", step)
     with stand_in(), pytest.raises(FittingError, match=r"memory of the device .* give fewer batch"):
         fitted(held, KINDS[0])
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: f"{kind[0].__name__} {kind[1]}")
+def test_products_of_three_digits_leave_the_bound_to_three(held, kind):
+    here = fitted(held, kind)
+    with stand_in(), tensor_cores() as made:
+        there = fitted(held, kind)
+    assert made
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-3)
+
+
+@pytest.mark.parametrize("allowed", ["highest", "high"])
+def test_an_lstm_on_cuda_rounds_its_factors_only_where_torch_may(allowed):
+    from tacenda_embeddings.varembed.learning import _full_precision
+
+    flags, before = torch.backends.cudnn, torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision(allowed)
+    try:
+        with _full_precision("cuda:1"):
+            assert flags.allow_tf32 == (allowed == "high")
+            assert flags.enabled
+        assert flags.allow_tf32 == before
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ import tacenda
 from tacenda import devices
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError
-from tacenda.testing.devices import stand_in
+from tacenda.testing.devices import stand_in, tensor_cores
 from tacenda_lm import HLBL, LBL
 from tacenda_lm.log_bilinear import hlbl, lbl
 
@@ -59,6 +59,16 @@ def test_a_fit_of_an_lbl_ends_where_that_on_the_cpu_does(texts, kind):
     for name, array in there.arrays().items():
         assert isinstance(array, np.ndarray), name
         np.testing.assert_allclose(array, here.arrays()[name], atol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LBL[:2], ids=str)
+def test_products_of_three_digits_leave_the_perplexity_of_an_lbl_to_three(texts, kind):
+    here = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
+    with stand_in(), tensor_cores() as made:
+        there = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
+    assert made
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-3)
+    assert np.abs(there.parameters.words - here.parameters.words).max() > 1e-6
 
 
 @pytest.mark.parametrize("model", [HLBL(**SETTINGS), LBL(**PLAIN)], ids=str)
