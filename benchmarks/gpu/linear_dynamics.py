@@ -175,7 +175,7 @@ def _fit(device: str) -> tuple[Callable[[], Any], Work]:
 def _counts() -> Any:
     """Counts of a text whose topic lasts for some words; each topic prefers its share of the words."""
     from tacenda.kernels.dynamics.lagged_counts import lagged_counts
-    from tacenda.vocabulary import Vocabulary
+    from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
     from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
     rng = np.random.default_rng(0)
@@ -188,7 +188,8 @@ def _counts() -> Any:
         row[own] = (row[own] // TOPICS * TOPICS + topics[own]) % TYPES
     stream = np.ascontiguousarray(text.T).ravel()
     unigram = np.bincount(stream, minlength=TYPES)
-    vocabulary = Vocabulary((f"w{i}" for i in range(TYPES)), unigram)
+    names = BOUNDARY, UNKNOWN, *(f"w{i}" for i in range(2, TYPES))
+    vocabulary = Vocabulary(names, unigram)
     circle = np.concatenate([stream[-LAGS:], stream])  # the first words follow the last ones
     lags = lagged_counts(circle, LAGS, TYPES, LAGS)
     return LaggedCounts(vocabulary, lags, unigram)
