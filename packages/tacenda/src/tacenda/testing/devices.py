@@ -61,7 +61,7 @@ def tensor_cores() -> Iterator[set[str]]:
     made: set[str] = set()
     products = {"mm", "matmul", "__matmul__", "addmm", "einsum", "bmm", "linear"}
 
-    class Rounding(TorchFunctionMode):
+    class Rounding(TorchFunctionMode):  # type: ignore[misc]  # of torch, which mypy does not read
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
