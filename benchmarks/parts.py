@@ -315,7 +315,14 @@ PARTS = (
     Part(
         "gpu",
         ("gpu",),
-        ("core/kernels", "embeddings/lds", "embeddings/varembed", *BILINEAR),
+        (
+            "core/kernels",
+            "embeddings/lds",
+            "embeddings/varembed",
+            *BILINEAR,
+            "surprise/models/factorization",
+            "surprise/models/boltzmann",
+        ),
         timed=True,
     ),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),

@@ -9,7 +9,13 @@ torch = pytest.importorskip("torch")
 
 from benchmarks import reporting  # noqa: E402
 from benchmarks.gpu import __main__ as gpu  # noqa: E402
-from benchmarks.gpu import hidden_markov, linear_dynamics, log_bilinear, word_vectors  # noqa: E402
+from benchmarks.gpu import (  # noqa: E402
+    hidden_markov,
+    linear_dynamics,
+    log_bilinear,
+    ratings,
+    word_vectors,
+)
 from benchmarks.gpu.case import Case, Work  # noqa: E402
 from tacenda.testing.devices import DEVICE, stand_in  # noqa: E402
 
@@ -21,6 +27,10 @@ SMALL = {
     hidden_markov: {"CLASSES": 4, "KEPT": 5, "WIDTH": 6, "TYPES": 30, "TOKENS": 60},
     log_bilinear: {"TOKENS": 256, "WIDTH": 6, "DEPTH": 4, "FLAT_TYPES": 40},
     word_vectors: {"TYPES": 300, "PIECES": 90, "WIDTH": 6, "HIDDEN": 7, "NEGATIVES": 9},
+    ratings: {
+        "SMALL": ratings.Shape("small", 30, 20, 90), "LARGE": ratings.Shape("large", 40, 20, 90), "FACTORS": 3,
+        "OF_CHAIN": 3, "HIDDEN": 4, "BATCHES": 2,
+    },
 }  # fmt: skip
 
 

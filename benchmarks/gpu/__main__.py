@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import parts, reporting
-from benchmarks.gpu import hidden_markov, linear_dynamics, log_bilinear, word_vectors
+from benchmarks.gpu import hidden_markov, linear_dynamics, log_bilinear, ratings, word_vectors
 from benchmarks.gpu.case import Case, Work
 
 NAME = "gpu"
@@ -36,16 +36,18 @@ PROTOCOL = {
 DATA_SHEET = 67e12, 3.35e12  # an H100 SXM: float32 operations and bytes a second
 LONG = 2.0  # seconds of a call that is measured once
 
-# Those whose targets matter most come first; the whole fit counts a text of its own, which takes minutes.
+# Those whose targets matter most come first; the inputs of the last two take minutes to make.
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "smoothing": linear_dynamics.smoothing,
     "blocks": hidden_markov.blocks,
     "trees": log_bilinear.trees,
     "word_vectors": word_vectors.steps,
+    "ratings": ratings.small,
     "flat": log_bilinear.flat,
     "products": linear_dynamics.products,
     "softmaxes": hidden_markov.softmaxes,
     "fit": linear_dynamics.fit,
+    "large_ratings": ratings.large,
 }
 
 

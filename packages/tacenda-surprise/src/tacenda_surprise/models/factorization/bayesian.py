@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError
@@ -30,7 +31,7 @@ from tacenda_surprise.models.catalogue import (
     require_floats,
     standardized,
 )
-from tacenda_surprise.models.factorization.gibbs import Gibbs, Start
+from tacenda_surprise.models.factorization.gibbs import LESS, Gibbs, Start, device_for
 from tacenda_surprise.models.factorization.new_rows import lengthened
 from tacenda_surprise.models.factorization.samples import (
     FoldedSamples,
@@ -70,8 +71,12 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         settings, catalogue = self.settings, Catalogue.of(ratings)
         width, known = bayesian_width(settings, ratings), self._known(ratings, identities)
         unit = deviation(ratings)
-        chain = Gibbs(settings, width, standardized(ratings, catalogue.mean, unit), known)
-        self._sample(loop, chain, ratings, catalogue, unit)
+        standard = standardized(ratings, catalogue.mean, unit)
+        with devices.out_of_memory(settings, LESS):
+            chain = Gibbs(
+                settings, width, standard, known, device=device_for(settings, width, ratings, known)
+            )
+            self._sample(loop, chain, ratings, catalogue, unit)
 
     def _go_on(
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -98,8 +103,12 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         width = users.shape[1] - 1
         burn_in, n = sweeps(self.settings, ratings, width)
         lasting = burn_in // 4, n if epochs is None else epochs
-        chain = Gibbs(self.settings, width, standard, known, start, self._chains, lasting)
-        self._sample(loop, chain, ratings, catalogue, unit)
+        device = device_for(self.settings, width, ratings, known)
+        with devices.out_of_memory(self.settings, LESS):
+            chain = Gibbs(
+                self.settings, width, standard, known, start, self._chains, lasting, device
+            )
+            self._sample(loop, chain, ratings, catalogue, unit)
 
     def _sample(
         self,
@@ -123,7 +132,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
                 evaluate_every=0,
                 restore_best=False,
             ),
-            {"model": self.name, **settings.to_dict()},
+            {"model": self.name, **devices.everywhere(settings)},
         )
         taken = Samples(**chain.samples)
         x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], settings.rank, settings.seed)
@@ -186,7 +195,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         """Settings, scale, unit and curve of the noise, as JSON values."""
         unit = self._learned(self._unit)
         return {
-            "settings": self.settings.to_dict(),
+            "settings": devices.everywhere(self.settings),
             "catalogue": self.catalogue.config(),
             "unit": unit.unit,
             "curve": list(unit.curve),
