@@ -58,7 +58,8 @@ def fit_word_vectors(
     device = devices.resolve(settings, ())  # refuses one that is not there, before any work
     join(device)
     stream = joined(text)
-    counts = np.bincount(stream, minlength=types).astype(np.int64)
+    counts = text.type_counts.copy()
+    counts[text.vocabulary.boundary_id] += 1  # the one before them all
     inventory = Inventory.learn(
         text.vocabulary,
         settings.segmenter,
