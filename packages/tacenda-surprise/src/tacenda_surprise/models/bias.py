@@ -238,6 +238,14 @@ class Alternation:
         )
         return users, items
 
+    @property
+    def expected_error(self) -> float:
+        """The mean square of errors of ratings that are left out: noise and what is not known of the biases."""
+        noise = float(self.variances[0])
+        (of_users, of_items), n = self.penalties, max(len(self._values), 1)
+        shares = ((self._n_users, of_users), (self._n_items, of_items))
+        return noise * (1 + sum(float((k / (k + p + 1e-9)).sum()) for k, p in shares) / n)
+
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users; the loss is the squared error afterwards."""
         of_users, of_items = self.penalties
