@@ -7,6 +7,7 @@
 #   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
 #   make models  make the English models of packages/tacenda-en anew (needs TACENDA_DATA; resumes)
 #   make docs    the documentation as web pages, in site/
+#   make docs-look  the same, and every page opened in a browser      (needs Chromium or Chrome)
 #   make release build, check and install the distributions, as a release does
 #   tox          the full matrix of environments
 
@@ -30,7 +31,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise,alone-en
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo demo-fit test unit lint install-check bench peers robustness models docs release clean
+.PHONY: setup demo demo-fit test unit lint install-check bench peers robustness models docs docs-look release clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -95,9 +96,13 @@ models: setup
 docs: setup
 	$(BIN)/tox run -e wheels,docs
 
+# Whether every page fits a wide and a narrow window, in the Chromium or Chrome of this machine.
+docs-look: docs
+	$(BIN)/tox run -e docs-look
+
 # What the release workflow does; the files are left in dist/.
 release: setup
-	$(PIP) install --quiet twine
+	$(PIP) install --quiet --constraint constraints.txt twine
 	$(BIN)/python tests/installation/release.py
 
 clean:

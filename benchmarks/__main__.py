@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 
+from benchmarks import freshness
 from benchmarks.parts import PARTS, ROOT, Part
 
 QUIET = 0.5  # processes that want a core: above, timings say more about the others
@@ -58,11 +59,11 @@ def main() -> None:
     parts = chosen(options.parts)
     if options.list:
         for part in parts:
-            print(f"{part.state():8}{'timed' if part.timed else '':7}{part.name}")
+            print(f"{freshness.of_part(part):8}{'timed' if part.timed else '':7}{part.name}")
         return
     failed = []
     for part in parts:
-        if not options.again and part.state() == "fresh":
+        if not options.again and freshness.of_part(part) == "fresh":
             print(f"{part.name}: fresh", flush=True)
         elif not run(part):
             failed.append(part.name)

@@ -1,31 +1,19 @@
-"""The parts of `make bench`: what each one runs, which result files it makes, and which code those measure.
-
-A figure is fresh as long as the code it measures has not changed. `code` gives a digest of that code without its
-docstrings and comments, so that better words change nothing.
-"""
+"""The parts of `make bench`: what each one runs, which result files it makes, and which code those measure."""
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import io
-import json
 import os
-import tokenize
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
 SOURCES = {
-    "core": ROOT / "packages/tacenda/src/tacenda",
-    "embeddings": ROOT / "packages/tacenda-embeddings/src/tacenda_embeddings",
-    "lm": ROOT / "packages/tacenda-lm/src/tacenda_lm",
-    "surprise": ROOT / "packages/tacenda-surprise/src/tacenda_surprise",
+    "core": Path("packages/tacenda/src/tacenda"),
+    "embeddings": Path("packages/tacenda-embeddings/src/tacenda_embeddings"),
+    "lm": Path("packages/tacenda-lm/src/tacenda_lm"),
+    "surprise": Path("packages/tacenda-surprise/src/tacenda_surprise"),
 }
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 LDS = ("embeddings/lds", "core/kernels/dynamics")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
@@ -98,11 +86,6 @@ class Part:
     @property
     def module(self) -> str:
         return "benchmarks." + self.name.split()[0]
-
-    def state(self) -> str:
-        """`fresh`, `stale` (the code has changed since), `partial` or `missing`: the worst of its result files."""
-        found = {state(result) for result in self.results}
-        return next(each for each in ("missing", "stale", "partial", "fresh") if each in found)
 
 
 def _of_texts(*studies: str) -> tuple[str, ...]:
@@ -350,56 +333,3 @@ def kept_folder() -> Path:
 def part_of(result: str) -> Part | None:
     """The part that makes this result file; None if no part of `make bench` does."""
     return next((part for part in PARTS if result in part.results), None)
-
-
-def state(result: str) -> str:
-    """`fresh`, `stale`, `partial` or `missing`: whether the code is still as it was when all figures were measured."""
-    path = RESULTS / f"{result}.json"
-    if not path.exists():
-        return "missing"
-    report = json.loads(path.read_text(encoding="utf-8"))
-    runs = [report["run"], *(earlier["run"] for earlier in report.get("earlier", ()))]
-    if any(changed(result, run) for run in runs):
-        return "stale"
-    return "partial" if report.get("unfinished") else "fresh"
-
-
-def changed(result: str, run: dict[str, Any]) -> list[str]:
-    """The code measured by ``result`` that has changed since this run, as `lm/ngram`; all of it if unknown."""
-    part = part_of(result)
-    then = run.get("code", {})
-    measured = dict.fromkeys(part.measures) if part else ()
-    return [each for each in measured if then.get(each) != code(each)]
-
-
-@cache
-def code(measured: str) -> str:
-    """Digest of the Python code of a file or folder of the packages, docstrings and comments apart.
-
-    `benchmarks.reporting` calls it when a benchmark starts, so that it describes the code that was run.
-    """
-    package, _, below = measured.partition("/")
-    path = SOURCES[package] / below
-    files = [path] if path.suffix == ".py" else sorted(path.rglob("*.py"))
-    if not path.exists() or not files:
-        raise FileNotFoundError(f"benchmarks/parts.py measures {measured!r}, which does not exist.")
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(SOURCES[package]).as_posix()}\n".encode())
-        digest.update(_without_words(file.read_text(encoding="utf-8")).encode())
-    return digest.hexdigest()[:16]
-
-
-def _without_words(source: str) -> str:
-    """The source without docstrings, comments and empty lines."""
-    lines = source.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            docstring = node.body[0]
-            first, last = docstring.lineno - 1, docstring.end_lineno or docstring.lineno
-            lines[first:last] = [""] * (last - first)
-    return "\n".join(line.rstrip() for line in lines if line.strip())

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import parts
+from benchmarks import freshness, parts
 from tacenda.kernels.machinery.threads import usable_cores
 
 RESULTS = parts.RESULTS
@@ -71,7 +71,9 @@ STARTED = {
     "modified": bool(_git("status", "--porcelain", "--", "packages")),
     "load at the start": _load(),
 }
-CODE = {each: parts.code(each) for each in {each for part in parts.PARTS for each in part.measures}}
+CODE = {
+    each: freshness.code(each) for each in {each for part in parts.PARTS for each in part.measures}
+}
 
 
 def description(name: str, seeds: Sequence[int] | None) -> dict[str, Any]:
@@ -135,11 +137,22 @@ def save(
     }
     if keep is not None and path.exists():
         report = _with_earlier(report, json.loads(path.read_text(encoding="utf-8")), keep)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(report, indent=2, default=_plain) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write(path, report)
     print_table(rows)
     return path
+
+
+def write(path: Path, content: Any) -> None:
+    """Write JSON in one step, so that a file is never half written."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content, indent=2, default=_plain) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def machine() -> dict[str, Any]:
+    """What the digits of a result may depend on: processor and libraries."""
+    versions = {each: version(each) for each in ("numpy", "scipy", "numba", "torch", "spacy")}
+    return {"cpu": _cpu_model(), "python": platform.python_version(), "libraries": versions}
 
 
 def _with_earlier(new: dict[str, Any], old: dict[str, Any], key: str) -> dict[str, Any]:

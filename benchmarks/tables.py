@@ -38,7 +38,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import parts
+from benchmarks import freshness, parts
 from benchmarks.registry_tables import TABLES
 
 ROOT = parts.ROOT
@@ -110,7 +110,7 @@ def figure(call: str) -> str:
     if value is None:
         raise SystemExit(f"The figure {call!r} has no value: check its column.")
     text = cell(value, int(options["decimals"]) if "decimals" in options else None)
-    stale = any(parts.changed(report["name"], run) for run, _ in _runs(report, rows))
+    stale = any(freshness.changed(report["name"], run) for run, _ in _runs(report, rows))
     return text + (DAGGER if stale else "")
 
 
@@ -176,10 +176,12 @@ def _said_of_run(name: str, run: dict[str, Any]) -> str:
     part = parts.part_of(name)
     if part and part.timed:
         said += _load(run)
-    changed = parts.changed(name, run)
+    changed = freshness.changed(name, run)
     if changed and "code" in run:
         return f"{said}; since then {', '.join(f'`{each}`' for each in changed)} changed"
-    return f"{said}; the code has changed since" if changed else said
+    if changed:
+        return f"{said}; the code has changed since"
+    return f"{said}; today's code gives the same" if freshness.rewritten(name, run) else said
 
 
 def _load(run: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import parts, reporting
+from benchmarks import freshness, parts, reporting
 
 
 @pytest.fixture
@@ -52,4 +52,4 @@ def test_a_result_names_its_commit_code_seeds_load_and_versions(read):
     assert run["libraries"]["tacenda"]
     assert run["code"] == {}
     described = reporting.description("lm-ngrams", None)
-    assert described["code"] == {each: parts.code(each) for each in parts.NGRAMS}
+    assert described["code"] == {each: freshness.code(each) for each in parts.NGRAMS}

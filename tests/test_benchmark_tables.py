@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import parts, tables
+from benchmarks import freshness, parts, tables
 
 ROWS = [
     {"row": "a", "size": 250, "test 250": {"mean": 91.234, "sd": 0.056, "n": 3}, "words/s": 12345},
@@ -79,15 +79,15 @@ def measured(folder, monkeypatch):
     monkeypatch.setattr(parts, "PARTS", (part,))
     monkeypatch.setattr(parts, "RESULTS", folder)
     monkeypatch.setitem(parts.SOURCES, "core", source.parent)
-    parts.code.cache_clear()
+    freshness.code.cache_clear()
     run = {
         "date": "2026-11-22T09:00:00+00:00",
         "commit": "abcdef1234",
-        "code": {"core/model.py": parts.code("core/model.py")},
+        "code": {"core/model.py": freshness.code("core/model.py")},
     }
     (folder / "made-up.json").write_text(json.dumps({"name": "made-up", "run": run, "rows": ROWS}))
-    yield lambda text: (source.write_text(text), parts.code.cache_clear())
-    parts.code.cache_clear()
+    yield lambda text: (source.write_text(text), freshness.code.cache_clear())
+    freshness.code.cache_clear()
 
 
 def test_a_table_says_when_it_was_measured_and_what_has_changed_since(measured):
@@ -100,15 +100,41 @@ def test_a_table_says_when_it_was_measured_and_what_has_changed_since(measured):
     assert "; since then `core/model.py` changed.*" in tables.render("made-up columns=row")
 
 
+def test_figures_stand_where_witnesses_of_the_changed_code_give_the_same(
+    measured, folder, monkeypatch
+):
+    then = json.loads((folder / "made-up.json").read_text())["run"]["code"]
+    measured("x = 1 + 0\n")
+    now = {"core/model.py": freshness.code("core/model.py")}
+    heard = [
+        {"machine": "a", "code": code, "said": {"made": [made, 3.0], "other": [other]}}
+        for code, made, other in ((then, 1.0, 1.0), (now, 1.0001, 1.001))
+    ]
+    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made",)})
+    monkeypatch.setattr(freshness, "heard", lambda: heard)
+    assert tables.render("made-up columns=row").endswith("; today's code gives the same.*\n")
+    assert freshness.of_part(parts.PARTS[0]) == "fresh"
+    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "other")})
+    assert "`core/model.py` changed" in tables.render("made-up columns=row")
+    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "missing")})
+    assert "`core/model.py` changed" in tables.render("made-up columns=row")
+    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made",)})
+    heard[0]["machine"] = "b"  # digits are compared on one machine only
+    assert "`core/model.py` changed" in tables.render("made-up columns=row")
+    heard[0]["machine"] = "a"
+    monkeypatch.setattr(parts, "PARTS", (replace(parts.PARTS[0], timed=True),))
+    assert "`core/model.py` changed" in tables.render("made-up columns=row")
+
+
 def test_a_part_is_run_again_until_all_its_rows_are_measured(measured, folder):
     path = folder / "made-up.json"
-    assert parts.PARTS[0].state() == "fresh"
+    assert freshness.of_part(parts.PARTS[0]) == "fresh"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"unfinished": True}))
-    assert parts.PARTS[0].state() == "partial"
+    assert freshness.of_part(parts.PARTS[0]) == "partial"
     measured("x = 2\n")
-    assert parts.PARTS[0].state() == "stale"
+    assert freshness.of_part(parts.PARTS[0]) == "stale"
     path.unlink()
-    assert parts.PARTS[0].state() == "missing"
+    assert freshness.of_part(parts.PARTS[0]) == "missing"
 
 
 def test_a_table_of_times_says_how_busy_the_machine_was(measured, folder, monkeypatch):
@@ -173,7 +199,7 @@ def test_every_part_measures_code_that_exists_and_has_a_module():
     assert len(set(results)) == len(results)
     for part in parts.PARTS:
         assert importlib.util.find_spec(part.module), part.name
-        assert all(len(parts.code(each)) == 16 for each in part.measures)
+        assert all(len(freshness.code(each)) == 16 for each in part.measures)
 
 
 def test_every_table_is_made_by_a_part_of_make_bench():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tacenda
-from benchmarks import parts
+from benchmarks import freshness, parts
 from benchmarks.embeddings import common, text
 from tacenda_embeddings import LDS, LaggedCounts, LDSSettings
 
@@ -38,7 +38,7 @@ def counts(cache: Path) -> LaggedCounts:
 
 def code() -> str:
     """Digest of the code of the LDS: what other code has made does not count."""
-    digests = "".join(parts.code(each) for each in parts.LDS)
+    digests = "".join(freshness.code(each) for each in parts.LDS)
     return hashlib.sha256(digests.encode()).hexdigest()[:8]
 
 

@@ -27,7 +27,7 @@ from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
 from thinc.api import Adam
 
-from benchmarks import parts, reporting
+from benchmarks import freshness, reporting
 from benchmarks.embeddings import common, labelled, models, pipelines
 from tacenda import datasets
 from tacenda.datasets import conllu
@@ -68,7 +68,7 @@ PROTOCOL = {
 def saved(options: argparse.Namespace, kind: str, name: str) -> Path:
     """The folder of a pipeline, trained unless this code has done so before."""
     row = pipelines.ROWS[name]
-    made_by = f"{models.code()}-{parts.code('embeddings/spacy')}"
+    made_by = f"{models.code()}-{freshness.code('embeddings/spacy')}"
     tokens = f"-{options.words_tokens:g}" if row.words else ""
     folder = options.cache / "pipelines" / f"{kind}-{ROWS.index(name)}{tokens}-{made_by}"
     if not folder.exists():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import tacenda
-from benchmarks import parts
+from benchmarks import freshness, parts
 from tacenda_lm import LanguageModel
 
 
@@ -41,7 +41,7 @@ def kept(
     The model, and a row with ``fit s`` by the clock, ``CPU s`` of the processor, ``peak GB`` that were resident in the
     process up to the end of the fit, and ``on disk GB``. A fit that went on from a checkpoint has no seconds.
     """
-    facts = {"settings": settings, "code": {each: parts.code(each) for each in measures}}
+    facts = {"settings": settings, "code": {each: freshness.code(each) for each in measures}}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
     folder = parts.kept_folder() / "language-models" / f"{name}-{digest}"
     done = folder / "fit.json"

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import parts, reporting
+from benchmarks import freshness, parts, reporting
 from benchmarks.language_models import contexts
 from benchmarks.language_models.held_back import cut
 from benchmarks.language_models.hidden_markov.fits import Row, Texts, measured, rows_of
@@ -60,7 +60,7 @@ CHOOSING_EPOCHS = 2
 
 def folder_of(*names: str) -> Path:
     """Where unfinished work of the present code lies."""
-    code = {each: parts.code(each) for each in parts.RECURRENT}
+    code = {each: freshness.code(each) for each in parts.RECURRENT}
     digest = hashlib.sha256(json.dumps([RUNS, RATES, code], sort_keys=True).encode()).hexdigest()
     return parts.kept_folder().joinpath("recurrent", digest[:12], *names)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from surprise import AlgoBase
 
-from benchmarks import parts, reporting
+from benchmarks import freshness, parts, reporting
 from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring, other_libraries, peer_process, peer_settings
 from benchmarks.ratings.data import Fold
@@ -142,7 +142,7 @@ def figures(
 def _key(entry: Entry, repeat: int, fold: int) -> str:
     """What was measured: code, library and settings are part of it."""
     own = entry.library.startswith("tacenda")
-    code = [parts.code(each) for each in parts.RATINGS] if own else ""
+    code = [freshness.code(each) for each in parts.RATINGS] if own else ""
     row = common.cell_key(row=entry.name, settings=entry.settings, library=entry.library)
     return f"{row} | {common.cell_key(code=code, repeat=repeat, fold=fold)}"
 

@@ -26,7 +26,7 @@ import numpy as np
 
 import tacenda
 import tacenda_embeddings
-from benchmarks import parts
+from benchmarks import freshness, parts
 from benchmarks.embeddings import common, text
 from tacenda import Corpus
 from tacenda.vocabulary import Vocabulary
@@ -229,7 +229,7 @@ def _epochs_as_long_as(
 def fitted(row: Row, seed: int, where: Path, found: Corpus, *, fit: bool = True) -> Vectors | None:
     """The model of these settings in the cache; one that is not there is trained if ``fit``."""
     settings = _all_settings(row)
-    ours = [*map(parts.code, parts.VAREMBED), version("torch")]
+    ours = [*map(freshness.code, parts.VAREMBED), version("torch")]
     made_by = ours if row.ours else [version("gensim"), "corpus_file"]
     shared = {**settings, "seed": seed, "text": [found.vocabulary.fingerprint, found.n_tokens]}
     key = _key(row.kind, shared, made_by)

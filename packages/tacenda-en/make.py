@@ -24,7 +24,7 @@ import numpy as np
 
 import tacenda
 from tacenda import Corpus
-from tacenda.artifact.packaging import ModelCard, card
+from tacenda.artifact.packaging import CARD, ModelCard, card
 from tacenda.datasets import locate
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import TacendaError
@@ -35,6 +35,10 @@ HERE = Path(__file__).parent
 TEXT = "wikipedia-good-articles"
 FITTED_ON = "English Wikipedia's good and featured articles of 2019, the training part"
 LICENCE = "CC-BY-SA-3.0"
+AUTHORS = (
+    "The text is by the authors of English Wikipedia, whom the history of each article names: "
+    "<https://en.wikipedia.org>."
+)
 
 # A sentence ends after one of these, and after the closing marks that follow it.
 _ENDS = (".", "!", "?")
@@ -151,7 +155,7 @@ def main() -> None:
 
 
 def made(name: str, text: Text, output: Path) -> str:
-    """Make a model, or take it from the work that is done; return its card."""
+    """Make a model and its card, or take it from the work that is done; return the card as a section of README.md."""
     make, summary = MODELS[name]
     module = name.replace("-small", "").replace("-", "_")
     kept, folder = text.work / name, output / f"tacenda_{module}"
@@ -163,16 +167,18 @@ def made(name: str, text: Text, output: Path) -> str:
     shutil.copytree(kept, folder)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     print(f"{name}: {size:.1f} MB", flush=True)
-    about = ModelCard(name, tacenda.__version__, LICENCE, f"{summary} {size:.1f} MB.")
-    return re.sub(r"^#", "##", card(tacenda.artifact.read(folder), about), flags=re.MULTILINE)
+    about = ModelCard(name, tacenda.__version__, LICENCE, summary, AUTHORS)
+    text = card(tacenda.artifact.read(folder), about)
+    (folder / CARD).write_text(text, encoding="utf8")
+    return re.sub(r"^#", "##", text, flags=re.MULTILINE)
 
 
 HEAD = """\
 # tacenda-en
 
-Three small English models to begin with. Once this is installed, `tacenda.load` and the components of a spaCy pipeline
-know them by their names. They are small so that they come quickly: larger ones, and models of your own text, are a
-command away (`tacenda embed fit`, `tacenda lm fit`).
+Three small English models to begin with, of 3 to 4 MB each. Once this is installed, `tacenda.load` and the components
+of a spaCy pipeline know them by their names. They are small so that they come quickly: larger ones, and models of your
+own text, are a command away (`tacenda embed fit`, `tacenda lm fit`).
 
 ```sh
 pip install tacenda-en            # the vectors; with [spacy] for pipelines

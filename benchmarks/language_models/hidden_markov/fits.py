@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import parts, reporting
+from benchmarks import freshness, parts, reporting
 from benchmarks.language_models import contexts
 from tacenda import Corpus, datasets
 from tacenda_lm import VLHMM, KneserNey, Mixture
@@ -125,7 +125,7 @@ def measured(name: str) -> dict[str, Row]:
     return {
         row["what"]: row
         for row in report["rows"]
-        if not parts.changed(name, run_of.get(row["what"], report["run"]))
+        if not freshness.changed(name, run_of.get(row["what"], report["run"]))
     }
 
 

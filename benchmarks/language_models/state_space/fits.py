@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import parts
+from benchmarks import freshness, parts
 from benchmarks.language_models.state_space.letters import Excerpt
 from tacenda_lm import KneserNey, StateSpaceLM
 from tacenda_lm.mixture_weights import fit_weights
@@ -61,7 +61,7 @@ class Plan:
     def key(self, offset: int) -> str:
         """What tells this fit on the excerpt at an offset from others."""
         measured = "lm/ngram" if self.family == "n-gram" else "lm/state_space"
-        facts = [self.family, self.size, self.settings, offset, parts.code(measured)]
+        facts = [self.family, self.size, self.settings, offset, freshness.code(measured)]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:20]
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from benchmarks import parts
+from benchmarks import freshness, parts
 from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.log_bilinear.settings import HLBLAdvanced, HLBLSettings, LBLSettings
 from tacenda_lm.log_bilinear.trees import Rule
@@ -193,5 +193,5 @@ def key_of(recipe: Recipe, data: str) -> str:
     if not isinstance(recipe, NGrams):
         key["settings"] = recipe.settings.to_dict()
         measures = parts.MACHINES if isinstance(recipe, Machine) else parts.BILINEAR
-    key["code"] = {each: parts.code(each) for each in measures}
+    key["code"] = {each: freshness.code(each) for each in measures}
     return json.dumps(key, sort_keys=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import parts
+from benchmarks import freshness, parts
 from benchmarks.embeddings.common import Cells
 from benchmarks.ratings.thesis import splits
 from benchmarks.ratings.thesis.splits import Numbers, Parts
@@ -122,7 +122,7 @@ def key_of(model: RatingModel, train: Ratings, test: Ratings, told: str) -> str:
     """Model, what it is told, its settings, the data, and the code that learns and predicts."""
     settings = json.dumps(model.settings.to_dict(), sort_keys=True)  # type: ignore[attr-defined]
     data = f"{train.fingerprint[:10]} {test.fingerprint[:10]}"
-    code = " ".join(parts.code(each) for each in parts.RATINGS)
+    code = " ".join(freshness.code(each) for each in parts.RATINGS)
     return " | ".join((model.name, told, settings, data, code))
 
 

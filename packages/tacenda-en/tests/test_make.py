@@ -72,6 +72,7 @@ def test_a_text_gives_the_same_bytes_each_time(make, tmp_path, capsys):
     first = make(tmp_path / "a", tmp_path / "work-a")
     assert "README.md" in first
     assert sum(name.endswith("model.json") for name in first) == 3
+    assert sum(name.endswith("/README.md") for name in first) == 3
     assert make(tmp_path / "b", tmp_path / "work-b") == first
     assert "* en-lds-small" in capsys.readouterr().out
     assert make(tmp_path / "c", tmp_path / "work-a") == first

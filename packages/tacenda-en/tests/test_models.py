@@ -19,11 +19,11 @@ def test_there_are_three_under_the_licence_of_their_text():
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_a_folder_holds_its_model_and_nothing_else(name):
+def test_a_folder_holds_its_model_and_its_card_and_nothing_else(name):
     folder = MODELS[name].folder
     manifest = json.loads((folder / "model.json").read_text(encoding="utf8"))
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        ["model.json", *manifest["files"]]
+        ["README.md", "model.json", *manifest["files"]]
     )
     assert "training part" in manifest["fitted_on"]["text"]
 
@@ -31,6 +31,15 @@ def test_a_folder_holds_its_model_and_nothing_else(name):
 def test_all_are_ten_megabytes_at_most():
     sizes = [path.stat().st_size for found in MODELS.values() for path in found.folder.iterdir()]
     assert sum(sizes) < 10e6
+
+
+def test_each_is_listed_with_what_it_is():
+    for name, words in (
+        ("lds", "linear dynamical"),
+        ("words", "morphemes"),
+        ("ngrams", "Trigrams"),
+    ):
+        assert words in MODELS[f"en-{name}-small"].summary
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

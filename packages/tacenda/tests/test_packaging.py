@@ -130,11 +130,49 @@ def test_a_bad_card_is_refused(saved, tmp_path, change, message):
     assert not (tmp_path / "dist").exists()
 
 
+def test_what_cannot_hold_a_wheel_is_named(saved, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(ArtifactError, match=r"cannot write a wheel into .*file: File exists$"):
+        package(saved, ABOUT, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("dist/a-1.whl", "is a wheel: pip install it"),
+        ("https://huggingface.co/owner/name", "fetches one from a hub"),
+        ("", "names no model"),
+    ],
+)
+def test_what_has_to_be_fetched_or_installed_first_is_said(source, message):
+    with pytest.raises(ArtifactError, match=message):
+        tacenda.load(source)
+
+
 def test_quotes_and_foreign_letters_in_the_card_stay_as_they_are(saved, tmp_path, monkeypatch):
     about = ModelCard("tiny", "1", "MIT", 'Says "ünï\\code" = [1]')
     install(package(saved, about, tmp_path / "dist"), tmp_path / "site", monkeypatch)
     (found,) = [model for model in by_name.available() if model.name == "tiny"]
     assert (found.summary, found.license, found.version) == (about.summary, "MIT", "1")
+
+
+def test_models_of_one_distribution_have_a_summary_each(saved, tmp_path, monkeypatch):
+    points = tmp_path / "both-1.dist-info"
+    points.mkdir()
+    (points / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: both\nVersion: 1\nSummary: Two.\n"
+    )
+    (points / "entry_points.txt").write_text(
+        "[tacenda.models]\nbare = a_a\nwith-card = b_b\nodd = c_c\n"
+    )
+    for folder in ("a_a", "b_b", "c_c"):
+        tacenda.load(saved).save(tmp_path / folder)
+    (tmp_path / "b_b" / "README.md").write_text("# with-card 1\n\nOf the  second kind.\n\nMore.\n")
+    (tmp_path / "c_c" / "README.md").write_text("no title\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    summaries = {model.name: model.summary for model in by_name.available()}
+    found = {name: summaries[name] for name in ("bare", "with-card", "odd")}
+    assert found == {"bare": "Two.", "with-card": "Of the second kind.", "odd": "Two."}
 
 
 def test_two_distributions_of_one_name_are_told_apart(site, saved, tmp_path, monkeypatch):
@@ -147,6 +185,8 @@ def test_two_distributions_of_one_name_are_told_apart(site, saved, tmp_path, mon
     monkeypatch.syspath_prepend(str(other))
     with pytest.raises(ArtifactError, match="installed by other and tacenda-model-tiny-scale"):
         tacenda.load("tiny-scale")
+    with pytest.warns(UserWarning, match=r"^other has a model 'tiny-scale' too"):
+        package(saved, ABOUT, tmp_path / "again")
 
 
 @pytest.mark.parametrize("target", ["../saved", "os:system", "a.b", "/etc", "missing"])

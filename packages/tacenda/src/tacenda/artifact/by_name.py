@@ -20,6 +20,8 @@ from tacenda.errors import ArtifactError
 
 __all__ = ["InstalledModel", "available", "find", "locate"]
 
+#: The file with the card of a model, beside it; its first paragraph says what the model is.
+CARD = "README.md"
 #: What a model may be called: a bare word that cannot be taken for a path.
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _FOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -33,8 +35,10 @@ class InstalledModel:
     ----------
     name
         What `tacenda.load` finds it by.
-    distribution, version, license, summary
+    distribution, version, license
         As the metadata of the distribution have them; the licence is an SPDX expression, "" if none is given.
+    summary
+        What the model's card says first; where it has no card, the summary of the distribution.
     folder
         Where it lies.
     """
@@ -60,6 +64,7 @@ def available() -> list[InstalledModel]:
         license, summary = (
             (dist.metadata.get_all(field) or [""])[0] for field in ("License-Expression", "Summary")
         )
+        summary = _said_first(folder / CARD) or summary
         found.append(
             InstalledModel(entry.name, entry.distribution, entry.version, license, summary, folder)
         )
@@ -95,12 +100,35 @@ def locate(source: str | os.PathLike[str]) -> Path:
     Raises
     ------
     ArtifactError
-        Nothing lies at ``source``, which could be a name, and no model of that name is installed.
+        Nothing lies at ``source``, which could be a name, and no model of that name is installed; or it is the
+        address of a model that has to be fetched or installed first.
     """
     folder = store.path_of(source, ArtifactError)
-    if os.path.lexists(folder) or not NAME.fullmatch(os.fspath(source)):
+    text = os.fspath(source)
+    if not text:
+        raise ArtifactError(
+            "an empty text names no model: give a folder, or a name of `tacenda models`"
+        )
+    if folder.suffix == ".whl":
+        raise ArtifactError(f"{text} is a wheel: pip install it, then load the model by its name")
+    if os.path.lexists(folder):
         return folder
-    return find(os.fspath(source)).folder
+    if "://" in text:
+        raise ArtifactError(
+            f"{text} is an address, and a model is loaded from a folder: `tacenda pull OWNER/NAME --output FOLDER` "
+            "fetches one from a hub"
+        )
+    return find(text).folder if NAME.fullmatch(text) else folder
+
+
+def _said_first(card: Path) -> str:
+    """The line of a card that follows its title, "" if there is no card of that form."""
+    try:
+        with card.open(encoding="utf-8", errors="replace") as lines:
+            title, empty, line = (lines.readline(1000) for _ in range(3))
+    except OSError:
+        return ""
+    return " ".join(line.split()) if title.startswith("# ") and not empty.strip() else ""
 
 
 def _folder(dist: importlib.metadata.Distribution, name: str) -> Path | None:

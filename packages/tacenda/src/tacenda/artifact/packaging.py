@@ -11,19 +11,20 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacenda.artifact import folder as folders
-from tacenda.artifact.by_name import NAME
+from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.manifest import Artifact
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.installed import canonical
 
 __all__ = ["CARD", "ModelCard", "card", "check_card", "package"]
 
-CARD = "README.md"
 _COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
 
 
@@ -40,7 +41,7 @@ class ModelCard:
     license
         An SPDX expression, such as "CC-BY-SA-4.0".
     summary
-        One line.
+        One line, with which the card begins and which `tacenda models` shows.
     attribution
         Whom the licence of the data wants named; Markdown.
     """
@@ -50,6 +51,11 @@ class ModelCard:
     license: str
     summary: str = ""
     attribution: str = ""
+
+    @property
+    def line(self) -> str:
+        """The summary, or where there is none a line that says as much as the name does."""
+        return self.summary or f"The model {self.name} for Tacenda."
 
     @property
     def module(self) -> str:
@@ -83,7 +89,7 @@ def package(
     Raises
     ------
     ArtifactError
-        The model cannot be read.
+        The model cannot be read, or the wheel not written.
     ConfigurationError
         The name, the version or the licence is not valid, or hatchling is not installed.
     """
@@ -95,6 +101,7 @@ def package(
         ) from None
     check_card(about)
     artifact = folders.read(source, whole=True)
+    _note_owners(about)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, about.module)
         folders.write(folder, artifact)
@@ -102,9 +109,29 @@ def package(
         (folder / CARD).write_text(text, encoding="utf-8")
         Path(place, CARD).write_text(text, encoding="utf-8")
         Path(place, "pyproject.toml").write_text(_project(artifact, about), encoding="utf-8")
-        Path(output).mkdir(parents=True, exist_ok=True)
-        (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
+        try:
+            Path(output).mkdir(parents=True, exist_ok=True)
+            (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
+        except OSError as error:
+            reason = error.strerror or error
+            raise ArtifactError(f"cannot write a wheel into {output}: {reason}") from error
     return Path(wheel)
+
+
+def _note_owners(about: ModelCard) -> None:
+    """Warn if another distribution that is installed here has a model of this name."""
+    owners = [
+        model.distribution
+        for model in available()
+        if canonical(model.name) == canonical(about.name)
+        and canonical(model.distribution) != about.distribution
+    ]
+    if owners:
+        warnings.warn(
+            f"{' and '.join(owners)} has a model {about.name!r} too: where both are installed, neither can be loaded "
+            "by its name",
+            stacklevel=3,
+        )
 
 
 def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
@@ -112,10 +139,11 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
 
     ``load`` are lines of Python that load it; by default by its name, once it is installed.
     """
-    lines = [f"# {about.name} {about.version}", ""]
-    if about.summary:
-        lines += [about.summary, ""]
-    lines += [
+    lines = [
+        f"# {about.name} {about.version}",
+        "",
+        about.line,
+        "",
         f"A saved model of [Tacenda](https://pypi.org/project/tacenda/): `{artifact.name}` "
         f"({artifact.kind}) of {artifact.distribution} {artifact.version}".rstrip()
         + ".",
@@ -168,6 +196,8 @@ def _table(headings: tuple[str, ...], rows: Any) -> list[str]:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -184,7 +214,7 @@ build-backend = "hatchling.build"
 [project]
 name = {quoted(about.distribution)}
 version = {quoted(about.version)}
-description = {quoted(about.summary or f"The model {about.name} for Tacenda")}
+description = {quoted(about.line)}
 readme = "{CARD}"
 license = {quoted(about.license)}
 requires-python = ">=3.11"

@@ -108,7 +108,7 @@ class ModelComponent(Pipe):
         if self._model is None:
             raise NotFittedError(
                 f"the component {self.name!r} has no model yet: call "
-                f"nlp.get_pipe({self.name!r}).initialize(artifact=FOLDER), or set artifact or "
+                f"nlp.get_pipe({self.name!r}).initialize(artifact=FOLDER or NAME), or set artifact or "
                 f"corpus in [initialize.components.{self.name}] and call nlp.initialize()"
             )
         return self._model
@@ -128,8 +128,8 @@ class ModelComponent(Pipe):
         elif self._model is None:
             raise ConfigurationError(
                 f"the component {self.name!r} needs a model: set artifact (a folder that "
-                f"`{self.command}` or save() wrote) or corpus (a file of raw text to fit one on), as "
-                f"initialize(artifact=...) or in [initialize.components.{self.name}]"
+                f"`{self.command}` or save() wrote, or a name of `tacenda models`) or corpus (a file of raw text to "
+                f"fit one on), as initialize(artifact=...) or in [initialize.components.{self.name}]"
             )
         self._meet_pipeline()
 
