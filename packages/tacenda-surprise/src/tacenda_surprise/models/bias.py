@@ -314,3 +314,16 @@ class Alternation:
         if b.shape != self.b.shape or c.shape != self.c.shape:
             raise ValueError("the biases are of other ratings")
         self.b, self.c, self.variances = b.copy(), c.copy(), state["variances"].copy()
+
+
+def alternated(
+    ratings: Ratings, mean: float, settings: BiasSettings | None = None, sweeps: int | None = None
+) -> Alternation:
+    """The biases of ``ratings`` about ``mean``, after as many sweeps as the settings say or ``sweeps``."""
+    settings = BiasSettings() if settings is None else settings
+    found = Alternation(
+        settings, ratings, mean, np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+    )
+    for _ in range(settings.epochs if sweeps is None else sweeps):
+        found.step(None, 1.0)
+    return found

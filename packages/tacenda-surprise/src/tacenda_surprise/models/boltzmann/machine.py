@@ -19,7 +19,7 @@ from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
-from tacenda_surprise.models.bias import Alternation, BiasSettings
+from tacenda_surprise.models.bias import BiasSettings, alternated
 from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
 from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.identities import Identities
@@ -116,10 +116,7 @@ class Cases:
         )  # fmt: skip
         given = settings.advanced.damping
         biases = BiasSettings(penalty_users=given, penalty_items=given)
-        start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-        alternation = Alternation(biases, scored, 0.0, *start)
-        for _ in range(biases.epochs):
-            alternation.step(None, 1.0)
+        alternation = alternated(scored, 0.0, biases)
         of_case, of_visible = alternation.b, alternation.c
         left = values - of_case[ratings.user_ids] - of_visible[ratings.item_ids]
         variance = max(float(np.var(left)), _LEAST_VARIANCE) if len(levels) else 1.0

@@ -4,7 +4,12 @@
 
 which `samples.average` brings to one scalar product; the unit is the standard deviation of the ratings, which are
 standardized for the chain. The spread over samples is what is not known of the parameters; together with the noise it
-is the predictive deviation (Salakhutdinov and Mnih 2008). The noise of ratings near the end of a scale is smaller
+is the predictive deviation (Salakhutdinov and Mnih 2008).
+
+Where the noise is far from normal, as of ratings that nearly all are the highest ones, factors explain some of it and
+predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
+weight f on it, and 1 - f on `BiasModel`, the two together predict best. Where that is less than one, the samples are
+drawn together accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller
 than that of others: how much, the residuals of single samples tell, which are distributed as the noise is.
 """
 
@@ -18,10 +23,10 @@ import numpy.typing as npt
 from tacenda.artifact import Configured
 from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError
-from tacenda.fitting import FitSettings, Sweeps
+from tacenda.fitting import FitSettings, History, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings.sgd import Tables
-from tacenda.ratings import Ratings
+from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
 from tacenda_surprise.models.catalogue import (
@@ -49,6 +54,8 @@ from tacenda_surprise.models.spread import Curve, fit_curve
 
 _ERRORS = 20_000  # residuals that the noise is compared with
 _DRAWS = 4  # samples they are taken from
+_HELD_OUT = 0.05  # of the ratings, while the chain burns in
+_LEAST_BURN_IN, _LEAST_RATINGS = 16, 400  # fewer would not tell the weight
 _AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
@@ -61,6 +68,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     _tables: Tables | None = None
     _unit: Unit | None = None
     _chains = 0
+    _weight = 1.0
 
     @configured_by(BayesianSettings)
     def __init__(self, settings: BayesianSettings) -> None:
@@ -70,8 +78,19 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         settings, catalogue = self.settings, Catalogue.of(ratings)
         width, known = bayesian_width(settings, ratings), self._known(ratings, identities)
         unit = deviation(ratings)
-        chain = Gibbs(settings, width, standardized(ratings, catalogue.mean, unit), known)
-        self._sample(loop, chain, ratings, catalogue, unit)
+        standard = standardized(ratings, catalogue.mean, unit)
+        burn_in, n = sweeps(settings, ratings, width)
+        start, self._weight = None, 1.0
+        if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
+            part, held_out = split(standard, _HELD_OUT, seed=settings.seed)
+            half = burn_in // 2
+            known_of_part = self._known(part, identities)
+            first = Gibbs(settings, width, part, known_of_part, lasting=(half, burn_in - half))
+            self._run(loop.inside("first"), first, part)
+            self._weight = Samples(**first.samples).weight(part, held_out)
+            start, burn_in, loop = first.position, half // 2, loop.after_the_first()
+        chain = Gibbs(settings, width, standard, known, start, int(start is not None), (burn_in, n))
+        self._sample(loop, chain, standard, ratings, catalogue, unit)
 
     def _go_on(
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -99,22 +118,15 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         burn_in, n = sweeps(self.settings, ratings, width)
         lasting = burn_in // 4, n if epochs is None else epochs
         chain = Gibbs(self.settings, width, standard, known, start, self._chains, lasting)
-        self._sample(loop, chain, ratings, catalogue, unit)
+        self._sample(loop, chain, standard, ratings, catalogue, unit)
 
-    def _sample(
-        self,
-        loop: Loop,
-        chain: Gibbs,
-        ratings: Ratings,
-        catalogue: Catalogue,
-        unit: float,
-    ) -> None:
-        settings, data = self.settings, ""
+    def _run(self, loop: Loop, chain: Gibbs, ratings: Ratings) -> History:
+        data = ""
         if loop.checkpoints is not None:
             known = chain.identities
             arrays = () if known is None else (known.offsets, known.item_ids)
             data = fingerprint_arrays(arrays, ratings.fingerprint)
-        history = loop.run(
+        return loop.run(
             chain,
             Sweeps(data),
             FitSettings(
@@ -123,9 +135,20 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
                 evaluate_every=0,
                 restore_best=False,
             ),
-            {"model": self.name, **settings.to_dict()},
+            {"model": self.name, **self.settings.to_dict()},
         )
-        taken = Samples(**chain.samples)
+
+    def _sample(
+        self,
+        loop: Loop,
+        chain: Gibbs,
+        standard: Ratings,
+        ratings: Ratings,
+        catalogue: Catalogue,
+        unit: float,
+    ) -> None:
+        settings, history = self.settings, self._run(loop, chain, ratings)
+        taken = Samples(**chain.samples).shrunk(self._weight, standard)
         x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], settings.rank, settings.seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (taken.users, taken.items))
         size, root = np.float32(unit), np.float32(unit**0.5)
@@ -189,6 +212,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             "settings": self.settings.to_dict(),
             "catalogue": self.catalogue.config(),
             "unit": unit.unit,
+            "weight": self._weight,
             "curve": list(unit.curve),
         }
 
@@ -234,6 +258,9 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         if not 0 < unit < LARGEST:
             raise ArtifactError(f"its ratings have a deviation of {unit}: the file is damaged")
         model._unit = Unit(model._catalogue.mean, unit, found["noises"], curve)
+        model._weight = float(config["weight"])
+        if not 0 <= model._weight <= 1:
+            raise ArtifactError(f"its weight is {model._weight}: the file is damaged")
         model._samples = Samples(*(found[f"samples.{name}"] for name in Samples._fields))
         averages = {name: found[f"average.{name}"] for name in _AVERAGES}
         none = np.zeros((0, averages["user_factors"].shape[1]), np.float32)

@@ -16,11 +16,18 @@ from typing import NamedTuple
 import numpy as np
 
 from tacenda.errors import ArtifactError
+from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
+from tacenda_surprise.models.bias import alternated
 from tacenda_surprise.models.spread import Curve
 
 DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
 
+_PRIOR_OF_WEIGHT = 16.0  # one over the variance of the weight, as it is known beforehand
+_WHOLE, _LEAST = (
+    0.97,
+    1e-3,
+)  # a weight above is as good as one, and no factors are smaller than the least
 _BLOCK = 4096  # pairs whose samples are looked at together
 _OVERSAMPLING = 16
 _POWER_ITERATIONS = 2
@@ -46,6 +53,43 @@ class Samples(NamedTuple):
         total = len(self.alpha)
         chosen = total - 1 - (np.arange(min(n, total))[::-1] * total) // min(n, total)
         return Samples(*(part[chosen] for part in self))
+
+    def weight(self, ratings: Ratings, held_out: Ratings) -> float:
+        """The weight of the samples beside `BiasModel`, both of ``ratings``, with which ``held_out`` is predicted best.
+
+        Between 0 and 1. It is the least-squares weight, as if it were known to be about one beforehand.
+        """
+        users, items = held_out.user_ids, held_out.item_ids
+        alternation = alternated(ratings, ratings.mean)
+        biases = ratings.mean + alternation.b[users] + alternation.c[items]
+        found = np.zeros(len(held_out))
+        for x, q in zip(self.users, self.items, strict=True):
+            scores = np.einsum("nd,nd->n", x[users, :-1], q[items, :-1])
+            found += (scores + x[users, -1] + q[items, -1]) / len(self.alpha)
+        apart, left = found - biases, held_out.values - biases
+        known = _PRIOR_OF_WEIGHT * float(np.var(left - apart))
+        return float(np.clip((apart @ left + known) / (apart @ apart + known), 0.0, 1.0))
+
+    def shrunk(self, weight: float, ratings: Ratings) -> Samples:
+        """Draw the scores towards those of a `BiasModel` of ``ratings``, which have the weight ``1 - weight``.
+
+        The users' factors become that much smaller, with the mean, the precision and the links they are from.
+        """
+        if weight > _WHOLE:
+            return self
+        alternation = alternated(ratings, 0.0)
+        scale = np.append(np.full(self.mean.shape[1] - 1, max(weight, _LEAST)), 1.0)
+        scale = scale.astype(np.float32)
+        users, items = self.users * scale, self.items.copy()
+        for own, biases in ((users, alternation.b), (items, alternation.c)):
+            own[:, :, -1] = weight * own[:, :, -1] + (1 - weight) * biases
+        return self._replace(
+            users=users,
+            items=items,
+            links=self.links * scale,
+            mean=self.mean * scale,
+            precision=np.asarray(self.precision / np.outer(scale, scale), np.float32),
+        )
 
     @property
     def noises(self) -> Floats:
