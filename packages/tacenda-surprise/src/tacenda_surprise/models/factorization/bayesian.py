@@ -9,8 +9,9 @@ is the predictive deviation (Salakhutdinov and Mnih 2008).
 Where the noise is far from normal, as of ratings that nearly all are the highest ones, factors explain some of it and
 predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
 weight f on it, and 1 - f on `BiasModel`, the two together predict best. Where that is less than one, the samples are
-drawn together accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller
-than that of others: how much, the residuals of single samples tell, which are distributed as the noise is.
+drawn together accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than that of
+others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the ratings
+left out then say how large the noise is altogether.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from tacenda_surprise.models.factorization.gibbs import Gibbs, Start
 from tacenda_surprise.models.factorization.new_rows import lengthened
 from tacenda_surprise.models.factorization.samples import (
     FoldedSamples,
+    LeftOut,
     Samples,
     Unit,
     average,
@@ -68,7 +70,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     _tables: Tables | None = None
     _unit: Unit | None = None
     _chains = 0
-    _weight = 1.0
+    _weight, _wider = 1.0, 1.0
 
     @configured_by(BayesianSettings)
     def __init__(self, settings: BayesianSettings) -> None:
@@ -80,17 +82,19 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         unit = deviation(ratings)
         standard = standardized(ratings, catalogue.mean, unit)
         burn_in, n = sweeps(settings, ratings, width)
-        start, self._weight = None, 1.0
+        start, left_out, self._weight, self._wider = None, None, 1.0, 1.0
         if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
             part, held_out = split(standard, _HELD_OUT, seed=settings.seed)
             half = burn_in // 2
             known_of_part = self._known(part, identities)
             first = Gibbs(settings, width, part, known_of_part, lasting=(half, burn_in - half))
             self._run(loop.inside("first"), first, part)
-            self._weight = Samples(**first.samples).weight(part, held_out)
+            taken = Samples(**first.samples)
+            self._weight = taken.weight(part, held_out)
+            left_out = LeftOut.of(taken.shrunk(self._weight, part), held_out, catalogue, unit)
             start, burn_in, loop = first.position, half // 2, loop.after_the_first()
         chain = Gibbs(settings, width, standard, known, start, int(start is not None), (burn_in, n))
-        self._sample(loop, chain, standard, ratings, catalogue, unit)
+        self._sample(loop, chain, standard, ratings, catalogue, unit, left_out)
 
     def _go_on(
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -146,6 +150,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         ratings: Ratings,
         catalogue: Catalogue,
         unit: float,
+        left_out: LeftOut | None = None,
     ) -> None:
         settings, history = self.settings, self._run(loop, chain, ratings)
         taken = Samples(**chain.samples).shrunk(self._weight, standard)
@@ -155,11 +160,13 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         none = np.zeros((0, x.shape[1]), np.float32)
         self._tables = Tables(x * root, q * root, b * size, c * size, none)
         self._samples, self._catalogue = taken.thinned(settings.n_kept), catalogue
-        self._unit = self._noise(taken, ratings, unit)
+        self._unit = self._noise(taken, ratings, unit, left_out)
         self.history = history
         self._note(ratings, history, "squared error of a draw")
 
-    def _noise(self, taken: Samples, ratings: Ratings, unit: float) -> Unit:
+    def _noise(
+        self, taken: Samples, ratings: Ratings, unit: float, left_out: LeftOut | None
+    ) -> Unit:
         """What the samples say of the noise, and how it depends on the prediction."""
         noises, mean = taken.noises, self.catalogue.mean
         rng = np.random.default_rng(self.settings.seed)
@@ -174,7 +181,9 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             # against the usual noise of the user, which predictions go by
             z.append((values - scores) / np.sqrt(noises[users]))
         curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), unit)
-        return Unit(mean, unit, (noises * factor).astype(np.float32), curve)
+        if left_out is not None:
+            self._wider = left_out.factor(curve, factor)
+        return Unit(mean, unit, (noises * factor * self._wider).astype(np.float32), curve)
 
     def _fitted(self) -> Samples:
         return self._learned(self._samples)
@@ -213,6 +222,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             "catalogue": self.catalogue.config(),
             "unit": unit.unit,
             "weight": self._weight,
+            "wider": self._wider,
             "curve": list(unit.curve),
         }
 
@@ -258,9 +268,11 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         if not 0 < unit < LARGEST:
             raise ArtifactError(f"its ratings have a deviation of {unit}: the file is damaged")
         model._unit = Unit(model._catalogue.mean, unit, found["noises"], curve)
-        model._weight = float(config["weight"])
-        if not 0 <= model._weight <= 1:
-            raise ArtifactError(f"its weight is {model._weight}: the file is damaged")
+        model._weight, model._wider = float(config["weight"]), float(config["wider"])
+        if not (0 <= model._weight <= 1 and 0 < model._wider < LARGEST):
+            raise ArtifactError(
+                f"its weight is {model._weight}, its noise {model._wider} times as large: the file is damaged"
+            )
         model._samples = Samples(*(found[f"samples.{name}"] for name in Samples._fields))
         averages = {name: found[f"average.{name}"] for name in _AVERAGES}
         none = np.zeros((0, averages["user_factors"].shape[1]), np.float32)
