@@ -74,6 +74,7 @@ NOT_PROSE = re.compile(
     r"|<[a-zA-Z/][^>]*>",
     re.DOTALL | re.MULTILINE,
 )
+NUMERIC = re.compile(r"[-+−~<>≤≥(]*[\d.]|(?:-|nan|yes|no)?$")  # how a cell of figures begins
 UNITS = (
     r"%|percent\b|[kMG]\b|[mµn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[kKMG]i?B\b"
     r"|times\b|x\b|×|points?\b|(?:words|tokens|ratings|sentences|lookups)(?:/s\b| a second\b)"
@@ -92,8 +93,11 @@ def render(call: str) -> str:
         raise SystemExit(f"The table {call!r} has no rows: check its conditions.")
     if columns is None:
         columns = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [[_spaced(c) for c in columns], ["---", *["---:"] * (len(columns) - 1)]]
-    lines += [[cell(_get(row, column), decimals) for column in columns] for row in rows]
+    body = [[cell(_get(row, column), decimals) for column in columns] for row in rows]
+    # figures stand under each other by their last digits, words by their first letters
+    others = list(zip(*body, strict=True))[1:]
+    rule = ["---", *("---:" if all(map(NUMERIC.match, cells)) else "---" for cells in others)]
+    lines = [[_spaced(c) for c in columns], rule, *body]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     said = _said_of_runs(report, rows)
     return f"{table}\n{said}\n" if said else table

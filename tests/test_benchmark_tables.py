@@ -31,6 +31,12 @@ def test_figures_with_their_spread_and_what_is_missing(folder):
     ]
 
 
+def test_columns_of_words_begin_at_the_left(folder):
+    rows = [{"row": "a", "text": "2 x", "near": "b, 7"}, {"row": "b", "text": "-", "near": "3"}]
+    (folder / "worded.json").write_text(json.dumps({"rows": rows}))
+    assert tables.render("worded").splitlines()[1] == "| --- | ---: | --- |"
+
+
 def test_rows_are_chosen_by_their_values(folder):
     assert "| b |" not in tables.render("made-up size=250")
     with pytest.raises(SystemExit, match="has no rows"):

@@ -160,6 +160,13 @@ def test_the_whole_configuration_trains(folder):
     assert all(token.tag_ for token in tagger("Any words will do ."))
 
 
+def test_no_line_of_prose_begins_with_a_comment():
+    """Markdown takes such a line for HTML: it ends the paragraph, and links on the line are not made."""
+    for page in PAGES:
+        for line in page.read_text(encoding="utf8").splitlines():
+            assert not re.match(r" *<!--.*-->\s*\S", line), f"{page.name}: {line:.80}"
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf8")):
