@@ -259,11 +259,19 @@ def log_bilinear() -> Iterator[Case]:
     )  # fmt: skip
 
 
+def ratings() -> Iterator[Case]:
+    """Epochs and sweeps of the rating models."""
+    from benchmarks import gpu_ratings
+
+    yield from gpu_ratings.cases()
+
+
 GROUPS = {
     "smoothing": smoothing,
     "fitting": fitting,
     "hidden_markov": hidden_markov,
     "log_bilinear": log_bilinear,
+    "ratings": ratings,
 }
 
 

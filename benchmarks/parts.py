@@ -313,7 +313,17 @@ PARTS = (
     ),
     Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
-    Part("gpu", ("gpu",), ("core/kernels", "embeddings/lds"), timed=True),
+    Part(
+        "gpu",
+        ("gpu",),
+        (
+            "core/kernels",
+            "embeddings/lds",
+            "surprise/models/factorization",
+            "surprise/models/boltzmann",
+        ),
+        timed=True,
+    ),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
     Part(
         "startup",

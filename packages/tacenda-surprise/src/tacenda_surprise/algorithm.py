@@ -280,9 +280,10 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         return storage.pack_up(model, saved)
 
     def _saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments as JSON values, without ``rated``, which is saved as numbers."""
+        """Return the arguments as JSON values, without the device, and ``rated``, which is saved as numbers."""
         values = self.settings.to_dict()
         values.pop("rated", None)
+        values.pop("device", None)
         return {
             name: None if isinstance(value, np.random.RandomState) else value
             for name, value in values.items()

@@ -86,6 +86,7 @@ class _MAPSettings(RandomSettings):
     validation: float = argument(FactorizationSettings, "validation")
     patience: int | None = argument(FactorizationSettings, "patience")
     refit: bool = argument(FactorizationSettings, "refit")
+    device: str = argument(FactorizationSettings, "device")
 
     def idle(self) -> Mapping[str, str]:
         """Options of the model that solver, biases and early stopping leave without effect."""
@@ -127,6 +128,7 @@ class BayesianPMFSettings(RandomSettings):
     n_samples: int | None = argument(BayesianSettings, "n_samples")
     n_kept: int = argument(BayesianSettings, "n_kept")
     rank: int = argument(BayesianSettings, "rank")
+    device: str = argument(BayesianSettings, "device")
 
 
 @dataclass(frozen=True, kw_only=True)

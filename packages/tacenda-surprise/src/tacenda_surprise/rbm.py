@@ -42,6 +42,7 @@ class RBMSettings(RandomSettings):
     validation: float = argument(BoltzmannSettings, "validation")
     patience: int = argument(BoltzmannSettings, "patience")
     refit: bool = argument(BoltzmannSettings, "refit")
+    device: str = argument(BoltzmannSettings, "device")
 
     def idle(self) -> Mapping[str, str]:
         """Options of early stopping where nothing is held out."""

@@ -34,8 +34,11 @@ from tacenda.kernels import resolve as backend_for
 __all__ = [
     "Array",
     "assign",
+    "beside",
     "check",
     "check_memory",
+    "copied",
+    "everywhere",
     "fetch",
     "memory",
     "multiply_into",
@@ -70,17 +73,24 @@ class HasDevice(Protocol):
         ...
 
 
-def option(of: str = "training") -> Any:
+def option(of: str = "training", default: str = "auto") -> Any:
     """Declare the device of a model; ``of`` says what runs there."""
     doc = f"""where {of} runs: "cpu", "cuda", "cuda:1", or "auto", which is a CUDA device where there is one that can;
     results differ by rounding only, and a model is saved without this option"""
-    return declared.option("auto", doc)
+    return declared.option(default, doc)
 
 
 def check(settings: HasDevice) -> None:
     """Refuse, in ``settings.check()``, a device that is none. Raises ConfigurationError."""
     if not _NAME.fullmatch(settings.device):
         settings.refuse("device", '"auto", "cpu", "cuda" or "cuda:" and a number')
+
+
+def everywhere(settings: declared.Settings) -> dict[str, Any]:
+    """Return the settings but for the device, as JSON values: what a saved model and a checkpoint hold."""
+    values = settings.to_dict()
+    values.pop("device", None)
+    return values
 
 
 def resolve(settings: HasDevice, operations: Iterable[str]) -> str:
@@ -211,6 +221,20 @@ def put(array: Any, device: str) -> Any:
 def fetch(array: Any) -> Any:
     """Return an array of any device as numpy has it; on the CPU the array itself."""
     return array.detach().cpu().numpy() if hasattr(array, "detach") else array
+
+
+def copied(array: Array) -> Array:
+    """Return a copy of an array of any device, where it lies."""
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
+def beside(matrix: Array, value: float) -> Array:
+    """Return a copy of a matrix of any device with one more column, filled with ``value``."""
+    if isinstance(matrix, np.ndarray):
+        return np.append(matrix, np.full((len(matrix), 1), value, matrix.dtype), axis=1)
+    import torch
+
+    return torch.cat([matrix, matrix.new_full((len(matrix), 1), value)], dim=1)
 
 
 def assign(target: Array, array: Any) -> None:

@@ -21,7 +21,8 @@ from tacenda.kernels.hidden_markov.block_softmax import Vectors
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.tree_softmax import Codes
-from tacenda.kernels.shared import row_steps, sparse_product
+from tacenda.kernels.ratings import boltzmann, scores, visits
+from tacenda.kernels.shared import adam_steps, row_steps, sparse_product
 
 SHARED_MEMORY = 99 << 10  # bytes a program has on the smaller devices since 8.0
 
@@ -144,6 +145,32 @@ def test_steps_on_rows(compiled):
     for width in (1, 3000):
         row_steps.adagrad(torch.ones(2, width), torch.ones(2), [1], torch.ones(1, width), 0.1)
     assert_all_compiled(compiled, "_steps")
+
+
+@pytest.mark.parametrize("width", [20, 100, 300])
+def test_visits_and_scores_of_ratings(compiled, width):
+    table, one = torch.ones(2, width), torch.ones(2)
+    given = [0, 2], np.zeros(2, np.int32), one, [1], visits.Side(table, one, one, one), table, one
+    visits.visit(*given, 3.5, (0.1, 0.1), 7)
+    visits.visit(*given, 3.5, (0.1, 0.1), 7, table[:1])
+    scores.scores([0, -1], [1, 0], table, table, one, one, 3.5)
+    assert_all_compiled(compiled, "_visit _scores")
+
+
+@pytest.mark.parametrize("hidden", [20, 300])
+@pytest.mark.parametrize("tied", [True, False])
+def test_machines_of_ratings(compiled, hidden, tied):
+    weights = torch.ones(2, hidden) if tied else torch.ones(2, 5, hidden)
+    tables = weights, torch.ones(2, 5), torch.ones(hidden), torch.ones(2, hidden)
+    given = np.array([0, 2]), np.zeros(2, np.int32), np.ones(2, np.int32), np.array([0])
+    own = np.array([0, 2]), np.zeros(2, np.int32)
+    boltzmann.divergence(*given, *tables, torch.ones(5), torch.ones(1), 2, 3, *own)
+    assert_all_compiled(compiled, "_numbers _expect _multiply")
+
+
+def test_steps_of_adam(compiled):
+    adam_steps.step(*(torch.ones(3) for _ in range(4)), 0.1, 1)
+    assert_all_compiled(compiled, "_step")
 
 
 def test_products_run_on_tensor_cores_where_torch_allows_it(compiled):

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.devices import Array, put
 from tacenda.errors import DataError
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ class Identities:
         n_users = max(self.n_users, other.n_users)
         return Identities.from_pairs(users, items, n_users, n_items)
 
-    def means(self, table: Floats) -> Floats:
+    def means(self, table: Array, device: str = "cpu") -> Array:
         """The mean row of ``table`` (items, width) over every N(u), (users, width); zeros if empty."""
-        ones = np.ones(len(self.item_ids), np.float32)
-        scale = (1.0 / np.maximum(self.sizes, 1)).astype(np.float32)
+        ones = put(np.ones(len(self.item_ids), np.float32), device)
+        scale = put((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
         return sparse_product.multiply(self.offsets, self.item_ids, ones, table, row_scale=scale)

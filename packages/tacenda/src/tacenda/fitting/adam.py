@@ -1,4 +1,4 @@
-"""Adam on numpy arrays, in place."""
+"""Adam on arrays of numpy, or on tensors of a device, in place."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.devices import fetch, put
 from tacenda.errors import ConfigurationError
+from tacenda.kernels.machinery.arrays import zeros
+from tacenda.kernels.shared import adam_steps
 
 __all__ = ["Adam"]
 
 Arrays = Mapping[str, NDArray[Any]]
-
-# decay of the mean and of the mean square of gradients, and what keeps the division finite
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Adam:
@@ -28,10 +28,14 @@ class Adam:
     ----------
     weight_decay
         By parameter name: this number times the parameter is added to its gradient (L2 penalty).
+    device
+        Where parameters and gradients lie; see `tacenda.devices`.
     """
 
-    def __init__(self, *, weight_decay: Mapping[str, float] | None = None) -> None:
-        self.weight_decay = dict(weight_decay or {})
+    def __init__(
+        self, *, weight_decay: Mapping[str, float] | None = None, device: str = "cpu"
+    ) -> None:
+        self.weight_decay, self._device = dict(weight_decay or {}), device
         self._slots: dict[str, NDArray[Any]] = {}
 
     def update(self, parameters: Arrays, gradients: Arrays, learning_rate: float) -> None:
@@ -68,28 +72,22 @@ class Adam:
         m, v = self._slot("mean", name, w), self._slot("square", name, w)
         steps = self._slots.setdefault(f"steps/{name}", np.zeros((), np.int64))
         steps += 1
-        t = int(steps)
-        m += (1.0 - BETA_1) * (g - m)
-        v *= BETA_2
-        v += (1.0 - BETA_2) * (g * g)
-        denominator = np.sqrt(v)
-        denominator *= 1.0 / (1.0 - BETA_2**t) ** 0.5
-        denominator += EPSILON
-        np.divide(m, denominator, out=denominator)
-        denominator *= rate / (1.0 - BETA_1**t)
-        w -= denominator
+        adam_steps.step(w, m, v, g, rate, int(steps))
 
     def _slot(self, slot: str, name: str, like: NDArray[Any]) -> NDArray[Any]:
         """A running mean of one parameter, zeros at first."""
         key = f"{slot}/{name}"
         if key not in self._slots:
-            self._slots[key] = np.zeros_like(like, order="C")
+            self._slots[key] = zeros(like.shape, like)
         return self._slots[key]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the running means and step counts (not copied); empty before the first update."""
-        return dict(self._slots)
+        """Return the running means and step counts (those of the CPU not copied); empty before the first update."""
+        return {key: fetch(array) for key, array in self._slots.items()}
 
     def load_state(self, state: Arrays) -> None:
         """Put back (copies of) what `state` returned."""
-        self._slots = {key: np.array(array, copy=True) for key, array in state.items()}
+        self._slots = {
+            key: put(np.array(array, copy=True), self._device if array.ndim else "cpu")
+            for key, array in state.items()
+        }

@@ -33,16 +33,20 @@ OPERATIONS = {
     "streaming_logsumexp": "hidden_markov.streaming_logsumexp:forward",
     "streaming_logsumexp_backward": "hidden_markov.streaming_logsumexp:backward",
     "rating_sgd": "ratings.sgd:epoch",
+    "rating_visits": "ratings.visits:visit",
     "rating_scores": "ratings.scores:scores",
     "rating_solves": "ratings.solves:solve",
     "boltzmann_divergence": "ratings.boltzmann:divergence",
     "boltzmann_expectations": "ratings.boltzmann:expect",
     "hidden_sums": "boltzmann.hidden_sums:log_sums",
     "row_steps": "shared.row_steps:adagrad",
+    "adam_steps": "shared.adam_steps:step",
     "sparse_product": "shared.sparse_product:multiply",
     "tall_gram": "shared.tall_matrices:gram",
     "tall_product": "shared.tall_matrices:multiply",
     "tall_update": "shared.tall_matrices:subtract_along",
+    "tall_moments": "shared.tall_matrices:moments",
+    "tall_columns": "shared.tall_matrices:multiply_columns",
     "unit_rows": "shared.tall_matrices:normalize",
 }
 """Operation -> ``"wing.folder:function"``. The folder itself has the public function of this name; its ``naive.py`` has
@@ -59,12 +63,26 @@ _IN_TRITON = (
     "context_sum",
     "context_sum_backward",
     "modal_scan",
+    "rating_visits",
+    "rating_scores",
+    "boltzmann_divergence",
+    "boltzmann_expectations",
     "sparse_product",
     "row_steps",
+    "adam_steps",
     "tree_softmax",
     "tree_softmax_step",
 )
-_IN_TORCH = ("linear_recurrence", "tall_gram", "tall_product", "tall_update", "unit_rows")
+_IN_TORCH = (
+    "linear_recurrence",
+    "rating_solves",
+    "tall_gram",
+    "tall_product",
+    "tall_update",
+    "tall_moments",
+    "tall_columns",
+    "unit_rows",
+)
 
 
 def _functions(file: str, operations: tuple[str, ...] = tuple(OPERATIONS)) -> dict[str, str]:

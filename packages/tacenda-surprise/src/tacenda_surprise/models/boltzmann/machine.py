@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
+from tacenda.devices import fetch, put
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
@@ -257,6 +258,7 @@ class Machine(NamedTuple):
         levels: npt.NDArray[np.int32],
         scale: Scale,
         identities: Identities | None,
+        device: str = "cpu",
     ) -> Floats:
         """The argument d + U f + W r of the logistic function in eq 5.14, of every case (cases, hidden)."""
         offsets, ids = ratings.user_offsets, ratings.item_ids
@@ -268,13 +270,13 @@ class Machine(NamedTuple):
             # within a case the numbers still ascend, as those of the visible units do
             ids = ids * np.int32(n_levels) + levels
             data = np.ones(len(ids), np.float32)
-        found = sparse_product.multiply(offsets, ids, data, table)
+        found = sparse_product.multiply(offsets, ids, put(data, device), put(table, device))
         if identities is not None and len(self.side_weights):
-            ones = np.ones(len(identities.item_ids), np.float32)
+            ones = put(np.ones(len(identities.item_ids), np.float32), device)
             found += sparse_product.multiply(
-                identities.offsets, identities.item_ids, ones, self.side_weights
+                identities.offsets, identities.item_ids, ones, put(self.side_weights, device)
             )
-        return np.asarray(found + self.hidden_biases)
+        return np.asarray(fetch(found) + self.hidden_biases)
 
     def with_unknown(self) -> Machine:
         """Add a last row to every table for what is unknown."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
 from tacenda.fitting import History
@@ -178,7 +179,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         """Settings, scale and penalty, as JSON values."""
         self._fitted()
         return {
-            "settings": self.settings.to_dict(),
+            "settings": devices.everywhere(self.settings),
             "catalogue": self.catalogue.config(),
             "penalty": self._penalty,
         }

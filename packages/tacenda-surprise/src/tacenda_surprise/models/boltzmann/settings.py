@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from tacenda import devices
 from tacenda.errors import ConfigurationError
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, group, option
@@ -101,6 +102,7 @@ class BoltzmannSettings(Settings):
         "fit anew to all ratings, for as many epochs as were best on the ratings held out",
     )
     seed: int = option(0, "seed of the start, the order and the sampling", at_least=0)
+    device: str = devices.option(default="cpu")
     advanced: BoltzmannAdvanced = group(BoltzmannAdvanced)
 
     @property
@@ -123,7 +125,8 @@ class BoltzmannSettings(Settings):
         return idle_options(self.validation)
 
     def check(self) -> None:
-        """Refuse early stopping of persistent chains."""
+        """Refuse what is no device, and early stopping of persistent chains."""
+        devices.check(self)
         if self.advanced.persistent and self.validation:
             raise ConfigurationError(
                 "persistent chains predict badly at first and early stopping would take that for the end; "

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
+from tacenda.devices import Array, assign, fetch, put
 from tacenda.fitting import Adam, ArrayBatches, FitSettings, History, StepDecay, StepResult
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
@@ -18,6 +20,9 @@ from tacenda_surprise.models.boltzmann.new_units import extended
 from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
 from tacenda_surprise.models.identities import Identities
 
+OPERATIONS = "boltzmann_divergence", "sparse_product", "adam_steps"
+_LESS = "fewer hidden units (n_hidden) or smaller minibatches (advanced.batch_cases)"
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -25,7 +30,7 @@ class ContrastiveDivergence:
     """A machine under training; `evaluate` measures the error on the ratings ``held_out``.
 
     It takes the parameters of the machine ``start`` over, or else starts afresh. With identities in the cases
-    it learns weights for them.
+    it learns weights for them. Parameters and the numbers of the data lie on ``device``.
     """
 
     def __init__(
@@ -35,29 +40,45 @@ class ContrastiveDivergence:
         scale: Scale,
         held_out: Ratings | None = None,
         start: Machine | None = None,
+        device: str = "cpu",
     ) -> None:
         self._settings, self._cases, self._scale = settings, cases, scale
-        self._held_out = held_out
+        self._held_out, self._device = held_out, device
         rng = np.random.default_rng(settings.seed)
         visible, levels = cases.visible_biases.shape
         hidden = settings.n_hidden
         shape = (visible, hidden) if settings.ordinal else (visible, levels, hidden)
         n_sides = 0 if cases.identities is None else visible
-        self._parameters: dict[str, Floats] = {
+        parameters: dict[str, Floats] = {
             "weights": rng.standard_normal(shape, np.float32) * np.float32(0.01),
             "visible_biases": cases.visible_biases.copy(),
             "hidden_biases": np.zeros(hidden, np.float32),
             "side_weights": np.zeros((n_sides, hidden), np.float32),
         }
         if start is not None:
-            for name, own in self._parameters.items():
+            for name, own in parameters.items():
                 own[...] = getattr(start, name)
+        self._parameters: dict[str, Array] = {
+            name: put(part, device) for name, part in parameters.items()
+        }
+        ratings, known = cases.ratings, cases.identities
+        self._ids, self._levels, self._scores, self._slopes, self._usual = (
+            put(part, device)
+            for part in (
+                ratings.item_ids,
+                cases.levels,
+                scale.scores,
+                cases.slopes,
+                cases.visible_biases,
+            )
+        )
+        self._known_ids = None if known is None else put(known.item_ids, device)
         n_chains = cases.ratings.n_users if settings.advanced.persistent else 0
-        self._chains = np.full((n_chains, hidden), 0.5, np.float32)
+        self._chains = put(np.full((n_chains, hidden), 0.5, np.float32), device)
         penalties = {"weights": cases.penalty}
         if n_sides:
             penalties["side_weights"] = settings.side_penalty_for(cases.ratings)  # type: ignore[attr-defined]
-        self._adam = Adam(weight_decay=penalties)
+        self._adam = Adam(weight_decay=penalties, device=device)
         self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
         self._steps = 0
 
@@ -67,26 +88,26 @@ class ContrastiveDivergence:
         ratings, known, own = self._cases.ratings, self._cases.identities, self._parameters
         found = rating_boltzmann.divergence(
             ratings.user_offsets,
-            ratings.item_ids,
-            self._cases.levels,
+            self._ids,
+            self._levels,
             numbers,
             own["weights"],
             own["visible_biases"],
             own["hidden_biases"],
             own["side_weights"],
-            self._scale.scores,
-            self._cases.slopes,
+            self._scores,
+            self._slopes,
             self._settings.advanced.gibbs_steps,
             self._settings.seed * 1_000_003 + self._steps,
             None if known is None else known.offsets,
-            None if known is None else known.item_ids,
+            self._known_ids,
             self._chains if self._settings.advanced.persistent else None,
         )
         self._steps += 1
         gradients = {name: getattr(found, name) / -len(numbers) for name in self._parameters}
         # Ratings at the expected value hold the visible biases where they began.
-        held = np.float32(self._cases.damping / self._n_filled)
-        gradients["visible_biases"] += held * (own["visible_biases"] - self._cases.visible_biases)
+        held = float(np.float32(self._cases.damping / self._n_filled))
+        gradients["visible_biases"] += held * (own["visible_biases"] - self._usual)
         if not len(self._parameters["side_weights"]):
             del gradients["side_weights"]
         self._adam.update(self._parameters, gradients, learning_rate)
@@ -97,12 +118,14 @@ class ContrastiveDivergence:
         """Return the machine as it is now."""
         cases = self._cases
         start = Machine(
-            **{name: part.copy() for name, part in self._parameters.items()},
+            **{name: fetch(part).copy() for name, part in self._parameters.items()},
             slopes=cases.slopes,
             base=cases.base,
             inputs=np.empty((0, self._settings.n_hidden), np.float32),
         )
-        inputs = start.hidden_inputs(cases.ratings, cases.levels, self._scale, cases.identities)
+        inputs = start.hidden_inputs(
+            cases.ratings, cases.levels, self._scale, cases.identities, self._device
+        )
         return start._replace(inputs=inputs)
 
     def evaluate(self) -> float | None:
@@ -115,20 +138,21 @@ class ContrastiveDivergence:
 
     def parameters(self) -> Arrays:
         """Weights and biases."""
-        return self._parameters
+        return {name: fetch(part) for name, part in self._parameters.items()}
 
     def load_parameters(self, parameters: Arrays) -> None:
         """Put parameters back, in place."""
         for name, own in self._parameters.items():
-            if parameters[name].shape != own.shape:
-                raise ValueError(f"{name} is {parameters[name].shape} and must be {own.shape}")
-            own[...] = parameters[name]
+            shape = tuple(own.shape)
+            if parameters[name].shape != shape:
+                raise ValueError(f"{name} is {parameters[name].shape} and must be {shape}")
+            assign(own, parameters[name])
 
     def state(self) -> Arrays:
         """Parameters, chains, Adam's averages and the number of steps, on which the sampling depends."""
         adam = {f"adam/{name}": array for name, array in self._adam.state().items()}
-        own = {"chains": self._chains, "steps": np.array(self._steps)}
-        return {**self._parameters, **adam, **own}
+        own = {"chains": fetch(self._chains), "steps": np.array(self._steps)}
+        return {**self.parameters(), **adam, **own}
 
     def load_state(self, state: Arrays) -> None:
         """Put back what `state` gave."""
@@ -136,7 +160,7 @@ class ContrastiveDivergence:
         prefix = "adam/"
         slots = {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
         self._adam.load_state(slots)
-        self._chains[...] = state["chains"]
+        assign(self._chains, state["chains"])
         self._steps = int(state["steps"])
 
 
@@ -161,8 +185,12 @@ def train(
     cases = Cases.of(settings, scale, ratings, known)
     if start is not None:
         start = extended(start, scale, cases)
-    trained = ContrastiveDivergence(settings, cases, scale, held_out, start)
     filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
+    device = devices.resolve(settings, OPERATIONS)
+    if device != "cpu":
+        devices.check_memory(bytes_needed(settings, cases), device, settings, _LESS)
+    with devices.out_of_memory(settings, _LESS):
+        trained = ContrastiveDivergence(settings, cases, scale, held_out, start, device)
     decay, stopping = settings.advanced.rate_decay, held_out is not None
     data: list[str] = []
     if loop.checkpoints is not None:
@@ -170,16 +198,36 @@ def train(
         side = cases.identities
         digest = "" if side is None else fingerprint_arrays([side.offsets, side.item_ids])
         data = ["" if held_out is None else held_out.fingerprint, cases.ratings.fingerprint, digest]
-    history = loop.run(
-        trained,
-        ArrayBatches(filled, batch_size=settings.batch_size(len(filled)), seed=settings.seed),
-        FitSettings(
-            epochs=epochs,
-            learning_rate=StepDecay(settings.learning_rate * decay**passed, decay, 1),
-            evaluate_every=1 if stopping else 0,
-            patience=settings.patience if stopping else None,
-            restore_best=stopping,
-        ),
-        {"conditional": cases.identities is not None, "data": data, **settings.to_dict()},
-    )
-    return trained.machine(), history
+    with devices.out_of_memory(settings, _LESS):
+        history = loop.run(
+            trained,
+            ArrayBatches(filled, batch_size=settings.batch_size(len(filled)), seed=settings.seed),
+            FitSettings(
+                epochs=epochs,
+                learning_rate=StepDecay(settings.learning_rate * decay**passed, decay, 1),
+                evaluate_every=1 if stopping else 0,
+                patience=settings.patience if stopping else None,
+                restore_best=stopping,
+            ),
+            {
+                "conditional": cases.identities is not None,
+                "data": data,
+                **devices.everywhere(settings),
+            },
+        )
+        return trained.machine(), history
+
+
+def bytes_needed(settings: BoltzmannSettings, cases: Cases) -> int:
+    """Return the bytes that training takes on a device: parameters with Adam's averages, data, and a minibatch."""
+    (visible, levels), hidden = cases.visible_biases.shape, settings.n_hidden
+    sizes = np.diff(cases.ratings.user_offsets)
+    batch = settings.batch_size(int(np.count_nonzero(sizes)))
+    largest = int(np.sort(sizes)[-batch:].sum())
+    rows = visible * (1 if settings.ordinal else levels)
+    known = 0
+    if cases.identities is not None:
+        rows, known = rows + visible, len(cases.identities.item_ids)
+    step = largest * (100 + 8 * levels) + 24 * batch * hidden
+    parameters = rows * hidden + visible * levels
+    return int(24 * parameters + 8 * len(cases.levels) + 4 * known + step)

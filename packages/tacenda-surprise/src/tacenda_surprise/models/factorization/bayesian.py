@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError
@@ -36,7 +37,7 @@ from tacenda_surprise.models.catalogue import (
     require_floats,
     standardized,
 )
-from tacenda_surprise.models.factorization.gibbs import Gibbs, Start
+from tacenda_surprise.models.factorization.gibbs import LESS, Gibbs, Start, device_for
 from tacenda_surprise.models.factorization.new_rows import lengthened
 from tacenda_surprise.models.factorization.samples import (
     FoldedSamples,
@@ -82,19 +83,22 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         unit = deviation(ratings)
         standard = standardized(ratings, catalogue.mean, unit)
         burn_in, n = sweeps(settings, ratings, width)
+        device = device_for(settings, width, ratings, known)
         start, left_out, self._weight, self._wider = None, None, 1.0, 1.0
-        if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
-            part, held_out = split(standard, _HELD_OUT, seed=settings.seed)
-            half = burn_in // 2
-            known_of_part = self._known(part, identities)
-            first = Gibbs(settings, width, part, known_of_part, lasting=(half, burn_in - half))
-            self._run(loop.inside("first"), first, part)
-            taken = Samples(**first.samples)
-            self._weight = taken.weight(part, held_out)
-            left_out = LeftOut.of(taken.shrunk(self._weight, part), held_out, catalogue, unit)
-            start, burn_in, loop = first.position, half // 2, loop.after_the_first()
-        chain = Gibbs(settings, width, standard, known, start, int(start is not None), (burn_in, n))
-        self._sample(loop, chain, standard, ratings, catalogue, unit, left_out)
+        with devices.out_of_memory(settings, LESS):
+            if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
+                part, held_out = split(standard, _HELD_OUT, seed=settings.seed)
+                lasting = burn_in // 2, burn_in - burn_in // 2
+                known_of_part = self._known(part, identities)
+                first = Gibbs(settings, width, part, known_of_part, lasting=lasting, device=device)
+                self._run(loop.inside("first"), first, part)
+                taken = Samples(**first.samples)
+                self._weight = taken.weight(part, held_out)
+                left_out = LeftOut.of(taken.shrunk(self._weight, part), held_out, catalogue, unit)
+                start, burn_in, loop = first.position, burn_in // 4, loop.after_the_first()
+            number = int(start is not None)
+            chain = Gibbs(settings, width, standard, known, start, number, (burn_in, n), device)
+            self._sample(loop, chain, standard, ratings, catalogue, unit, left_out)
 
     def _go_on(
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -121,8 +125,12 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         width = users.shape[1] - 1
         burn_in, n = sweeps(self.settings, ratings, width)
         lasting = burn_in // 4, n if epochs is None else epochs
-        chain = Gibbs(self.settings, width, standard, known, start, self._chains, lasting)
-        self._sample(loop, chain, standard, ratings, catalogue, unit)
+        device = device_for(self.settings, width, ratings, known)
+        with devices.out_of_memory(self.settings, LESS):
+            chain = Gibbs(
+                self.settings, width, standard, known, start, self._chains, lasting, device
+            )
+            self._sample(loop, chain, standard, ratings, catalogue, unit)
 
     def _run(self, loop: Loop, chain: Gibbs, ratings: Ratings) -> History:
         data = ""
@@ -139,7 +147,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
                 evaluate_every=0,
                 restore_best=False,
             ),
-            {"model": self.name, **self.settings.to_dict()},
+            {"model": self.name, **devices.everywhere(self.settings)},
         )
 
     def _sample(
@@ -218,7 +226,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         """Settings, scale, unit and curve of the noise, as JSON values."""
         unit = self._learned(self._unit)
         return {
-            "settings": self.settings.to_dict(),
+            "settings": devices.everywhere(self.settings),
             "catalogue": self.catalogue.config(),
             "unit": unit.unit,
             "weight": self._weight,

@@ -52,15 +52,21 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from tacenda import devices
+from tacenda.devices import Array, copied, fetch, put
 from tacenda.fitting import StepResult
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import solves as rating_solves
-from tacenda.kernels.shared import sparse_product
+from tacenda.kernels.shared import sparse_product, tall_matrices
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats
 from tacenda_surprise.models.factorization.samples import Samples
 from tacenda_surprise.models.factorization.settings import BayesianSettings, sweeps
 from tacenda_surprise.models.identities import Identities
+
+OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_columns", "tall_moments"
+
+LESS = "fewer factors (n_factors)"
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Matrix = npt.NDArray[np.float64]
@@ -94,6 +100,9 @@ class Gibbs:
     chain begins at ``start`` or else at small random factors; ``chain`` says how many
     came before it, as each has random numbers of its own. It has ``lasting`` sweeps of burn-in, and samples; None:
     those of the settings.
+
+    Tables and ratings lie on ``device``. Random numbers are drawn on the host wherever they go, so that a chain on a
+    device is that on the CPU, up to rounding. Samples are taken to the host.
     """
 
     def __init__(
@@ -105,14 +114,18 @@ class Gibbs:
         start: Start | None = None,
         chain: int = 0,
         lasting: tuple[int, int] | None = None,
+        device: str = "cpu",
     ) -> None:
-        self._settings, self._chain = settings, chain
+        self._settings, self._chain, self._device = settings, chain, device
         self.identities = identities
-        self._by_user, self._by_item = ratings, ratings.by_item
-        self._link = None if identities is None else Link(identities, ratings.n_items)
+        self._by_user = _Side.of(ratings, device)
+        self._by_item = _Side.of(ratings.by_item, device)
+        self._user_ids = ratings.user_ids
+        self._users_of_ratings = put(ratings.user_ids, device)
+        self._link = None if identities is None else Link(identities, ratings.n_items, device)
         if start is None:
             start = _random_start(settings.seed, width + 1, ratings, linked=self._link is not None)
-        self._users, self._items, self._links = start.users, start.items, start.links
+        self._users, self._items, self._links = (put(table, device) for table in start[:3])
         self._alpha, self._gamma, self._nu, self._tau = start[3:]
         self._sweeps, square = 0, (width + 1, width + 1)
         shapes = {
@@ -132,8 +145,8 @@ class Gibbs:
     @property
     def position(self) -> Start:
         """Where another chain of the same users and items may go on."""
-        tables = self._users, self._items, self._links
-        return Start(*tables, self._alpha, self._gamma, self._nu, self._tau)
+        users, items, links = (fetch(t) for t in (self._users, self._items, self._links))
+        return Start(users, items, links, self._alpha, self._gamma, self._nu, self._tau)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error of this draw."""
@@ -152,8 +165,8 @@ class Gibbs:
                 ]
             )
             for name, value in found._asdict().items():
-                self.samples[name][kept] = value
-        return StepResult(float(squares.sum()), float(len(self._by_user)))
+                self.samples[name][kept] = fetch(value)
+        return StepResult(float(squares.sum()), float(len(self._by_user.values)))
 
     def _draw_users(self, rng: np.random.Generator) -> Hyper:
         """Draw the users' hyperparameters, the users, and where there is a link, W and tau."""
@@ -162,8 +175,8 @@ class Gibbs:
         if expected is None:
             hyper = draw_hyper(rng, self._users)
         else:
-            hyper = draw_hyper(rng, self._users - expected, np.sqrt(self._tau) * self._links)
-        means = hyper.mean.astype(np.float32)
+            hyper = draw_hyper(rng, self._users - expected, np.sqrt(self._tau) * fetch(self._links))
+        means = put(hyper.mean.astype(np.float32), self._device)
         self._users = self._draw_side(
             rng,
             self._by_user,
@@ -174,10 +187,10 @@ class Gibbs:
         )
         if link is not None:
             self._links = link.draw(rng, self._users, hyper, self._tau, self._links)
-            self._tau = draw_tau(rng, self._links, hyper)
-            found = link.expected(self._links)
-            scale = draw_scale(rng, self._users - means, found, hyper, self._tau)
-            self._links, self._tau = self._links * np.float32(scale), self._tau / scale**2
+            self._tau = draw_tau(rng, fetch(self._links), hyper)
+            found = fetch(link.expected(self._links))
+            scale = draw_scale(rng, fetch(self._users - means), found, hyper, self._tau)
+            self._links, self._tau = self._links * scale, self._tau / scale**2
         return hyper
 
     def _draw_items(self, rng: np.random.Generator) -> Hyper:
@@ -186,50 +199,49 @@ class Gibbs:
         means = hyper.mean.astype(np.float32)
         self._items = self._draw_side(
             rng, self._by_item, self._users, means, hyper.precision, self._alpha,
-            np.sqrt(self._gamma),
+            put(np.sqrt(self._gamma), self._device),
         )  # fmt: skip
         return hyper
 
     def _draw_side(
         self,
         rng: np.random.Generator,
-        ratings: Ratings,
-        others: Floats,
-        means: Floats,
+        ratings: _Side,
+        others: Array,
+        means: Array,
         precision: Matrix,
         alpha: float | npt.NDArray[np.float64],
-        roots: Floats | None = None,
-    ) -> Floats:
+        roots: Array | None = None,
+    ) -> Array:
         """Draw every row of one side from its posterior, given the other side.
 
         ``alpha`` is the precision of the ratings of a row; ``roots`` (others,) are those of what the other side
         multiplies it by.
         """
-        table = others.copy()
+        table = copied(others)
         table[:, -1] = 1.0  # the bias of a row is the weight of a constant
-        targets = ratings.values - others[ratings.item_ids, -1]
+        targets = ratings.values - others[ratings.ids, -1]
         if roots is not None:
             table *= roots[:, None]
-            targets *= roots[ratings.item_ids]
+            targets *= roots[ratings.ids]
+        noise = rng.standard_normal((len(ratings.offsets) - 1, others.shape[1]), np.float32)
         return rating_solves.solve(
-            ratings.user_offsets, ratings.item_ids, targets, table, means, precision, alpha,
-            rng.standard_normal((ratings.n_users, others.shape[1]), np.float32),
+            ratings.offsets, ratings.ids, targets, table, means, precision, alpha, put(noise, self._device)
         )  # fmt: skip
 
     def _squared_errors(self) -> npt.NDArray[np.float64]:
         """The sum over each user's ratings (users,)."""
         ratings = self._by_user
-        x, q = (np.ascontiguousarray(t[:, :-1]) for t in (self._users, self._items))
-        b, c = (np.ascontiguousarray(t[:, -1]) for t in (self._users, self._items))
-        e = ratings.values - rating_scores.scores(
-            ratings.user_ids, ratings.item_ids, x, q, b, c, 0.0
-        )
-        totals = np.bincount(ratings.user_ids, e.astype(np.float64) ** 2, ratings.n_users)
+        x, q = (table[:, :-1] for table in (self._users, self._items))
+        b, c = (table[:, -1] for table in (self._users, self._items))
+        pairs = self._users_of_ratings, ratings.ids
+        e = ratings.values - rating_scores.scores(*pairs, x, q, b, c, 0.0)
+        totals = np.bincount(self._user_ids, fetch(e).astype(np.float64) ** 2, len(self._users))
         return np.asarray(totals, np.float64)
 
     def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
         """Draw alpha, gamma and nu given the squared errors of every user (users,)."""
-        counts = np.diff(self._by_user.user_offsets)
+        counts = np.diff(self._by_user.offsets)
         shape, rate = _NOISE
         rate += 0.5 * float(self._gamma @ squares)
         self._alpha = float(rng.gamma(shape + 0.5 * counts.sum()) / rate)
@@ -244,7 +256,8 @@ class Gibbs:
 
     def state(self) -> Arrays:
         """The chain's position and the samples; a sweep's random numbers depend on its number alone."""
-        chain = {"chain.users": self._users, "chain.items": self._items, "chain.links": self._links}
+        tables = {"users": self._users, "items": self._items, "links": self._links}
+        chain = {f"chain.{name}": fetch(table) for name, table in tables.items()}
         chain["chain.gamma"] = self._gamma
         numbers = np.array([self._alpha, self._nu, self._tau, self._sweeps])
         samples = {f"samples.{name}": array for name, array in self.samples.items()}
@@ -252,13 +265,43 @@ class Gibbs:
 
     def load_state(self, state: Arrays) -> None:
         """Put back what `state` gave."""
-        if state["chain.users"].shape != self._users.shape:
+        if state["chain.users"].shape != tuple(self._users.shape):
             raise ValueError("the chain is of other ratings")
-        self._users, self._items = state["chain.users"].copy(), state["chain.items"].copy()
-        self._links, self._gamma = state["chain.links"].copy(), state["chain.gamma"].copy()
+        self._users, self._items, self._links = (
+            put(state[f"chain.{name}"].copy(), self._device) for name in ("users", "items", "links")
+        )
+        self._gamma = state["chain.gamma"].copy()
         self._alpha, self._nu, self._tau = (float(n) for n in state["chain.numbers"][:3])
         self._sweeps = int(state["chain.numbers"][3])
         self.samples = {name: state[f"samples.{name}"].copy() for name in Samples._fields}
+
+
+def device_for(
+    settings: BayesianSettings, width: int, ratings: Ratings, known: Identities | None
+) -> str:
+    """The device of a chain, which is there and has the memory. Raises ConfigurationError."""
+    device = devices.resolve(settings, OPERATIONS)
+    rows = ratings.n_users + ratings.n_items
+    needed = 12 * rows * (width + 1) + 28 * len(ratings)
+    needed += rating_solves.bytes_needed(rows, len(ratings), width + 1)
+    if known is not None:
+        needed += 16 * len(known.item_ids) + 20 * ratings.n_items * (width + 1)
+    if device != "cpu":
+        devices.check_memory(needed, device, settings, LESS)
+    return device
+
+
+class _Side(NamedTuple):
+    """Ratings by user, or by item; ids and values on the device."""
+
+    offsets: npt.NDArray[np.int64]
+    ids: Array
+    values: Array
+
+    @classmethod
+    def of(cls, ratings: Ratings, device: str) -> _Side:
+        """Those of the users of ``ratings``."""
+        return cls(ratings.user_offsets, put(ratings.item_ids, device), put(ratings.values, device))
 
 
 def _random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:
@@ -282,25 +325,22 @@ class Hyper(NamedTuple):
 
 def draw_hyper(
     rng: np.random.Generator,
-    rows: npt.NDArray[np.floating],
-    centred: npt.NDArray[np.floating] | None = None,
+    rows: Array,
+    centred: Array | None = None,
 ) -> Hyper:
     """Draw mean and precision from their posterior, given ``rows`` (n, width).
 
     The rows ``centred`` (m, width) have the same precision, and their mean is known to be zero.
     """
-    rows = rows.astype(np.float64)
     n, width = rows.shape
     degrees = width + 1 + _ROWS + n
-    mean = rows.mean(axis=0) if n else np.zeros(width)
-    deviations = rows - mean
-    scale = _ROWS * np.diag(expected_variances(width)) + deviations.T @ deviations
+    mean, scatter = tall_matrices.moments(rows)
+    scale = _ROWS * np.diag(expected_variances(width)) + scatter
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
     if centred is not None:
-        centred = centred.astype(np.float64)
-        scale += centred.T @ centred
+        scale += tall_matrices.moments(centred, centred=True)[1]
         degrees += len(centred)
-    precision = draw_wishart(rng, degrees, np.linalg.inv(scale))
+    precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
     root = np.linalg.cholesky((_BETA + n) * precision)
     noise = np.linalg.solve(root.T, rng.standard_normal(width))
     return Hyper(n * mean / (_BETA + n) + noise, precision)
@@ -336,51 +376,52 @@ def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Mat
 class Link:
     """The map from the identities N(u) of all users to their expected factors."""
 
-    def __init__(self, identities: Identities, n_items: int) -> None:
+    def __init__(self, identities: Identities, n_items: int, device: str = "cpu") -> None:
         sizes = identities.sizes
         values = np.repeat(1.0 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
         shape = (identities.n_users, n_items)
         F = csr_array((values, identities.item_ids, identities.offsets), shape=shape)
         F_T = F.T.tocsr()
         F_T.sort_indices()
-        self._F = (F.indptr, F.indices, F.data)
-        self._F_T = (F_T.indptr, F_T.indices, F_T.data)
+        self._device = device
+        self._F = (put(F.indptr, device), put(F.indices, device), put(F.data, device))
+        self._F_T = (put(F_T.indptr, device), put(F_T.indices, device), put(F_T.data, device))
 
-    def expected(self, W: Floats) -> Floats:
+    def expected(self, W: Array) -> Array:
         """S (users, width) for W (items, width)."""
         return sparse_product.multiply(*self._F, W)
 
-    def draw(
-        self, rng: np.random.Generator, X: Floats, hyper: Hyper, tau: float, W: Floats
-    ) -> Floats:
+    def draw(self, rng: np.random.Generator, X: Array, hyper: Hyper, tau: float, W: Array) -> Array:
         """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
         root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
-        first: Matrix = X.astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
-        right = sparse_product.multiply(*self._F_T, first.astype(np.float32))
-        right += np.sqrt(tau) * _noise(rng, root, len(W))
-        return self._solve(np.float32(tau), right.astype(np.float32), W)
+        first: Matrix = fetch(X).astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
+        right = sparse_product.multiply(*self._F_T, put(first.astype(np.float32), self._device))
+        found = fetch(right)
+        found += np.sqrt(tau) * _noise(rng, root, len(W))
+        return self._solve(float(np.float32(tau)), put(found, self._device), W)
 
-    def _solve(self, tau: np.float32, B: Floats, X: Floats) -> Floats:
+    def _solve(self, tau: float, B: Array, X: Array) -> Array:
         """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
 
-        def product(Y: Floats) -> Floats:
+        def product(Y: Array) -> Array:
             found = sparse_product.multiply(*self._F_T, sparse_product.multiply(*self._F, Y))
             found += tau * Y
             return found
 
         # R is the residual, P the direction of the search; each column has a step of its own.
+        inner = tall_matrices.multiply_columns
         R = B - product(X)
-        P, size = R.copy(), np.einsum("ij,ij->j", R, R)
-        enough = _TOLERANCE**2 * np.einsum("ij,ij->j", B, B)
+        P, size = copied(R), inner(R, R)
+        enough = _TOLERANCE**2 * inner(B, B)
         for _ in range(_ITERATIONS):
             if (size <= enough).all():
                 break
             AP = product(P)
-            step = size / np.maximum(np.einsum("ij,ij->j", P, AP), 1e-30)
+            step = put(size / np.maximum(inner(P, AP), 1e-30), self._device)
             X = X + step * P
             R -= step * AP
-            before, size = size, np.einsum("ij,ij->j", R, R)
-            P = R + size / np.maximum(before, 1e-30) * P
+            before, size = size, inner(R, R)
+            P = R + put(size / np.maximum(before, 1e-30), self._device) * P
         return X
 
 

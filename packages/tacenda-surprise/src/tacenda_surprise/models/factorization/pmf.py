@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.fitting import History
 from tacenda.kernels.ratings import scores as rating_scores
@@ -247,7 +248,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
     def config_dict(self) -> dict[str, Any]:
         """Settings, numbers of the fit, scale and parameters of the variances, as JSON values."""
         return {
-            "settings": self.settings.to_dict(),
+            "settings": devices.everywhere(self.settings),
             "used": self._parameters().used.to_dict(),
             "catalogue": self.catalogue.config(),
             "variances": self._learned(self._variances).to_list(),

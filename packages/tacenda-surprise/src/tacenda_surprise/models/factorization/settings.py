@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.errors import ArtifactError
 from tacenda.kernels.ratings.sgd import Penalties, Rates
 from tacenda.ratings import Ratings
@@ -150,7 +151,12 @@ class FactorizationSettings(Settings):
         where that makes less than half a percent of difference; the thesis does not""",
     )
     seed: int = option(0, "seed of the start and of the order of the ratings", at_least=0)
+    device: str = devices.option(default="cpu")
     advanced: FactorizationAdvanced = group(FactorizationAdvanced)
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
 
     def idle(self) -> Mapping[str, str]:
         """Options that solver, biases and early stopping leave without effect."""
@@ -219,7 +225,8 @@ class ConditionalFactorizationSettings(FactorizationSettings):
     )
 
     def check(self) -> None:
-        """Refuse the solver that cannot condition."""
+        """Refuse what is no device, and the solver that cannot condition."""
+        super().check()
         if self.solver == "als":
             self.refuse("solver", "'sgd', as 'als' does not condition")
 
@@ -258,6 +265,11 @@ class BayesianSettings(Settings):
         128, "width to which the average over all samples is brought for predicting", at_least=1
     )
     seed: int = option(0, "seed of the chain", at_least=0)
+    device: str = devices.option(default="cpu")
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
 
 
 _OF_SIDES = [

@@ -2,7 +2,8 @@
 
 `SGD` visits one user after the other (Mnih 2010, sections 5.3 and 5.4.2). `ALS` solves for all users, then for
 all items: with one side fixed the loss is a ridge regression for every row of the other, bias and factors
-together, its penalty counted once for every rating (Zhou et al. 2008, ALS-WR).
+together, its penalty counted once for every rating (Zhou et al. 2008, ALS-WR). On a device `Rounds` takes the steps of
+`SGD` in another order, by which thousands of users are visited at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
+from tacenda.devices import Array, assign, fetch, put
 from tacenda.fitting import (
     BatchSource,
     BlockBatches,
@@ -29,6 +32,7 @@ from tacenda.kernels.ratings import solves as rating_solves
 from tacenda.kernels.ratings.sgd import Rates, Tables
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Loop
+from tacenda_surprise.models.factorization import rounds
 from tacenda_surprise.models.factorization.settings import (
     LEAST_PENALTY,
     START,
@@ -40,6 +44,11 @@ from tacenda_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+OPERATIONS = {
+    "sgd": ("rating_visits", "rating_scores", "sparse_product"),
+    "als": ("rating_solves", "rating_scores"),
+}
+_LESS = "fewer factors (n_factors)"
 _BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves and Ctrl-C is heard
 
 
@@ -83,30 +92,54 @@ def train(
         arrays = (known.offsets, known.item_ids) if known is not None else ()
         others = "" if held_out is None else held_out.fingerprint
         data = fingerprint_arrays(arrays, ratings.fingerprint, others)
+    device = devices.resolve(settings, OPERATIONS[settings.solver])
+    if device != "cpu":
+        devices.check_memory(bytes_needed(settings, ratings, known), device, settings, _LESS)
     trained: _Trainer
     source: BatchSource
     if settings.solver == "als":
-        trained, source = ALS(settings, used, ratings, tables, mean, held_out), Sweeps()
+        trained, source = ALS(settings, used, ratings, tables, mean, held_out, device), Sweeps()
+    elif device != "cpu":
+        with devices.out_of_memory(settings, _LESS):
+            trained = Rounds(settings, used, ratings, tables, mean, known, held_out, device)
+        source = Sweeps(ratings.fingerprint if data else "")
     else:
         trained = SGD(settings, used, ratings, tables, mean, known, held_out)
         source = BlockBatches(
             ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=settings.seed + first_epoch
         )
     decay = settings.advanced.rate_decay
-    identifying = {**settings.to_dict(), **used.to_dict()}
+    identifying = {**devices.everywhere(settings), **used.to_dict()}
     del identifying["epochs"]
-    return loop.run(
-        trained,
-        source,
-        FitSettings(
-            epochs=used.epochs,
-            learning_rate=StepDecay(decay**first_epoch, decay, 1),
-            evaluate_every=1 if held_out else 0,
-            patience=(settings.patience or max(used.epochs // 3, 1)) if held_out else None,
-            restore_best=held_out is not None,
-        ),
-        {"model": name, "data": data, **identifying},
-    )
+    with devices.out_of_memory(settings, _LESS):
+        history = loop.run(
+            trained,
+            source,
+            FitSettings(
+                epochs=used.epochs,
+                learning_rate=StepDecay(decay**first_epoch, decay, 1),
+                evaluate_every=1 if held_out else 0,
+                patience=(settings.patience or max(used.epochs // 3, 1)) if held_out else None,
+                restore_best=held_out is not None,
+            ),
+            {"model": name, "data": data, **identifying},
+        )
+    for table, found in zip(tables, trained.tables, strict=True):
+        if found is not table:
+            table[...] = fetch(found)
+    return history
+
+
+def bytes_needed(
+    settings: FactorizationSettings, ratings: Ratings, known: Identities | None
+) -> int:
+    """Return the bytes that training takes on a device: tables, ratings from both sides, and what a step makes."""
+    rows, width = ratings.n_users + ratings.n_items, settings.n_factors + 1
+    if settings.solver == "als":
+        of_solves = rating_solves.bytes_needed(rows, len(ratings), width)
+        return 8 * rows * width + 20 * len(ratings) + of_solves
+    sides = 0 if known is None else len(known.item_ids) + ratings.n_items * width
+    return 12 * rows * width + 20 * len(ratings) + 16 * sides
 
 
 class _Trainer:
@@ -118,16 +151,18 @@ class _Trainer:
         mean: float,
         held_out: Ratings | None,
         identities: Identities | None = None,
+        device: str = "cpu",
     ) -> None:
-        self.tables = tables
+        self.tables = Tables(*(put(table, device) for table in tables))
         self._mean, self._held_out, self._identities = mean, held_out, identities
-        self._steps = 0
+        self._steps, self._device = 0, device
 
     def scores(self, ratings: Ratings) -> Floats:
         """Scores of the pairs of ``ratings``, not clipped."""
         p, q, b, c, w = self.tables
-        x = p if self._identities is None else p + self._identities.means(w)
-        return rating_scores.scores(ratings.user_ids, ratings.item_ids, x, q, b, c, self._mean)
+        x = p if self._identities is None else p + self._identities.means(w, self._device)
+        found = rating_scores.scores(ratings.user_ids, ratings.item_ids, x, q, b, c, self._mean)
+        return np.asarray(fetch(found))
 
     def evaluate(self) -> float | None:
         """RMSE on the ratings held out."""
@@ -139,14 +174,15 @@ class _Trainer:
 
     def parameters(self) -> Arrays:
         """The tables."""
-        return self.tables._asdict()
+        return {name: fetch(table) for name, table in self.tables._asdict().items()}
 
     def load_parameters(self, parameters: Arrays) -> None:
         """Put tables back, in place."""
         for name, table in self.tables._asdict().items():
-            if parameters[name].shape != table.shape:
-                raise ValueError(f"{name} is {parameters[name].shape} and must be {table.shape}")
-            table[...] = parameters[name]
+            if parameters[name].shape != tuple(table.shape):
+                shape = tuple(table.shape)
+                raise ValueError(f"{name} is {parameters[name].shape} and must be {shape}")
+            assign(table, parameters[name])
 
     def state(self) -> Arrays:
         """Tables and the number of steps, on which the order of the ratings depends."""
@@ -197,6 +233,33 @@ class SGD(_Trainer):
         return StepResult(error, float(sizes.sum()))
 
 
+class Rounds(_Trainer):
+    """The same by `rounds`, on a device; see `train` for the arguments. A step is an epoch."""
+
+    def __init__(
+        self,
+        settings: FactorizationSettings,
+        used: Used,
+        ratings: Ratings,
+        tables: Tables,
+        mean: float,
+        identities: Identities | None,
+        held_out: Ratings | None,
+        device: str,
+    ) -> None:
+        super().__init__(tables, mean, held_out, identities, device)
+        self._settings, self._used = settings, used
+        self._penalties = rounds.penalties(used.penalties(ratings), ratings, device)
+        self._rounds = rounds.rounds(ratings, identities, settings.seed, device)
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Visit all users and items once."""
+        rates = Rates(*(rate * learning_rate for rate in self._used.rates))
+        seed = self._settings.seed * 1_000_003 + self._steps
+        self._steps += 1
+        return rounds.epoch(self._rounds, self.tables, self._mean, rates, self._penalties, seed)
+
+
 class ALS(_Trainer):
     """Alternating least squares, without conditioning; see `train` for the arguments."""
 
@@ -208,9 +271,14 @@ class ALS(_Trainer):
         tables: Tables,
         mean: float,
         held_out: Ratings | None = None,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(tables, mean, held_out)
-        self._ratings = ratings
+        super().__init__(tables, mean, held_out, device=device)
+        self._by_user, self._by_item = (
+            rounds.Pieces(side.user_offsets, put(side.item_ids, device), put(side.values, device))
+            for side in (ratings, ratings.by_item)
+        )
+        self._user_ids = put(ratings.user_ids, device)
         # Without biases the weight is so large that they stay at zero.
         none = Weight(1e12)
         self._of_users, self._of_items = (
@@ -229,27 +297,28 @@ class ALS(_Trainer):
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error after it."""
         p, q, b, c, _ = self.tables
-        ratings = self._ratings
-        self._solve(ratings, p, b, q, c, self._of_users)
-        self._solve(ratings.by_item, q, c, p, b, self._of_items)
-        errors = ratings.values - self.scores(ratings)
+        self._solve(self._by_user, p, b, q, c, self._of_users)
+        self._solve(self._by_item, q, c, p, b, self._of_items)
+        ratings = self._by_user
+        scores = rating_scores.scores(self._user_ids, ratings.ids, p, q, b, c, self._mean)
+        errors = fetch(ratings.values - scores)
         self._steps += 1
-        return StepResult(float(np.einsum("n,n->", errors, errors)), float(len(ratings)))
+        return StepResult(float(np.einsum("n,n->", errors, errors)), float(len(errors)))
 
     def _solve(
         self,
-        ratings: Ratings,
-        x: Floats,
-        bias: Floats,
-        others: Floats,
-        other_bias: Floats,
+        ratings: rounds.Pieces,
+        x: Array,
+        bias: Array,
+        others: Array,
+        other_bias: Array,
         precision: npt.NDArray[np.float64],
     ) -> None:
         """Solve for all rows of ``x`` and their biases, in place."""
-        table = np.append(others, np.ones((len(others), 1), np.float32), axis=1)
-        targets = ratings.values - np.float32(self._mean) - other_bias[ratings.item_ids]
+        table = devices.beside(others, 1.0)
+        targets = ratings.values - float(np.float32(self._mean)) - other_bias[ratings.ids]
         found = rating_solves.solve(
-            ratings.user_offsets, ratings.item_ids, targets, table,
+            ratings.offsets, ratings.ids, targets, table,
             np.zeros(table.shape[1], np.float32), precision, scaled=True,
         )  # fmt: skip
         x[...], bias[...] = found[:, :-1], found[:, -1]

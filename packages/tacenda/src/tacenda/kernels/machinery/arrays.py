@@ -1,6 +1,7 @@
 """Checks of arguments that several operations share, of numpy arrays and torch tensors alike.
 
-The public function of an operation checks what it is given, once; backends rely on it. Nothing here imports torch.
+The public function of an operation checks what it is given, once; backends rely on it. Nothing here imports torch
+unless it is given tensors.
 """
 
 from typing import Any
@@ -13,6 +14,8 @@ from tacenda.offsets import checked_offsets
 
 __all__ = [
     "as_offsets",
+    "as_type",
+    "broadcast",
     "check_array",
     "check_floats",
     "check_range",
@@ -59,6 +62,31 @@ def in_c_order(array: Any, dtype: Any = None) -> Any:
     if isinstance(array, np.ndarray):
         return np.ascontiguousarray(array, dtype)
     return array.to(dtype or array.dtype).contiguous()
+
+
+def as_type(array: Any, dtype: Any, like: Any = None) -> Any:
+    """The array or tensor in C order and in a dtype of numpy's, and where ``like`` lies; not copied if it is so."""
+    if isinstance(array, np.ndarray) and (like is None or isinstance(like, np.ndarray)):
+        return np.ascontiguousarray(array, dtype)
+    import torch
+
+    from tacenda.kernels.machinery.tensors import to_device
+
+    where = array.device if like is None else like.device
+    (found,) = to_device((array,), where)
+    return found.to(getattr(torch, np.dtype(dtype).name)).contiguous()
+
+
+def broadcast(array: Any, shape: tuple[int, ...], name: str) -> Any:
+    """The array or tensor broadcast to ``shape``, in C order. Raises KernelError."""
+    try:
+        if isinstance(array, np.ndarray):
+            return np.ascontiguousarray(np.broadcast_to(array, shape))
+        return array.broadcast_to(shape).contiguous()
+    except (ValueError, RuntimeError):
+        raise KernelError(
+            f"the {name} are {tuple(array.shape)} and must be {shape}, or broadcast to it"
+        ) from None
 
 
 def zeros(shape: tuple[int, ...], like: Any) -> Any:

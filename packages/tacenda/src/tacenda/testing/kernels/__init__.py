@@ -52,8 +52,10 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
 _OUTPUTS = {
     "modal_scan": (7,),
     "rating_sgd": (4,),
+    "rating_visits": (4,),
     "boltzmann_divergence": (14,),
     "row_steps": (0, 1),
+    "adam_steps": (0, 1, 2),
     "tree_softmax_step": (3, 4, 6, 7),
     "tall_update": (0,),
     "unit_rows": (0,),

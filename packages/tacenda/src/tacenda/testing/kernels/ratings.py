@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
+from tacenda.kernels.ratings.visits import Side
 from tacenda.testing.kernels.shared import Case, random_counts
 
 
@@ -32,6 +33,26 @@ def rating_sgd() -> Iterator[Case]:
                 *((offsets, ids) if side else (None, None)),
             )  # fmt: skip
             yield f"{n} ratings, {factors} factors, identities={side}", arguments
+
+
+def rating_visits() -> Iterator[Case]:
+    """A row without ratings, a single rating, more than a tile of them, with and without a prior."""
+    for n, others, most, width in ((1, 1, 1, 1), (4, 9, 40, 63), (3, 5, 17, 16), (0, 2, 0, 3)):
+        for known in (False, True):
+            rng = np.random.default_rng(most)
+            sizes = rng.integers(0, most + 1, n)
+            sizes[:1] = most
+            offsets = np.concatenate([[0], np.cumsum(sizes)])
+            tables = [rng.standard_normal((rows, width), np.float32) for rows in (n + 2, others)]
+            biases = [rng.standard_normal(rows, np.float32) for rows in (n + 2, others)]
+            penalties = [rng.random(n + 2, np.float32) for _ in range(2)]
+            arguments = (
+                offsets, rng.integers(0, others, offsets[-1]).astype(np.int32),
+                rng.integers(1, 6, offsets[-1]).astype(np.float32), rng.permutation(n + 2)[:n],
+                Side(tables[0], biases[0], *penalties), tables[1], biases[1], 3.5, (0.02, 0.03), 7,
+                rng.standard_normal((n, width), np.float32) if known else None,
+            )  # fmt: skip
+            yield f"{n} rows of at most {most} ratings, {width} wide, prior={known}", arguments
 
 
 def rating_scores() -> Iterator[Case]:
@@ -99,4 +120,11 @@ def boltzmann_expectations() -> Iterator[Case]:
             yield f"{n} pairs, {hidden} hidden, {K} levels, tied={tied}", arguments
 
 
-CASES = (rating_sgd, rating_scores, rating_solves, boltzmann_divergence, boltzmann_expectations)
+CASES = (
+    rating_sgd,
+    rating_visits,
+    rating_scores,
+    rating_solves,
+    boltzmann_divergence,
+    boltzmann_expectations,
+)

@@ -36,6 +36,17 @@ def row_steps() -> Iterator[Case]:
         yield f"{n} rows, {width} wide", arguments
 
 
+def adam_steps() -> Iterator[Case]:
+    """Nothing, one number, two dimensions; the first step and a later one."""
+    for shape in ((0, 3), (1,), (9, 63)):
+        for t in (1, 1000):
+            rng = np.random.default_rng(t)
+            table, mean, square, gradient = (
+                rng.standard_normal(shape, np.float32) for _ in range(4)
+            )
+            yield f"{shape}, step {t}", (table, mean, square**2, gradient, 0.01, t)
+
+
 def tall_gram() -> Iterator[Case]:
     """No rows, no columns, one of each, a layout other than C order."""
     for rows, first, second in ((0, 2, 3), (5, 0, 1), (1, 1, 1), (63, 7, 16)):
@@ -48,6 +59,21 @@ def tall_product() -> Iterator[Case]:
     """The same, with a matrix on the right."""
     for label, (X, Y) in tall_gram():
         yield label, (X, np.random.default_rng(1).standard_normal((X.shape[1], Y.shape[1])))
+
+
+def tall_columns() -> Iterator[Case]:
+    """No rows, no columns, one of each."""
+    for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
+        rng = np.random.default_rng(rows)
+        X, Y = (rng.standard_normal((rows, width), np.float32) for _ in range(2))
+        yield f"{rows} rows of {width}", (X, Y)
+
+
+def tall_moments() -> Iterator[Case]:
+    """The same, with a mean far from zero, and with one that is known."""
+    for label, (X, _) in tall_columns():
+        for centred in (False, True):
+            yield f"{label}, centred={centred}", (X + 3, centred)
 
 
 def tall_update() -> Iterator[Case]:
@@ -76,4 +102,14 @@ def random_counts(
     return Counts(indptr, indices, rng.integers(1, 1000, len(indices)).astype(dtype))
 
 
-CASES = (sparse_product, row_steps, tall_gram, tall_product, tall_update, unit_rows)
+CASES = (
+    sparse_product,
+    row_steps,
+    adam_steps,
+    tall_gram,
+    tall_product,
+    tall_columns,
+    tall_moments,
+    tall_update,
+    unit_rows,
+)

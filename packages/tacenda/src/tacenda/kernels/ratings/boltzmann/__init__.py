@@ -12,6 +12,9 @@ the place of hidden states wherever these are not fed back. Cost: ratings x H x 
 nothing of the size of all visible units by cases appears.
 
 Persistent chains (Tieleman 2008) start every call where the call before left off rather than at the data.
+
+On a CUDA device parameters, scores, slopes, activations and chains are torch tensors there; all numbers of cases and
+units, and offsets, may be arrays or tensors. Random numbers are those of the CPU.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +24,16 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_range
+from tacenda.kernels.machinery.arrays import (
+    as_offsets,
+    as_type,
+    check_array,
+    check_range,
+    common_device,
+    given,
+    in_c_order,
+    on_host,
+)
 
 __all__ = ["Divergence", "Expected", "divergence", "expect"]
 
@@ -104,11 +116,17 @@ def divergence(
     KernelError
         Shapes or dtypes do not fit, or a number is out of range.
     """
-    weights, b, d, U, s, o = (
-        np.ascontiguousarray(array, np.float32)
-        for array in (weights, visible_biases, hidden_biases, side_weights, scores, slopes)
-    )
-    ids, levels, cases = np.asarray(ids), np.asarray(levels), np.asarray(cases)
+    tables = {
+        "weights": weights,
+        "visible_biases": visible_biases,
+        "hidden_biases": hidden_biases,
+        "side_weights": side_weights,
+        "scores": scores,
+        "slopes": slopes,
+    }
+    device = common_device(**tables, chains=chains)
+    weights, b, d, U, s, o = (as_type(array, np.float32) for array in tables.values())
+    ids, levels, cases = given(ids), given(levels), on_host(cases)
     offsets = as_offsets(offsets, len(ids))
     n_cases, (visible, K), hidden = len(offsets) - 1, b.shape, len(d)
     _check_weights(weights, visible, K, hidden)
@@ -127,13 +145,12 @@ def divergence(
         check_array(chains, (n_cases, hidden), b, "chains")
     if side_offsets is None or side_ids is None or not len(U):
         side_offsets, side_ids = np.zeros(n_cases + 1, np.int64), np.empty(0, np.int32)
-    side_ids = np.asarray(side_ids)
+    side_ids = given(side_ids)
     side_offsets = as_offsets(side_offsets, len(side_ids), "side_offsets", n_cases)
     check_range(side_ids, visible, "side_ids")
-    numbers = (np.ascontiguousarray(array, np.int32) for array in (ids, levels))
-    result: Divergence = resolve("boltzmann_divergence")(
-        offsets, *numbers, cases.astype(np.int64, copy=False), weights, b, d, U, s, o, int(steps),
-        seed % (1 << 64), side_offsets, side_ids.astype(np.int32, copy=False), chains,
+    result: Divergence = resolve("boltzmann_divergence", device)(
+        offsets, as_type(ids, np.int32), as_type(levels, np.int32), cases.astype(np.int64, copy=False),
+        weights, b, d, U, s, o, int(steps), seed % (1 << 64), side_offsets, as_type(side_ids, np.int32), chains,
     )  # fmt: skip
     return result
 
@@ -168,33 +185,31 @@ def expect(
     KernelError
         Shapes or dtypes do not fit, or a number is out of range.
     """
-    visible, cases = np.ascontiguousarray(visible), np.ascontiguousarray(cases)
+    visible, cases = as_type(given(visible), np.int64), as_type(given(cases), np.int64)
     if visible.shape != cases.shape:
         raise KernelError(
-            f"visible and cases must be as many, not {visible.shape} and {cases.shape}"
+            f"visible and cases must be as many, not {tuple(visible.shape)} and {tuple(cases.shape)}"
         )
-    W, b, p, s, o = (
-        np.ascontiguousarray(table)
-        for table in (weights, visible_biases, activations, scores, slopes)
-    )
-    like = np.empty(0, np.float32)
-    check_array(b, b.shape[:2], like, "visible_biases")
-    check_array(p, p.shape[:2], like, "activations")
-    check_array(W, W.shape, like, "weights")
+    tables = map(given, (weights, visible_biases, activations, scores, slopes))
+    W, b, p, s, o = (in_c_order(table) for table in tables)
+    device = common_device(weights=W, visible_biases=b, activations=p, scores=s, slopes=o)
+    if str(b.dtype).removeprefix("torch.") != "float32":
+        raise KernelError(f"visible_biases must be float32, not {b.dtype}")
+    check_array(b, tuple(b.shape[:2]), b, "visible_biases")
+    check_array(p, tuple(p.shape[:2]), b, "activations")
+    check_array(W, tuple(W.shape), b, "weights")
     _check_weights(W, len(b), b.shape[1], p.shape[1])
-    check_array(s, b.shape[1:], like, "scores")
-    check_array(o, p.shape[:1], like, "slopes")
+    check_array(s, tuple(b.shape[1:]), b, "scores")
+    check_array(o, tuple(p.shape[:1]), b, "slopes")
     check_range(visible, len(b), "visible", lowest=-1)
     check_range(cases, len(p), "cases", lowest=-1)
-    result: Expected = resolve("boltzmann_expectations")(
-        visible.astype(np.int64, copy=False), cases.astype(np.int64, copy=False), W, b, p, s, o
-    )
+    result: Expected = resolve("boltzmann_expectations", device)(visible, cases, W, b, p, s, o)
     return result
 
 
 def _check_weights(weights: _Floats, visible: int, K: int, hidden: int) -> None:
     """Raise `KernelError` unless the weights are tied or untied ones of so many units."""
-    if weights.shape not in ((visible, hidden), (visible, K, hidden)):
+    if tuple(weights.shape) not in ((visible, hidden), (visible, K, hidden)):
         raise KernelError(
-            f"weights must be {(visible, hidden)} or {(visible, K, hidden)}, not {weights.shape}"
+            f"weights must be {(visible, hidden)} or {(visible, K, hidden)}, not {tuple(weights.shape)}"
         )

@@ -1,4 +1,7 @@
-"""Scores of many (user, item) pairs: mean + b_u + c_i + x_u . q_i."""
+"""Scores of many (user, item) pairs: mean + b_u + c_i + x_u . q_i.
+
+On a CUDA device factors and biases are torch tensors there; the numbers of the pairs may be arrays or tensors.
+"""
 
 from typing import Any
 
@@ -7,7 +10,14 @@ from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import check_array, check_range
+from tacenda.kernels.machinery.arrays import (
+    as_type,
+    check_array,
+    check_range,
+    common_device,
+    given,
+    in_c_order,
+)
 
 __all__ = ["scores"]
 
@@ -46,21 +56,21 @@ def scores(
     KernelError
         Shapes or dtypes do not fit, or a number is out of range.
     """
-    users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
+    users, items = as_type(given(users), np.int64), as_type(given(items), np.int64)
     if users.shape != items.shape:
-        raise KernelError(f"users and items must be as many, not {users.shape} and {items.shape}")
-    x, q, b, c = (
-        np.ascontiguousarray(table)
-        for table in (user_factors, item_factors, user_biases, item_biases)
-    )
-    like = np.empty(0, np.float32)
-    check_array(x, x.shape[:2], like, "user_factors")
-    check_array(q, (len(q), *x.shape[1:]), like, "item_factors")
-    check_array(b, x.shape[:1], like, "user_biases")
-    check_array(c, q.shape[:1], like, "item_biases")
+        raise KernelError(
+            f"users and items must be as many, not {tuple(users.shape)} and {tuple(items.shape)}"
+        )
+    tables = map(given, (user_factors, item_factors, user_biases, item_biases))
+    x, q, b, c = (in_c_order(table) for table in tables)
+    device = common_device(user_factors=x, item_factors=q, user_biases=b, item_biases=c)
+    if str(x.dtype).removeprefix("torch.") != "float32":
+        raise KernelError(f"user_factors must be float32, not {x.dtype}")
+    check_array(x, tuple(x.shape[:2]), x, "user_factors")
+    check_array(q, (len(q), *x.shape[1:]), x, "item_factors")
+    check_array(b, tuple(x.shape[:1]), x, "user_biases")
+    check_array(c, tuple(q.shape[:1]), x, "item_biases")
     check_range(users, len(x), "users", lowest=-1)
     check_range(items, len(q), "items", lowest=-1)
-    result: _Floats = resolve("rating_scores")(
-        users.astype(np.int64, copy=False), items.astype(np.int64, copy=False), x, q, b, c, mean
-    )
+    result: _Floats = resolve("rating_scores", device)(users, items, x, q, b, c, float(mean))
     return result

@@ -6,6 +6,8 @@ over the items i that row u has targets for, with A_u = L_u L_u^T; s_u is 1, or 
 noise e this is the step of alternating least squares and the fold-in of a user; with standard normal noise
 x_u is a draw from its posterior N(A_u^{-1} (...), A_u^{-1}), the step of Gibbs sampling (Salakhutdinov and
 Mnih 2008, eqs 11-13). A bias is a column of ones in z.
+
+On a CUDA device targets, table, means and noise are torch tensors there; all else may be arrays or tensors.
 """
 
 from typing import Any
@@ -13,15 +15,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
-from tacenda.kernels.machinery.arrays import as_offsets, check_array, check_range
+from tacenda.kernels.machinery.arrays import (
+    as_offsets,
+    as_type,
+    broadcast,
+    check_array,
+    check_range,
+    common_device,
+    given,
+)
 
-__all__ = ["solve"]
+__all__ = ["AT_ONCE", "bytes_needed", "solve"]
+
+AT_ONCE = 1 << 25
+"""How many numbers of gathered rows, or of systems, a device holds at a time."""
+
 
 _Floats = NDArray[np.float32]
 _Doubles = NDArray[np.float64]
 _Ints = NDArray[np.integer[Any]]
+
+
+def bytes_needed(rows: int, targets: int, width: int) -> int:
+    """Return the bytes that a device needs for the solves beside arguments and result, at most."""
+    numbers = width * max(2 * targets, rows * width)
+    return 28 * min(numbers, AT_ONCE) + 16 * targets + 4 * width * rows
 
 
 def solve(
@@ -63,23 +82,31 @@ def solve(
     KernelError
         Shapes or dtypes do not fit, an id is out of range or A_u is not positive definite.
     """
-    ids, targets = np.ascontiguousarray(ids), np.ascontiguousarray(targets, np.float32)
-    table = np.ascontiguousarray(table, np.float32)
+    device = common_device(targets=given(targets), table=given(table), noise=noise)
+    ids, targets, table, means = map(given, (ids, targets, table, means))
+    table = as_type(table, np.float32, table)
+    targets, means = (as_type(each, np.float32, table) for each in (targets, means))
+    if noise is not None:
+        noise = as_type(noise, np.float32, table)
     offsets = as_offsets(offsets, len(ids))
     rows, (columns, width) = len(offsets) - 1, table.shape
     check_range(ids, columns, "ids")
-    check_array(targets, ids.shape, table, "targets")
-    means = np.ascontiguousarray(np.broadcast_to(np.asarray(means, np.float32), (rows, width)))
-    precision = np.ascontiguousarray(precision, np.float64)
+    check_array(targets, tuple(ids.shape), table, "targets")
+    means = broadcast(means, (rows, width), "means")
+    precision = as_type(given(precision), np.float64, table)
     check_array(precision, (width, width), precision, "precision")
-    weights = np.asarray(weight, np.float64)
-    if weights.shape not in ((), (rows,)):
-        raise KernelError(f"the weights are {weights.shape} and must be ({rows},)")
+    weights = broadcast(as_type(given(weight), np.float64, table), (rows,), "weights")
     if noise is not None:
-        noise = np.ascontiguousarray(noise, np.float32)
         check_array(noise, (rows, width), table, "noise")
-    result: _Floats = resolve("rating_solves")(
-        offsets, ids.astype(np.int32, copy=False), targets, table, means, precision,
-        np.ascontiguousarray(np.broadcast_to(weights, (rows,))), noise, bool(scaled),
-    )  # fmt: skip
+    result: _Floats = resolve("rating_solves", device)(
+        offsets,
+        as_type(ids, np.int32),
+        targets,
+        table,
+        means,
+        precision,
+        weights,
+        noise,
+        bool(scaled),
+    )
     return result

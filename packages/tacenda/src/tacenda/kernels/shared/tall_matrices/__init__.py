@@ -2,6 +2,8 @@
 
     gram            X^T Y                         small, so it comes back to the host, in float64
     multiply        X M                           M small, from the host
+    multiply_columns  x_k . y_k                   of every column k, on the host
+    moments         mean and scatter of the rows  on the host, in float64
     subtract_along  Y - a u (u^T X)               in place
     normalize       every row at unit length      in place
 
@@ -18,7 +20,15 @@ from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import resolve
 from tacenda.kernels.machinery.arrays import check_array, check_floats, common_device
 
-__all__ = ["TINY", "gram", "multiply", "normalize", "subtract_along"]
+__all__ = [
+    "TINY",
+    "gram",
+    "moments",
+    "multiply",
+    "multiply_columns",
+    "normalize",
+    "subtract_along",
+]
 
 _Floats = NDArray[np.floating[Any]]
 _Matrix = NDArray[np.float64]
@@ -64,6 +74,49 @@ def multiply(X: _Floats, M: _Matrix) -> _Floats:
     if M.ndim != 2 or len(M) != X.shape[1]:
         raise KernelError(f"M must have {X.shape[1]} rows, as X has columns, and is {M.shape}")
     result: _Floats = resolve("tall_product", common_device(X=X))(X, M)
+    return result
+
+
+def multiply_columns(X: _Floats, Y: _Floats) -> _Floats:
+    """Return the sum over rows of X_ik Y_ik (columns,), on the host, summed in the dtype of X.
+
+    Parameters
+    ----------
+    X, Y
+        (rows, columns) each, of one floating dtype, any layout.
+
+    Raises
+    ------
+    KernelError
+        Shapes or dtypes do not fit.
+    """
+    device = _checked(X, Y)
+    if X.shape != Y.shape or X.dtype != Y.dtype:
+        raise KernelError(f"both matrices must be {tuple(X.shape)} {X.dtype}, as the first one is")
+    result: _Floats = resolve("tall_columns", device)(X, Y)
+    return result
+
+
+def moments(X: _Floats, centred: bool = False) -> tuple[NDArray[np.float64], _Matrix]:
+    """Return the mean of the rows and sum_i (x_i - mean) (x_i - mean)^T, float64 on the host.
+
+    Parameters
+    ----------
+    X
+        (rows, columns), float32 or float64, any layout. Sums are in float64 on the CPU and in the dtype of X on a
+        device, about the mean.
+    centred
+        Whether the mean is known to be zero.
+
+    Raises
+    ------
+    KernelError
+        X is no such matrix.
+    """
+    check_floats(X, 2, "X")
+    result: tuple[NDArray[np.float64], _Matrix] = resolve("tall_moments", common_device(X=X))(
+        X, centred
+    )
     return result
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.shared.tall_matrices import TINY
 
-__all__ = ["gram", "multiply", "normalize", "subtract_along"]
+__all__ = ["gram", "moments", "multiply", "multiply_columns", "normalize", "subtract_along"]
 
 _Array = NDArray[Any]
 
@@ -21,6 +21,21 @@ def gram(X: _Array, Y: _Array) -> NDArray[np.float64]:
 def multiply(X: _Array, M: NDArray[np.float64]) -> _Array:
     """See `tacenda.kernels.shared.tall_matrices.multiply`."""
     return np.ascontiguousarray(X @ M.astype(X.dtype))
+
+
+def multiply_columns(X: _Array, Y: _Array) -> _Array:
+    """See `tacenda.kernels.shared.tall_matrices.multiply_columns`."""
+    return np.asarray(np.einsum("ij,ij->j", X, Y))
+
+
+def moments(X: _Array, centred: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """See `tacenda.kernels.shared.tall_matrices.moments`."""
+    rows = X.astype(np.float64)
+    mean = np.zeros(rows.shape[1])
+    if len(rows) and not centred:
+        mean = rows.mean(axis=0)
+        rows = rows - mean
+    return mean, rows.T @ rows
 
 
 def subtract_along(Y: _Array, u: _Array, X: _Array, a: float) -> _Array:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacenda.kernels.machinery.tensors import to_device
 from tacenda.kernels.shared.tall_matrices import TINY
 
-__all__ = ["gram", "multiply", "normalize", "subtract_along"]
+__all__ = ["gram", "moments", "multiply", "multiply_columns", "normalize", "subtract_along"]
 
 
 def gram(X: torch.Tensor, Y: torch.Tensor) -> NDArray[np.float64]:
@@ -26,6 +26,20 @@ def multiply(X: torch.Tensor, M: Any) -> torch.Tensor:
     """See `tacenda.kernels.shared.tall_matrices.multiply`."""
     (small,) = to_device((M,), X.device)
     return X @ small.to(X.dtype)
+
+
+def multiply_columns(X: torch.Tensor, Y: torch.Tensor) -> NDArray[Any]:
+    """See `tacenda.kernels.shared.tall_matrices.multiply_columns`."""
+    found: NDArray[Any] = (X * Y).sum(0).cpu().numpy()
+    return found
+
+
+def moments(X: torch.Tensor, centred: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """See `tacenda.kernels.shared.tall_matrices.moments`."""
+    if centred or not len(X):
+        return np.zeros(X.shape[1]), gram(X, X)
+    mean = X.mean(0)
+    return mean.double().cpu().numpy(), gram(X - mean, X - mean)
 
 
 def subtract_along(Y: torch.Tensor, u: torch.Tensor, X: torch.Tensor, a: float) -> torch.Tensor:

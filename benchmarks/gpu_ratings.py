@@ -1,0 +1,131 @@
+"""Fits of rating models, for `benchmarks.gpu`: an epoch or a sweep on ratings as many as those of two known sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.gpu import FLOAT, ID, Case
+from tacenda.kernels.ratings.sgd import Penalties, Rates
+from tacenda.kernels.ratings.solves import bytes_needed
+from tacenda.ratings import IdIndex, Ratings
+from tacenda_surprise.models.boltzmann.machine import Cases, Scale
+from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
+from tacenda_surprise.models.boltzmann.training import ContrastiveDivergence
+from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.factorization import gibbs, rounds
+from tacenda_surprise.models.factorization.settings import BayesianSettings, FactorizationSettings
+from tacenda_surprise.models.factorization.training import initial_tables
+from tacenda_surprise.models.identities import Identities
+
+FACTORS, OF_CHAIN, HIDDEN, LEVELS, BATCHES = 100, 32, 100, 5, 40
+
+
+class Shape(NamedTuple):
+    """How large a set is."""
+
+    name: str
+    users: int
+    items: int
+    ratings: int
+
+    @property
+    def rows(self) -> int:
+        return self.users + self.items
+
+
+SMALL = Shape("as MovieLens-1M", 6_040, 3_706, 1_000_209)
+LARGE = Shape("as Netflix", 480_189, 17_770, 99_072_112)
+
+
+@cache
+def generated(shape: Shape) -> Ratings:
+    """Ratings at random, of users and items as unevenly active and popular as those of such sets."""
+    rng = np.random.default_rng(0)
+    activity = np.cumsum(np.exp(1.2 * rng.standard_normal(shape.users)))
+    popularity = np.cumsum((np.arange(shape.items) + 0.02 * shape.items) ** -0.9)
+    keys = np.empty(0, np.int64)
+    while len(keys) < shape.ratings:
+        u, i = (
+            np.searchsorted(total, rng.random(shape.ratings) * total[-1])
+            for total in (activity, popularity)
+        )
+        keys = np.union1d(keys, u * shape.items + i)
+    keys = np.sort(rng.permutation(keys)[: shape.ratings])
+    users, items = (
+        IdIndex(np.arange(n), what) for n, what in zip(shape[1:3], ("user", "item"), strict=True)
+    )
+    values = rng.integers(1, LEVELS + 1, shape.ratings).astype(np.float32)
+    return Ratings(keys // shape.items, keys % shape.items, values, users, items, scale=(1, LEVELS))
+
+
+def epoch_of_sgd(shape: Shape, *, conditional: bool) -> Case:
+    """Steps of both sides of every rating; with identities the mean before them and the step of w after them."""
+
+    def make(device: str) -> Callable[[], Any]:
+        ratings = generated(shape)
+        known = Identities.of(ratings) if conditional else None
+        settings = FactorizationSettings(n_factors=FACTORS)
+        tables = initial_tables(settings, shape.users, shape.items, 1.0, conditional=conditional)
+        there = type(tables)(*(rounds.put(table, device) for table in tables))
+        parts = rounds.rounds(ratings, known, 0, device)
+        penalties = rounds.penalties(Penalties.alike(0.1, 0.1, 0.6), ratings, device)
+        rates = Rates.alike(0.01, 0.01, 0.1)
+        return lambda: rounds.epoch(parts, there, 3.0, rates, penalties, 0)
+
+    n, width = shape.ratings, FACTORS
+    tables = (shape.rows * (width + 1) + conditional * shape.items * width) * FLOAT
+    return Case(
+        f"{'Conditional' if conditional else ''}PMF, epoch", shape.name,
+        n * width * (14.0 if conditional else 8.0), n * (ID + FLOAT) + 2 * tables, tables, make, n, "rating",
+    )  # fmt: skip
+
+
+def sweep(shape: Shape) -> Case:
+    """A sweep of Gibbs sampling: the products of factors of either side, symmetric, and as many systems as rows."""
+
+    def make(device: str) -> Callable[[], Any]:
+        settings = BayesianSettings(n_samples=1)
+        chain = gibbs.Gibbs(
+            settings, OF_CHAIN, generated(shape), None, lasting=(1, 0), device=device
+        )
+        return lambda: chain.step(None, 1.0)
+
+    n, width = shape.ratings, OF_CHAIN + 1
+    flops = 2.0 * n * width * (width + 3) + shape.rows * (width**3 / 3 + 2 * width**2)
+    tables = shape.rows * width * FLOAT
+    return Case(
+        "Gibbs sweep", f"{shape.name}, {OF_CHAIN} factors", flops, 2 * n * (ID + FLOAT) + 3 * tables,
+        bytes_needed(shape.rows, n, width) + tables, make, n, "rating",
+    )  # fmt: skip
+
+
+def divergence(shape: Shape) -> Case:
+    """An epoch of contrastive divergence of one step, items being cases, and as many steps of Adam as minibatches."""
+
+    def make(device: str) -> Callable[[], Any]:
+        ratings, settings = generated(shape), BoltzmannSettings(n_hidden=HIDDEN)
+        scale = Scale.of(Catalogue.of(ratings), ratings, LEVELS)
+        cases = Cases.of(settings, scale, ratings, None)
+        trained = ContrastiveDivergence(settings, cases, scale, device=device)
+        batches = np.array_split(np.random.default_rng(0).permutation(shape.items), BATCHES)
+        return lambda: [trained.step((batch,), 0.001) for batch in batches]
+
+    n, parameters = shape.ratings, shape.users * (HIDDEN + LEVELS)
+    return Case(
+        "RBM, epoch", f"{shape.name}, {HIDDEN} hidden", 10.0 * n * HIDDEN + 12.0 * BATCHES * parameters,
+        n * (ID + FLOAT) + 7 * BATCHES * parameters * FLOAT, n / BATCHES * (100 + 8 * LEVELS) + 2 * parameters * FLOAT,
+        make, n, "rating",
+    )  # fmt: skip
+
+
+def cases() -> Iterator[Case]:
+    """All of them, the small ones first."""
+    for shape in (SMALL, LARGE):
+        yield epoch_of_sgd(shape, conditional=False)
+        yield epoch_of_sgd(shape, conditional=True)
+        yield sweep(shape)
+        yield divergence(shape)

@@ -1,0 +1,127 @@
+"""Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from tacenda.kernels import UnsupportedShape
+from tacenda.kernels.ratings import boltzmann, scores, visits
+from tacenda.kernels.ratings.boltzmann import triton as of_machines
+from tacenda.kernels.ratings.visits import Side
+from tacenda.kernels.ratings.xorshift import uniforms
+from tacenda.kernels.shared import adam_steps
+from tacenda.testing.kernels import CASES
+
+TOLERANCE = 2e-5
+
+
+def cases(operation):
+    return pytest.mark.parametrize("case", list(CASES[operation]()), ids=lambda case: case[0])
+
+
+def assert_alike(device, function, arguments, changed=()):
+    """What is returned, and what has moved."""
+    given = device.tensors(copy.deepcopy(arguments))
+    expected = device.reference(function, *arguments)
+    device.assert_like(function(*given), expected, TOLERANCE)
+    for i in changed:
+        device.assert_like(given[i], arguments[i], TOLERANCE)
+
+
+@cases("rating_visits")
+def test_visits_on_awkward_shapes(device, case):
+    assert_alike(device, visits.visit, case[1], changed=(4,))
+
+
+@pytest.mark.parametrize("rates", [(0.0, 0.0), (0.3, 0.5), (0.02, 0.0)])
+def test_visits_at_any_rate(device, rates):
+    """Also at one at which every step undoes much of the steps before it."""
+    arguments = list(
+        dict(CASES["rating_visits"]())["3 rows of at most 17 ratings, 16 wide, prior=True"]
+    )
+    arguments[8] = rates
+    arguments[5] = arguments[5] * np.float32(0.5)
+    assert_alike(device, visits.visit, tuple(arguments), changed=(4,))
+
+
+def test_visits_do_not_depend_on_the_order_of_rows(device, backwards):
+    def run():
+        arguments = list(CASES["rating_visits"]())[2][1]
+        return device.arrays(visits.visit(*device.tensors(arguments)))
+
+    expected = run()
+    backwards()
+    for ours, theirs in zip(run(), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_factors_that_no_program_holds_are_declined(device):
+    wide, one = torch.zeros((1, 600), device=device.name), torch.zeros(1, device=device.name)
+    with pytest.raises(UnsupportedShape, match="width 600"):
+        visits.visit(
+            [0, 1],
+            np.zeros(1, np.int32),
+            one,
+            [0],
+            Side(wide, one, one, one),
+            wide,
+            one,
+            0,
+            (0, 0),
+            0,
+        )
+
+
+@cases("rating_scores")
+def test_scores_on_awkward_shapes(device, case):
+    assert_alike(device, scores.scores, case[1])
+
+
+def test_scores_of_factors_wider_than_a_tile(device):
+    rng = np.random.default_rng(0)
+    tables = [rng.standard_normal((rows, 300), np.float32) for rows in (4, 6)]
+    biases = [rng.standard_normal(rows, np.float32) for rows in (4, 6)]
+    pairs = rng.integers(-1, 4, 40), rng.integers(-1, 6, 40)
+    assert_alike(device, scores.scores, (*pairs, *tables, *biases, 3.5))
+
+
+@cases("boltzmann_expectations")
+def test_expectations_on_awkward_shapes(device, case):
+    assert_alike(device, boltzmann.expect, case[1])
+
+
+def divergence(*arguments):
+    found = boltzmann.divergence(*arguments)
+    return found._replace(error=np.float64(found.error))
+
+
+@cases("boltzmann_divergence")
+def test_divergence_on_awkward_shapes(device, case):
+    assert_alike(device, divergence, case[1])
+
+
+def test_chains_go_on_where_they_ended(device):
+    own = [each for label, each in CASES["boltzmann_divergence"]() if label.endswith("chains")]
+    assert_alike(device, divergence, own[-1], changed=(14,))
+
+
+@pytest.mark.parametrize("seed", [0, 5, (1 << 64) - 1])
+def test_random_numbers_are_those_of_the_cpu(device, seed):
+    sizes, cases, hidden, steps = [3, 0, 7], [4, 0, 2], 5, 2
+    borders = torch.tensor([0, *np.cumsum(sizes)], device=device.name)
+    own = torch.tensor(cases, device=device.name)
+    of_hidden, of_visible = of_machines.numbers(own, borders, seed, steps, sum(sizes), hidden)
+    for k, (case, n) in enumerate(zip(cases, sizes, strict=True)):
+        random = uniforms(seed, case)
+        for t in range(steps):
+            expected = [next(random) for _ in range(hidden + n)]
+            np.testing.assert_array_equal(of_hidden[t, k].cpu(), np.float32(expected[:hidden]))
+            mine = of_visible[t, borders[k] : borders[k + 1]].cpu()
+            np.testing.assert_array_equal(mine, np.float32(expected[hidden:]))
+
+
+@cases("adam_steps")
+def test_steps_of_adam(device, case):
+    assert_alike(device, adam_steps.step, case[1], changed=(0, 1, 2))
