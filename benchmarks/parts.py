@@ -15,7 +15,7 @@ SOURCES = {
     "surprise": Path("packages/tacenda-surprise/src/tacenda_surprise"),
 }
 
-LDS = ("embeddings/lds", "core/kernels/dynamics")
+LDS = ("embeddings/lds", "core/kernels/dynamics", "core/corpus/pair_counts.py")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
 VAREMBED = (
     *(
@@ -24,8 +24,9 @@ VAREMBED = (
     ),
     *(f"embeddings/varembed/{file}.py" for file in ("morphemes", "settings", "training")),
     "embeddings/varembed/segmenters",
+    "embeddings/varembed/count_matrices.py",
     "embeddings/lds/lagged_counts.py",
-    "embeddings/lds/counting.py",
+    "core/corpus/pair_counts.py",
     "core/kernels/dynamics/lagged_counts",
 )
 NGRAMS = ("lm/ngram",)

@@ -190,11 +190,10 @@ def main() -> None:
                 (try_search if width == max(WIDTHS) else try_menu)(page, root)
             page.close()
         problems.extend(check_links(told, options.site, root))
-    print(*dict.fromkeys(problems), sep="\n")
-    print(
-        f"{len(pages)} pages at {' and '.join(map(str, WIDTHS))} pixels: {len(problems)} problems"
-    )
-    sys.exit(bool(problems))
+    found = list(dict.fromkeys(problems))
+    widths = " and ".join(map(str, WIDTHS))
+    print(*found, f"pages, at {widths} pixels: {len(pages)}; problems: {len(found)}", sep="\n")
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ def fit_word_vectors(
     advanced = settings.advanced
     types = len(text.vocabulary)
     stream = joined(text)
-    counts = np.bincount(stream, minlength=types).astype(np.int64)
+    counts = text.type_counts.copy()
+    counts[text.vocabulary.boundary_id] += 1  # the one before them all
     inventory = Inventory.learn(
         text.vocabulary,
         settings.segmenter,

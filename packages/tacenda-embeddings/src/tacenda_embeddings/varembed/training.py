@@ -14,6 +14,7 @@ cost does not depend on the size of the vocabulary, except with the exact softma
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, softplus
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.storage import forget_pages, laid_out
 from tacenda.fitting import StepResult, fingerprint_arrays
 from tacenda.fitting.torch_model import (
     generator_arrays,
@@ -64,11 +66,12 @@ _ADAGRAD_START = 1e-6  # of the accumulators
 
 
 def joined(corpus: Corpus) -> Ids:
-    """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all."""
-    ends = np.asarray(corpus.offsets[1:])
-    boundary = corpus.vocabulary.boundary_id
-    text = np.insert(np.asarray(corpus.ids), ends, boundary)
-    return np.concatenate([[boundary], text]).astype(np.int32)
+    """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all.
+
+    What is large lies in a file and is mapped from there.
+    """
+    boundary = np.array([corpus.vocabulary.boundary_id], np.int32)
+    return laid_out(chain(corpus.stream(), [boundary]), np.int32)
 
 
 class StreamBatches:
@@ -99,6 +102,7 @@ class StreamBatches:
             yield tuple(  # type: ignore[misc]
                 np.ascontiguousarray(side[:, span].T, dtype=np.int64) for side in (before, after)
             )
+            forget_pages(self.ids)
 
     def fingerprint(self) -> str:
         return self._fingerprint
