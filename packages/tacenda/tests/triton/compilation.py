@@ -165,7 +165,7 @@ def test_machines_of_ratings(compiled, hidden, tied):
     given = np.array([0, 2]), np.zeros(2, np.int32), np.ones(2, np.int32), np.array([0])
     own = np.array([0, 2]), np.zeros(2, np.int32)
     boltzmann.divergence(*given, *tables, torch.ones(5), torch.ones(1), 2, 3, *own)
-    assert_all_compiled(compiled, "_numbers _expect _multiply")
+    assert_all_compiled(compiled, "_numbers _expect _draw _multiply")
 
 
 def test_steps_of_adam(compiled):
