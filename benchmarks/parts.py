@@ -320,6 +320,8 @@ PARTS = (
         (
             "core/kernels",
             "embeddings/lds",
+            "embeddings/varembed",
+            *BILINEAR,
             "surprise/models/factorization",
             "surprise/models/boltzmann",
         ),
