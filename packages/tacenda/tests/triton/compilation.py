@@ -124,6 +124,7 @@ def test_trees(compiled, steps):
         given = torch.ones(2, width), np.zeros(2, int), codes, torch.ones(1, width), torch.ones(1)
         tree_softmax.forward(*given)
         tree_softmax.step(*given, torch.ones(2), torch.ones(1), torch.ones(1), 0.1)
+        tree_softmax.backward(*given, torch.ones(2))
     assert_all_compiled(compiled, "_tokens _pieces _nodes")
 
 
