@@ -160,6 +160,7 @@ PARTS = (
         ("--data", "ml-1m", "--repeats", "3"),
         timed=True,
     ),
+    Part("ratings.lists", ("ratings-lists",), RATINGS, timed=True),
     Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
     Part("ratings.scale", ("ratings-scale",), RATINGS, timed=True),
     Part(

@@ -53,8 +53,8 @@ def common_device(**arrays: Any) -> str:
 
 
 def given(array: Any) -> Any:
-    """An array or a tensor as it is, anything else, such as a list, as an array."""
-    return array if hasattr(array, "shape") else np.asarray(array)
+    """An array or a tensor as it is, anything else, such as a list or a scalar of numpy, as an array."""
+    return array if hasattr(array, "shape") and not np.isscalar(array) else np.asarray(array)
 
 
 def in_c_order(array: Any, dtype: Any = None) -> Any:
