@@ -39,7 +39,7 @@ REFUSED = {
     ),
     "rates": ([0.5, (0.0,), (1.0,), (math.nan,), ("a",), None], "a list, each element a number"),
     "start": (["other", None, 1], "one of random, classes"),
-    "kappa": ([-1, math.inf, "1", True], "a number (at least 0) or None"),
+    "kappa": ([-1, math.inf, 10**400, "1", True], "a number (at least 0) or None"),
     "name": ([1, None], "text"),
     "advanced": ([1, None], "a TreeAdvanced"),
 }

@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-import math
+import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -98,8 +98,9 @@ class Option:
         return _admits(self.kind, value, self._within)
 
     def _within(self, value: float) -> bool:
+        # compared exactly: an integer may be larger than any float
         return (
-            math.isfinite(value)
+            abs(value) <= sys.float_info.max
             and (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
             and (self.above is None or value > self.above)
