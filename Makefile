@@ -31,7 +31,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise,alone-en
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo demo-fit test unit lint install-check bench peers robustness models docs docs-look release clean
+.PHONY: setup demo demo-fit test unit lint install-check bench gpu peers robustness models docs docs-look release clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -92,6 +92,10 @@ robustness: setup
 models: setup
 	@test -n "$$TACENDA_DATA" || { echo "make models needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
 	$(TEST_ENV) $(BIN)/python packages/tacenda-en/make.py
+
+gpu: setup
+	-$(BIN)/pytest -m gpu -q
+	$(BIN)/python -m benchmarks.gpu --minutes 10
 
 docs: setup
 	$(BIN)/tox run -e wheels,docs

@@ -15,7 +15,7 @@ SOURCES = {
     "surprise": Path("packages/tacenda-surprise/src/tacenda_surprise"),
 }
 
-LDS = ("embeddings/lds", "core/kernels/dynamics")
+LDS = ("embeddings/lds", "core/kernels/dynamics", "core/corpus/pair_counts.py")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
 VAREMBED = (
     *(
@@ -24,8 +24,9 @@ VAREMBED = (
     ),
     *(f"embeddings/varembed/{file}.py" for file in ("morphemes", "settings", "training")),
     "embeddings/varembed/segmenters",
+    "embeddings/varembed/count_matrices.py",
     "embeddings/lds/lagged_counts.py",
-    "embeddings/lds/counting.py",
+    "core/corpus/pair_counts.py",
     "core/kernels/dynamics/lagged_counts",
 )
 NGRAMS = ("lm/ngram",)
@@ -159,6 +160,7 @@ PARTS = (
         ("--data", "ml-1m", "--repeats", "3"),
         timed=True,
     ),
+    Part("ratings.lists", ("ratings-lists",), RATINGS, timed=True),
     Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
     Part("ratings.scale", ("ratings-scale",), RATINGS, timed=True),
     Part(
@@ -318,6 +320,8 @@ PARTS = (
         (
             "core/kernels",
             "embeddings/lds",
+            "embeddings/varembed",
+            *BILINEAR,
             "surprise/models/factorization",
             "surprise/models/boltzmann",
         ),

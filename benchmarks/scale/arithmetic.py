@@ -10,18 +10,21 @@ import json
 import math
 
 from benchmarks import parts, reporting
+from benchmarks.scale.cluster import _WORDS
 from tacenda.dask.corpus import PARTITION_BYTES
-from tacenda.dask.sums import FAN_IN
+from tacenda_lm.dask import _PIECE_BYTES
 
 SIZES = (10**9, 10**10, 10**11)
 WORKERS = 16
 PROTOCOL = {
     "from": "the two longest texts of scale-cluster with one worker, and the speed-up of two workers on the longest",
     "hours": f"for {WORKERS} workers of one thread: tokens / rate of one / {WORKERS} / half the speed-up of two",
-    "moved": "bytes that workers send, in proportion to tokens and to the levels of the tree of sums",
+    "moved": "bytes that workers send: to the client the pairs and 5-grams; to each other, in proportion to tokens, "
+    "twice what two workers sent, of whose sums one half travels and of those of many nearly all",
     "ids": "bytes of word ids that a worker holds, in memory or on its disk",
     "pairs, 5-grams": "distinct ones, by the power law through both texts; a pair takes 8 bytes, a 5-gram 24, on the "
     "disk of the client",
+    "tasks": f"to count 5-grams, with partitions of {PARTITION_BYTES >> 20} MiB and ranges of {_PIECE_BYTES >> 20} MiB",
     "serial": "hours of one machine that counts by itself, by the rate of one worker",
 }
 
@@ -55,8 +58,8 @@ def _ratings() -> None:
     reporting.save("scale-ratings", RATINGS_PROTOCOL, rows)
 
 
-def _levels(text_bytes: float) -> int:
-    return max(1, math.ceil(math.log(max(2.0, text_bytes / PARTITION_BYTES), FAN_IN)))
+def _client_bytes(row: dict[str, float]) -> float:
+    return 8 * row["pairs"] + 24 * row["5-grams"]
 
 
 def main() -> None:
@@ -71,16 +74,19 @@ def main() -> None:
     for n in SIZES:
         times = n / long["tokens"]
         text_bytes = long["text_bytes"] * times
-        levels = _levels(text_bytes) / _levels(long["text_bytes"])
         row = {"what": f"{n // 10**9} billion tokens", "tokens": n, "text GB": text_bytes / 1e9}
         row["ids GB"] = 4 * n / WORKERS / 1e9
-        row["moved GB"] = pair["moved MB"] * times * levels / 1e3
         for name in ("pairs", "5-grams"):
             power = math.log(long[name] / short[name]) / math.log(long["tokens"] / short["tokens"])
             row[name] = long[name] * times**power
-        row["client GB"] = (8 * row["pairs"] + 24 * row["5-grams"]) / 1e9
-        for name in ("reading", "lags", "n-grams", "seconds"):
+        row["client GB"] = _client_bytes(row) / 1e9
+        between = pair["moved MB"] / 1e3 - _client_bytes(pair) / 1e9
+        row["moved GB"] = row["client GB"] + 2 * between * times
+        ranges = 1 + 24 * (n + n // _WORDS) // _PIECE_BYTES
+        row["tasks"] = math.ceil(text_bytes / PARTITION_BYTES) * ranges
+        for name in ("reading", "lags", "n-grams"):
             row[f"hours {name}"] = long[name] * times / WORKERS / share / 3600
+        row["hours"] = long["seconds"] * times / WORKERS / share / 3600
         row["serial"] = long["seconds"] * times / 3600
         rows.append(row)
     _ratings()

@@ -69,7 +69,12 @@ def measure(path: Path, n_workers: int, partition_bytes: int) -> dict[str, Any]:
     ):
         _warm(client, path.with_name("warm.txt"))
         times = [time.perf_counter()]
-        corpus = ClusterCorpus.from_text(path, client=client, max_vocabulary=PROTOCOL["vocabulary"])
+        corpus = ClusterCorpus.from_text(
+            path,
+            client=client,
+            max_vocabulary=PROTOCOL["vocabulary"],
+            partition_bytes=partition_bytes,
+        )
         times.append(time.perf_counter())
         counts = tacenda_embeddings.dask.count_lags(corpus, PROTOCOL["lags"], scratch=path.parent)
         pairs = sum(len(lag.indices) for lag in counts.lags)

@@ -2,7 +2,7 @@
 
 python -m benchmarks.scale.memory --tokens 10e6 [--scratch FOLDER]
 
-A model is trained for some seconds only: memory that grows with the text is taken before the first step or in it.
+A model is trained for some steps only: memory that grows with the text is taken before the first step or in it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from benchmarks.scale.cluster import generate
 PROTOCOL = {
     "text": "generated as for scale-cluster, a corpus with cache=, 10,000 word types",
     "files": "arrays of the text of more than a megabyte lie in files here, where it is 128 otherwise",
-    "anonymous": "bytes, the largest of RssAnon of /proc, what a process cannot give back, sampled every 50 ms from "
-    "opening the corpus to the end of training, which is broken off after so many seconds of processor time",
+    "anonymous": "bytes, the largest of RssAnon of /proc, what a process cannot give back, sampled every 50 ms of "
+    "processor time from opening the corpus to the end of training, which is broken off after so many steps",
     "resident": "likewise VmRSS, with the pages of files",
     "bytes a token": "difference between ten times the text and the text, by the difference in tokens",
 }
@@ -43,15 +43,16 @@ def _memory() -> dict[str, int]:
 
 
 class _Over(BaseException):
-    """The time is over."""
+    """There were enough steps."""
 
 
-def measure(model: str, folder: Path, seconds: float) -> dict[str, int]:
-    """Fit for some seconds of processor time in this process; return the largest memory and the tokens."""
+def measure(model: str, folder: Path, steps: int) -> dict[str, int]:
+    """Fit for some steps in this process; return the largest memory and the tokens."""
     import importlib
 
     from tacenda import Corpus
     from tacenda.corpus import storage
+    from tacenda.fitting import loop
 
     storage.SPILL_BYTES = 1 << 20
     package, options = MODELS[model]
@@ -64,16 +65,18 @@ def measure(model: str, folder: Path, seconds: float) -> dict[str, int]:
     )  # so that what is loaded and compiled is there
     most = _memory()
     corpus = Corpus.open(folder)
-    ticks = 0
 
     def sample(*_: object) -> None:
-        nonlocal ticks
-        ticks += 1
         for name, now in _memory().items():
             most[name] = max(most[name], now)
-        if ticks * 0.05 > seconds:
-            raise _Over
 
+    def called(run: loop.FitLoop, hook: str, *_: object) -> str:
+        if hook == "on_step" and run.step >= steps:
+            sample()
+            raise _Over
+        return ""
+
+    loop.FitLoop._call = called  # type: ignore[method-assign]
     signal.signal(signal.SIGPROF, sample)
     signal.setitimer(signal.ITIMER_PROF, 0.05, 0.05)
     try:
@@ -88,13 +91,13 @@ def measure(model: str, folder: Path, seconds: float) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", type=float, default=10e6)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--scratch", type=Path, default=parts.kept_folder() / "scale")
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--here", nargs=2, help="a model and a corpus: measure in this process")
     options = parser.parse_args()
     if options.here:
-        print(json.dumps(measure(options.here[0], Path(options.here[1]), options.seconds)))
+        print(json.dumps(measure(options.here[0], Path(options.here[1]), options.steps)))
         return
     from tacenda import Corpus
 
@@ -117,7 +120,7 @@ def main() -> None:
                 model,
                 str(folder),
             ]
-            command += ["--seconds", str(options.seconds), "--scratch", str(options.scratch)]
+            command += ["--steps", str(options.steps), "--scratch", str(options.scratch)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found.append(json.loads(done.stdout.splitlines()[-1]))
         short, long = found
@@ -136,7 +139,7 @@ def main() -> None:
         )
         reporting.save(
             "scale-memory",
-            {**PROTOCOL, "seconds": options.seconds},
+            {**PROTOCOL, "steps": options.steps},
             rows[-1:],
             seeds=[0],
             keep="what",

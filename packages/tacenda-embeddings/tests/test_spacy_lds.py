@@ -173,3 +173,30 @@ def test_prefer_gpu_is_enough(lds, sentences):
             np.testing.assert_allclose(doc.tensor.get(), rows, atol=2e-5)
     finally:
         spacy.require_cpu()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_tagger_learns_from_tensors_where_they_lie(lds, sentences, device):
+    if device == "cuda" and not (pytest.importorskip("cupy") and spacy.prefer_gpu()):
+        pytest.skip("needs a CUDA device")
+    try:
+        nlp = spacy.blank("en")
+        nlp.add_pipe("lds_embeddings", config={"mode": "append"}).initialize(artifact=lds)
+        reader = {"@architectures": "tacenda.DocTensor.v1", "width": lds.width, "projection": 8}
+        tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": reader}
+        nlp.add_pipe("tagger", config={"model": tagger})
+        tags = [["X" if word < "m" else "Y" for word in words] for words in sentences[:40]]
+        examples = [
+            spacy.training.Example.from_dict(doc, {"tags": own})
+            for doc, own in zip(docs_of(nlp, sentences[:40]), tags, strict=True)
+        ]
+        optimizer = nlp.initialize(lambda: examples)
+        losses = [
+            nlp.update(examples, sgd=optimizer, annotates=["lds_embeddings"])["tagger"]
+            for _ in range(10)
+        ]
+        assert losses[-1] < losses[0]
+        module = "cupy" if device == "cuda" else "numpy"
+        assert type(nlp(" ".join(sentences[0])).tensor).__module__.startswith(module)
+    finally:
+        spacy.require_cpu()

@@ -8,7 +8,6 @@ import pytest
 from tacenda import Corpus
 from tacenda_lm import HLBL, VLHMM, sequences
 from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, pairs_of, text_of
-from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.streams import Stream
 
 TEXT = "".join(
@@ -56,17 +55,6 @@ def test_occurrences_are_those_of_a_whole_count(corpora):
     ids, _ = text_of(corpora[1])
     n_types = len(corpora[1].vocabulary)
     assert np.array_equal(sequences.occurrences(ids, n_types), np.bincount(ids, minlength=n_types))
-
-
-@pytest.mark.parametrize("method", ["exchange", "predictive"])
-def test_word_classes_are_those_of_a_text_read_in_one_piece(corpora, monkeypatch, method):
-    here, _ = corpora
-    first = np.array([here.vocabulary.boundary_id], np.int32)
-    stream = np.concatenate([first, text_of(here)[0]])
-    options = {"boundary": here.vocabulary.boundary_id, "method": method}
-    in_pieces = word_classes(stream, len(here.vocabulary), 5, **options)
-    monkeypatch.setattr(sequences, "PASS_ITEMS", 10**6)
-    assert np.array_equal(in_pieces, word_classes(stream, len(here.vocabulary), 5, **options))
 
 
 @pytest.mark.parametrize(

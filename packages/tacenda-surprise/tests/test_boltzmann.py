@@ -176,7 +176,9 @@ def test_continuous_ratings_are_brought_to_bins():
 def test_identities_alone_tell_users_apart(ratings):
     """Users without ratings: told what they rated, a user-side machine predicts each for himself."""
     train = ratings.select(ratings.user_ids >= 10)
-    model = ConditionalRBMModel(n_hidden=10, orientation="user", epochs=25)
+    model = ConditionalRBMModel(
+        n_hidden=10, orientation="user", epochs=25, penalty=0.1, side_penalty=0.15
+    )
     nothing = model.fit(train).score_users(np.array([0, 1]))
     np.testing.assert_allclose(nothing[0], nothing[1], atol=1e-6)
     known = model.fit(train, identities=Identities.of(ratings)).score_users(np.array([0, 1]))

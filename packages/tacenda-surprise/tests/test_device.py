@@ -192,6 +192,19 @@ def test_an_algorithm_for_surprise_is_saved_without_its_device(parts, tmp_path):
     assert PMF.load(tmp_path / "model").settings.device == "cpu"
 
 
+def test_a_scorer_of_lenskit_trains_there():
+    lenskit = pytest.importorskip("lenskit.data")
+    import pandas as pd
+
+    from tacenda_surprise.lenskit import RBMScorer
+
+    table = pd.DataFrame({"user_id": [1, 1, 2], "item_id": [1, 2, 2], "rating": [3.0, 4.0, 2.0]})
+    scorer = RBMScorer(device="cuda", n_hidden=3, epochs=1)
+    with stand_in() as called:
+        scorer.train(lenskit.from_interactions_df(table))
+    assert called == MACHINE
+
+
 @pytest.mark.parametrize("model", [m for m, _ in EVERY], ids=lambda m: m.name)
 def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(parts, model, monkeypatch):
     monkeypatch.setattr(devices, "memory", lambda device: 1000)

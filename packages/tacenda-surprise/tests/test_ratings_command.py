@@ -194,3 +194,15 @@ def test_a_model_is_not_overwritten_unless_told_to(run, file, saved):
     assert (saved / "model.json").read_bytes() == before
     assert run("fit", file, "--output", saved, "--model", "bias", "--force")[0] == 0
     assert (saved / "model.json").read_bytes() != before
+
+
+def test_a_device_that_is_not_there_is_missed_before_any_work(run, file, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    wanted = ("--output", tmp_path / "model", *FAST, "--set", "device=cuda")
+    status, _, said = run("fit", file, *wanted)
+    assert status
+    assert "device is 'cuda'" in said
+    assert "finds no CUDA device" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "model").exists()

@@ -1,8 +1,9 @@
 """Lagged counts on a Dask cluster, equal to those of one machine (extra ``dask``).
 
-A worker counts the pairs inside each part of the text, which needs nothing from its neighbours. It sends the first and
-the last words of the part along, and the client counts the few pairs that lie across a seam. Counts are integers, and
-each row's columns ascend, so the sum is the same, bit for bit, however the text is cut and the parts are added up.
+A worker counts the pairs inside each part of the text, which needs nothing from its neighbours. The few pairs that lie
+across a seam follow from the first and the last words of each part, and belong to the sums as one part more. Counts are
+integers, and each row's columns ascend, so the sum is the same, bit for bit, however the text is cut and the parts are
+added up.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,12 +22,12 @@ import scipy.sparse
 from dask.delayed import delayed
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.pair_counts import RunStore, block_length, write
 from tacenda.dask import ClusterCorpus, Part
-from tacenda.dask.sums import Run, summed
+from tacenda.dask.sums import holders, summed
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds.counting import RunStore, block_length, write
 from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
 from tacenda_embeddings.lds.model import LDS
 
@@ -39,7 +41,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class _Ends(NamedTuple):
-    """What the neighbours of a part need to know of its stream."""
+    """The ends of the stream of a part, which its neighbours need."""
 
     head: Ids  # its first ids, one for each lag
     tail: Ids  # its last ids, likewise; all, if there are no more
@@ -71,25 +73,33 @@ def count_lags(
     """
     if n_lags < 1:
         raise ConfigurationError(f"cannot count {n_lags} lags: give at least 1")
+    client, vocabulary = corpus.client, corpus.placed_vocabulary
+    ends = client.gather(
+        client.map(_ends, corpus.parts, vocabulary=vocabulary, n=n_lags, pure=False)
+    )
     bounds = _row_bounds(corpus.type_counts)
-    n_blocks = len(bounds) - 1
-    count, merged = delayed(_count), partial(merge_counts, vocabulary=len(corpus.vocabulary))
-    runs = [count(part, corpus.placed_vocabulary, n_lags, bounds) for part in corpus.parts]
-    ends, pieces = summed(
-        corpus.client,
-        runs,
-        n_lags * n_blocks,
-        merged,
+    blocks = [(int(first), int(last)) for first, last in pairwise(bounds)]
+    count, across = delayed(_count), delayed(_across_seams)
+    pieces = summed(
+        client,
+        [count(part, vocabulary, n_lags, blocks) for part in corpus.parts],
+        n_lags * len(blocks),
+        partial(merge_counts, vocabulary=len(corpus.vocabulary)),
         "counting pairs",
         corpus.part_tokens,
         "token",
+        places=holders(client, corpus.parts),
+        more=[
+            across(*pairs, *block, len(corpus.vocabulary))
+            for pairs in _seams(ends, n_lags)
+            for block in blocks
+        ],
     )
-    seams = _across_seams(ends, n_lags, len(corpus.vocabulary))
     storage = tempfile.TemporaryDirectory(prefix="tacenda-counts-", dir=scratch)
-    lags = []
-    for k, seam in enumerate(seams, start=1):
-        blocks = (merged([next(pieces), _rows(seam, *_pair(bounds, i))]) for i in range(n_blocks))
-        lags.append(write(Path(storage.name) / f"lag-{k}", blocks).mapped())
+    lags = [
+        write(Path(storage.name) / f"lag-{k}", islice(pieces, len(blocks))).mapped()
+        for k in range(1, n_lags + 1)
+    ]
     counts = LaggedCounts(corpus.vocabulary, lags, corpus.type_counts, storage=storage)
     counts.fitted_on |= corpus.origin
     return counts
@@ -117,23 +127,33 @@ def check_model(model: object) -> None:
 # -- tasks -------------------------------------------------------------------------------------------
 
 
-def _count(part: Part, vocabulary: Vocabulary, n_lags: int, bounds: Rows) -> Run:
+def _count(
+    part: Part, vocabulary: Vocabulary, n_lags: int, blocks: list[tuple[int, int]]
+) -> list[Counts]:
     """The pairs inside a part: a piece for each lag and each block of rows."""
     store = RunStore(len(vocabulary), DEFAULT_BUDGET // 3)
-    head = tail = np.empty(0, np.int32)
+    tail = np.empty(0, np.int32)
     corpus = Corpus(part.ids, part.offsets, vocabulary)
     for piece in corpus.stream(block_length(DEFAULT_BUDGET, n_lags, 1)):
         stream = np.concatenate([tail, piece])
         store.add(lagged_counts(stream, n_lags, len(vocabulary), len(tail)))
-        head = stream[:n_lags] if len(head) < n_lags else head
         tail = stream[-n_lags:]
     lags, storage = store.finish()
     if not lags:  # a part without a sentence
         nothing = np.zeros(len(vocabulary) + 1, np.int64), np.empty(0, np.int32)
         lags = [Counts(*nothing, np.empty(0, np.int32))] * n_lags
-    pieces = [_rows(lag, *_pair(bounds, i)) for lag in lags for i in range(len(bounds) - 1)]
+    # copied, so that the whole matrix can go
+    pieces = [Counts(*map(np.array, lag.rows(*block))) for lag in lags for block in blocks]
     del lags, storage
-    return Run(pieces, _Ends(head.copy(), tail.copy()))
+    return pieces
+
+
+def _ends(part: Part, vocabulary: Vocabulary, n: int) -> _Ends:
+    """The first and the last ids of a part, each in the order of the text; all, if there are no more."""
+    corpus = Corpus(part.ids, part.offsets, vocabulary)
+    nothing = np.empty(0, np.int32)
+    last = np.concatenate([nothing, *islice(corpus.stream(n, backwards=True), 2)])[:n]
+    return _Ends(np.concatenate([nothing, *islice(corpus.stream(n), 1)]), last[::-1].copy())
 
 
 # -- blocks of rows ----------------------------------------------------------------------------------
@@ -150,24 +170,10 @@ def _row_bounds(type_counts: npt.NDArray[np.int64]) -> Rows:
     return np.unique(np.concatenate([[0], inner, [len(type_counts)]])).astype(np.int64)
 
 
-def _pair(bounds: Rows, i: int) -> tuple[int, int]:
-    return int(bounds[i]), int(bounds[i + 1])
-
-
-def _rows(counts: Counts, first: int, last: int) -> Counts:
-    """Copy rows, so that the whole matrix can go."""
-    begin, end = int(counts.indptr[first]), int(counts.indptr[last])
-    return Counts(
-        counts.indptr[first : last + 1] - begin,
-        np.array(counts.indices[begin:end]),
-        np.array(counts.data[begin:end]),
-    )
-
-
 # -- seams -------------------------------------------------------------------------------------------
 
 
-def _across_seams(ends: Sequence[_Ends], n_lags: int, n_types: int) -> Iterator[Counts]:
+def _seams(ends: Sequence[_Ends], n_lags: int) -> Iterator[tuple[Ids, Ids]]:
     """Yield, for each lag, the pairs of a circular stream whose later word is in one part and whose earlier is not."""
     heads = [each.head for each in ends]
     histories = list(_histories([each.tail for each in ends], n_lags))
@@ -177,11 +183,17 @@ def _across_seams(ends: Sequence[_Ends], n_lags: int, n_types: int) -> Iterator[
             before[n_lags - k :][: len(head[:k])]
             for before, head in zip(histories, heads, strict=True)
         ]
-        rows, columns = np.concatenate(later), np.concatenate(earlier)
-        ones = np.ones(len(rows), np.int32)
-        found = scipy.sparse.coo_array((ones, (rows, columns)), (n_types, n_types)).tocsr()
-        found.sort_indices()
-        yield Counts(found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data)
+        yield np.concatenate(later), np.concatenate(earlier)
+
+
+def _across_seams(later: Ids, earlier: Ids, first: int, last: int, n_types: int) -> Counts:
+    """The counts of such pairs, for a block of rows."""
+    some = (later >= first) & (later < last)
+    pairs = later[some] - first, earlier[some]
+    ones = np.ones(len(pairs[0]), np.int32)
+    found = scipy.sparse.coo_array((ones, pairs), (last - first, n_types)).tocsr()
+    found.sort_indices()
+    return Counts(found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data)
 
 
 def _histories(tails: Sequence[Ids], n_lags: int) -> Iterator[Ids]:

@@ -8,20 +8,16 @@ from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
-distributed = pytest.importorskip("distributed", reason="needs tacenda-embeddings[dask]")
+pytest.importorskip("distributed", reason="needs tacenda-embeddings[dask]")
 
-from tacenda.dask import ClusterCorpus  # noqa: E402
-from tacenda_embeddings import dask as on_cluster  # noqa: E402
+from tacenda.dask import ClusterCorpus
+from tacenda.testing.cluster import two_workers
+from tacenda_embeddings import dask as on_cluster
 
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with two_workers() as client:
         yield client
 
 

@@ -9,8 +9,8 @@ import pytest
 import tacenda
 from tacenda import devices
 from tacenda.datasets import synthetic_text
-from tacenda.errors import ConfigurationError
-from tacenda.testing.devices import stand_in
+from tacenda.errors import ConfigurationError, FittingError
+from tacenda.testing.devices import stand_in, tensor_cores
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds import learning, smoother
 from tacenda_embeddings.lds.settings import OUTPUTS
@@ -86,6 +86,17 @@ def test_vectors_are_those_of_the_cpu(model, sentences, output, form, monkeypatc
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+def test_products_of_three_digits_leave_vectors_of_three(model, sentences, device):
+    expected = np.concatenate(model.with_output("own_past_future").transform(sentences[:60]))
+    again = LDS(**SETTINGS)
+    again._state = model._state
+    with tensor_cores() as made:
+        found = np.concatenate(again.with_output("own_past_future").transform(sentences[:60]))
+    assert made
+    errors = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert 1e-7 < errors.max() < 2e-3
+
+
 def test_an_artefact_does_not_know_where_it_was_fitted(corpus, tmp_path, device):
     there = LDS(**SETTINGS, device="auto").fit(corpus)
     there.save(tmp_path / "model")
@@ -130,6 +141,19 @@ def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(corpus, monkey
         ConfigurationError, match=r"LDS: training needs about .* give a smaller vocab"
     ):
         LDS(**SETTINGS).fit(corpus)
+
+
+def test_smoothing_that_fills_the_device_up_says_what_to_lower(
+    model, sentences, monkeypatch, device
+):
+    full = type("OutOfMemoryError", (RuntimeError,), {})
+
+    def scan(*arguments, **options):
+        raise full("CUDA out of memory")
+
+    monkeypatch.setattr(smoother.Smoother, "__init__", scan)
+    with pytest.raises(FittingError, match=r"LDS: the memory of the device .* give fewer tokens"):
+        model.with_output("own").transform(sentences[:3])
 
 
 @pytest.mark.gpu

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tacenda import Corpus, kernels
 from tacenda.artifact import Artifact, read, write
+from tacenda.corpus import pair_counts as counting
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, DataError
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds import counting
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
 

@@ -126,7 +126,7 @@ def test_strange_words_have_finite_vectors(varembed, sumembed):
         ({"learning_rate": "fast"}, "learning_rate must be a number"),
         ({"dropout": 1.0}, r"dropout must be a number \(at least 0 and below 1\)"),
         ({"advanced": {"kl": "sentences"}}, "kl must be one of types, tokens"),
-        ({"device": "tpu"}, "device must be cpu or cuda"),
+        ({"device": "tpu"}, 'device must be "auto", "cpu"'),
         ({"advanced": {"base": 1}}, "base must be true or false"),
         ({"wide": 3}, "VarEmbed has no option 'wide'"),
     ],

@@ -17,7 +17,7 @@ from dask.delayed import delayed
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
-from tacenda.dask.sums import Run, summed
+from tacenda.dask.sums import holders, summed
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.ngram.counts import sorted_rows
@@ -92,12 +92,12 @@ def check_model(model: object) -> None:
 
 
 def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
-    """Yield the `sorted_rows` of the whole text."""
+    """Count, and return the `sorted_rows` of the whole text, range by range."""
     width = Packing.of(len(corpus.vocabulary)).columns(order) + 1
     n_pieces = 1 + (corpus.n_tokens + corpus.n_sentences) * 8 * width // _PIECE_BYTES
     cuts = _cuts(corpus, order, n_pieces)
     runs = [delayed(_count)(part, corpus.placed_vocabulary, order, cuts) for part in corpus.parts]
-    _, pieces = summed(
+    return summed(
         corpus.client,
         runs,
         len(cuts) + 1,
@@ -105,8 +105,8 @@ def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
         "counting n-grams",
         corpus.part_tokens,
         "token",
+        places=holders(corpus.client, corpus.parts),
     )
-    yield from pieces
 
 
 def _refuse_marks(corpus: ClusterCorpus) -> None:
@@ -134,7 +134,7 @@ def _cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:
 # -- tasks -------------------------------------------------------------------------------------------
 
 
-def _count(part: Part, vocabulary: Vocabulary, order: int, cuts: Keys) -> Run:
+def _count(part: Part, vocabulary: Vocabulary, order: int, cuts: Keys) -> list[Rows]:
     """The sorted rows of a part, cut in pieces: the first has the rows whose first column is below ``cuts[0]``."""
     pieces: list[list[Rows]] = [[] for _ in range(len(cuts) + 1)]
     n_columns = Packing.of(len(vocabulary)).columns(order) + 1
@@ -143,7 +143,7 @@ def _count(part: Part, vocabulary: Vocabulary, order: int, cuts: Keys) -> Run:
         for piece, begin, end in zip(pieces, at, at[1:], strict=False):
             piece.append(rows[begin:end])
     nothing = np.empty((0, n_columns), np.uint64)
-    return Run([np.concatenate([nothing, *piece]) for piece in pieces], None)
+    return [np.concatenate([nothing, *piece]) for piece in pieces]
 
 
 def _sample(part: Part, vocabulary: Vocabulary, order: int) -> Keys:

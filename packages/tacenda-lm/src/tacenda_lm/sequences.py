@@ -118,10 +118,15 @@ def laid_end_to_end(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]
     return found
 
 
-def pieces(ids: Ids, overlap: int = 0) -> Iterator[Ids]:
-    """Yield an array in pieces, each after the first with the last ``overlap`` ids of the one before it."""
-    for start in range(0, max(len(ids) - overlap, 1), PASS_ITEMS):
-        yield np.asarray(ids[start : start + PASS_ITEMS + overlap])
+def pieces(ids: Ids, overlap: int = 0, *, backwards: bool = False) -> Iterator[Ids]:
+    """Yield an array in pieces, each after the first with the last ``overlap`` ids of the one before it.
+
+    ``backwards`` begins with the last id and ends with the first.
+    """
+    starts = range(0, max(len(ids) - overlap, 1), PASS_ITEMS)
+    for start in reversed(starts) if backwards else starts:
+        piece = np.asarray(ids[start : start + PASS_ITEMS + overlap])
+        yield piece[::-1] if backwards else piece
         forget_pages(ids)
 
 

@@ -25,6 +25,7 @@ from tacenda.fitting import (
     fit,
 )
 from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting.processes import add_rows
 from tacenda.fitting.trainable import State
 from tacenda.kernels.machinery.arrays import in_c_order
 from tacenda.kernels.shared.row_steps import adagrad
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
+_CHECK = 50  # steps between looks at the loss of a fit on a device, which is waited for by looking
 
 Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
 
@@ -115,6 +117,7 @@ def train(
         learning_rate=rate,
         evaluate_every=evaluate_every,
         patience=None if valid is None else settings.patience,
+        check_losses_every=1 if getattr(trainer, "device", "cpu") == "cpu" else _CHECK,
         on_divergence="return",
     )
     return fit(
@@ -252,10 +255,14 @@ class AdaGradTrainer(Trainer):
         learning_rate: float,
         threads: int = 1,
     ) -> None:
-        """Move some rows of a table, each once, against their gradient; None stands for all rows."""
+        """Move some rows of a table, each once, against their gradient; None stands for all rows.
+
+        The gradients of several processes are added up.
+        """
         table = _rows(self.tables[name])
+        slopes = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
+        rows, slopes = add_rows(rows, slopes)
         every = np.arange(len(table), dtype=np.int32) if rows is None else rows
-        slopes = in_c_order(gradient.reshape(len(every), table.shape[1]), table.dtype)
         adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
 
 

@@ -1,20 +1,28 @@
-"""Training an HLBL on a device, which a stand-in of tensors in the host's memory plays."""
+"""Training log-bilinear models on a device, which a stand-in of tensors in the host's memory plays."""
 
 import numpy as np
 import pytest
 
 import tacenda
+from tacenda import devices
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError
-from tacenda.testing.devices import stand_in
-from tacenda_lm import HLBL
-from tacenda_lm.log_bilinear import hlbl
+from tacenda.testing.devices import stand_in, tensor_cores
+from tacenda_lm import HLBL, LBL
+from tacenda_lm.log_bilinear import hlbl, lbl
 
 torch = pytest.importorskip("torch")
 
 SETTINGS = {"width": 12, "context": 3, "copies": 2, "epochs": 2}
 SMALL = {"bootstrap_width": 8, "bootstrap_epochs": 1, "piece_words": 32}
 KINDS = [{}, {"tail_rates": ()}, {"far_words": True}]
+PLAIN = {"width": 12, "context": 3, "epochs": 2, "batch_words": 64}
+KINDS_OF_LBL = [
+    {},
+    {"loss": "nce", "advanced": {"noise_words": 20}},
+    {"advanced": {"tied": False, "context_matrices": "diagonal"}},
+    {"loss": "nce", "advanced": {"tied": False}},
+]
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +49,35 @@ def test_a_fit_ends_where_that_on_the_cpu_does(texts, kind):
         np.testing.assert_allclose(array, here.parameters.arrays()[name], atol=1e-3, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", KINDS_OF_LBL, ids=str)
+def test_a_fit_of_an_lbl_ends_where_that_on_the_cpu_does(texts, kind):
+    here = LBL(**PLAIN, **kind, device="cpu").fit(texts[0], valid=texts[1])
+    with stand_in() as called:
+        there = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
+    assert called == set(lbl._OPERATIONS)
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-4)
+    for name, array in there.arrays().items():
+        assert isinstance(array, np.ndarray), name
+        np.testing.assert_allclose(array, here.arrays()[name], atol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LBL[:2], ids=str)
+def test_products_of_three_digits_leave_the_perplexity_of_an_lbl_to_three(texts, kind):
+    here = LBL(**PLAIN, **kind, device="cpu").fit(texts[0], valid=texts[1])
+    with stand_in(), tensor_cores() as made:
+        there = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
+    assert made
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-3)
+    assert np.abs(there.parameters.words - here.parameters.words).max() > 1e-6
+
+
+@pytest.mark.parametrize("model", [HLBL(**SETTINGS), LBL(**PLAIN)], ids=str)
+def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(texts, model, monkeypatch):
+    monkeypatch.setattr(devices, "memory", lambda device: 10_000)
+    with stand_in(), pytest.raises(ConfigurationError, match=r"LBL: training needs .* width"):
+        model.fit(texts[0])
+
+
 def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
     class KilledError(Exception):
         pass
@@ -63,9 +100,10 @@ def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
         np.testing.assert_array_equal(array, expected.parameters.arrays()[name], err_msg=name)
 
 
-def test_an_artefact_does_not_know_where_it_was_trained(texts, tmp_path):
+@pytest.mark.parametrize("model", [HLBL(**SETTINGS, advanced=SMALL), LBL(**PLAIN)], ids=str)
+def test_an_artefact_does_not_know_where_it_was_trained(texts, model, tmp_path):
     with stand_in():
-        there = fitted(texts, {"tail_rates": ()})
+        there = model.fit(texts[0])
     there.save(tmp_path / "model")
     again = tacenda.load(tmp_path / "model")
     assert "device" not in again.card["settings"]
@@ -74,9 +112,10 @@ def test_an_artefact_does_not_know_where_it_was_trained(texts, tmp_path):
     np.testing.assert_array_equal(again.surprisal(words), there.surprisal(words))
 
 
-def test_what_is_no_device_is_refused():
-    with pytest.raises(ConfigurationError, match="HLBL: device must be"):
-        HLBL(device="gpu")
+@pytest.mark.parametrize("model", [HLBL, LBL])
+def test_what_is_no_device_is_refused(model):
+    with pytest.raises(ConfigurationError, match=f"{model.__name__}: device must be"):
+        model(device="gpu")
 
 
 @pytest.mark.gpu
@@ -88,3 +127,17 @@ def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(texts, kind):
     assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=5e-3)
     for name, array in there.parameters.arrays().items():
         np.testing.assert_array_equal(array, again.parameters.arrays()[name], err_msg=name)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS_OF_LBL, ids=str)
+def test_a_fit_of_an_lbl_on_cuda_ends_where_that_on_the_cpu_does(texts, kind):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    here, there, again = (
+        LBL(**PLAIN, **kind, device=name).fit(texts[0], valid=texts[1])
+        for name in ("cpu", "cuda", "cuda")
+    )
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=5e-3)
+    for name, array in there.arrays().items():
+        np.testing.assert_array_equal(array, again.arrays()[name], err_msg=name)

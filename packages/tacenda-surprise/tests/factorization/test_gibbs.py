@@ -10,6 +10,7 @@ from tacenda.ratings import split
 from tacenda_surprise.models import (
     BayesianPMFModel,
     BayesianSettings,
+    BiasModel,
     ConditionalBayesianPMFModel,
     Identities,
     PMFModel,
@@ -152,7 +153,8 @@ def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model
     deviations = model.deviations(test.user_ids, test.item_ids)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / deviations
     assert z.std() == pytest.approx(1.0, abs=0.06)
-    assert np.sqrt(np.mean(1 / model._samples.alpha)) == pytest.approx(0.6, rel=0.05)
+    noise = model._unit.unit * np.sqrt(np.mean(1 / model._samples.alpha))
+    assert noise == pytest.approx(0.6, rel=0.05)
     sizes = np.diff(train.user_offsets)[test.user_ids]
     few, many = np.quantile(sizes, [0.2, 0.8])
     assert deviations[sizes < few].mean() > deviations[sizes > many].mean() + 0.02
@@ -210,6 +212,45 @@ def test_identities_alone_tell_something_of_a_user():
         scores = model.fit(train, identities=identities).score_pairs(test.user_ids, test.item_ids)
         found.append(float(np.sqrt(np.mean((scores - test.values) ** 2))))
     assert found[0] < found[1] - 0.01
+
+
+@pytest.fixture(scope="module")
+def chained(parts):
+    """Ratings for a chain, others, and samples of a short chain of the first."""
+    standard, held_out = (standardized(part, parts[0].mean, 1.0) for part in parts)
+    chain = Gibbs(BayesianSettings(n_factors=3, burn_in=10, n_samples=8), 3, standard, None)
+    for sweep in range(18):
+        chain.step(sweep, 1.0)
+    return standard, held_out, Samples(**chain.samples)
+
+
+def test_samples_that_predict_better_than_biases_have_all_the_weight(chained):
+    standard, held_out, samples = chained
+    assert samples.weight(standard, held_out) > 0.95
+
+
+def test_samples_whose_factors_are_noise_have_little_weight(chained):
+    standard, held_out, samples = chained
+    mixed = np.random.default_rng(0).permutation(standard.n_users)
+    users = samples.users.copy()
+    users[:, :, :-1] = users[:, mixed, :-1]  # each has the taste of somebody else
+    wrong = samples._replace(users=users)
+    weight = wrong.weight(standard, held_out)
+    assert 0.0 <= weight < 0.4
+
+
+def test_shrunk_samples_score_between_their_own_scores_and_the_biases(chained):
+    standard, held_out, samples = chained
+    users, items = held_out.user_ids, held_out.item_ids
+
+    def scores(of):
+        x, q = of.users[:, users], of.items[:, items]
+        return np.einsum("snd,snd->sn", x[..., :-1], q[..., :-1]) + x[..., -1] + q[..., -1]
+
+    assert samples.shrunk(1.0, standard) is samples
+    biases = BiasModel().fit(standard).score_pairs(users, items)
+    expected = 0.4 * scores(samples) + 0.6 * biases
+    np.testing.assert_allclose(scores(samples.shrunk(0.4, standard)), expected, atol=1e-4)
 
 
 # -- averages --------------------------------------------------------------------------------------

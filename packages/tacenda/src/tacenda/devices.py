@@ -11,6 +11,8 @@ A model has one option for it, and knows no more of devices than this module tel
         ...
         table = devices.fetch(table)
 
+What is no kernel is written once for both, with the functions that numpy and torch share (`library`).
+
 "auto" is the first CUDA device where there is one and all operations of the model run there, and the CPU otherwise.
 torch is imported only where a CUDA driver is installed, or a device is asked for by name.
 """
@@ -40,7 +42,9 @@ __all__ = [
     "copied",
     "everywhere",
     "fetch",
+    "library",
     "memory",
+    "merged_rows",
     "multiply_into",
     "option",
     "out_of_memory",
@@ -221,6 +225,38 @@ def put(array: Any, device: str) -> Any:
 def fetch(array: Any) -> Any:
     """Return an array of any device as numpy has it; on the CPU the array itself."""
     return array.detach().cpu().numpy() if hasattr(array, "detach") else array
+
+
+def library(array: Array) -> Any:
+    """Return the module whose functions take the array: numpy, or torch.
+
+    Much of numpy has the same name and the same arguments in torch, which takes ``axis`` and ``keepdims`` too: what is
+    written with no more than that runs where its arrays lie.
+    """
+    if isinstance(array, np.ndarray):
+        return np
+    import torch
+
+    return torch
+
+
+def merged_rows(ids: Array, *arrays: Array) -> tuple[Array, list[Array]]:
+    """Return the different ids ascending, and the sums of the rows of each, in the order in which they stand.
+
+    ``ids`` (rows,) are integers, the arrays (rows, ...) lie where they do. Nothing is added by atomics.
+    """
+    if not len(ids):
+        return ids, [array[:0] for array in arrays]
+    order = library(ids).argsort(ids, stable=True)
+    ordered = ids[order]
+    if isinstance(ids, np.ndarray):
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        return ordered[begins], [np.add.reduceat(array[order], begins, axis=0) for array in arrays]
+    import torch
+
+    found, lengths = torch.unique_consecutive(ordered, return_counts=True)
+    how: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
+    return found, [torch.segment_reduce(array[order], "sum", **how) for array in arrays]
 
 
 def copied(array: Array) -> Array:

@@ -44,6 +44,9 @@ def test_the_stream_has_a_boundary_before_every_sentence(sizes, n_tokens):
     assert np.bincount(expected, minlength=len(corpus.vocabulary)).tolist() == (
         corpus.vocabulary.counts.tolist()
     )
+    backwards = list(corpus.stream(n_tokens, backwards=True))
+    assert np.concatenate(backwards).tolist() == expected[::-1]
+    assert max(map(len, backwards)) <= n_tokens
 
 
 @given(lengths, st.integers(1, 20))

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import ArrayBatches, BlockBatches, Sweeps
+from tacenda.fitting import ArrayBatches, BlockBatches, Sweeps, batches
 
 sizes = st.integers(1, 40)
 
@@ -39,6 +41,42 @@ def test_blocks_come_whole_once_and_fill_the_batch(lengths, batch, epoch):
     assert all(
         total - lengths[blocks[-1]] < batch for total, blocks in zip(units, batches, strict=True)
     )
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_blocks_that_are_shuffled_in_parts_make_the_same_kind_of_batches(monkeypatch, batch):
+    lengths = np.random.default_rng(0).integers(0, 5, 50)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    monkeypatch.setattr(batches, "_SHUFFLED", 8)
+    source = BlockBatches(offsets, batch_size=batch)
+    found = list(source.batches(1))
+    assert len(found) == source.n_batches(1)
+    assert sorted(flat(found)) == np.flatnonzero(lengths).tolist()
+    assert flat(found) != flat(source.batches(2))
+    units = [int(lengths[blocks].sum()) for blocks in found]
+    assert all(total >= batch for total in units[:-1])
+    assert all(
+        total - lengths[blocks[-1]] < batch for total, blocks in zip(units, found, strict=True)
+    )
+    for skip in (1, 2, len(found)):
+        assert [each.tolist() for each in source.batches(1, skip)] == [
+            each.tolist() for each in found[skip:]
+        ]
+
+
+def test_the_memory_of_an_order_does_not_grow_with_the_blocks(monkeypatch):
+    monkeypatch.setattr(batches, "_SHUFFLED", 1000)
+
+    def peak(n):
+        offsets = np.arange(n + 1)
+        tracemalloc.start()
+        assert BlockBatches(offsets, batch_size=50).n_batches(0) == n // 50
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(1000)
+    assert peak(100_000) < 2 * peak(10_000)
 
 
 SOURCES = [

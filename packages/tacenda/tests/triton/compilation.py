@@ -124,6 +124,7 @@ def test_trees(compiled, steps):
         given = torch.ones(2, width), np.zeros(2, int), codes, torch.ones(1, width), torch.ones(1)
         tree_softmax.forward(*given)
         tree_softmax.step(*given, torch.ones(2), torch.ones(1), torch.ones(1), 0.1)
+        tree_softmax.backward(*given, torch.ones(2))
     assert_all_compiled(compiled, "_tokens _pieces _nodes")
 
 
@@ -165,7 +166,7 @@ def test_machines_of_ratings(compiled, hidden, tied):
     given = np.array([0, 2]), np.zeros(2, np.int32), np.ones(2, np.int32), np.array([0])
     own = np.array([0, 2]), np.zeros(2, np.int32)
     boltzmann.divergence(*given, *tables, torch.ones(5), torch.ones(1), 2, 3, *own)
-    assert_all_compiled(compiled, "_numbers _expect _multiply")
+    assert_all_compiled(compiled, "_numbers _expect _draw _multiply")
 
 
 def test_steps_of_adam(compiled):

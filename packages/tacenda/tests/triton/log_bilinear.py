@@ -58,10 +58,19 @@ def test_steps_on_awkward_shapes(device, case):
     assert_steps(device, case[1])
 
 
+@pytest.mark.parametrize("case", list(CASES["tree_softmax_backward"]()), ids=lambda case: case[0])
+def test_gradients_on_awkward_shapes(device, case):
+    expected = device.reference(tree_softmax.backward, *case[1])
+    device.assert_like(tree_softmax.backward(*device.tensors(case[1])), expected, TOLERANCE)
+
+
 @pytest.mark.parametrize("piece", [3, 256])
 def test_steps_on_nodes_that_are_visited_often_and_never(device, piece, monkeypatch):
     monkeypatch.setattr(triton, "PIECE", piece)
     assert_steps(device, problem())
+    expected = device.reference(tree_softmax.backward, *problem()[:6])
+    found = tree_softmax.backward(*device.tensors(problem()[:6]))
+    device.assert_like(found, expected, TOLERANCE)
 
 
 def test_words_that_are_all_but_impossible(device):

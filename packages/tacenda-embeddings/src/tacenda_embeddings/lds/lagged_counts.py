@@ -18,12 +18,12 @@ import numpy.typing as npt
 import scipy.sparse
 
 from tacenda.artifact import Saveable, require
+from tacenda.corpus.pair_counts import RunStore, block_length, count_stream
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 from tacenda.kernels.dynamics.lagged_counts import Counts
 from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds.counting import RunStore, block_length, count_stream
 
 __all__ = ["LaggedCounts"]
 

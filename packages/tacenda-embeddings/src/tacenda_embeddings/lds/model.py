@@ -32,6 +32,7 @@ from tacenda_embeddings.lds.transition_pairs import TransitionPair, transition_p
 __all__ = ["LDS"]
 
 Ids = npt.NDArray[np.integer[Any]]
+_LESS = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
 class LDS(Configured[LDSSettings]):
@@ -241,6 +242,8 @@ class LDS(Configured[LDSSettings]):
         ------
         DataError
             An id is not in the vocabulary, or the offsets do not fit.
+        FittingError
+            The memory of the device is not enough.
         """
         output = self._output(output)
         words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
@@ -251,8 +254,9 @@ class LDS(Configured[LDSSettings]):
         if device == "cpu":
             given = [devices.fetch(array) for array in given]
         arrays = given[0] if packed else given
-        smoother = self._smoother_of(output, device or self._device())
-        self._write(smoother, words, cuts, arrays, output)
+        with devices.out_of_memory(self.settings, _LESS):
+            smoother = self._smoother_of(output, device or self._device())
+            self._write(smoother, words, cuts, arrays, output)
 
     def transform_extended(
         self, sentences: Sequence[Ids], rows: Float32, *, output: str | None = None

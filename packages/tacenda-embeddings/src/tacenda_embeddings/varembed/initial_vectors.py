@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,7 @@ import scipy.sparse
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.progress import announce
-from tacenda_embeddings.lds.lagged_counts import LaggedCounts
+from tacenda_embeddings.varembed.count_matrices import StoredRows, balanced_counts
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import WordVectorSettings
 
@@ -77,33 +76,16 @@ def factorized_counts(
     their bits would be settled before training begins, and the morphemes would be theirs alone. Columns
     without a singular value are zero.
     """
-    counts = LaggedCounts.from_corpus(corpus, n_lags=window)
     types = len(corpus.vocabulary)
-    total = scipy.sparse.csr_array((types, types), dtype=np.float32)
-    for k in range(1, window + 1):
-        total = total + counts.matrix(k).astype(np.float32) * np.float32((window - k + 1) / window)
-    blocks = [_balanced((total + total.T).tocsr())]
-    if adjacent > 0:
-        after = _balanced(counts.matrix(1).astype(np.float32)) * np.float32(adjacent)
-        blocks += [after, after.T.tocsr()]
     vectors = np.zeros((types, width), np.float32)
-    U, S = _leading(blocks, min(width, types), seed)
+    U, S = _leading(balanced_counts(corpus, window, adjacent), min(width, types), seed)
     turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
     vectors[:, : len(S)] = (U * np.sqrt(S)) @ turn.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.sqrt(np.maximum(lengths, 1e-12)), np.float32)
 
 
-def _balanced(counts: Any) -> Any:
-    """Return sqrt(C_ij) / (r_i c_j)^{1/4} of sparse counts C with row sums r and column sums c."""
-    rows, columns = (
-        scipy.sparse.diags_array(np.maximum(counts.sum(axis=axis), 1e-12) ** -0.25)
-        for axis in (1, 0)
-    )
-    return (rows @ np.sqrt(counts) @ columns).astype(np.float32).tocsr()
-
-
-def _leading(blocks: list[Any], n: int, seed: int) -> tuple[Float32, Float32]:
+def _leading(blocks: list[StoredRows], n: int, seed: int) -> tuple[Float32, Float32]:
     """Return the leading left singular vectors (types, n) and values of square matrices side by side.
 
     By randomised subspace iteration; the first matrix is symmetric, the other two are a transposed pair.

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from tacenda import devices
 from tacenda.corpus import Corpus
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import Cosine, FitSettings, History, fit
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting.processes import join, processes
 from tacenda.fitting.torch_model import to_array
 from tacenda_embeddings.varembed.fitted import FittedWords
 from tacenda_embeddings.varembed.initial_vectors import Float32, fitted_morphemes, initial_words
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
-from tacenda_embeddings.varembed.training import Ids, StreamBatches, Trainer, joined
+from tacenda_embeddings.varembed.training import EVALUATED, Ids, StreamBatches, Trainer, joined
 
 __all__ = ["Fit", "fit_word_vectors"]
 
@@ -27,6 +32,7 @@ _RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # where none is set
 _REFIT = 0.1  # of the ridge, after training
 _RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
 _CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
+_LESS = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, or a smaller width"
 
 
 class Fit(NamedTuple):
@@ -49,8 +55,11 @@ def fit_word_vectors(
     """Fit a model; `MorphologicalEmbedder.fit` describes the arguments and what is raised."""
     advanced = settings.advanced
     types = len(text.vocabulary)
+    device = devices.resolve(settings, ())  # refuses one that is not there, before any work
+    join(device)
     stream = joined(text)
-    counts = np.bincount(stream, minlength=types).astype(np.int64)
+    counts = text.type_counts.copy()
+    counts[text.vocabulary.boundary_id] += 1  # the one before them all
     inventory = Inventory.learn(
         text.vocabulary,
         settings.segmenter,
@@ -69,8 +78,11 @@ def fit_word_vectors(
     share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
     words = share * words + (1 - share) * sums
     variational = isinstance(advanced, VarEmbedAdvanced)
+    needed = bytes_needed(settings, types, len(inventory))
+    devices.check_memory(needed, device, settings, _LESS)
     learned, history, figure = _trained(
         settings,
+        device,
         inventory,
         counts,
         words if variational else words - sums,
@@ -88,8 +100,37 @@ def fit_word_vectors(
     return Fit(state, history, figure)
 
 
+def bytes_needed(settings: WordVectorSettings, n_types: int, n_morphemes: int) -> int:
+    """Estimate the bytes of the tables, and of what a step or an evaluation holds beside them."""
+    advanced = settings.advanced
+    tokens, wide = advanced.batch_streams * advanced.unrolled_tokens, advanced.hidden + 1
+    tables = (n_types + n_morphemes) * (settings.width + 1) + n_types * (wide + 1)
+    network = 16 * advanced.hidden * (settings.width + wide + 1)  # gradients and moments included
+    exact = advanced.softmax == "exact"
+    scored = n_types if exact else advanced.negatives
+    outputs = (n_types if exact else tokens + scored) * wide
+    step = tokens * (6 * settings.width + 16 * advanced.hidden + 3 * scored) + 3 * outputs
+    return 4 * (tables + network + max(step, 2 * EVALUATED * n_types))
+
+
+@contextmanager
+def _full_precision(device: str) -> Iterator[None]:
+    """Let an LSTM on CUDA round the factors of its products only where torch's own switch allows it.
+
+    Products of matrices keep float32 unless ``torch.set_float32_matmul_precision`` says otherwise; those within cuDNN
+    do not.
+    """
+    if not device.startswith("cuda"):
+        yield
+        return
+    rounded = torch.get_float32_matmul_precision() != "highest"
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=rounded):
+        yield
+
+
 def _trained(
     settings: WordVectorSettings,
+    device: str,
     inventory: Inventory,
     counts: npt.NDArray[np.int64],
     words: Float32,
@@ -121,13 +162,20 @@ def _trained(
         "start": fingerprint_arrays((words, morphemes)),
         "valid": None if held_out is None else fingerprint_arrays((held_out,)),
     }
-    source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
+    streams = advanced.batch_streams * processes().size
+    source = StreamBatches(stream, streams=streams, length=advanced.unrolled_tokens)
+    if source.n_streams < processes().size:
+        raise ConfigurationError(
+            f"{settings.model()}: the text has {len(stream) - 1} tokens, too few for {processes().size} processes: "
+            "start fewer"
+        )
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[] if settings.device == "cpu" else None):
+    own = torch.random.fork_rng(devices=[device] if device.startswith("cuda") else [])
+    with own, devices.out_of_memory(settings, _LESS), _full_precision(device):
         torch.manual_seed(settings.seed)
         try:
             torch.set_num_threads(settings.threads or threads)
-            trainer = Trainer(settings, inventory, counts, words, morphemes, held_out)
+            trainer = Trainer(settings, inventory, counts, words, morphemes, held_out, device)
             history = fit(
                 trainer,
                 source,
@@ -151,7 +199,7 @@ def _trained(
 def _settings_of_training(settings: WordVectorSettings) -> dict[str, Any]:
     """Return the settings that a run must share with the checkpoint it continues from."""
     values = settings.to_dict()
-    del values["threads"]
+    del values["threads"], values["device"]
     values["advanced"].pop("refit_morphemes", None)
     return values
 

@@ -87,7 +87,8 @@ class MorphologicalEmbedder(Configured[S]):
         CorpusError
             ``valid`` has another vocabulary.
         ConfigurationError
-            A package that an option asks for is missing, or ``vectors`` do not fit.
+            A package or a device that an option asks for is missing, ``vectors`` do not fit, or training needs more
+            memory than there is.
         PluginUnavailableError
             Torch is not installed.
         DivergenceError
@@ -188,8 +189,10 @@ class MorphologicalEmbedder(Configured[S]):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings and those of the vocabulary, as JSON values."""
-        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
+        """Return the settings but for the device, and those of the vocabulary, as JSON values."""
+        settings = self.settings.to_dict()
+        del settings["device"]
+        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""

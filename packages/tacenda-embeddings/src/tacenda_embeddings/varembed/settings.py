@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tacenda import devices
 from tacenda.settings import Settings, group, option
 
 __all__ = [
@@ -141,7 +142,7 @@ class WordVectorSettings(Settings):
         at_least=1,
     )
     seed: int = option(0, "seed of everything that is drawn", at_least=0)
-    device: str = option("cpu", 'where training runs, "cpu" or "cuda"')
+    device: str = devices.option()
     threads: int | None = option(
         None, "threads of torch while training; None leaves them as they are", at_least=1
     )
@@ -149,9 +150,8 @@ class WordVectorSettings(Settings):
     advanced: WordVectorAdvanced = group(WordVectorAdvanced)
 
     def check(self) -> None:
-        """Refuse a device that torch would not know."""
-        if self.device.split(":")[0] not in ("cpu", "cuda"):
-            self.refuse("device", "cpu or cuda")
+        """Refuse what is no device."""
+        devices.check(self)
 
 
 @dataclass(frozen=True, kw_only=True)

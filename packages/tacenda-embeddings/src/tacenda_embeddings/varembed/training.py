@@ -14,6 +14,7 @@ cost does not depend on the size of the vocabulary, except with the exact softma
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, softplus
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.storage import forget_pages, laid_out
 from tacenda.fitting import StepResult, fingerprint_arrays
+from tacenda.fitting.processes import add_gradients, add_rows, gathered, processes
+from tacenda.fitting.processes import total as sum_of
 from tacenda.fitting.torch_model import (
     generator_arrays,
     load_generator_arrays,
@@ -52,7 +56,7 @@ __all__ = [
 
 Ids = npt.NDArray[np.int32]
 
-_EVALUATED = 512  # tokens whose exact softmax is computed at a time
+EVALUATED = 512  # tokens whose exact softmax is computed at a time
 _OUTPUTS = 0.05  # standard deviation of the initial output vectors
 _LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
@@ -64,11 +68,12 @@ _ADAGRAD_START = 1e-6  # of the accumulators
 
 
 def joined(corpus: Corpus) -> Ids:
-    """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all."""
-    ends = np.asarray(corpus.offsets[1:])
-    boundary = corpus.vocabulary.boundary_id
-    text = np.insert(np.asarray(corpus.ids), ends, boundary)
-    return np.concatenate([[boundary], text]).astype(np.int32)
+    """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all.
+
+    What is large lies in a file and is mapped from there.
+    """
+    boundary = np.array([corpus.vocabulary.boundary_id], np.int32)
+    return laid_out(chain(corpus.stream(), [boundary]), np.int32)
 
 
 class StreamBatches:
@@ -99,6 +104,7 @@ class StreamBatches:
             yield tuple(  # type: ignore[misc]
                 np.ascontiguousarray(side[:, span].T, dtype=np.int64) for side in (before, after)
             )
+            forget_pages(self.ids)
 
     def fingerprint(self) -> str:
         return self._fingerprint
@@ -177,13 +183,16 @@ class RowTable:
         return Rows(different, places, self.values[different].requires_grad_())
 
     def step(self, rows: Rows, rate: float) -> None:
-        """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient."""
-        gradient = rows.values.grad
-        if gradient is None:
+        """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient.
+
+        The gradients of several processes are added up.
+        """
+        if rows.values.grad is None:
             return
-        sums = self.sums[rows.ids] + gradient.square().mean(1, keepdim=True)
-        self.sums[rows.ids] = sums
-        self.values[rows.ids] = rows.values.detach() - rate * gradient / sums.sqrt()
+        ids, gradient = add_rows(rows.ids, rows.values.grad)
+        sums = self.sums[ids] + gradient.square().mean(1, keepdim=True)
+        self.sums[ids] = sums
+        self.values[ids] = self.values[ids] - rate * gradient / sums.sqrt()
 
 
 class Trainer:
@@ -191,7 +200,7 @@ class Trainer:
 
     `VarEmbedSettings` have the prior, any others sum the morphemes. ``counts`` int64 (types,) are those of the training
     stream, ``words`` (types, width) and ``morphemes`` (morphemes, width) the initial vectors, ``valid`` the held-out
-    stream or None.
+    stream or None; ``device`` is where everything lies. All that is drawn is drawn on the CPU, but for dropout.
     """
 
     def __init__(
@@ -202,9 +211,10 @@ class Trainer:
         words: npt.NDArray[np.float32],
         morphemes: npt.NDArray[np.float32],
         valid: Ids | None = None,
+        device: str = "cpu",
     ) -> None:
         self.settings, self.valid = settings, valid
-        self.device = torch.device(settings.device)
+        self.device = torch.device(device)
         self.variational = isinstance(settings.advanced, VarEmbedAdvanced)
         self.n_tokens = int(counts.sum())
         self._generator = torch.Generator().manual_seed(settings.seed)
@@ -255,9 +265,16 @@ class Trainer:
     def step(
         self, batch: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], learning_rate: float
     ) -> StepResult:
-        """Update once from inputs and targets, both (length, streams); the loss is the negative bound."""
+        """Update once from inputs and targets, both (length, streams); the loss is the negative bound.
+
+        Of several processes each has some of the streams; all draw the same.
+        """
         self.lstm.train()
-        inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
+        n_tokens, group = batch[0].size, processes()
+        inputs, targets = (
+            torch.from_numpy(np.ascontiguousarray(group.part(side.T).T)).to(self.device)
+            for side in batch
+        )
         words, morphemes, prior = self._looked_up(inputs)
         hidden = self._read(self._embedded(words, prior)[words.places], carry=True)
         loss, outputs = self._output_loss(hidden, targets.reshape(-1))
@@ -267,7 +284,7 @@ class Trainer:
             loss = loss + (weights * bernoulli_kl(words.values, prior)).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        n_tokens = targets.numel()
+        add_gradients(self.lstm.parameters())
         for parameter in self.lstm.parameters():
             if parameter.grad is not None:
                 parameter.grad /= n_tokens
@@ -277,7 +294,7 @@ class Trainer:
         for name, rows in (("words", words), ("morphemes", morphemes), ("outputs", outputs)):
             if rows is not None:
                 self.tables[name].step(rows, learning_rate)
-        return StepResult(loss.detach(), n_tokens, norm)
+        return StepResult(sum_of(loss.detach()), n_tokens, norm)
 
     def _looked_up(self, words: Tensor) -> tuple[Rows, Rows, Tensor]:
         """Return rows of the words and of their morphemes, and the sums of the latter (different words, width)."""
@@ -287,7 +304,9 @@ class Trainer:
         owner = torch.repeat_interleave(torch.arange(len(rows.ids), device=self.device), lengths)
         within = torch.arange(len(owner), device=self.device) - (lengths.cumsum(0) - lengths)[owner]
         pieces = self.tables["morphemes"].rows(self._pieces[begins[owner] + within])
-        prior = torch.zeros_like(rows.values).index_add(0, owner, pieces.values[pieces.places])
+        # an index_add would add with atomics on CUDA, in an order that varies
+        how: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
+        prior = torch.segment_reduce(pieces.values[pieces.places], "sum", **how)
         return rows, pieces, prior
 
     def _embedded(self, words: Rows, prior: Tensor) -> Tensor:
@@ -297,10 +316,12 @@ class Trainer:
     def _read(self, embedded: Tensor, carry: bool) -> Tensor:
         """Return hidden states (tokens, hidden) of inputs (length, streams, width)."""
         rate, training = self.settings.dropout, self.lstm.training
-        state = self._carried if carry else None
+        group, state = processes(), None
+        if carry and self._carried is not None:
+            state = tuple(part[:, group.rank :: group.size].contiguous() for part in self._carried)
         hidden, state = self.lstm(dropout(embedded, rate, training), state)
         if carry:
-            self._carried = tuple(part.detach() for part in state)
+            self._carried = tuple(gathered(part.detach(), 1) for part in state)
         return dropout(hidden.reshape(-1, hidden.shape[-1]), rate, training)
 
     def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
@@ -333,7 +354,7 @@ class Trainer:
             return None
         self.lstm.eval()
         total, n_tokens, state = 0.0, 0, None
-        batches = StreamBatches(self.valid, streams=16, length=max(1, _EVALUATED // 16))
+        batches = StreamBatches(self.valid, streams=16, length=max(1, EVALUATED // 16))
         outputs = self.tables["outputs"].values
         for inputs, targets in batches.batches(0):
             words, _, prior = self._looked_up(torch.from_numpy(inputs).to(self.device))

@@ -21,16 +21,17 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_array
 
+from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track
-from tacenda_lm.sequences import Ids
+from tacenda_lm.hidden_markov.word_pairs import Neighbours, WordPairs
+from tacenda_lm.sequences import Ids, occurrences
 
 __all__ = ["Agglomeration", "agglomerate"]
 
 _Ints = npt.NDArray[np.int64]
-_Neighbours = tuple[_Ints, _Ints, _Ints]
 _PIECE = 200  # words between two moves of the progress bar
 _SLACK = 1e-12  # of the text's n log n: what is lost to rounding in a loss that is kept up to date
 # places of </s>, of the words not yet taken in, of the first class
@@ -76,18 +77,16 @@ def agglomerate(
     ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
     Words rarer than ``min_count`` are never taken in: they stand as neighbours together, and have no class.
     """
-    counts = np.bincount(stream[1:], minlength=n_types)
+    counts = occurrences(stream[1:], n_types)
     order = np.argsort(-counts, kind="stable")
     order = order[(order != boundary) & (counts[order] >= min_count)]
     rank = np.full(n_types, len(order))  # of what is never taken in
     rank[order], rank[boundary] = np.arange(len(order)), -1
-    first, second = rank[stream[:-1]], rank[stream[1:]]
+    pairs = WordPairs(stream, n_types)
     waiting = np.zeros((2, 2), np.int64)
-    np.add.at(waiting, ((first >= 0).astype(int), (second >= 0).astype(int)), 1)
-    after, before = (
-        _neighbours(first, second, len(order)),
-        _neighbours(second, first, len(order)),
-    )
+    for first, second, n in pairs.blocks():
+        np.add.at(waiting, ((rank[first] >= 0).astype(int), (rank[second] >= 0).astype(int)), n)
+    after, before = (_ranked(pairs, each, order, rank) for each in (pairs.after, pairs.before))
     window = Window.empty(waiting, len(order), n_classes)
     slack = _SLACK * len(stream) * np.log(max(len(stream), 2))
     given = after, before, counts[order], window, slack
@@ -102,18 +101,23 @@ def agglomerate(
     return Agglomeration(order, window.merged, n_classes)
 
 
-def _neighbours(of: _Ints, neighbours: _Ints, n_words: int) -> _Neighbours:
-    """Return for every word the words beside it and how often: borders, words (-1 for ``</s>``), counts."""
-    some = (of >= 0) & (of < n_words)
-    pairs = of[some], neighbours[some] + 1
-    found = csr_matrix((np.ones(some.sum(), np.int64), pairs), shape=(n_words, n_words + 2))
-    found.sum_duplicates()
-    found.sort_indices()
-    return (
-        found.indptr.astype(np.int64),
-        found.indices.astype(np.int64) - 1,
-        found.data.astype(np.int64),
-    )
+def _ranked(pairs: WordPairs, of: Neighbours, order: _Ints, rank: _Ints) -> Neighbours:
+    """Return the neighbours of words by rank: the words of ``order``, beside them -1 for ``</s>``, all ascending."""
+    place, lengths = Place(), [np.zeros(1, np.int64)]
+    words, counts = (GrowingArray(name, np.int32, place) for name in ("words", "counts"))
+    for start in range(0, len(order), _PIECE):
+        some = order[start : start + _PIECE]
+        begins, sizes = of.borders[some], of.borders[some + 1] - of.borders[some]
+        borders = np.concatenate([[0], np.cumsum(sizes)])
+        at = np.repeat(begins - borders[:-1], sizes) + np.arange(borders[-1])
+        parts = of.counts[at], rank[of.words[at]] + 1, borders
+        found = csr_array(parts, shape=(len(some), len(order) + 2))
+        found.sum_duplicates()  # the words that are never taken in are one
+        lengths.append(np.diff(found.indptr).astype(np.int64))
+        words.append(found.indices - 1)
+        counts.append(found.data)
+        pairs.forget()
+    return Neighbours.of(np.cumsum(np.concatenate(lengths)), words.finish(), counts.finish())
 
 
 class Window(NamedTuple):

@@ -93,6 +93,7 @@ def sentences_at(ids: Ids, offsets: Offsets, chosen: npt.NDArray[np.int64]) -> t
     at = np.repeat(begins - cuts[:-1], lengths) + np.arange(cuts[-1])
     found = np.asarray(ids[at])
     forget_pages(ids)
+    forget_pages(offsets)
     return found, cuts
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from tacenda import devices
 from tacenda.corpus import Corpus
+from tacenda.corpus.storage import laid_out
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, History, StepResult
 from tacenda.fitting.processes import add_gradients, join, processes
@@ -29,7 +30,7 @@ from tacenda_lm.hidden_markov.inference import Features, Flat, Free, Tables, Tra
 from tacenda_lm.hidden_markov.parameters import Network, Tabular
 from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings, check_memory, device_of
 from tacenda_lm.hidden_markov.word_classes import word_classes
-from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, occurrences, pieces
+from tacenda_lm.sequences import Ids, Offsets, occurrences, pieces
 from tacenda_lm.training import FitContext, falling_rate, train
 
 __all__ = ["Trainer", "classes_of", "drawn", "fit_vlhmm"]
@@ -81,11 +82,7 @@ def classes_of(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
             "words: give fewer classes, such as a tenth of the words"
         )
     first = np.array([boundary], np.int32)
-    if isinstance(ids, np.memmap):
-        parts = ((part, np.zeros(1, np.int64)) for part in chain([first], pieces(ids)))
-        stream, _ = laid_end_to_end(parts)
-    else:
-        stream = np.concatenate([first, ids])
+    stream = laid_out(chain([first], pieces(ids)), np.int32)
     classes = word_classes(
         stream,
         n_types,

@@ -18,23 +18,23 @@ needed: it imports numba.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
 
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import track
 from tacenda_lm.hidden_markov.brown import agglomerate
 from tacenda_lm.hidden_markov.settings import Method
-from tacenda_lm.sequences import Ids, occurrences, pieces
+from tacenda_lm.hidden_markov.word_pairs import WordPairs
+from tacenda_lm.sequences import Ids, occurrences
 
 __all__ = ["word_classes"]
 
-_Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
 _FAST = {"contract", "reassoc"}
+_WORDS = 4096  # whose neighbours are in memory at a time
 _STILL = 1e-3  # of the words moved in a pass: what is left is not worth another
 
 
@@ -61,7 +61,7 @@ def word_classes(
     # what never occurs has no neighbours to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]
     exchange = _predictive_exchange if method == "predictive" else _bigram_exchange
-    improve = exchange(_pairs_of(stream, n_types), counts, classes, n_classes, order)
+    improve = exchange(WordPairs(stream, n_types), counts, classes, n_classes, order)
     for _ in track(range(passes), "word classes", unit="pass"):
         if improve() <= _STILL * len(order):
             break
@@ -81,7 +81,7 @@ def _merged(stream: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDA
 
 
 def _bigram_exchange(
-    pairs: csr_matrix,
+    pairs: WordPairs,
     counts: npt.NDArray[np.float64],
     classes: npt.NDArray[np.int64],
     M: int,
@@ -91,50 +91,39 @@ def _bigram_exchange(
 
     ``classes`` (types,) of M are changed in place; ``counts`` (types,) say how often each word occurs.
     """
-    after, before = _neighbours(pairs), _neighbours(pairs.T)
-    own = pairs.diagonal()
-    first, second = pairs.nonzero()
-    N = np.zeros((M, M))
-    np.add.at(N, (classes[first], classes[second]), pairs.data)
+    own, N = np.zeros(len(counts)), np.zeros((M, M))
+    for first, second, n in pairs.blocks():
+        own[first[first == second]] = n[first == second]
+        np.add.at(N, (classes[first], classes[second]), n)
     NT = np.ascontiguousarray(N.T)
     G = N * np.log(np.maximum(N, 1))
     GT = np.ascontiguousarray(G.T)
     sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
-    given = order, before, after, own, counts, classes, sizes, N, G, NT, GT, mass
-    return lambda: int(_bigram_pass(*given))
+    given = pairs.before, pairs.after, own, counts, classes, sizes, N, G, NT, GT, mass
+    return lambda: sum(int(_bigram_pass(some, *given)) for some in _in_parts(order, pairs))
 
 
 def _predictive_exchange(
-    pairs: csr_matrix,
+    pairs: WordPairs,
     counts: npt.NDArray[np.float64],
     classes: npt.NDArray[np.int64],
     M: int,
     order: npt.NDArray[np.int64],
 ) -> Callable[[], int]:
     """Return what makes one pass for p(c' | w) p(w' | c'); arguments as of `_bigram_exchange`."""
-    before = _neighbours(pairs.T)
-    first, second = pairs.nonzero()
     N = np.zeros((len(counts), M))
-    np.add.at(N, (first, classes[second]), pairs.data)
+    for first, second, n in pairs.blocks():
+        np.add.at(N, (first, classes[second]), n)
     sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
-    return lambda: int(_predictive_pass(order, before, counts, classes, sizes, N, mass))
+    given = pairs.before, counts, classes, sizes, N, mass
+    return lambda: sum(int(_predictive_pass(some, *given)) for some in _in_parts(order, pairs))
 
 
-def _pairs_of(stream: Ids, n_types: int) -> csr_matrix:
-    """Count how often each word is followed by each: (types, types), float64, sorted."""
-    found = csr_matrix((n_types, n_types), dtype=np.float64)
-    for piece in pieces(stream, overlap=1):
-        ones = np.ones(len(piece) - 1)
-        found = found + csr_matrix((ones, (piece[:-1], piece[1:])), shape=found.shape)
-    found.sort_indices()
-    return found
-
-
-def _neighbours(pairs: csr_matrix) -> _Pairs:
-    """Return for every row its columns and how often they occur: borders, words, counts."""
-    found = pairs.tocsr()
-    found.sort_indices()
-    return found.indptr.astype(np.int64), found.indices.astype(np.int64), found.data
+def _in_parts(order: npt.NDArray[np.int64], pairs: WordPairs) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield some words at a time, and give back the memory of their neighbours."""
+    for start in range(0, len(order), _WORDS):
+        yield order[start : start + _WORDS]
+        pairs.forget()
 
 
 @njit(fastmath=_FAST)

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_arrays
+from tacenda.fitting.processes import join, processes
+from tacenda.fitting.processes import total as sum_of
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
@@ -73,6 +75,7 @@ class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
+        join(devices.resolve(self.settings, OPERATIONS))
         counts = corpus.type_counts
         settings = self.settings.planned(corpus.n_tokens, len(counts))
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
@@ -118,7 +121,10 @@ class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
 
 
 class HLBLTrainer(AdaGradTrainer):
-    """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin."""
+    """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin.
+
+    Of several processes each has a part of a batch; what is drawn is drawn for the whole.
+    """
 
     def __init__(
         self,
@@ -149,23 +155,20 @@ class HLBLTrainer(AdaGradTrainer):
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of some pieces."""
-        now, threads, dropout = self.current, self.settings.threads, self.settings.dropout
+        now, threads = self.current, self.settings.threads
         (begins,) = batch
         ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
-        ids, offsets, starts, stops, targets, counted = self.text.windows(begins, ends, self._reach)
-        rng = self.draw()
+        kept = self._kept(ends - begins)
+        part = processes().part
+        windows = self.text.windows(part(begins), part(ends), self._reach)
+        ids, offsets, starts, stops, targets, counted = windows
         spans = (now.words, ids, offsets, starts, stops, now.context(self._fading))
         found = context_sum.forward(*spans, far=now.far, threads=threads)
         vectors = found.vectors
-        kept = self.put(dropout_mask(tuple(vectors.shape), dropout, rng)) if dropout else None
         if kept is not None:
             vectors *= kept
-        # the vectors of the nodes move within the kernel
-        scored = tree_softmax.step(
-            vectors, targets, self.tree.codes, now.nodes, now.node_biases[:, 0], self.put(-counted.astype(np.float32)),
-            self.sums["nodes"], self.sums["node_biases"], learning_rate, threads=threads,
-        )  # fmt: skip
-        grad = scored.vectors
+        weights = self.put(-counted.astype(np.float32))
+        log_probs, grad = self._move_nodes(vectors, targets, weights, learning_rate)
         if kept is not None:
             grad *= kept
         down = context_sum.backward(*spans, found.before, grad, now.far, threads=threads)
@@ -179,8 +182,37 @@ class HLBLTrainer(AdaGradTrainer):
         for k, slowness in enumerate(self._of_tails):
             row = np.array([k], np.int32)
             self.move("tails", row, down.tail_weights[k : k + 1], slowness * learning_rate)
-        loss = -scored.log_probs[self.put(np.flatnonzero(counted))].sum()
-        return StepResult(loss, float(counted.sum()))
+        loss = -log_probs[self.put(np.flatnonzero(counted))].sum()
+        return StepResult(sum_of(loss), sum_of(float(counted.sum())))
+
+    def _kept(self, lengths: npt.NDArray[np.int64]) -> devices.Array | None:
+        """Draw which elements of the predicted vectors are kept, for pieces of these lengths; None without dropout."""
+        rng, share, group = self.draw(), self.settings.dropout, processes()
+        if not share:
+            return None
+        mask = dropout_mask((int(lengths.sum()), self.settings.width), share, rng)
+        if group.size > 1:
+            mask = mask[np.repeat(np.arange(len(lengths)) % group.size == group.rank, lengths)]
+        return self.put(mask)
+
+    def _move_nodes(
+        self,
+        vectors: devices.Array,
+        words: npt.NDArray[np.integer],
+        weights: devices.Array,
+        learning_rate: float,
+    ) -> tuple[devices.Array, devices.Array]:
+        """Take a step on the nodes of some words; return their log-probabilities and the gradients of the vectors."""
+        nodes, biases = self.current.nodes, self.current.node_biases[:, 0]
+        given = vectors, words, self.tree.codes, nodes, biases, weights
+        threads = self.settings.threads
+        if processes().size == 1:  # nodes move within the kernel
+            sums = self.sums["nodes"], self.sums["node_biases"]
+            return tree_softmax.step(*given, *sums, learning_rate, threads=threads)
+        found = tree_softmax.backward(*given, threads=threads)
+        self.move("nodes", found.nodes, found.node_vectors, learning_rate, threads)
+        self.move("node_biases", found.nodes, found.node_biases, learning_rate)
+        return found.log_probs, found.vectors
 
     def predictor(self) -> HLBLPredictor:
         """Return what the present parameters predict."""
@@ -214,7 +246,7 @@ def train_hlbl(
     device = devices.resolve(settings, OPERATIONS)
     devices.check_memory(bytes_needed(settings, parameters, tree), device, settings, _LESS)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid)
-    size = settings.advanced.batch_pieces
+    size = settings.advanced.batch_pieces * processes().size
     source = ArrayBatches(trainer.begins, batch_size=size, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
     rate = falling_rate(settings.learning_rate, settings.epochs, source)

@@ -8,9 +8,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, StepResult
+from tacenda.fitting.processes import join, processes
+from tacenda.fitting.processes import total as sum_of
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State, rows_of_block
@@ -31,6 +34,8 @@ __all__ = ["LBL", "LBLPredictor", "LBLTrainer"]
 
 _ROWS = 512  # distributions computed side by side, at most
 _SUMS = 1e-6  # accumulators to begin with
+_LESS = "fewer batch_words, a smaller width, or a smaller vocabulary"
+_OPERATIONS = ("row_steps",)
 
 
 class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
@@ -55,13 +60,21 @@ class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         settings = self.settings
+        device = devices.resolve(settings, _OPERATIONS)
+        together = join(device)
+        needed = bytes_needed(settings, len(corpus.vocabulary))
+        devices.check_memory(needed, device, settings, _LESS)
         texts = streams_of(corpus, valid, across=settings.across_sentences)
-        trainer = LBLTrainer(settings, corpus.type_counts, *texts)
-        positions = np.flatnonzero(~trainer.text.firsts)
-        source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
-        rate = falling_rate(settings.learning_rate, settings.epochs, source)
-        history = train(trainer, source, settings, *texts, fitting, rate)
-        self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
+        with devices.out_of_memory(settings, _LESS):
+            trainer = LBLTrainer(settings, corpus.type_counts, *texts, device)
+            positions = np.flatnonzero(~trainer.text.firsts)
+            size = settings.batch_words * together.size
+            source = ArrayBatches(positions, batch_size=size, seed=settings.seed)
+            rate = falling_rate(settings.learning_rate, settings.epochs, source)
+            history = train(trainer, source, settings, *texts, fitting, rate)
+        found = LBLParameters(*map(devices.fetch, trainer.current))
+        self._vocabulary = corpus.vocabulary
+        self._predictor = LBLPredictor(found, self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}
 
     @classmethod
@@ -87,10 +100,14 @@ class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
 
 
 class LBLPredictor:
-    """A fitted LBL; ``boundary`` is the id of ``</s>``. A state is a tuple of the last words, oldest first."""
+    """A fitted LBL; ``boundary`` is the id of ``</s>``. A state is a tuple of the last words, oldest first.
 
-    def __init__(self, parameters: LBLParameters, boundary: int) -> None:
+    It computes where its parameters lie, and gives out arrays of numpy.
+    """
+
+    def __init__(self, parameters: LBLParameters, boundary: int, device: str = "cpu") -> None:
         self.parameters, self.boundary, self.n = parameters, boundary, len(parameters.contexts)
+        self._device = device
 
     def start(self) -> State:
         """Return the state after one ``</s>``."""
@@ -109,15 +126,18 @@ class LBLPredictor:
         for i, state in enumerate(states):
             window = state.parts()[::-1]
             words[i, : len(window)], present[i, : len(window)] = window, True
-        return self._rows(Contexts(words, present, words[:, 0]))
+        return self._fetched(Contexts(words, present, words[:, 0]))
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
         """Return natural log p(word | state), (states,)."""
         return self.log_probs(states)[np.arange(len(words)), words].astype(np.float64)
 
-    def _rows(self, batch: Contexts) -> npt.NDArray[np.float32]:
-        r = np.asarray(predicted(self.parameters, batch), np.float32)
-        return np.asarray(scores(self.parameters, r), np.float32)
+    def _rows(self, batch: Contexts) -> devices.Array:
+        there = Contexts(*(devices.put(array, self._device) for array in batch))
+        return scores(self.parameters, predicted(self.parameters, there))
+
+    def _fetched(self, batch: Contexts) -> npt.NDArray[np.float32]:
+        return np.asarray(devices.fetch(self._rows(batch)), np.float32)
 
     def _blocks(self, stream: Stream) -> Iterator[Contexts]:
         """Yield all positions but the first of a sequence."""
@@ -130,8 +150,9 @@ class LBLPredictor:
         """Return natural log-probabilities of all but the first id of every sequence."""
         parts = [np.empty(0)]
         for batch in self._blocks(stream):
-            rows = self._rows(batch)
-            parts.append(rows[np.arange(len(rows)), batch.targets].astype(np.float64))
+            rows = np.arange(len(batch.targets)), batch.targets
+            found = self._rows(batch)[tuple(devices.put(each, self._device) for each in rows)]
+            parts.append(devices.fetch(found).astype(np.float64))
         return np.concatenate(parts)
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
@@ -144,7 +165,7 @@ class LBLPredictor:
 
     def distributions(self, stream: Stream) -> Iterator[npt.NDArray[np.float32]]:
         """Yield natural log-probabilities of all words at the positions that `score` scores, (rows, types)."""
-        yield from map(self._rows, self._blocks(stream))
+        yield from map(self._fetched, self._blocks(stream))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the parameters by name."""
@@ -154,7 +175,8 @@ class LBLPredictor:
 class LBLTrainer(AdaGradTrainer):
     """An LBL under training, from small random vectors; batches are arrays of positions.
 
-    Biases and words of noise come from ``counts``, which say how often each type occurs in the training text.
+    Biases and words of noise come from ``counts``, which say how often each type occurs in the training text. Of
+    several processes each has a part of a batch; what is drawn is drawn for the whole.
     """
 
     def __init__(
@@ -163,36 +185,49 @@ class LBLTrainer(AdaGradTrainer):
         counts: npt.NDArray[np.integer],
         text: Stream,
         valid: Stream | None,
+        device: str = "cpu",
     ) -> None:
         some = counts + 0.1  # no type occurs never
         noise = np.asarray(some / some.sum())
-        self.settings, self.current = settings, _drawn(settings, noise)
-        tables = self.current._asdict()
-        super().__init__(tables, dict.fromkeys(tables, _SUMS), text, valid, settings.seed)
-        self._cumulative, self._log_noise = np.cumsum(noise), np.log(noise).astype(np.float32)
+        drawn = _drawn(settings, noise)
+        self.settings = settings
+        self.current = LBLParameters(*(devices.put(table, device) for table in drawn))
+        tables, sums = self.current._asdict(), dict.fromkeys(drawn._fields, _SUMS)
+        super().__init__(tables, sums, text, valid, settings.seed, device=device)
+        self._cumulative = np.cumsum(noise)
+        self._log_noise = self.put(np.log(noise).astype(np.float32))
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of the words at some positions."""
         (positions,) = batch
-        settings, rng = self.settings, self.draw()
-        found = Contexts.at(self.text, positions, settings.context)
+        settings, rng, own = self.settings, self.draw(), processes().part
+        found = Contexts(*map(self.put, Contexts.at(self.text, own(positions), settings.context)))
         keep = None
         if settings.dropout:
-            keep = dropout_mask((len(positions), settings.width), settings.dropout, rng)
+            shape = len(positions), settings.width
+            keep = self.put(own(dropout_mask(shape, settings.dropout, rng)))
         if settings.loss == "softmax":
             loss, gradients = softmax(self.current, found, keep)
         else:
             uniform = rng.random(settings.advanced.noise_words) * self._cumulative[-1]
             noise = np.searchsorted(self._cumulative, uniform, side="right")
             noise = np.minimum(noise, len(self._cumulative) - 1)
-            loss, gradients = nce(self.current, found, noise, self._log_noise, keep)
+            loss, gradients = nce(self.current, found, self.put(noise), self._log_noise, keep)
         for name, (rows, gradient) in gradients.items():
             self.move(name, rows, gradient, learning_rate)
-        return StepResult(loss, len(positions))
+        return StepResult(sum_of(loss), len(positions))
 
     def predictor(self) -> LBLPredictor:
-        """Return what the present parameters predict."""
-        return LBLPredictor(self.current, self.boundary)
+        """Return what the present parameters predict, where they lie."""
+        return LBLPredictor(self.current, self.boundary, self.device)
+
+
+def bytes_needed(settings: LBLSettings, n_types: int) -> int:
+    """Estimate the bytes of the parameters and their gradients, and of the scores of a batch."""
+    n, width, batch = settings.context, settings.width, settings.batch_words
+    tables = n_types * (width + 2) * (1 if settings.advanced.tied else 2) + n * width * width
+    scored = n_types if settings.loss == "softmax" else settings.advanced.noise_words
+    return 4 * (3 * tables + batch * (2 * scored + (4 * n + 4) * width))
 
 
 def _drawn(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:

@@ -4,22 +4,20 @@
 
 q_w is r_w itself where vectors are tied. Exact likelihood costs a product with all words; noise-contrastive
 estimation (Mnih and Teh 2012) one with the words of the batch and some words of noise, which the whole batch shares.
-Everything is in the dtype of the parameters.
+Everything is in the dtype of the parameters, and computed where they lie: with numpy, or with torch on a device.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from tacenda.devices import Array, library, merged_rows
 from tacenda_lm.streams import Contexts
 
 __all__ = ["LBLParameters", "nce", "predicted", "scores", "softmax"]
 
-_Floats = npt.NDArray[np.floating[Any]]
-_Ints = npt.NDArray[np.integer[Any]]
+_Floats = Array
+_Ints = Array
 
 
 class LBLParameters(NamedTuple):
@@ -44,31 +42,32 @@ Gradient = tuple[_Ints | None, _Floats]
 
 def _features(p: LBLParameters, batch: Contexts) -> _Floats:
     """Return R of the context words (tokens, context, width), zero where there are none."""
-    found: _Floats = p.words[batch.words] * batch.present[:, :, None].astype(p.words.dtype)
-    return found
+    x = p.words[batch.words]
+    return x * library(x).asarray(batch.present[:, :, None], dtype=x.dtype)
 
 
 def predicted(p: LBLParameters, batch: Contexts) -> _Floats:
     """Return the predicted vectors r (tokens, width), eq 3.16."""
     x = _features(p, batch)
     if p.contexts.ndim == 2:
-        return np.asarray(np.einsum("tnd,nd->td", x, p.contexts))
-    width = p.contexts.shape[2]
-    return np.asarray(x.reshape(len(x), -1) @ p.contexts.reshape(-1, width))
+        return library(x).einsum("tnd,nd->td", x, p.contexts)
+    n, width, _ = p.contexts.shape
+    return x.reshape(-1, n * width) @ p.contexts.reshape(-1, width)
 
 
 def scores(p: LBLParameters, r: _Floats) -> _Floats:
     """Return natural log-probabilities of every word (tokens, types), eq 3.17."""
-    s: _Floats = r @ p.outputs.T
+    xp = library(r)
+    s = r @ p.outputs.T
     s += p.biases[:, 0]
-    s -= s.max(axis=1, keepdims=True)
-    s -= np.log(np.exp(s).sum(axis=1, keepdims=True))
+    s -= xp.amax(s, axis=1, keepdims=True)
+    s -= xp.log(xp.exp(s).sum(axis=1, keepdims=True))
     return s
 
 
 def softmax(
     p: LBLParameters, batch: Contexts, keep: _Floats | None = None
-) -> tuple[float, dict[str, Gradient]]:
+) -> tuple[_Floats, dict[str, Gradient]]:
     """Return the summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
 
     The predicted vectors are multiplied by ``keep`` (tokens, width): dropout.
@@ -76,10 +75,11 @@ def softmax(
     r = predicted(p, batch)
     if keep is not None:
         r = r * keep
+    xp = library(r)
     log_probs = scores(p, r)
-    rows = np.arange(len(r))
-    loss = -float(log_probs[rows, batch.targets].sum(dtype=np.float64))
-    error = np.exp(log_probs, out=log_probs)
+    rows = xp.arange(len(r), device=r.device)
+    loss = -log_probs[rows, batch.targets].sum(dtype=xp.float64)
+    error = xp.exp(log_probs, out=log_probs)
     error[rows, batch.targets] -= 1
     d_q = error.T @ r
     d_r = error @ p.outputs
@@ -93,7 +93,7 @@ def nce(
     noise: _Ints,
     log_noise: _Floats,
     keep: _Floats | None = None,
-) -> tuple[float, dict[str, Gradient]]:
+) -> tuple[_Floats, dict[str, Gradient]]:
     """Return the summed loss of telling the words of a batch from words of noise, and its gradients.
 
         -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
@@ -103,22 +103,26 @@ def nce(
     r = predicted(p, batch)
     if keep is not None:
         r = r * keep
-    k = len(noise)
-    offset = p.biases[:, 0] - log_noise - np.log(np.array(k, p.words.dtype))
+    xp = library(r)
+    offset = p.biases[:, 0] - log_noise - xp.log(xp.asarray(len(noise), dtype=p.words.dtype))
     q = p.outputs
-    own = np.einsum("td,td->t", r, q[batch.targets]) + offset[batch.targets]
+    own = xp.einsum("td,td->t", r, q[batch.targets]) + offset[batch.targets]
     other = r @ q[noise].T + offset[noise]
-    loss = np.logaddexp(0, -own).sum(dtype=np.float64) + np.logaddexp(0, other).sum(
-        dtype=np.float64
-    )
-    e_own = -1 / (1 + np.exp(own))  # derivatives of the loss with respect to own and other
-    e_other = 1 / (1 + np.exp(-other))
+    loss = _softplus(-own).sum(dtype=xp.float64) + _softplus(other).sum(dtype=xp.float64)
+    e_own = -1 / (1 + xp.exp(own))  # derivatives of the loss with respect to own and other
+    e_other = 1 / (1 + xp.exp(-other))
     d_r = e_own[:, None] * q[batch.targets] + e_other @ q[noise]
-    d_q = np.concatenate([e_own[:, None] * r, e_other.T @ r])
-    words = np.concatenate([batch.targets, noise])
-    errors = np.concatenate([e_own, e_other.sum(axis=0)])
-    types, (d_q, d_b) = _by_word(words, d_q, errors[:, None])
-    return float(loss), _back(p, batch, d_r if keep is None else d_r * keep, types, d_q, d_b)
+    d_q = xp.concatenate([e_own[:, None] * r, e_other.T @ r])
+    words = xp.concatenate([batch.targets, noise])
+    errors = xp.concatenate([e_own, e_other.sum(axis=0)])
+    types, (d_q, d_b) = merged_rows(words, d_q, errors[:, None])
+    return loss, _back(p, batch, d_r if keep is None else d_r * keep, types, d_q, d_b)
+
+
+def _softplus(x: _Floats) -> _Floats:
+    """Return log(1 + exp(x))."""
+    xp = library(x)
+    return xp.logaddexp(xp.zeros_like(x), x)
 
 
 def _back(
@@ -126,29 +130,20 @@ def _back(
 ) -> dict[str, Gradient]:
     """Return the gradients of all parameters from those of r, and of the rows ``types`` of q and b."""
     x = _features(p, batch)
+    xp = library(x)
     if p.contexts.ndim == 2:
-        d_c = np.einsum("tnd,td->nd", x, d_r)
+        d_c = xp.einsum("tnd,td->nd", x, d_r)
         d_x = d_r[:, None] * p.contexts
     else:
         flat = p.contexts.reshape(-1, p.contexts.shape[2])
-        d_c = (x.reshape(len(x), -1).T @ d_r).reshape(p.contexts.shape)
+        d_c = (x.reshape(-1, len(flat)).T @ d_r).reshape(p.contexts.shape)
         d_x = (d_r @ flat.T).reshape(x.shape)
-    words, (d_words,) = _by_word(batch.words[batch.present], d_x[batch.present])
+    words, (d_words,) = merged_rows(batch.words[batch.present], d_x[batch.present])
     found: dict[str, Gradient] = {"contexts": (None, d_c), "biases": (types, d_b)}
     if len(p.targets):
         return {**found, "words": (words, d_words), "targets": (types, d_q)}
     if types is None:
         d_q[words] += d_words
         return {**found, "words": (None, d_q)}
-    rows, (d_rows,) = _by_word(np.concatenate([words, types]), np.concatenate([d_words, d_q]))
+    rows, (d_rows,) = merged_rows(xp.concatenate([words, types]), xp.concatenate([d_words, d_q]))
     return {**found, "words": (rows, d_rows)}
-
-
-def _by_word(words: _Ints, *arrays: _Floats) -> tuple[_Ints, list[_Floats]]:
-    """Return the different words ascending, and the sums of the rows of each."""
-    order = np.argsort(words, kind="stable")
-    ordered = words[order]
-    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-    if not len(begins):
-        return ordered, [array[:0] for array in arrays]
-    return ordered[begins], [np.add.reduceat(array[order], begins, axis=0) for array in arrays]

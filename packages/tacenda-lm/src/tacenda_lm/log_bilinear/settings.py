@@ -168,8 +168,13 @@ class LBLSettings(Settings):
     patience: int = options.patience(3)
     batch_words: int = option(512, "words of a step", at_least=1, at_most=1 << 20)
     across_sentences: bool = options.across_sentences()
+    device: str = devices.option()
     seed: int = options.seed()
     advanced: LBLAdvanced = group(LBLAdvanced)
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
 
     def idle(self) -> Mapping[str, str]:
         """Say what the exact likelihood leaves unused."""

@@ -238,6 +238,14 @@ class Alternation:
         )
         return users, items
 
+    @property
+    def expected_error(self) -> float:
+        """The mean square of errors of ratings that are left out: noise and what is not known of the biases."""
+        noise = float(self.variances[0])
+        (of_users, of_items), n = self.penalties, max(len(self._values), 1)
+        shares = ((self._n_users, of_users), (self._n_items, of_items))
+        return noise * (1 + sum(float((k / (k + p + 1e-9)).sum()) for k, p in shares) / n)
+
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users; the loss is the squared error afterwards."""
         of_users, of_items = self.penalties
@@ -306,3 +314,16 @@ class Alternation:
         if b.shape != self.b.shape or c.shape != self.c.shape:
             raise ValueError("the biases are of other ratings")
         self.b, self.c, self.variances = b.copy(), c.copy(), state["variances"].copy()
+
+
+def alternated(
+    ratings: Ratings, mean: float, settings: BiasSettings | None = None, sweeps: int | None = None
+) -> Alternation:
+    """The biases of ``ratings`` about ``mean``, after as many sweeps as the settings say or ``sweeps``."""
+    settings = BiasSettings() if settings is None else settings
+    found = Alternation(
+        settings, ratings, mean, np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+    )
+    for _ in range(settings.epochs if sweeps is None else sweeps):
+        found.step(None, 1.0)
+    return found

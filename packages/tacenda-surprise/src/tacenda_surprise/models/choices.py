@@ -10,7 +10,7 @@ lambda I + Y^T Y, the same for everybody, beside what the rated items N(u) add:
 
 A list is ranked by how likely the user is to choose an item and to like it then,
 
-    (max(x_u . y_i, 0) + 0.001 n_i / n) Phi((r_ui - m) / s)^{1/2},
+    (max(x_u . y_i, 0) + 0.001 n_i / n) Phi((r_ui - m) / s)^{1/4},
 
 with the predicted rating r_ui, the mean m of all ratings and their standard deviation s; n_i of the n users have rated
 the item. The numbers here were chosen on generated sets (`benchmarks/ratings/generated.py`).
@@ -39,6 +39,7 @@ _PENALTY = 40.0  # lambda
 _POPULAR = (
     1e-3  # what the most popular item has in advance, so that users of whom nothing is known get it
 )
+_LIKED = 0.25  # the power of how likely they are to like it
 _SEED = 0
 
 
@@ -80,7 +81,7 @@ class Choices(NamedTuple):
     def combined(self, x: Floats, ratings: Floats) -> Floats:
         """What lists by both go by (users, items), for the predicted ``ratings`` (users, items)."""
         mean, size = self.liking.tolist()
-        return np.asarray(self.scores(x) * np.sqrt(ndtr((ratings - mean) / size)), np.float32)
+        return np.asarray(self.scores(x) * ndtr((ratings - mean) / size) ** _LIKED, np.float32)
 
     def arrays(self) -> dict[str, Floats]:
         """What `found` reads."""

@@ -304,33 +304,36 @@ class Corpus:
             forget_pages(self.ids)
             first = last
 
-    def stream(self, n_tokens: int = 1 << 20) -> Iterator[NDArray[np.int32]]:
+    def stream(
+        self, n_tokens: int = 1 << 20, *, backwards: bool = False
+    ) -> Iterator[NDArray[np.int32]]:
         """Yield the text as one stream, the boundary's id before every sentence, ``n_tokens`` ids at a time.
 
         The stream is a circle: the boundary before the first sentence also follows the last. The arrays are int32,
-        the last one may be shorter; together they have tokens + sentences ids.
+        one of them may be shorter; together they have tokens + sentences ids. ``backwards`` begins with the last id
+        and ends with the first.
         """
         at_least_one(n_tokens, "n_tokens")
-        return self._stream(n_tokens)
+        return self._stream(n_tokens, backwards)
 
-    def _stream(self, n_tokens: int) -> Iterator[Ids]:
+    def _stream(self, n_tokens: int, backwards: bool) -> Iterator[Ids]:
         n, offsets = self.n_sentences, self.offsets
 
         def boundaries_before(position: int) -> int:
             # sentence i has i boundaries before its own, which stands at offsets[i] + i of the stream
             return bisect_left(range(n), position, key=lambda i: int(offsets[i]) + i)
 
-        i = 0
-        for begin in range(0, self.n_tokens + n, n_tokens):
+        begins = range(0, self.n_tokens + n, n_tokens)
+        for begin in reversed(begins) if backwards else begins:
             end = min(begin + n_tokens, self.n_tokens + n)
-            j = boundaries_before(end)
+            i, j = boundaries_before(begin), boundaries_before(end)
             piece = np.empty(end - begin, dtype=np.int32)
             is_token = np.ones(end - begin, dtype=bool)
             is_token[offsets[i:j] + np.arange(i, j) - begin] = False
             piece[~is_token] = self.vocabulary.boundary_id
             piece[is_token] = self.ids[begin - i : end - j]
-            yield piece
-            i = j
+            forget_pages(self.ids)
+            yield piece[::-1] if backwards else piece
 
     def head(self, n_sentences: int) -> Self:
         """Return the first ``n_sentences`` sentences, or all if there are fewer; ids and vocabulary are shared."""

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
@@ -141,6 +141,22 @@ class GrowingArray:
         self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
         n_bytes = min(PASS_ITEMS, self._size - start) * self._dtype.itemsize
         return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
+
+
+def laid_out(
+    pieces: Iterable[NDArray[Any]], dtype: type[np.generic], name: str = "values"
+) -> NDArray[Any]:
+    """Join pieces to one array: in memory, or a read-only map of a temporary file where it is large."""
+    growing = GrowingArray(name, dtype, Place())
+    try:
+        for piece in pieces:
+            growing.append(piece)
+        whole = growing.finish()
+    finally:
+        growing.close()
+    if not isinstance(whole, np.memmap):
+        whole.flags.writeable = True  # as compiled code and torch like them best
+    return whole
 
 
 def forget_pages(array: NDArray[Any]) -> None:

@@ -176,7 +176,10 @@ def assemble(
             n_unknown = sum(int((block == types[UNKNOWN]).sum()) for block in ids.blocks())
         if vocabulary is None:
             counts = dict(zip(types, _count(ids, len(types)).tolist(), strict=True))
-            vocabulary = choose(counts, len(offsets) - 1, selection, is_split_at_whitespace)
+            said = about_running_text(counts) if is_split_at_whitespace else None
+            if said:
+                warnings.warn(said, stacklevel=5)
+            vocabulary = choose(counts, len(offsets) - 1, selection)
         ids.replace(vocabulary.encode(types, remember=False))
         return ids.finish(), offsets.finish(), vocabulary, n_unknown
     finally:
@@ -191,12 +194,8 @@ def _count(ids: GrowingArray, n_types: int) -> NDArray[np.int64]:
     return counts
 
 
-def choose(
-    counts: Mapping[str, int], n_sentences: int, selection: Selection, is_split_at_whitespace: bool
-) -> Vocabulary:
-    """Return the vocabulary of a text in which each string was written so often; warn as `assemble` does."""
-    if is_split_at_whitespace:
-        _warn_of_running_text(counts)
+def choose(counts: Mapping[str, int], n_sentences: int, selection: Selection) -> Vocabulary:
+    """Return the vocabulary of a text in which each string was written so often."""
     return Vocabulary.from_counts(
         counts,
         n_sentences,
@@ -208,19 +207,19 @@ def choose(
     )
 
 
-def _warn_of_running_text(counts: Mapping[str, int]) -> None:
-    """Warn if many tokens are words with punctuation at their end."""
+def about_running_text(counts: Mapping[str, int]) -> str | None:
+    """Return a warning if many tokens are words with punctuation at their end."""
     glued = [
         word for word in counts if len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalpha()
     ]
     n_tokens = sum(counts.values())
     share = sum(counts[word] for word in glued) / n_tokens
-    if n_tokens >= _ENOUGH_TOKENS and share > _RUNNING_TEXT:
-        warnings.warn(
-            f"{share:.0%} of the tokens are words with punctuation at their end, such as {glued[0]!r}: "
-            'the text seems not to be tokenized; tokenizer="words" splits punctuation off',
-            stacklevel=7,
-        )
+    if n_tokens < _ENOUGH_TOKENS or share <= _RUNNING_TEXT:
+        return None
+    return (
+        f"{share:.0%} of the tokens are words with punctuation at their end, such as {glued[0]!r}: "
+        'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
+    )
 
 
 def _code_in_processes(

@@ -1,13 +1,13 @@
 """`ClusterCorpus`: a text that lies on the workers of a Dask cluster as word ids.
 
 Every partition of the files is read and tokenized once, on a worker, and stays there with provisional ids. The counts
-of its strings are summed over the cluster and decide the vocabulary, as they do in one process; then the provisional
-ids are replaced by the final ones. The client gets the vocabulary and never the text.
+of its strings are summed over the cluster, where a worker chooses the vocabulary from them as one process does; then
+the provisional ids are replaced by the final ones. The client gets the vocabulary, and never the text or its strings.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import warnings
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
@@ -20,7 +20,14 @@ from tacenda.corpus import word_ids
 from tacenda.corpus.marks import Marks, check_marks
 from tacenda.corpus.word_ids import Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
-from tacenda.dask.sums import client_or_current, finished, placed, tree
+from tacenda.dask.sums import (
+    client_or_current,
+    computed,
+    finished,
+    holders,
+    placed,
+    tree,
+)
 from tacenda.errors import CorpusError
 from tacenda.lookup import UNKNOWN, Oov
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer
@@ -60,7 +67,8 @@ class _Coded(NamedTuple):
 class _Tally(NamedTuple):
     """Counts of strings as they were written, and of sentences."""
 
-    words: Counter[str]
+    words: list[str]
+    counts: NDArray[np.int64]  # (words,)
     n_sentences: int
 
 
@@ -115,7 +123,8 @@ class ClusterCorpus:
         if n_unknown:
             self.origin["written_unknown"] = n_unknown
         counts = [delayed(_type_counts)(part, len(vocabulary)) for part in parts]
-        self.type_counts: NDArray[np.int64] = client.compute(tree(counts, sum)).result()
+        total = tree(counts, sum, holders(client, parts))
+        self.type_counts: NDArray[np.int64] = computed(client, total)
         self.type_counts[vocabulary.boundary_id] += self.n_sentences
 
     @classmethod
@@ -179,12 +188,15 @@ marks
         coded: list[Any] = [delayed(_code)(each, reading) for each in plan]
         if vocabulary is None:
             coded = finished(client, coded, "Tokenizing", sizes, "B")
-            total = client.compute(tree([delayed(_tally)(each) for each in coded], _added))
+            tallies = [delayed(_tally)(each) for each in coded]
+            total = tree(tallies, _added, holders(client, coded))
             is_split_at_whitespace = tokenizer in ("whitespace", ASCII_WHITESPACE)
-            words, n_sentences = total.result()
-            if not words:
+            chosen = delayed(_chosen)(total, selection, is_split_at_whitespace)
+            vocabulary, said = computed(client, chosen)
+            if vocabulary is None:
                 raise _no_tokens(sources)
-            vocabulary = word_ids.choose(words, n_sentences, selection, is_split_at_whitespace)
+            if said:
+                warnings.warn(said, stacklevel=2)
         there = placed(client, vocabulary)
         parts = [delayed(_renumbered)(each, there) for each in coded]
         coded.clear()  # none but the parts needs them now: each goes when its part is there
@@ -219,15 +231,31 @@ def _code(partition: Partition, reading: _Reading) -> _Coded:
 
 
 def _tally(coded: _Coded) -> _Tally:
-    counts = np.bincount(coded.ids, minlength=len(coded.words)).tolist()
-    return _Tally(Counter(dict(zip(coded.words, counts, strict=True))), len(coded.offsets) - 1)
+    counts = np.bincount(coded.ids, minlength=len(coded.words))
+    return _Tally(coded.words, counts, len(coded.offsets) - 1)
 
 
 def _added(tallies: list[_Tally]) -> _Tally:
-    words: Counter[str] = Counter()
-    for each in tallies:
-        words.update(each.words)
-    return _Tally(words, sum(each.n_sentences for each in tallies))
+    types = Types()
+    places = [
+        np.fromiter(map(types.__getitem__, each.words), np.int64, len(each.words))
+        for each in tallies
+    ]
+    counts = np.zeros(len(types), np.int64)
+    for at, each in zip(places, tallies, strict=True):
+        counts[at] += each.counts  # a tally has each string once
+    return _Tally(list(types), counts, sum(each.n_sentences for each in tallies))
+
+
+def _chosen(
+    tally: _Tally, selection: Selection, is_split_at_whitespace: bool
+) -> tuple[Vocabulary | None, str | None]:
+    """The vocabulary of a whole text, None if it has no words, and what the client is to be warned of."""
+    if not tally.words:
+        return None, None
+    counts = dict(zip(tally.words, tally.counts.tolist(), strict=True))
+    said = word_ids.about_running_text(counts) if is_split_at_whitespace else None
+    return word_ids.choose(counts, tally.n_sentences, selection), said
 
 
 def _renumbered(coded: _Coded, vocabulary: Vocabulary) -> Part:

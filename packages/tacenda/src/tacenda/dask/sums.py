@@ -3,14 +3,16 @@
 A task is a pure function of a partition, so one that a dead worker took along is done again elsewhere, and one that is
 done twice changes nothing. Results are sums of integers, which do not depend on their order. A result comes in
 *pieces* (rows of a matrix, a range of n-grams), which are summed each by itself, `FAN_IN` at a time: a worker needs
-memory for so many pieces, and Dask writes to its disk what it holds beyond.
+memory for so many pieces, and Dask writes to its disk what it holds beyond. Pieces of one worker are added up there
+before anything is sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import dask
 from dask.delayed import Delayed, delayed
@@ -21,11 +23,11 @@ from tacenda.progress import Progress, track
 
 __all__ = [
     "FAN_IN",
-    "Run",
-    "Summed",
     "client_or_current",
+    "computed",
     "connected",
     "finished",
+    "holders",
     "placed",
     "summed",
     "tree",
@@ -37,22 +39,6 @@ FAN_IN: Final = 8
 _RETRIES: Final = 3  # of a task that fails, as storage that is far away sometimes does
 
 T = TypeVar("T")
-
-
-class Run(NamedTuple):
-    """What counting a partition gives: pieces to be summed, and what is small enough to be sent to the client."""
-
-    pieces: list[Any]
-    about: Any
-
-
-class Summed(NamedTuple):
-    """What `summed` returns."""
-
-    about: list[Any]
-    """Of every partition, in order."""
-    pieces: Iterator[Any]
-    """The sums of the pieces in order, fetched one by one."""
 
 
 def client_or_current(client: Client | None) -> Client:
@@ -93,13 +79,38 @@ def placed(client: Client, value: T) -> Any:
         return client.submit(_itself, value, pure=False, retries=_RETRIES)
 
 
-def tree(results: Sequence[Delayed], add: Callable[[list[Any]], Any]) -> Delayed:
-    """Return the sum of results, each `FAN_IN` of them by one call of ``add``."""
-    level = list(results)
+def holders(client: Client, futures: Sequence[Any]) -> list[str]:
+    """Return the worker that holds each result; an empty string where it is not there, or no longer."""
+    with _explained():
+        found = client.who_has(futures)
+    return [min(found.get(future.key, ()), default="") for future in futures]
+
+
+def tree(
+    results: Sequence[Delayed], add: Callable[[list[Any]], Any], places: Sequence[str] = ()
+) -> Delayed:
+    """Return the sum of results, each `FAN_IN` of them by one call of ``add``.
+
+    ``places`` says where each result will be: those of one place are added up first, so that a sum is sent instead of
+    what it is made of.
+    """
+    by_place: dict[str, list[Delayed]] = {}
+    for result, place in zip(results, places or [""] * len(results), strict=True):
+        by_place.setdefault(place, []).append(result)
+    return _sum_of([_sum_of(level, add) for level in by_place.values()], add)
+
+
+def _sum_of(level: list[Delayed], add: Callable[[list[Any]], Any]) -> Delayed:
     while len(level) > 1:
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
         level = [delayed(add)(group) if len(group) > 1 else group[0] for group in groups]
     return level[0]
+
+
+def computed(client: Client, result: Delayed) -> Any:
+    """Compute one result on the cluster, and return it. Raises what a task raises, or FittingError as `finished`."""
+    with _explained():
+        return client.compute(result, retries=_RETRIES).result()
 
 
 def finished(
@@ -125,28 +136,36 @@ def summed(
     description: str,
     sizes: Sequence[int],
     unit: str,
-) -> Summed:
-    """Sum the pieces of runs over all partitions.
+    *,
+    places: Sequence[str] = (),
+    more: Sequence[Delayed] = (),
+) -> Iterator[Any]:
+    """Sum the pieces of runs over all partitions, and return the sums in order, which are fetched one by one.
 
     Parameters
     ----------
     client
         Where to.
     runs
-        One for each partition, each a `Run` with ``n_pieces`` pieces when it is computed.
+        One for each partition, each a list of ``n_pieces`` pieces when it is computed.
     add
         Returns the sum of a list of pieces.
     description, sizes, unit
         Of the progress bar: what is done, and how much of it each partition is.
+    places
+        Where each run will be, as of `tree`.
+    more
+        What else belongs to each piece, if anything; it is added up with the first run.
     """
-    about = [delayed(_about)(run) for run in runs]
-    sums = [tree([delayed(_piece)(run, i) for run in runs], add) for i in range(n_pieces)]
+    done = [delayed(_done)(run) for run in runs]
+    sums = []
+    for i in range(n_pieces):
+        pieces = [*more[i : i + 1], *(delayed(_piece)(run, i) for run in runs)]
+        sums.append(tree(pieces, add, [*places[: len(pieces) - len(runs)], *places]))
     # in one graph, so that Dask sums what is there before it counts more
-    futures = client.compute([*about, *sums], retries=_RETRIES)
+    futures = client.compute([*done, *sums], retries=_RETRIES)
     _watch(client, futures[: len(runs)], description, sizes, unit)
-    with _explained():
-        found = client.gather(futures[: len(runs)])
-    return Summed(found, _fetched(futures[len(runs) :]))
+    return _fetched(futures[len(runs) :])
 
 
 def _watch(
@@ -163,14 +182,21 @@ def _watch(
 
 
 def _fetched(futures: list[Any]) -> Iterator[Any]:
-    """Yield results, and let go of each on the cluster."""
+    """Yield results, and let go of each on the cluster; the next one is on its way while one is in use."""
     futures.reverse()
-    while futures:
-        future = futures.pop()
+
+    def fetch(future: Any) -> Any:
         with _explained():
             found = future.result()
         future.release()
-        yield found
+        return found
+
+    with ThreadPoolExecutor(1, thread_name_prefix="tacenda-fetch") as ahead:
+        coming = ahead.submit(fetch, futures.pop()) if futures else None
+        while coming is not None:
+            found = coming.result()
+            coming = ahead.submit(fetch, futures.pop()) if futures else None
+            yield found
 
 
 @contextmanager
@@ -193,9 +219,9 @@ def _itself(value: T) -> T:
     return value
 
 
-def _about(run: Run) -> Any:
-    return run.about
+def _done(run: list[Any]) -> None:
+    pass
 
 
-def _piece(run: Run, i: int) -> Any:
-    return run.pieces[i]
+def _piece(run: list[Any], i: int) -> Any:
+    return run[i]

@@ -19,6 +19,7 @@ __all__ = ["ArrayBatches", "BlockBatches", "Sweeps", "fingerprint_arrays"]
 
 _WHOLE = 1 << 26  # bytes: arrays up to this size are hashed whole, larger ones in samples
 _SAMPLES = 64
+_SHUFFLED = 1 << 20  # blocks that are shuffled together
 
 
 def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str:
@@ -27,12 +28,17 @@ def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str
     for array in arrays:
         digest.update(f"{array.shape}{array.dtype.str}".encode())
         if array.nbytes <= _WHOLE or array.ndim == 0:
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(_raw(array))
             continue
         rows = max(1, (1 << 20) * len(array) // array.nbytes)
         for start in np.linspace(0, len(array) - rows, _SAMPLES).astype(np.int64):
-            digest.update(np.ascontiguousarray(array[start : start + rows]).tobytes())
+            digest.update(_raw(array[start : start + rows]))
     return digest.hexdigest()
+
+
+def _raw(array: NDArray[Any]) -> memoryview:
+    """The bytes of an array, without a copy where they lie in order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _shuffled(items: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
@@ -90,33 +96,44 @@ class BlockBatches:
     batch_size
         A batch, an int64 array of block numbers, is closed as soon as the sizes of its blocks sum to
         this or more. Empty blocks are left out.
+
+    A million blocks are shuffled together. Where there are more, each million is, and so is their order, so that the
+    memory this takes does not grow with the data.
     """
 
     def __init__(self, offsets: NDArray[Any], *, batch_size: int, seed: int = 0) -> None:
         self.offsets = np.asarray(offsets, np.int64)
-        self._sizes = np.diff(self.offsets)
-        self._blocks = np.flatnonzero(self._sizes > 0)
-        _check(batch_size, len(self._blocks), "blocks that are not empty")
+        starts = range(0, max(len(self.offsets) - 1, 1), _SHUFFLED)
+        _check(batch_size, sum(len(self._filled(at)) for at in starts), "blocks that are not empty")
         self.batch_size, self.seed = batch_size, seed
+        self._starts = np.array(starts)
 
-    def _cut(self, epoch: int) -> tuple[NDArray[np.int64], list[int]]:
-        """The blocks of an epoch in order, and where in that order the batches begin and end."""
-        order = _shuffled(self._blocks, self.seed, epoch)
-        ends = np.cumsum(self._sizes[order])
-        borders = [0]
-        while borders[-1] < len(order):
-            before = ends[borders[-1] - 1] if borders[-1] else 0
-            border = int(np.searchsorted(ends, before + self.batch_size)) + 1
-            borders.append(min(border, len(order)))
-        return order, borders
+    def _filled(self, start: int) -> NDArray[np.int64]:
+        """The blocks that are not empty, of those that are shuffled together."""
+        return start + np.flatnonzero(np.diff(self.offsets[start : start + _SHUFFLED + 1]) > 0)
 
     def n_batches(self, epoch: int) -> int:
-        return len(self._cut(epoch)[1]) - 1
+        return sum(1 for _ in self.batches(epoch))
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[NDArray[np.int64]]:
-        order, borders = self._cut(epoch)
-        for index in range(skip, len(borders) - 1):
-            yield order[borders[index] : borders[index + 1]]
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
+        starts = self._starts.copy()
+        if len(starts) > 1:
+            rng.shuffle(starts)
+        index, order = 0, np.empty(0, np.int64)
+        for start in starts.tolist():
+            blocks = self._filled(start)
+            rng.shuffle(blocks)
+            order = np.concatenate([order, blocks])  # after what the last batch left
+            ends = np.cumsum(self.offsets[order + 1] - self.offsets[order])
+            begin, before = 0, 0
+            while (end := int(np.searchsorted(ends, before + self.batch_size)) + 1) <= len(order):
+                if index >= skip:
+                    yield order[begin:end]
+                index, begin, before = index + 1, end, int(ends[end - 1])
+            order = order[begin:]
+        if len(order) and index >= skip:
+            yield order
 
     def fingerprint(self) -> str:
         return fingerprint_arrays((self.offsets,), "blocks", self.batch_size, self.seed)

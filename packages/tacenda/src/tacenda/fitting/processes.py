@@ -18,9 +18,19 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tacenda import devices
 from tacenda.errors import ConfigurationError
 
-__all__ = ["Processes", "add_gradients", "join", "processes", "total", "wait"]
+__all__ = [
+    "Processes",
+    "add_gradients",
+    "add_rows",
+    "gathered",
+    "join",
+    "processes",
+    "total",
+    "wait",
+]
 
 
 class Processes(NamedTuple):
@@ -104,6 +114,63 @@ def add_gradients(parameters: Iterable[Any]) -> None:
         parts = flat.split([gradient.numel() for gradient in gradients])
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
+
+
+def add_rows(rows: Any, gradient: Any) -> tuple[Any, Any]:
+    """Return the rows of a table that have a gradient in any process, and the sums of their gradients.
+
+    Parameters
+    ----------
+    rows
+        Integers (some,), each once, as an array of numpy or a tensor; None where all rows have a gradient.
+    gradient
+        (some, width), of numpy or torch. The results are of the same kind, and of the same bits in every process.
+    """
+    group = processes()
+    if group.size == 1:
+        return rows, gradient
+    import torch
+
+    own = gradient if isinstance(gradient, torch.Tensor) else torch.from_numpy(gradient)
+    if rows is None:
+        found = [total(own)]
+    else:
+        ids = torch.as_tensor(rows, dtype=torch.int64, device=own.device)
+        counts = ids.new_zeros(group.size)
+        counts[group.rank] = len(ids)
+        lengths = total(counts).tolist()
+        parts = (torch.cat(_of_all(each, lengths)) for each in (ids, own))
+        ids, found = devices.merged_rows(*parts)
+        rows = ids if isinstance(rows, torch.Tensor) else ids.cpu().numpy()
+    return rows, found[0] if own is gradient else found[0].numpy()
+
+
+def gathered(own: Any, axis: int) -> Any:
+    """Return the tensor of a whole batch, of which each process has its `Processes.part` along an axis."""
+    group = processes()
+    if group.size == 1:
+        return own
+    import torch
+
+    rows = own.movedim(axis, 0)
+    counts = rows.new_zeros(group.size, dtype=torch.int64)
+    counts[group.rank] = len(rows)
+    parts = _of_all(rows, total(counts).tolist())
+    found = rows.new_empty((sum(map(len, parts)), *rows.shape[1:]))
+    for rank, part in enumerate(parts):
+        found[rank :: group.size] = part
+    return found.movedim(0, axis)
+
+
+def _of_all(own: Any, lengths: list[int]) -> list[Any]:
+    """Return the rows of each process; ``lengths`` says how many they have."""
+    import torch
+
+    sent = own.new_zeros((max(lengths), *own.shape[1:]))  # all of one size, as collectives want it
+    sent[: len(own)] = own
+    parts = [torch.empty_like(sent) for _ in lengths]
+    torch.distributed.all_gather(parts, sent)
+    return [part[:n] for part, n in zip(parts, lengths, strict=True)]
 
 
 def wait() -> None:

@@ -21,6 +21,7 @@ OPERATIONS = {
     "stream_scores": "log_bilinear.stream_scores:scores",
     "tree_softmax": "log_bilinear.tree_softmax:forward",
     "tree_softmax_step": "log_bilinear.tree_softmax:step",
+    "tree_softmax_backward": "log_bilinear.tree_softmax:backward",
     "tree_softmax_distribution": "log_bilinear.tree_softmax:distribution",
     "hmm_block": "hidden_markov.block:forward",
     "hmm_block_backward": "hidden_markov.block:backward",
@@ -72,6 +73,7 @@ _IN_TRITON = (
     "adam_steps",
     "tree_softmax",
     "tree_softmax_step",
+    "tree_softmax_backward",
 )
 _IN_TORCH = (
     "linear_recurrence",

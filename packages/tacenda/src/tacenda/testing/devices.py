@@ -20,7 +20,7 @@ from tacenda import devices, kernels, plugins
 from tacenda.kernels import backends
 from tacenda.kernels.dispatch import _import
 
-__all__ = ["DEVICE", "stand_in"]
+__all__ = ["DEVICE", "stand_in", "tensor_cores"]
 
 DEVICE = "cpu:0"
 """What models take it for. torch knows it as the memory of the host."""
@@ -46,6 +46,42 @@ def stand_in() -> Iterator[set[str]]:
             yield called
     finally:
         plugins.unregister("kernels", _NAME)
+
+
+@contextmanager
+def tensor_cores() -> Iterator[set[str]]:
+    """Round the factors of torch's products of float32 matrices to TF32, as tensor cores do where torch allows it.
+
+    Yields the names of the products that were made. Sums stay float32, and what is no function of torch, such as a
+    kernel of Triton, stays as it is.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    made: set[str] = set()
+    products = {"mm", "matmul", "__matmul__", "addmm", "einsum", "bmm", "linear"}
+
+    class Rounding(TorchFunctionMode):  # type: ignore[misc]  # of torch, which mypy does not read
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            name = getattr(func, "__name__", "")
+            if name in products:
+                made.add(name)
+                first = args[:1] if name == "addmm" else ()  # what is added is not rounded
+                args = (*first, *(_to_tf32(each) for each in args[len(first) :]))
+            return func(*args, **(kwargs or {}))
+
+    def _to_tf32(value: Any) -> Any:
+        """Keep 10 bits after the leading one; the gradient is that of what is kept."""
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+            return value
+        bits = value.detach().contiguous().view(torch.int32)
+        rounded = ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+        return value + (rounded - value).detach()
+
+    with Rounding():
+        yield made
 
 
 def _by_torch(name: str, target: Any, called: set[str]) -> Callable[..., Any]:

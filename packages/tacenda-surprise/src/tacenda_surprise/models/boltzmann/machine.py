@@ -20,13 +20,17 @@ from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
-from tacenda_surprise.models.bias import Alternation, BiasSettings
+from tacenda_surprise.models.bias import BiasSettings, alternated
 from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
 from tacenda_surprise.models.catalogue import Catalogue, require_floats
 from tacenda_surprise.models.identities import Identities
 
 _LEAST_VARIANCE = 0.05  # of scores
 _NEWTON_STEPS = 12
+_SLOPE_STEPS = 4  # the first of them is nearly right
+_SHAPE = 100.0  # ratings of the usual shape that are added to those of a visible unit
+_SAMPLE = 5000  # ratings that tell how sharp distributions are
+_SHARPEST, _HALVINGS = 2.0, 10
 _SPAN = 4.0  # of the scores, whatever the scale: that of five stars
 _BLOCK = 1 << 22  # numbers in memory at a time: exact predictions need one a pair, level and unit
 
@@ -75,9 +79,10 @@ class Cases:
     """The training data by case, and what is estimated from it beforehand.
 
     Scores have biases of cases and visible units, found as `BiasModel` does. The visible biases are logarithms of
-    frequencies, to which as many ratings are added as damp the biases of visible units, and a slope with which
-    their mean is the bias. The slope of a case is its bias over the mean variance of its visible units, which is
-    how far the slope of a softmax moves its mean. Without weights the machine predicts as `BiasModel` does.
+    frequencies and a slope with which their mean is the bias. Frequencies say much less of the shape of a
+    distribution than of its mean, so that many ratings of the usual shape are added. The slope of a case is the one
+    with which the mean of its visible units is higher than usual by its bias. So the machine without weights
+    predicts nearly as `BiasModel` does, but never beyond the ends of the scale.
     """
 
     ratings: Ratings  # their users are the cases, their items the visible units
@@ -112,28 +117,28 @@ class Cases:
         )  # fmt: skip
         given = settings.advanced.damping
         biases = BiasSettings(penalty_users=given, penalty_items=given)
-        start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-        alternation = Alternation(biases, scored, 0.0, *start)
-        for _ in range(biases.epochs):
-            alternation.step(None, 1.0)
+        alternation = alternated(scored, 0.0, biases)
         of_case, of_visible = alternation.b, alternation.c
         left = values - of_case[ratings.user_ids] - of_visible[ratings.item_ids]
         variance = max(float(np.var(left)), _LEAST_VARIANCE) if len(levels) else 1.0
+        sample = np.random.default_rng(0).permutation(len(values))[:_SAMPLE]
         counts = np.zeros((ratings.n_items, n_levels))
         np.add.at(counts, (ratings.item_ids, levels), 1.0)
         share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
-        damped, s = max(alternation.penalties[1], 1e-6), scale.scores.astype(np.float64)
+        damped, s = alternation.penalties[1] + _SHAPE, scale.scores.astype(np.float64)
         usual = np.log(share) + np.outer(of_visible / variance, s)
         smooth = counts + damped * np.exp(usual - logsumexp(usual, axis=1, keepdims=True))
-        logits = tilted(np.log(smooth), s, of_visible)
+        usual = np.log(smooth)
+        expected = (of_case[ratings.user_ids] + of_visible[ratings.item_ids])[sample]
+        usual -= (
+            sharpness(usual[ratings.item_ids[sample]], s, expected, alternation.expected_error)
+            * s**2
+        )
+        logits = tilted(usual, s, of_visible)
         logarithms = logits - logsumexp(logits, axis=1, keepdims=True)
-        # How far a slope moves the mean of a case is the mean variance of its visible units.
-        chances = np.exp(logarithms)
-        spread = np.maximum(chances @ s**2 - (chances @ s) ** 2, _LEAST_VARIANCE)
-        of_units = np.bincount(ratings.user_ids, spread[ratings.item_ids], ratings.n_users)
-        sizes = np.diff(ratings.user_offsets)
-        moved = np.where(sizes > 0, of_units / np.maximum(sizes, 1), variance)
-        slopes = of_case / moved if settings.offset else np.zeros(ratings.n_users)
+        slopes = np.zeros(ratings.n_users)
+        if settings.offset:
+            slopes = raised(logarithms, s, ratings.user_offsets, ratings.item_ids, of_case)
         return cls(
             ratings,
             levels,
@@ -156,11 +161,68 @@ def tilted(
     wanted = np.clip(means, s[0] + 0.02 * (s[-1] - s[0]), s[-1] - 0.02 * (s[-1] - s[0]))
     found = logits.copy()
     for _ in range(_NEWTON_STEPS):
-        chances = np.exp(found - logsumexp(found, axis=1, keepdims=True))
-        mean = chances @ s
-        variance = np.maximum(chances @ s**2 - mean**2, _LEAST_VARIANCE)
+        mean, variance = _moments(found, s)
         found += np.clip((wanted - mean) / variance, -1.0, 1.0)[:, None] * s
     return found
+
+
+def sharpness(
+    logits: npt.NDArray[np.float64],
+    s: npt.NDArray[np.float64],
+    means: npt.NDArray[np.float64],
+    variance: float,
+) -> float:
+    """The k with which the rows of ``logits`` (rows, levels), less k s^2, have this ``variance`` on average.
+
+    They are `tilted` to their ``means``. At least 0: frequencies of many cases together are no narrower than those
+    of one. By bisection.
+    """
+    low, high = 0.0, _SHARPEST
+    for _ in range(_HALVINGS if len(logits) else 0):
+        middle = (low + high) / 2
+        found = _moments(tilted(logits - middle * s**2, s, means), s)[1].mean()
+        low, high = (middle, high) if found > variance else (low, middle)
+    return low
+
+
+def raised(
+    logits: npt.NDArray[np.float64],
+    s: npt.NDArray[np.float64],
+    offsets: Numbers,
+    ids: Numbers,
+    by: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """The slopes (cases,) that raise the mean score of the ratings of every case ``by`` so much.
+
+    The ratings of case c are those of the visible units ``ids[offsets[c]:offsets[c + 1]]``, which have the ``logits``
+    (visible, levels) without a slope. Newton's method with bounded steps.
+    """
+    sizes = np.diff(offsets)
+    usual = _moments(logits, s)[0]
+    found = np.zeros(len(sizes))
+    block = max(_BLOCK // len(s), 1)
+    for _ in range(_SLOPE_STEPS):
+        means, variances = np.zeros(len(sizes)), np.zeros(len(sizes))
+        for start in range(0, len(ids), block):
+            part = ids[start : start + block]
+            places = np.arange(start, start + len(part))
+            cases = np.searchsorted(offsets, places, side="right") - 1
+            mean, variance = _moments(logits[part] + found[cases, None] * s, s)
+            means += np.bincount(cases, mean - usual[part], len(sizes))
+            variances += np.bincount(cases, variance, len(sizes))
+        missing = sizes * by - means
+        found += np.clip(missing / np.maximum(variances, _LEAST_VARIANCE), -1.0, 1.0)
+    return found
+
+
+def _moments(
+    logits: npt.NDArray[np.float64], s: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Mean and variance (rows,) of the scores under ``logits`` (rows, levels)."""
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    means = chances @ s
+    return means, np.maximum(chances @ s**2 - means**2, _LEAST_VARIANCE)
 
 
 class Machine(NamedTuple):

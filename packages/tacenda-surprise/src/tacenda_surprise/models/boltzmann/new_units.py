@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from tacenda_surprise.models.base import Floats, Numbers
-from tacenda_surprise.models.boltzmann.machine import Cases, Machine, Scale, softmax, squash
+from tacenda_surprise.models.boltzmann.machine import Cases, Machine, Scale, raised, softmax, squash
 
 Doubles = npt.NDArray[np.float64]
 
@@ -58,10 +58,11 @@ def usual_slope(
     """The slope o of a new case with these ratings: as in `Cases`, but from the visible biases alone."""
     if not len(visible):
         return 0.0
-    usual = FoldedUnit(softmax(machine.visible_biases[visible]), scale)
-    excess = scale.scores[levels] - usual.chances @ scale.scores
-    variance = np.mean(usual.deviations(np.arange(len(visible))) ** 2) / scale.unit**2
-    return float(excess.sum() / (len(visible) + damping) / max(variance, 0.05))
+    logits, s = machine.visible_biases[visible].astype(np.float64), scale.scores.astype(np.float64)
+    excess = scale.scores[levels] - softmax(logits) @ scale.scores
+    by = np.array([excess.sum() / (len(visible) + damping)])
+    n = len(visible)
+    return float(raised(logits, s, np.array([0, n]), np.arange(n), by)[0])
 
 
 def as_case(

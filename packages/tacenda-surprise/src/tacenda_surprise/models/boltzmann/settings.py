@@ -177,7 +177,7 @@ class ConditionalBoltzmannSettings(BoltzmannSettings):
 
 def _excess(ratings: Ratings) -> float:
     """How many times as large penalties are where users and items have few ratings."""
-    return max(noisiness(ratings) / _USUAL_NOISE, 1.0) ** 4
+    return max(noisiness(ratings) / _USUAL_NOISE, 1.0) ** 8
 
 
 def idle_options(validation: float) -> dict[str, str]:

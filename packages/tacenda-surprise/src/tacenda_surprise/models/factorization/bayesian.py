@@ -4,8 +4,14 @@
 
 which `samples.average` brings to one scalar product; the unit is the standard deviation of the ratings, which are
 standardized for the chain. The spread over samples is what is not known of the parameters; together with the noise it
-is the predictive deviation (Salakhutdinov and Mnih 2008). The noise of ratings near the end of a scale is smaller
-than that of others: how much, the residuals of single samples tell, which are distributed as the noise is.
+is the predictive deviation (Salakhutdinov and Mnih 2008).
+
+Where the noise is far from normal, as of ratings that nearly all are the highest ones, factors explain some of it and
+predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
+weight f on it, and 1 - f on `BiasModel`, the two together predict best. Where that is less than one, the samples are
+drawn together accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than that of
+others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the ratings
+left out then say how large the noise is altogether.
 """
 
 from __future__ import annotations
@@ -19,10 +25,10 @@ from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError
-from tacenda.fitting import FitSettings, Sweeps
+from tacenda.fitting import FitSettings, History, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings.sgd import Tables
-from tacenda.ratings import Ratings
+from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.models.base import Floats, Loop, Numbers, RatingModel, check_rated
 from tacenda_surprise.models.catalogue import (
@@ -35,6 +41,7 @@ from tacenda_surprise.models.factorization.gibbs import LESS, Gibbs, Start, devi
 from tacenda_surprise.models.factorization.new_rows import lengthened
 from tacenda_surprise.models.factorization.samples import (
     FoldedSamples,
+    LeftOut,
     Samples,
     Unit,
     average,
@@ -50,6 +57,8 @@ from tacenda_surprise.models.spread import Curve, fit_curve
 
 _ERRORS = 20_000  # residuals that the noise is compared with
 _DRAWS = 4  # samples they are taken from
+_HELD_OUT = 0.05  # of the ratings, while the chain burns in
+_LEAST_BURN_IN, _LEAST_RATINGS = 16, 400  # fewer would not tell the weight
 _AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
@@ -62,6 +71,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     _tables: Tables | None = None
     _unit: Unit | None = None
     _chains = 0
+    _weight, _wider = 1.0, 1.0
 
     @configured_by(BayesianSettings)
     def __init__(self, settings: BayesianSettings) -> None:
@@ -72,11 +82,23 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         width, known = bayesian_width(settings, ratings), self._known(ratings, identities)
         unit = deviation(ratings)
         standard = standardized(ratings, catalogue.mean, unit)
+        burn_in, n = sweeps(settings, ratings, width)
+        device = device_for(settings, width, ratings, known)
+        start, left_out, self._weight, self._wider = None, None, 1.0, 1.0
         with devices.out_of_memory(settings, LESS):
-            chain = Gibbs(
-                settings, width, standard, known, device=device_for(settings, width, ratings, known)
-            )
-            self._sample(loop, chain, ratings, catalogue, unit)
+            if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
+                part, held_out = split(standard, _HELD_OUT, seed=settings.seed)
+                lasting = burn_in // 2, burn_in - burn_in // 2
+                known_of_part = self._known(part, identities)
+                first = Gibbs(settings, width, part, known_of_part, lasting=lasting, device=device)
+                self._run(loop.inside("first"), first, part)
+                taken = Samples(**first.samples)
+                self._weight = taken.weight(part, held_out)
+                left_out = LeftOut.of(taken.shrunk(self._weight, part), held_out, catalogue, unit)
+                start, burn_in, loop = first.position, burn_in // 4, loop.after_the_first()
+            number = int(start is not None)
+            chain = Gibbs(settings, width, standard, known, start, number, (burn_in, n), device)
+            self._sample(loop, chain, standard, ratings, catalogue, unit, left_out)
 
     def _go_on(
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -108,22 +130,15 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             chain = Gibbs(
                 self.settings, width, standard, known, start, self._chains, lasting, device
             )
-            self._sample(loop, chain, ratings, catalogue, unit)
+            self._sample(loop, chain, standard, ratings, catalogue, unit)
 
-    def _sample(
-        self,
-        loop: Loop,
-        chain: Gibbs,
-        ratings: Ratings,
-        catalogue: Catalogue,
-        unit: float,
-    ) -> None:
-        settings, data = self.settings, ""
+    def _run(self, loop: Loop, chain: Gibbs, ratings: Ratings) -> History:
+        data = ""
         if loop.checkpoints is not None:
             known = chain.identities
             arrays = () if known is None else (known.offsets, known.item_ids)
             data = fingerprint_arrays(arrays, ratings.fingerprint)
-        history = loop.run(
+        return loop.run(
             chain,
             Sweeps(data),
             FitSettings(
@@ -132,20 +147,34 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
                 evaluate_every=0,
                 restore_best=False,
             ),
-            {"model": self.name, **devices.everywhere(settings)},
+            {"model": self.name, **devices.everywhere(self.settings)},
         )
-        taken = Samples(**chain.samples)
+
+    def _sample(
+        self,
+        loop: Loop,
+        chain: Gibbs,
+        standard: Ratings,
+        ratings: Ratings,
+        catalogue: Catalogue,
+        unit: float,
+        left_out: LeftOut | None = None,
+    ) -> None:
+        settings, history = self.settings, self._run(loop, chain, ratings)
+        taken = Samples(**chain.samples).shrunk(self._weight, standard)
         x, q = average(taken.users[:, :, :-1], taken.items[:, :, :-1], settings.rank, settings.seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (taken.users, taken.items))
         size, root = np.float32(unit), np.float32(unit**0.5)
         none = np.zeros((0, x.shape[1]), np.float32)
         self._tables = Tables(x * root, q * root, b * size, c * size, none)
         self._samples, self._catalogue = taken.thinned(settings.n_kept), catalogue
-        self._unit = self._noise(taken, ratings, unit)
+        self._unit = self._noise(taken, ratings, unit, left_out)
         self.history = history
         self._note(ratings, history, "squared error of a draw")
 
-    def _noise(self, taken: Samples, ratings: Ratings, unit: float) -> Unit:
+    def _noise(
+        self, taken: Samples, ratings: Ratings, unit: float, left_out: LeftOut | None
+    ) -> Unit:
         """What the samples say of the noise, and how it depends on the prediction."""
         noises, mean = taken.noises, self.catalogue.mean
         rng = np.random.default_rng(self.settings.seed)
@@ -160,7 +189,9 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             # against the usual noise of the user, which predictions go by
             z.append((values - scores) / np.sqrt(noises[users]))
         curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), unit)
-        return Unit(mean, unit, (noises * factor).astype(np.float32), curve)
+        if left_out is not None:
+            self._wider = left_out.factor(curve, factor)
+        return Unit(mean, unit, (noises * factor * self._wider).astype(np.float32), curve)
 
     def _fitted(self) -> Samples:
         return self._learned(self._samples)
@@ -198,6 +229,8 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             "settings": devices.everywhere(self.settings),
             "catalogue": self.catalogue.config(),
             "unit": unit.unit,
+            "weight": self._weight,
+            "wider": self._wider,
             "curve": list(unit.curve),
         }
 
@@ -243,6 +276,11 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         if not 0 < unit < LARGEST:
             raise ArtifactError(f"its ratings have a deviation of {unit}: the file is damaged")
         model._unit = Unit(model._catalogue.mean, unit, found["noises"], curve)
+        model._weight, model._wider = float(config["weight"]), float(config["wider"])
+        if not (0 <= model._weight <= 1 and 0 < model._wider < LARGEST):
+            raise ArtifactError(
+                f"its weight is {model._weight}, its noise {model._wider} times as large: the file is damaged"
+            )
         model._samples = Samples(*(found[f"samples.{name}"] for name in Samples._fields))
         averages = {name: found[f"average.{name}"] for name in _AVERAGES}
         none = np.zeros((0, averages["user_factors"].shape[1]), np.float32)

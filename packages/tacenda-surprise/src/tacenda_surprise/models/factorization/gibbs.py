@@ -142,6 +142,12 @@ class Gibbs:
         self.burn_in, n = lasting or sweeps(settings, ratings, width)
         self.samples = {name: np.zeros((n, *shape), np.float32) for name, shape in shapes.items()}
 
+    @property
+    def position(self) -> Start:
+        """Where another chain of the same users and items may go on."""
+        users, items, links = (fetch(t) for t in (self._users, self._items, self._links))
+        return Start(users, items, links, self._alpha, self._gamma, self._nu, self._tau)
+
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error of this draw."""
         self._sweeps += 1

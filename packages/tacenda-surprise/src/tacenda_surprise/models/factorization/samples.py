@@ -14,13 +14,23 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tacenda.errors import ArtifactError
+from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
-from tacenda_surprise.models.spread import Curve
+from tacenda_surprise.models.bias import alternated
+from tacenda_surprise.models.catalogue import Catalogue
+from tacenda_surprise.models.spread import Curve, coverage_factor
 
 DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
 
+_PRIOR_OF_WEIGHT = 16.0  # one over the variance of the weight, as it is known beforehand
+_FEW = 200  # errors of ratings left out, which count half beside the residuals
+_WHOLE, _LEAST = (
+    0.97,
+    1e-3,
+)  # a weight above is as good as one, and no factors are smaller than the least
 _BLOCK = 4096  # pairs whose samples are looked at together
 _OVERSAMPLING = 16
 _POWER_ITERATIONS = 2
@@ -46,6 +56,47 @@ class Samples(NamedTuple):
         total = len(self.alpha)
         chosen = total - 1 - (np.arange(min(n, total))[::-1] * total) // min(n, total)
         return Samples(*(part[chosen] for part in self))
+
+    def expected(self, users: Numbers, items: Numbers) -> npt.NDArray[np.float64]:
+        """Mean scores of pairs of known users and items (pairs,)."""
+        found = np.zeros(len(users))
+        for x, q in zip(self.users, self.items, strict=True):
+            scores = np.einsum("nd,nd->n", x[users, :-1], q[items, :-1])
+            found += (scores + x[users, -1] + q[items, -1]) / len(self.alpha)
+        return found
+
+    def weight(self, ratings: Ratings, held_out: Ratings) -> float:
+        """The weight of the samples beside `BiasModel`, both of ``ratings``, with which ``held_out`` is predicted best.
+
+        Between 0 and 1. It is the least-squares weight, as if it were known to be about one beforehand.
+        """
+        users, items = held_out.user_ids, held_out.item_ids
+        alternation = alternated(ratings, ratings.mean)
+        biases = ratings.mean + alternation.b[users] + alternation.c[items]
+        apart, left = self.expected(users, items) - biases, held_out.values - biases
+        known = _PRIOR_OF_WEIGHT * float(np.var(left - apart))
+        return float(np.clip((apart @ left + known) / (apart @ apart + known), 0.0, 1.0))
+
+    def shrunk(self, weight: float, ratings: Ratings) -> Samples:
+        """Draw the scores towards those of a `BiasModel` of ``ratings``, which have the weight ``1 - weight``.
+
+        The users' factors become that much smaller, with the mean, the precision and the links they are from.
+        """
+        if weight > _WHOLE:
+            return self
+        alternation = alternated(ratings, 0.0)
+        scale = np.append(np.full(self.mean.shape[1] - 1, max(weight, _LEAST)), 1.0)
+        scale = scale.astype(np.float32)
+        users, items = self.users * scale, self.items.copy()
+        for own, biases in ((users, alternation.b), (items, alternation.c)):
+            own[:, :, -1] = weight * own[:, :, -1] + (1 - weight) * biases
+        return self._replace(
+            users=users,
+            items=items,
+            links=self.links * scale,
+            mean=self.mean * scale,
+            precision=np.asarray(self.precision / np.outer(scale, scale), np.float32),
+        )
 
     @property
     def noises(self) -> Floats:
@@ -142,6 +193,32 @@ class Unit(NamedTuple):
         """Standard deviations of ratings with these ``predictions``, whose scores have ``variances``."""
         noise = self.noises[users] * self.curve.factors(predictions)
         return np.asarray(self.unit * np.sqrt(variances + noise), np.float32)
+
+
+class LeftOut(NamedTuple):
+    """Ratings that samples were not given: errors, the variances of their scores and their noises (ratings,)."""
+
+    errors: npt.NDArray[np.float64]
+    predictions: Floats  # in units of the ratings
+    variances: Floats
+    noises: Floats
+
+    @classmethod
+    def of(cls, samples: Samples, ratings: Ratings, catalogue: Catalogue, unit: float) -> LeftOut:
+        """Of standardized ``ratings``."""
+        users, items = ratings.user_ids, ratings.item_ids
+        scores = catalogue.mean + unit * samples.expected(users, items)
+        predictions = catalogue.clip(scores.astype(np.float32))
+        errors = ratings.values - (predictions.astype(np.float64) - catalogue.mean) / unit
+        return cls(errors, predictions, samples.variances(users, items), samples.noises[users])
+
+    def factor(self, curve: Curve, factor: float) -> float:
+        """What the noise, ``factor`` times the curve, is to be multiplied by: one where errors are few."""
+        noises = self.noises * factor * curve.factors(self.predictions)
+        wider = coverage_factor(self.errors / np.sqrt(self.variances + noises))
+        wider **= len(self.errors) / (len(self.errors) + _FEW)
+        spread, noise = float(self.variances.mean()), float(noises.mean())
+        return float(np.clip((wider * (spread + noise) - spread) / noise, 0.25, 4.0))
 
 
 class FoldedSamples(NamedTuple):

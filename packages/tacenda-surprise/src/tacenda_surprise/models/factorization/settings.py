@@ -31,7 +31,7 @@ from tacenda.errors import ArtifactError
 from tacenda.kernels.ratings.sgd import Penalties, Rates
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, group, option
-from tacenda_surprise.models.bias import Alternation, BiasSettings
+from tacenda_surprise.models.bias import alternated
 from tacenda_surprise.models.catalogue import deviation, noisiness
 
 # for ratings of unit deviation
@@ -404,11 +404,7 @@ def _weight(suitable: Weight, *given: float | None) -> Weight:
 
 def bias_penalties(ratings: Ratings) -> tuple[float, float]:
     """sigma^2 / tau^2 of users and of items, see `tacenda_surprise.models.bias`."""
-    b, c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-    alternation = Alternation(BiasSettings(), ratings, ratings.mean, b, c)
-    for _ in range(_BIAS_SWEEPS):
-        alternation.step(None, 1.0)
-    users, items = alternation.penalties
+    users, items = alternated(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).penalties
     return min(users, _MOST), min(items, _MOST)
 
 

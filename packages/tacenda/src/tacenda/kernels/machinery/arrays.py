@@ -53,8 +53,8 @@ def common_device(**arrays: Any) -> str:
 
 
 def given(array: Any) -> Any:
-    """An array or a tensor as it is, anything else, such as a list, as an array."""
-    return array if hasattr(array, "shape") else np.asarray(array)
+    """An array or a tensor as it is, anything else, such as a list or a scalar of numpy, as an array."""
+    return array if hasattr(array, "shape") and not np.isscalar(array) else np.asarray(array)
 
 
 def in_c_order(array: Any, dtype: Any = None) -> Any:
@@ -136,10 +136,16 @@ def check_range(ids: Any, n: int, name: str, lowest: int = 0) -> None:
     whole = str(ids.dtype).removeprefix("torch.").lstrip("u").startswith("int")
     if ids.ndim != 1 or (not whole and len(ids)):
         raise KernelError(f"{name} must be integers in one dimension, not {_describe(ids)}")
-    if len(ids) and (ids.min() < lowest or ids.max() >= n):
-        raise KernelError(
-            f"{name} run from {int(ids.min())} to {int(ids.max())}, and there are {n} rows"
-        )
+    if not len(ids):
+        return
+    if isinstance(ids, np.ndarray):
+        least, most = ids.min(), ids.max()
+    else:
+        import torch
+
+        least, most = torch.stack(ids.aminmax()).tolist()  # a device is waited for once
+    if least < lowest or most >= n:
+        raise KernelError(f"{name} run from {int(least)} to {int(most)}, and there are {n} rows")
 
 
 def _dtype(array: Any) -> str:

@@ -32,6 +32,12 @@ def tree_softmax_step() -> Iterator[Case]:
         yield label, (r, words, codes, q, b, grad, sums, sums[::-1].copy(), 0.1, 1)
 
 
+def tree_softmax_backward() -> Iterator[Case]:
+    """The same, without a step."""
+    for label, (*given, grad, _, _, _, threads) in tree_softmax_step():
+        yield label, (*given, grad, threads)
+
+
 def tree_softmax_distribution() -> Iterator[Case]:
     """All words of the same."""
     for label, (vectors, _, *rest) in _tree_problems():
@@ -101,5 +107,6 @@ CASES = (
     stream_scores,
     tree_softmax,
     tree_softmax_step,
+    tree_softmax_backward,
     tree_softmax_distribution,
 )

@@ -37,6 +37,12 @@ class Counts(NamedTuple):
     data: npt.NDArray[Any]
     """Counts (nonzeros,): int32 as counted, float32 where counts were scaled."""
 
+    def rows(self, first: int, last: int) -> "Counts":
+        """Return the rows from ``first`` to ``last`` as a matrix of their own, which shares columns and counts."""
+        begin, end = int(self.indptr[first]), int(self.indptr[last])
+        indptr = self.indptr[first : last + 1] - begin
+        return Counts(indptr, self.indices[begin:end], self.data[begin:end])
+
 
 def lagged_counts(
     stream: npt.NDArray[np.int32], n_lags: int, vocabulary: int, n_history: int = 0

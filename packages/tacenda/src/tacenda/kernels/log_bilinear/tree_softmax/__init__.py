@@ -26,7 +26,16 @@ from tacenda.kernels.machinery.arrays import (
     in_c_order,
 )
 
-__all__ = ["Codes", "Step", "check_tree", "distribution", "forward", "step"]
+__all__ = [
+    "Codes",
+    "Gradients",
+    "Step",
+    "backward",
+    "check_tree",
+    "distribution",
+    "forward",
+    "step",
+]
 
 _Floats = NDArray[np.floating[Any]]
 _Ints = NDArray[np.integer[Any]]
@@ -37,6 +46,16 @@ class Step(NamedTuple):
 
     log_probs: NDArray[np.float64]
     vectors: _Floats
+
+
+class Gradients(NamedTuple):
+    """Natural log-probabilities, and the gradients with respect to vectors and to the nodes that were visited."""
+
+    log_probs: NDArray[np.float64]  # (tokens,)
+    vectors: _Floats  # (tokens, width)
+    nodes: NDArray[np.int32]  # (visited,), ascending
+    node_vectors: _Floats  # (visited, width)
+    node_biases: _Floats  # (visited,)
 
 
 def forward(
@@ -124,6 +143,32 @@ def step(
     # not the nodes that the check returns: these are changed in place
     tables = node_vectors, node_biases, grad, sums, bias_sums
     result: Step = resolve("tree_softmax_step", device)(*pairs[:3], *tables, rate, threads)
+    return result
+
+
+def backward(
+    vectors: _Floats,
+    words: _Ints,
+    codes: Codes,
+    node_vectors: _Floats,
+    node_biases: _Floats,
+    grad: _Floats,
+    threads: int = 1,
+) -> Gradients:
+    """Find log-probabilities and all their gradients, for who adds those of others to them before a step.
+
+    The arguments are as in `step`, but nothing is changed.
+
+    Raises
+    ------
+    KernelError
+        As in `forward`.
+    """
+    device = common_device(vectors=vectors, node_vectors=node_vectors, node_biases=node_biases)
+    pairs = _check_pairs(vectors, words, codes, node_vectors, node_biases)
+    grad = in_c_order(given(grad), pairs[0].dtype)
+    check_array(grad, pairs[1].shape, pairs[0], "grad")
+    result: Gradients = resolve("tree_softmax_backward", device)(*pairs, grad, threads)
     return result
 
 

@@ -7,13 +7,14 @@ The exponentials of all nodes of a word are one polynomial, computed in vectors 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.dispatch import UnsupportedShape
-from tacenda.kernels.log_bilinear.tree_softmax import Codes, Step
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, Gradients, Step
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.rows import add_rows, multiply_rows
 from tacenda.kernels.machinery.threads import in_parts
@@ -228,6 +229,17 @@ def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):
     return total
 
 
+@njit
+def _node_gradients(  # type: ignore[no-untyped-def]
+    slopes, vectors, visited, begins, tokens, places, longest, d_q, d_b, first, last
+):  # fmt: skip
+    """Fill the gradients of the visited nodes first .. last."""
+    weights, gradient = np.empty(longest, np.float32), np.empty((1, d_q.shape[1]), np.float32)
+    for k in range(first, last):
+        d_b[k] = _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient)
+        d_q[k] = gradient[0]
+
+
 @njit(fastmath={"contract", "reassoc"})
 def _node_steps(  # type: ignore[no-untyped-def]
     slopes, vectors, visited, begins, tokens, places, longest, q, b, sums, bias_sums, rate, epsilon, first, last
@@ -315,32 +327,62 @@ def step(
     A token's nodes are read once, for its probability and its gradient; then every visited node's gradient is summed
     up beside its vector and taken off at once.
     """
+    found, visits = _by_token(vectors, words, codes, node_vectors, node_biases, grad, threads)
+    moved = node_vectors, node_biases, sums, bias_sums, np.float32(rate), np.float32(EPSILON)
+    _by_node(lambda *span: _node_steps(*visits, *moved, *span), visits, threads)
+    return found
+
+
+def backward(
+    vectors: _Array,
+    words: _Array,
+    codes: Codes,
+    node_vectors: _Array,
+    node_biases: _Array,
+    grad: _Array,
+    threads: int = 1,
+) -> Gradients:
+    """See `tacenda.kernels.log_bilinear.tree_softmax.backward`."""
+    found, visits = _by_token(vectors, words, codes, node_vectors, node_biases, grad, threads)
+    nodes = visits[2]
+    d_q, d_b = (
+        np.empty((len(nodes), vectors.shape[1]), np.float32),
+        np.empty(len(nodes), np.float32),
+    )
+    _by_node(lambda *span: _node_gradients(*visits, d_q, d_b, *span), visits, threads)
+    order = np.argsort(nodes)
+    return Gradients(*found, nodes[order], d_q[order], d_b[order])
+
+
+def _by_token(
+    vectors: _Array, words: _Array, codes: Codes, q: _Array, b: _Array, grad: _Array, threads: int
+) -> tuple[Step, tuple[Any, ...]]:
+    """Work on all tokens; return what they have found, and the visits of nodes as `_node_steps` takes them."""
     _require_single(vectors)
-    q, b = node_vectors, node_biases
     # where the steps of each token begin among those of all tokens
     bounds = codes.code_steps[codes.word_codes]
     starts = np.concatenate([[0], np.cumsum(np.diff(bounds)[words])]).astype(np.int64)
     slopes, log_probs = np.empty(starts[-1], np.float32), np.empty(len(words))
     d_r = np.empty_like(vectors)
 
-    def by_token(first: int, last: int) -> None:
+    def work(first: int, last: int) -> None:
         _token_steps(
             vectors, words, *codes, q, b, starts, grad, *codes.most, slopes, log_probs, d_r, first, last
         )  # fmt: skip
 
-    in_parts(by_token, len(words), threads)
+    in_parts(work, len(words), threads)
     visited, *visits = _visits_of(words, *codes[:3], len(q), len(slopes))
-    work = visits[0] + _OWN * np.arange(len(visits[0]))
     longest = int(np.diff(visits[0]).max(initial=0))
+    return Step(log_probs, d_r), (slopes, vectors, visited, *visits, longest)
 
-    def by_node(first: int, last: int) -> None:
-        _node_steps(
-            slopes, vectors, visited, *visits, longest, q, b, sums, bias_sums, np.float32(rate), np.float32(EPSILON),
-            *np.searchsorted(work, (first, last)),
-        )  # fmt: skip
 
-    in_parts(by_node, int(work[-1]), threads)
-    return Step(log_probs, d_r)
+def _by_node(work: Callable[[int, int], None], visits: tuple[Any, ...], threads: int) -> None:
+    """Work on all visited nodes, those from one number to another at a time."""
+    begins = visits[3]
+    done = begins + _OWN * np.arange(len(begins))
+    in_parts(
+        lambda first, last: work(*np.searchsorted(done, (first, last))), int(done[-1]), threads
+    )
 
 
 def distribution(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.kernels.log_bilinear.tree_softmax import Codes, Step
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, Gradients, Step
 from tacenda.kernels.shared.row_steps.naive import adagrad
 
 _Array = NDArray[Any]
@@ -37,22 +37,19 @@ def forward(
     return log_probs
 
 
-def step(
+def backward(
     vectors: _Array,
     words: _Array,
     codes: Codes,
     node_vectors: _Array,
     node_biases: _Array,
     grad: _Array,
-    sums: _Array,
-    bias_sums: _Array,
-    rate: float,
     threads: int = 1,
-) -> Step:
-    """See `tacenda.kernels.log_bilinear.tree_softmax.step`."""
+) -> Gradients:
+    """See `tacenda.kernels.log_bilinear.tree_softmax.backward`."""
     log_probs = forward(vectors, words, codes, node_vectors, node_biases)
     r, q, b = (each.astype(np.float64) for each in (vectors, node_vectors, node_biases))
-    d_r, d_q, d_b = np.zeros_like(r), np.zeros_like(q), np.zeros((len(q), 1))
+    d_r, d_q, d_b = np.zeros_like(r), np.zeros_like(q), np.zeros(len(q))
     visited: set[int] = set()
     for t, word in enumerate(words.tolist()):
         for steps in _codes_of(word, codes):
@@ -66,9 +63,27 @@ def step(
                 d_q[node] += g * r[t]
                 d_b[node] += g
     rows = np.array(sorted(visited), np.int32)
-    adagrad(node_vectors, sums, rows, d_q[rows], rate)
-    adagrad(node_biases[:, None], bias_sums, rows, d_b[rows], rate)
-    return Step(log_probs, d_r.astype(vectors.dtype))
+    gradients = (each.astype(vectors.dtype) for each in (d_q[rows], d_b[rows]))
+    return Gradients(log_probs, d_r.astype(vectors.dtype), rows, *gradients)
+
+
+def step(
+    vectors: _Array,
+    words: _Array,
+    codes: Codes,
+    node_vectors: _Array,
+    node_biases: _Array,
+    grad: _Array,
+    sums: _Array,
+    bias_sums: _Array,
+    rate: float,
+    threads: int = 1,
+) -> Step:
+    """See `tacenda.kernels.log_bilinear.tree_softmax.step`."""
+    found = backward(vectors, words, codes, node_vectors, node_biases, grad)
+    adagrad(node_vectors, sums, found.nodes, found.node_vectors, rate)
+    adagrad(node_biases[:, None], bias_sums, found.nodes, found.node_biases[:, None], rate)
+    return Step(found.log_probs, found.vectors)
 
 
 def distribution(

@@ -8,19 +8,19 @@ Tensors are torch's, but for the codes, which are kept on the device from call t
 host. Memory beside the results: a number for each visit, and a row for each piece. Works under Triton's interpreter.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
 from tacenda.kernels.dispatch import UnsupportedShape
-from tacenda.kernels.log_bilinear.tree_softmax import Codes, Step
+from tacenda.kernels.log_bilinear.tree_softmax import Codes, Gradients, Step
 from tacenda.kernels.machinery.gpu import tile
 from tacenda.kernels.machinery.tensors import to_device
 from tacenda.kernels.shared.row_steps import EPSILON
 
-__all__ = ["PIECE", "forward", "step"]
+__all__ = ["PIECE", "backward", "forward", "step"]
 
 PIECE = 256
 """Visits of a node that are added up by one program."""
@@ -113,9 +113,13 @@ def _pieces(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _nodes(  # type: ignore[no-untyped-def]
-    partial, of_bias, firsts, visited, q, b, sums, bias_sums, rate, epsilon, width, WIDTH: tl.constexpr,
+    partial, of_bias, firsts, visited, q, b, sums, bias_sums, rate, epsilon, width,
+    WIDTH: tl.constexpr, MOVING: tl.constexpr,
 ):  # fmt: skip
-    """Sum the pieces of one node, and take a step of AdaGrad on its vector and its bias."""
+    """Sum the pieces of one node, and take a step of AdaGrad on its vector and its bias.
+
+    Unless MOVING, ``q`` and ``b`` have a row for each visited node, which takes the sums.
+    """
     k = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, WIDTH)
     inside = d < width
@@ -123,14 +127,18 @@ def _nodes(  # type: ignore[no-untyped-def]
     for piece in range(tl.load(firsts + k), tl.load(firsts + k + 1)):
         g += tl.load(partial + piece * width + d, inside, 0.0)
         g_bias += tl.load(of_bias + piece)
-    node = tl.load(visited + k).to(tl.int64)
-    so_far = tl.load(sums + node) + tl.sum(g * g, 0) / width
-    tl.store(sums + node, so_far)
-    row = tl.load(q + node * width + d, inside, 0.0)
-    tl.store(q + node * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
-    so_far = tl.load(bias_sums + node) + g_bias * g_bias
-    tl.store(bias_sums + node, so_far)
-    tl.store(b + node, tl.load(b + node) - rate / (tl.sqrt(so_far) + epsilon) * g_bias)
+    if MOVING:
+        node = tl.load(visited + k).to(tl.int64)
+        so_far = tl.load(sums + node) + tl.sum(g * g, 0) / width
+        tl.store(sums + node, so_far)
+        row = tl.load(q + node * width + d, inside, 0.0)
+        tl.store(q + node * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
+        so_far = tl.load(bias_sums + node) + g_bias * g_bias
+        tl.store(bias_sums + node, so_far)
+        tl.store(b + node, tl.load(b + node) - rate / (tl.sqrt(so_far) + epsilon) * g_bias)
+    else:
+        tl.store(q + k * width + d, g, inside)
+        tl.store(b + k, g_bias)
 
 
 def _on_device(codes: Codes, device: torch.device) -> list[torch.Tensor]:
@@ -198,51 +206,72 @@ def step(
     threads: int = 1,
 ) -> Step:
     """See `tacenda.kernels.log_bilinear.tree_softmax.step`; ``threads`` is without effect."""
+    found, visits = _by_token(vectors, words, codes, node_vectors, node_biases, grad)
+    _by_node(vectors, visits, node_vectors, node_biases, (sums, bias_sums, rate))
+    return found
+
+
+def backward(
+    vectors: torch.Tensor,
+    words: Any,
+    codes: Codes,
+    node_vectors: torch.Tensor,
+    node_biases: torch.Tensor,
+    grad: torch.Tensor,
+    threads: int = 1,
+) -> Gradients:
+    """See `tacenda.kernels.log_bilinear.tree_softmax.backward`; ``threads`` is without effect."""
+    found, visits = _by_token(vectors, words, codes, node_vectors, node_biases, grad)
+    d_q = vectors.new_empty((len(visits.nodes), vectors.shape[1]))
+    d_b = vectors.new_empty(len(d_q))
+    _by_node(vectors, visits, d_q, d_b, None)
+    return Gradients(*found, visits.nodes, d_q, d_b)
+
+
+class _Visits(NamedTuple):
+    """The visits of all tokens, one token after another; the nodes that were visited, ascending."""
+
+    slopes: torch.Tensor  # (visits,), gradients of the activations
+    owners: torch.Tensor  # (visits,), tokens
+    order: torch.Tensor  # (visits,), by node
+    nodes: torch.Tensor  # (visited,)
+    times: torch.Tensor  # (visited,), how often each was
+
+
+def _by_token(
+    vectors: torch.Tensor,
+    words: Any,
+    codes: Codes,
+    q: torch.Tensor,
+    b: torch.Tensor,
+    grad: torch.Tensor,
+) -> tuple[Step, _Visits]:
+    """Work on all tokens; return what they have found, and the nodes that they visited."""
     _check(vectors, codes)
-    device, width = vectors.device, vectors.shape[1]
+    device = vectors.device
     heads, steps, nodes, _ = _on_device(codes, device)
     own = to_device((words,), device)[0].long()
-    # the visits of all tokens, one after another, and the node of each
     begins, counts = steps[heads[own]], steps[heads[own + 1]] - steps[heads[own]]
     places = counts.cumsum(0) - counts
     owners = torch.repeat_interleave(counts)
     visits = nodes[begins[owners] + torch.arange(len(owners), device=device) - places[owners]]
-    log_probs, slopes, gradient = _scored(
-        vectors, own, codes, node_vectors, node_biases, (grad, places, len(owners))
-    )
-    if len(visits):
-        of_nodes, order = torch.sort(visits, stable=True)
-        visited, times = torch.unique_consecutive(of_nodes, return_counts=True)
-        _move(
-            slopes,
-            order,
-            owners,
-            vectors,
-            visited,
-            times,
-            node_vectors,
-            node_biases,
-            sums,
-            bias_sums,
-            rate,
-        )
-    return Step(log_probs, gradient if width else torch.zeros_like(vectors))
+    log_probs, slopes, gradient = _scored(vectors, own, codes, q, b, (grad, places, len(owners)))
+    of_nodes, order = torch.sort(visits, stable=True)
+    visited, times = torch.unique_consecutive(of_nodes, return_counts=True)
+    return Step(log_probs, gradient), _Visits(slopes, owners, order, visited, times)
 
 
-def _move(
-    slopes: torch.Tensor,
-    order: torch.Tensor,
-    owners: torch.Tensor,
+def _by_node(
     vectors: torch.Tensor,
-    visited: torch.Tensor,
-    times: torch.Tensor,
+    visits: _Visits,
     q: torch.Tensor,
     b: torch.Tensor,
-    sums: torch.Tensor,
-    bias_sums: torch.Tensor,
-    rate: float,
+    moving: tuple[torch.Tensor, torch.Tensor, float] | None,
 ) -> None:
-    """Take a step on every visited node; ``times`` says how often each was."""
+    """Take a step on every visited node with the sums and the rate of ``moving``, or without put gradients in q, b."""
+    slopes, owners, order, visited, times = visits
+    if not len(visited):
+        return
     width = vectors.shape[1]
     pieces = (times + PIECE - 1) // PIECE
     firsts = torch.cat([pieces.new_zeros(1), pieces.cumsum(0)])
@@ -259,6 +288,6 @@ def _move(
             VISITS=_VISITS, WIDTH=columns, num_warps=4,
         )  # fmt: skip
         _nodes[(len(visited),)](
-            partial, of_bias, firsts, visited, q, b, sums, bias_sums, rate, EPSILON, width,
-            WIDTH=tile(width, _MOST_WIDTH), num_warps=4,
+            partial, of_bias, firsts, visited, q, b, *(moving or (q, b, 0.0)), EPSILON, width,
+            WIDTH=tile(width, _MOST_WIDTH), MOVING=moving is not None, num_warps=4,
         )  # fmt: skip

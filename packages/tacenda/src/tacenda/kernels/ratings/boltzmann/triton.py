@@ -2,7 +2,7 @@
 
     numbers      `_numbers`: the random numbers of every case, those that the CPU draws
     hidden       what goes into the hidden units: ratings, as a sparse matrix, times the weights
-    visible      `_expect`: weights of each rating times hidden states, and the softmax over the levels
+    visible      `_expect`: weights of each rating times hidden states, and the softmax over the levels; `_draw`
     gradients    ratings, the other way round, times probabilities of the hidden units
 
 The sparse products are those of `tacenda.kernels.shared.sparse_product`, whose sums have a fixed order; counts are of
@@ -30,7 +30,7 @@ from tacenda.kernels.shared import sparse_product
 __all__ = ["divergence", "expect"]
 
 _PAIRS, _HIDDEN = 16, 128
-_CASES = 32
+_CASES, _DRAWN = 32, 128
 
 
 @triton.jit
@@ -98,6 +98,28 @@ def _expect(  # type: ignore[no-untyped-def]
     found /= tl.sum(found, 1)[:, None]
     tl.store(chances + pair[:, None] * K + k[None, :], found, inside)
     tl.store(means + pair, tl.sum(found * score[None, :], 1), pair < n)
+
+
+@triton.jit
+def _draw(chances, numbers, levels, n, K, PAIRS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Draw a level for each of one tile of pairs: that on which its number in [0, 1) falls."""
+    pair = tl.program_id(0).to(tl.int64) * PAIRS + tl.arange(0, PAIRS)
+    number = tl.load(numbers + pair, pair < n, 0.0)
+    reached, level = tl.zeros((PAIRS,), tl.float32), tl.zeros((PAIRS,), tl.int64)
+    for k in range(K - 1):
+        reached += tl.load(chances + pair * K + k, pair < n, 0.0)
+        level += (number > reached).to(tl.int64)
+    tl.store(levels + pair, level, pair < n)
+
+
+def draw(chances: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """The level of each pair (pairs,) that its number falls on, given the chances (pairs, K)."""
+    n, K = chances.shape
+    levels = torch.zeros(n, dtype=torch.int64, device=chances.device)
+    if n:
+        with torch.cuda.device_of(chances):
+            _draw[(triton.cdiv(n, _DRAWN),)](chances, numbers, levels, n, K, PAIRS=_DRAWN)
+    return levels
 
 
 def expect(
@@ -169,8 +191,7 @@ def divergence(
         found = expect(m, owner, weights, b, h, s, o[own])
         if not t:
             error = float((found.means - s[r]).double().square().sum())
-        reached = found.chances.cumsum(1)[:, :-1]
-        k = (of_visible[t][:, None] > reached).sum(1)
+        k = draw(found.chances, of_visible[t])
         p = activations(k)
     if chains is not None:
         chains[own] = p

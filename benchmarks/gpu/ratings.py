@@ -1,4 +1,4 @@
-"""Fits of rating models, for `benchmarks.gpu`: an epoch or a sweep on ratings as many as those of two known sets."""
+"""Rating models: an epoch or a sweep on ratings as many as those of two known sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.gpu import FLOAT, ID, Case
+from benchmarks.gpu.case import FLOAT, ID, Case, Work
 from tacenda.kernels.ratings.sgd import Penalties, Rates
 from tacenda.kernels.ratings.solves import bytes_needed
 from tacenda.ratings import IdIndex, Ratings
@@ -20,6 +20,8 @@ from tacenda_surprise.models.factorization import gibbs, rounds
 from tacenda_surprise.models.factorization.settings import BayesianSettings, FactorizationSettings
 from tacenda_surprise.models.factorization.training import initial_tables
 from tacenda_surprise.models.identities import Identities
+
+__all__ = ["large", "small"]
 
 FACTORS, OF_CHAIN, HIDDEN, LEVELS, BATCHES = 100, 32, 100, 5, 40
 
@@ -80,7 +82,8 @@ def epoch_of_sgd(shape: Shape, *, conditional: bool) -> Case:
     tables = (shape.rows * (width + 1) + conditional * shape.items * width) * FLOAT
     return Case(
         f"{'Conditional' if conditional else ''}PMF, epoch", shape.name,
-        n * width * (14.0 if conditional else 8.0), n * (ID + FLOAT) + 2 * tables, tables, make, n, "rating",
+        Work(n * width * (14.0 if conditional else 8.0), n * (ID + FLOAT) + 2 * tables),
+        tables, make, n, "rating",
     )  # fmt: skip
 
 
@@ -98,7 +101,7 @@ def sweep(shape: Shape) -> Case:
     flops = 2.0 * n * width * (width + 3) + shape.rows * (width**3 / 3 + 2 * width**2)
     tables = shape.rows * width * FLOAT
     return Case(
-        "Gibbs sweep", f"{shape.name}, {OF_CHAIN} factors", flops, 2 * n * (ID + FLOAT) + 3 * tables,
+        "Gibbs sweep", f"{shape.name}, {OF_CHAIN} factors", Work(flops, 2 * n * (ID + FLOAT) + 3 * tables),
         bytes_needed(shape.rows, n, width) + tables, make, n, "rating",
     )  # fmt: skip
 
@@ -116,16 +119,25 @@ def divergence(shape: Shape) -> Case:
 
     n, parameters = shape.ratings, shape.users * (HIDDEN + LEVELS)
     return Case(
-        "RBM, epoch", f"{shape.name}, {HIDDEN} hidden", 10.0 * n * HIDDEN + 12.0 * BATCHES * parameters,
-        n * (ID + FLOAT) + 7 * BATCHES * parameters * FLOAT, n / BATCHES * (100 + 8 * LEVELS) + 2 * parameters * FLOAT,
+        "RBM, epoch", f"{shape.name}, {HIDDEN} hidden",
+        Work(10.0 * n * HIDDEN + 12.0 * BATCHES * parameters, n * (ID + FLOAT) + 7 * BATCHES * parameters * FLOAT),
+        n / BATCHES * (100 + 8 * LEVELS) + 2 * parameters * FLOAT,
         make, n, "rating",
     )  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
-    """All of them, the small ones first."""
-    for shape in (SMALL, LARGE):
-        yield epoch_of_sgd(shape, conditional=False)
-        yield epoch_of_sgd(shape, conditional=True)
-        yield sweep(shape)
-        yield divergence(shape)
+def small() -> Iterator[Case]:
+    """Of the smaller set."""
+    yield from _of(SMALL)
+
+
+def large() -> Iterator[Case]:
+    """Of the larger one, which takes minutes to generate."""
+    yield from _of(LARGE)
+
+
+def _of(shape: Shape) -> Iterator[Case]:
+    yield epoch_of_sgd(shape, conditional=False)
+    yield epoch_of_sgd(shape, conditional=True)
+    yield sweep(shape)
+    yield divergence(shape)

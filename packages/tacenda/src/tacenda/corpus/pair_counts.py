@@ -207,16 +207,24 @@ def merge_rows(sources: Sequence[Source], vocabulary: int, max_entries: int) -> 
     exact = all(source.dtype == np.int32 for source in sources)
     dtype = np.dtype(np.int32 if exact else np.float32)
     indptrs = [source.indptr for source in sources]
-    together = np.sum(indptrs, axis=0)
-    i = 0
-    while i < vocabulary:
-        j = int(np.searchsorted(together, together[i] + max_entries, side="right")) - 1
-        j = min(max(j, i + 1), vocabulary)
+    for i, j in row_blocks(indptrs, max_entries):
         parts = []
         for source, indptr in zip(sources, indptrs, strict=True):
             indices, data = source.read(int(indptr[i]), int(indptr[j]))
             parts.append(Counts(indptr[i : j + 1] - indptr[i], indices, data.astype(dtype)))
         yield merge_counts(parts, vocabulary)
+
+
+def row_blocks(
+    indptrs: Sequence[npt.NDArray[np.int64]], max_entries: int
+) -> Iterator[tuple[int, int]]:
+    """Cut the rows of matrices into blocks of at most ``max_entries`` entries in all, or of one row."""
+    together = np.sum(indptrs, axis=0)
+    i, n_rows = 0, len(together) - 1
+    while i < n_rows:
+        j = int(np.searchsorted(together, together[i] + max_entries, side="right")) - 1
+        j = min(max(j, i + 1), n_rows)
+        yield i, j
         i = j
 
 

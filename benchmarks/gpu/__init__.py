@@ -1,0 +1,1 @@
+"""Operations on a CUDA device against their floors."""

@@ -1,0 +1,206 @@
+"""Lists of ten items, ours and those of other libraries, on the same ratings.
+
+    python -m benchmarks.ratings.lists [--data ml-100k tiny ...] [--only NAME ...]
+
+A hit is an item that the user has rated in the part held out: each user's last fifth of MovieLens-100K, a random
+fifth of the generated sets (`benchmarks.ratings.generated`, on which the numbers of our lists were chosen). Items that
+the user has rated before are left out. implicit's alternating least squares is given the pairs alone, as our
+model of choices is; it has a row with its defaults, and one with the width and the penalty of these that are best on a
+fifth of the training part. Surprise's SVD ranks by the expected rating. implicit is left out where it is not installed.
+Every cell that is finished is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from surprise import SVD, Dataset, Reader
+
+from benchmarks import parts, reporting
+from benchmarks.embeddings import common
+from benchmarks.ratings import data
+from benchmarks.ratings.generated import SHAPES, generate
+from tacenda.ratings import Ratings, split, split_last
+from tacenda_surprise.models import ConditionalPMFModel, Identities, PMFModel
+from tacenda_surprise.models.choices import Choices
+from tacenda_surprise.models.ranking import Lists, Ranked, best_items, most_popular, quality, top
+
+PLACES, SEED, HELD_OUT = 10, 0, 0.2
+MOVIELENS = "ml-100k"
+WIDTHS, PENALTIES = (16, 32, 64, 100), (0.01, 1.0, 10.0, 100.0)
+
+
+class Found(NamedTuple):
+    """The lists of all users that are tested, and processor seconds of the fit and of the lists."""
+
+    lists: list[Ranked]
+    fit: float
+    ranking: float
+
+
+def timed(fit: Callable[[], Any], rank: Callable[[Any], Iterator[Ranked]]) -> Found:
+    start = time.process_time()
+    fitted = fit()
+    between = time.process_time()
+    lists = list(rank(fitted))
+    return Found(lists, between - start, time.process_time() - between)
+
+
+def movielens() -> tuple[Ratings, Ratings]:
+    """MovieLens-100K, and of that each user's last fifth."""
+    users, items, values, times = zip(*data.movielens(MOVIELENS).raw_ratings, strict=True)
+    triples = list(zip(users, items, values, strict=True))
+    moments = list(zip(users, items, map(float, times), strict=True))
+    ratings = Ratings.from_triples(triples)
+    return split_last(ratings, Ratings.from_triples(moments).values, HELD_OUT)
+
+
+def parted(name: str) -> tuple[Ratings, Ratings]:
+    return movielens() if name == MOVIELENS else split(generate(name, SEED), HELD_OUT, seed=SEED)
+
+
+def ours(model: type[PMFModel], by: Any) -> Callable[[Ratings, np.ndarray], Found]:
+    """Ranked by the model of ratings, that of choices, or both."""
+
+    def found(train: Ratings, users: np.ndarray) -> Found:
+        seen = Identities.of(train)
+        return timed(
+            lambda: (model(seed=SEED).fit(train), Choices.of(train, seen)),
+            lambda pair: best_items(
+                pair[0], users, PLACES, seen, Lists.of(pair[1], by, train.n_items)
+            ),
+        )
+
+    return found
+
+
+def svd(train: Ratings, users: np.ndarray) -> Found:
+    """The highest ratings that Surprise's SVD expects."""
+    loaded = Dataset(Reader(rating_scale=train.scale))
+    rows = zip(train.user_ids.tolist(), train.item_ids.tolist(), train.values.tolist(), strict=True)
+    trainset = loaded.construct_trainset([(u, i, r, None) for u, i, r in rows])
+    items = np.array([trainset.to_raw_iid(i) for i in trainset.all_items()])
+
+    def rank(fitted: Any) -> Iterator[Ranked]:
+        for user in users.tolist():
+            scores = np.full(train.n_items, -np.inf, np.float32)
+            scores[items] = fitted.bi
+            if trainset.knows_user(inner := trainset._raw2inner_id_users.get(user, -1)):
+                scores[items] += fitted.qi @ fitted.pu[inner] + fitted.bu[inner]
+            yield Ranked(user, *top(scores, PLACES, train.of_user(user)[0]))
+
+    return timed(lambda: SVD(random_state=SEED).fit(trainset), rank)
+
+
+def implicit(**options: Any) -> Callable[[Ratings, np.ndarray], Found]:
+    """implicit's alternating least squares, of who has rated what."""
+
+    def found(train: Ratings, users: np.ndarray) -> Found:
+        from implicit.als import AlternatingLeastSquares
+
+        table = csr_matrix(train.to_csr(), dtype=np.float32)
+        table.data[:] = 1.0
+
+        def fit() -> Any:
+            model = AlternatingLeastSquares(random_state=SEED, num_threads=1, **options)
+            model.fit(table, show_progress=False)
+            return model
+
+        def rank(fitted: Any) -> Iterator[Ranked]:
+            ids, scores = fitted.recommend(users, table[users], N=PLACES)
+            for user, row, own in zip(users.tolist(), ids, scores, strict=True):
+                yield Ranked(user, row.astype(np.int64), own)
+
+        return timed(fit, rank)
+
+    return found
+
+
+def chosen(train: Ratings) -> dict[str, Any]:
+    """The options of implicit that are best on a fifth of ``train``."""
+    part, held_out = split(train, HELD_OUT, seed=SEED)
+    users = np.flatnonzero(np.diff(held_out.user_offsets))
+
+    def gain(options: dict[str, Any]) -> float:
+        return quality(implicit(**options)(part, users).lists, held_out, PLACES).ndcg
+
+    grid = [
+        {"factors": width, "regularization": penalty} for width in WIDTHS for penalty in PENALTIES
+    ]
+    return max(grid, key=gain)
+
+
+OURS: dict[str, Callable[[Ratings, np.ndarray], Found]] = {
+    "ConditionalPMF and choices": ours(ConditionalPMFModel, "both"),
+    "choices alone": ours(ConditionalPMFModel, "choice"),
+    "ConditionalPMF alone": ours(ConditionalPMFModel, "rating"),
+    "Surprise SVD": svd,
+}
+IMPLICIT, CHOSEN, POPULAR = "implicit ALS", "implicit ALS, chosen settings", "popularity"
+
+
+def measure(name: str, row: str) -> dict[str, Any]:
+    """One way of ranking on one set."""
+    train, held_out = parted(name)
+    users = np.flatnonzero(np.diff(held_out.user_offsets))
+    if row == POPULAR:
+        return {**most_popular(train, users, PLACES, held_out)._asdict(), "fit": 0.0, "rank": 0.0}
+    told: dict[str, Any] = chosen(train) if row == CHOSEN else {}
+    found = (implicit(**told) if row in (IMPLICIT, CHOSEN) else OURS[row])(train, users)
+    good = quality(found.lists, held_out, PLACES)._asdict()
+    return {**good, "fit": found.fit, "rank": found.ranking, "settings": told}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    sets = [MOVIELENS, *SHAPES]
+    parser.add_argument("--data", nargs="*", default=sets, choices=sets)
+    parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
+    parser.add_argument("--cache", type=Path, default=parts.kept_folder())
+    options = parser.parse_args()
+    cells = common.Cells(options.cache, "ratings-lists")
+    names = [*OURS, POPULAR]
+    try:
+        version = importlib.metadata.version("implicit")
+        names += [IMPLICIT, CHOSEN]
+    except importlib.metadata.PackageNotFoundError:
+        version = "not installed"
+        print("implicit is left out: it is not installed", flush=True)
+    rows = []
+    for name in options.data:
+        for row in data.wanted(names, options.only):
+            key = common.cell_key(data=name, row=row, implicit=version)
+            found = cells.measure(key, lambda: measure(name, row))  # noqa: B023
+            rows.append(
+                {
+                    "row": f"{name}: {row}",
+                    "data": name,
+                    "ranked by": row,
+                    "HR": round(found["hit_rate"], 3),
+                    "NDCG": round(found["ndcg"], 3),
+                    "MRR": round(found["mrr"], 3),
+                    "recall": round(found["recall"], 3),
+                    "fit s": round(found["fit"], 2),
+                    "lists s": round(found["rank"], 3),
+                    "settings": found.get("settings", {}),
+                }
+            )
+            print(rows[-1], flush=True)
+    protocol = {
+        "data": f"{MOVIELENS}: each user's last fifth held out; the others: a random fifth",
+        "lists": f"{PLACES} items that the user has not rated in the training part",
+        "implicit": f"{version}; chosen settings: NDCG on a fifth of the training part",
+        "time": "seconds of processor time, one thread",
+    }
+    reporting.save("ratings-lists", protocol, rows, seeds=[SEED], keep="row")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Training word vectors on a device, which a stand-in of tensors in the host's memory plays."""
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda import devices
+from tacenda.errors import ConfigurationError, FittingError
+from tacenda.testing.devices import DEVICE, stand_in, tensor_cores
+from tacenda_embeddings import SumEmbed, VarEmbed
+
+torch = pytest.importorskip("torch")
+
+SMALL = {"hidden": 8, "negatives": 32, "batch_streams": 4, "unrolled_tokens": 8}
+KINDS = [
+    (VarEmbed, {}),
+    (VarEmbed, {"advanced": {"softmax": "exact", "kl": "tokens"}}),
+    (SumEmbed, {}),
+]
+
+
+def fitted(texts, kind, device="cpu", **more):
+    model, given = kind
+    advanced = {**SMALL, "n_morphemes": 60, **given.get("advanced", {})}
+    settings = {"width": 6, "epochs": 2, "device": device, "advanced": advanced}
+    return model(**settings).fit(texts[0], valid=texts[1], **more)
+
+
+@pytest.fixture(scope="module")
+def held(texts):
+    corpus = tacenda.Corpus.from_sentences(texts[:120], max_vocabulary=80, digits=True)
+    return corpus, tacenda.Corpus.from_sentences(texts[120:160], vocabulary=corpus.vocabulary)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0].__name__} {kind[1]}")
+def test_a_fit_ends_where_that_on_the_cpu_does(held, kind, monkeypatch):
+    """The same torch computes both, so every bit is the same: what is tested is where everything lies."""
+    from tacenda_embeddings.varembed import learning
+
+    there = []
+
+    class Watched(learning.Trainer):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            there.append(self.device)
+
+    here = fitted(held, kind)
+    monkeypatch.setattr(learning, "Trainer", Watched)
+    with stand_in():
+        other = fitted(held, kind)
+    assert there == [torch.device(DEVICE)]
+    for name, array in other.arrays().items():
+        np.testing.assert_array_equal(array, here.arrays()[name], err_msg=name)
+
+
+def test_an_artefact_does_not_know_where_it_was_trained(held, tmp_path):
+    with stand_in():
+        there = fitted(held, KINDS[0])
+    there.save(tmp_path / "model")
+    again = tacenda.load(tmp_path / "model")
+    assert "device" not in again.config_dict()["settings"]
+    assert again.settings.device == VarEmbed().settings.device == "auto"
+
+
+def test_a_fit_may_go_on_elsewhere(held, tmp_path):
+    whole = fitted(held, KINDS[0])
+    fitted(held, KINDS[0], checkpoints=tmp_path / "kept")
+    with stand_in():
+        again = fitted(held, KINDS[0], checkpoints=tmp_path / "kept", resume=True)
+    for name, array in again.arrays().items():
+        np.testing.assert_array_equal(array, whole.arrays()[name], err_msg=name)
+
+
+@pytest.mark.parametrize("model", [VarEmbed, SumEmbed])
+def test_a_fit_that_there_is_no_room_for_says_what_to_lower(held, model, monkeypatch):
+    monkeypatch.setattr(devices, "memory", lambda device: 10_000)
+    with pytest.raises(ConfigurationError, match=r"Embed: training needs .* give fewer batch_str"):
+        fitted(held, (model, {}))
+
+
+def test_a_device_that_fills_up_later_says_what_to_lower(held, monkeypatch):
+    from tacenda_embeddings.varembed import learning
+
+    full = type("OutOfMemoryError", (RuntimeError,), {})
+
+    def step(*arguments):
+        raise full("CUDA out of memory")
+
+    monkeypatch.setattr(learning.Trainer, "step", step)
+    with stand_in(), pytest.raises(FittingError, match=r"memory of the device .* give fewer batch"):
+        fitted(held, KINDS[0])
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: f"{kind[0].__name__} {kind[1]}")
+def test_products_of_three_digits_leave_the_bound_to_three(held, kind):
+    here = fitted(held, kind)
+    with stand_in(), tensor_cores() as made:
+        there = fitted(held, kind)
+    assert made
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-3)
+
+
+@pytest.mark.parametrize("allowed", ["highest", "high"])
+def test_an_lstm_on_cuda_rounds_its_factors_only_where_torch_may(allowed):
+    from tacenda_embeddings.varembed.learning import _full_precision
+
+    flags, before = torch.backends.cudnn, torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision(allowed)
+    try:
+        with _full_precision("cuda:1"):
+            assert flags.allow_tf32 == (allowed == "high")
+            assert flags.enabled
+        assert flags.allow_tf32 == before
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0].__name__} {kind[1]}")
+def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(held, kind):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    here, there, again = (fitted(held, kind, name) for name in ("cpu", "cuda", "cuda"))
+    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-3)
+    for name, array in there.arrays().items():
+        if array.dtype == np.float32:
+            np.testing.assert_allclose(array, here.arrays()[name], atol=1e-2, err_msg=name)
+        np.testing.assert_array_equal(array, again.arrays()[name], err_msg=name)

@@ -1,0 +1,95 @@
+"""Text in a file gives the vectors of text in memory, and takes no more memory where it is longer."""
+
+import functools
+import tracemalloc
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.corpus import pair_counts, storage
+from tacenda_embeddings import SumEmbed, VarEmbed
+from tacenda_embeddings.varembed import count_matrices
+from tacenda_embeddings.varembed.count_matrices import balanced_counts
+from tacenda_embeddings.varembed.training import StreamBatches, joined
+
+
+def text_of(n, n_words=60, seed=0):
+    drawn = np.random.default_rng(seed).zipf(1.2, n) % n_words
+    lines = (" ".join(f"w{i}" for i in line) for line in np.split(drawn, range(7, n, 7)))
+    return "".join(line + "\n" for line in lines)
+
+
+@pytest.fixture
+def in_files(monkeypatch):
+    """Everything that could go to a file does, and is read in small pieces."""
+    monkeypatch.setattr(storage, "SPILL_BYTES", 100)
+    monkeypatch.setattr(count_matrices, "_COUNTING", 1)
+    monkeypatch.setattr(count_matrices, "_ENTRIES", 50)
+
+
+@pytest.mark.parametrize("adjacent", [0.0, 0.5])
+def test_matrices_in_files_are_the_same(request, adjacent):
+    corpus = Corpus.from_text(text_of(2000))
+    here = balanced_counts(corpus, 3, adjacent)
+    request.getfixturevalue("in_files")
+    there = balanced_counts(corpus, 3, adjacent)
+    dense = np.random.default_rng(1).standard_normal((len(corpus.vocabulary), 5)).astype(np.float32)
+    assert len(here) == len(there) == (3 if adjacent else 1)
+    for one, other in zip(here, there, strict=True):
+        assert isinstance(other._entries.data, np.memmap)
+        assert np.array_equal(one @ dense, other @ dense)
+    identity = np.eye(len(corpus.vocabulary), dtype=np.float32)
+    np.testing.assert_allclose(here[0] @ identity, (here[0] @ identity).T, rtol=1e-6)
+    if adjacent:
+        assert np.array_equal(here[1] @ identity, (here[2] @ identity).T)
+
+
+@pytest.mark.parametrize("kind", [VarEmbed, SumEmbed])
+def test_a_fit_to_a_file_is_that_of_the_text_in_memory(request, tmp_path, kind):
+    pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
+    advanced = {"hidden": 4, "negatives": 8, "batch_streams": 4, "unrolled_tokens": 8}
+    settings = {"width": 4, "epochs": 1, "advanced": {**advanced, "n_morphemes": 40}}
+    text = text_of(1500)
+    here = kind(**settings).fit(Corpus.from_text(text), valid=text_of(200, seed=1))
+    request.getfixturevalue("in_files")
+    corpus = Corpus.from_text(text, cache=tmp_path / "corpus")
+    assert isinstance(joined(corpus), np.memmap)
+    there = kind(**settings).fit(corpus, valid=text_of(200, seed=1))
+    for name, array in here.arrays().items():
+        assert np.array_equal(array, there.arrays()[name]), name
+    assert here.figures == there.figures
+
+
+@pytest.mark.usefixtures("in_files")
+def test_ten_times_the_text_takes_no_more_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(count_matrices, "_COUNTING", 300_000)
+    monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 2000)
+    monkeypatch.setattr(count_matrices, "_ENTRIES", 5000)
+    files = [tmp_path / name for name in ("warm", "short", "long")]
+    for file, n in zip(files, (25_000, 10_000, 100_000), strict=True):
+        rng = np.random.default_rng(0)
+        ids = (rng.integers(0, 400, n)).tolist()
+        sentences = ([f"w{i}" for i in ids[at : at + 20]] for at in range(0, n, 20))
+        Corpus.from_sentences(sentences, cache=file)
+
+    def read(file):
+        corpus = Corpus.open(file)
+        in_pieces = functools.partial(Corpus.stream, corpus, 5000)
+        monkeypatch.setattr(corpus, "stream", lambda _=None, **way: in_pieces(**way))
+        stream = joined(corpus)
+        [near, *_] = balanced_counts(corpus, 2, 0.5)
+        near @ np.ones((len(corpus.vocabulary), 2), np.float32)
+        batches = StreamBatches(stream, streams=16, length=32).batches(0)
+        return sum(len(inputs) for inputs, _ in islice(batches, 20))
+
+    def peak(file):
+        tracemalloc.start()
+        assert read(file) == 20 * 32
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    read(files[0])  # what is compiled and loaded on the way is not counted
+    assert peak(files[2]) < 2 * peak(files[1])

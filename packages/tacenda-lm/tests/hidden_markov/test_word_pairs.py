@@ -1,0 +1,104 @@
+"""Neighbours of words: those of a plain count, in memory and in files."""
+
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tacenda.corpus import pair_counts, storage
+from tacenda.corpus.storage import laid_out
+from tacenda_lm import sequences
+from tacenda_lm.hidden_markov import word_pairs
+from tacenda_lm.hidden_markov.word_classes import word_classes
+from tacenda_lm.hidden_markov.word_pairs import WordPairs
+
+
+def stream_of(n, types, seed=0):
+    """Sentences of words drawn by chance; word 0 before and after each."""
+    drawn = np.random.default_rng(seed).zipf(1.3, n) % types
+    return np.array([0, *drawn, 0], np.int32)
+
+
+@pytest.fixture
+def in_files(monkeypatch):
+    """Everything that could go to a file does, and is read in small pieces."""
+    monkeypatch.setattr(storage, "SPILL_BYTES", 100)
+    monkeypatch.setattr(sequences, "PASS_ITEMS", 100)
+    monkeypatch.setattr(word_pairs, "_COUNTING", 1)
+    monkeypatch.setattr(word_pairs, "_ENTRIES", 10)
+
+
+def assert_counted(stream, types):
+    pairs = WordPairs(stream, types)
+    expected = Counter(zip(stream[:-1].tolist(), stream[1:].tolist(), strict=True))
+    found = {
+        (word, int(pairs.after.words[at])): int(pairs.after.counts[at])
+        for word in range(types)
+        for at in range(pairs.after.borders[word], pairs.after.borders[word + 1])
+    }
+    assert found == expected
+    turned = {
+        (int(pairs.before.words[at]), word): int(pairs.before.counts[at])
+        for word in range(types)
+        for at in range(pairs.before.borders[word], pairs.before.borders[word + 1])
+    }
+    assert turned == expected
+    blocks = list(pairs.blocks())
+    assert {
+        (a, b): n
+        for block in blocks
+        for a, b, n in zip(*map(np.ndarray.tolist, block), strict=True)
+    } == expected
+    return pairs
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 1500])
+def test_pairs_are_those_of_a_plain_count(n):
+    assert_counted(stream_of(n, 30), 30)
+
+
+def test_a_text_of_one_mark_has_no_pairs():
+    assert_counted(np.zeros(1, np.int32), 3)
+
+
+@pytest.mark.usefixtures("in_files")
+def test_pairs_in_files_are_the_same():
+    pairs = assert_counted(laid_out([stream_of(1500, 30)], np.int32), 30)
+    assert isinstance(pairs._counted[0].lags[0].data, np.memmap)
+
+
+@pytest.mark.parametrize("method", ["exchange", "predictive", "brown"])
+def test_classes_of_pairs_in_files_are_the_same(request, method):
+    stream = stream_of(3000, 60)
+    expected = word_classes(stream, 60, 7, boundary=0, method=method)
+    request.getfixturevalue("in_files")
+    there = laid_out([stream], np.int32)
+    assert isinstance(there, np.memmap)
+    assert np.array_equal(word_classes(there, 60, 7, boundary=0, method=method), expected)
+
+
+@pytest.mark.usefixtures("in_files")
+@pytest.mark.parametrize("method", ["exchange", "brown"])
+def test_classes_take_no_more_memory_for_more_text(monkeypatch, method):
+    """Words drawn by chance from many, so that ten times the text has several times as many pairs."""
+    monkeypatch.setattr(sequences, "PASS_ITEMS", 5000)
+    monkeypatch.setattr(word_pairs, "_COUNTING", 150_000)
+    monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 2000)
+    monkeypatch.setattr(word_pairs, "_ENTRIES", 5000)
+
+    def text(n):
+        drawn = np.random.default_rng(0).integers(1, 500, n).astype(np.int32)
+        return laid_out([np.zeros(1, np.int32), drawn, np.zeros(1, np.int32)], np.int32)
+
+    def peak(n):
+        there = text(n)
+        tracemalloc.start()
+        word_classes(there, 500, 5, boundary=0, method=method, passes=1)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    # what is compiled and loaded on the way is not counted
+    word_classes(text(30_000), 500, 5, boundary=0, method=method, passes=1)
+    assert peak(100_000) < 2 * peak(10_000)
