@@ -1,6 +1,6 @@
 """Resident memory of fits against the length of their text, which lies in a file, and ten times of it.
 
-python -m benchmarks.scale.memory --tokens 3e6 [--scratch FOLDER]
+python -m benchmarks.scale.memory --tokens 10e6 [--scratch FOLDER]
 
 A model is trained for some steps only: memory that grows with the text is taken before the first step or in it.
 """
@@ -90,8 +90,8 @@ def measure(model: str, folder: Path, steps: int) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tokens", type=float, default=3e6)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--tokens", type=float, default=10e6)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--scratch", type=Path, default=parts.kept_folder() / "scale")
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--here", nargs=2, help="a model and a corpus: measure in this process")

@@ -19,7 +19,7 @@ KINDS = [
 ]
 
 
-def fitted(texts, kind, device="auto", **more):
+def fitted(texts, kind, device="cpu", **more):
     model, given = kind
     advanced = {**SMALL, "n_morphemes": 60, **given.get("advanced", {})}
     settings = {"width": 6, "epochs": 2, "device": device, "advanced": advanced}

@@ -51,7 +51,7 @@ def test_a_fit_ends_where_that_on_the_cpu_does(texts, kind):
 
 @pytest.mark.parametrize("kind", KINDS_OF_LBL, ids=str)
 def test_a_fit_of_an_lbl_ends_where_that_on_the_cpu_does(texts, kind):
-    here = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
+    here = LBL(**PLAIN, **kind, device="cpu").fit(texts[0], valid=texts[1])
     with stand_in() as called:
         there = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
     assert called == set(lbl._OPERATIONS)
@@ -63,7 +63,7 @@ def test_a_fit_of_an_lbl_ends_where_that_on_the_cpu_does(texts, kind):
 
 @pytest.mark.parametrize("kind", KINDS_OF_LBL[:2], ids=str)
 def test_products_of_three_digits_leave_the_perplexity_of_an_lbl_to_three(texts, kind):
-    here = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
+    here = LBL(**PLAIN, **kind, device="cpu").fit(texts[0], valid=texts[1])
     with stand_in(), tensor_cores() as made:
         there = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
     assert made

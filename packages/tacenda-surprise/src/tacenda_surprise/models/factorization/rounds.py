@@ -32,10 +32,10 @@ from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.identities import Identities
 
-_ROUNDS = 8  # of an epoch: fits with four to a hundred of them end with the same errors
-_SHARED = (
-    8.0  # users of a round that have rated an item of another, on average: with 90 the fit diverges
-)
+# `benchmarks.ratings.rounds` tries others: more rounds change no error; with sixteen times as many users who share an
+# item a fit diverges.
+_ROUNDS = 8  # of an epoch, at least
+_SHARED = 8.0  # users of a round who have rated the same item, on average over the ratings
 
 
 class Pieces(NamedTuple):

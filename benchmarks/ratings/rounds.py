@@ -1,0 +1,59 @@
+"""Fits in rounds, as on a device, against one user after another: python -m benchmarks.ratings.rounds [--sets dense].
+
+Why an epoch has eight rounds, and more of them with identities (`tacenda_surprise.models.factorization.rounds`): errors
+of the ratings held out, on generated sets that no table shows. A stand-in plays the device, so this runs anywhere, and
+says nothing of speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import nullcontext
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.ratings.generated import SHAPES, generate
+from tacenda.errors import FittingError
+from tacenda.ratings import Ratings, split
+from tacenda.testing.devices import stand_in
+from tacenda_surprise.models import ConditionalPMFModel, PMFModel, RatingModel
+from tacenda_surprise.models.factorization import rounds
+
+HELD_OUT = 0.2
+TRIED = {
+    PMFModel: ("_ROUNDS", (2, 8, 32, 128)),
+    ConditionalPMFModel: ("_SHARED", (2.0, 8.0, 32.0, 128.0)),
+}
+
+
+def error(model: RatingModel, train: Ratings, test: Ratings, *, in_rounds: bool) -> float:
+    """RMSE on the ratings held out; NaN where the fit diverges."""
+    try:
+        with stand_in() if in_rounds else nullcontext():
+            model.fit(train)
+    except FittingError:
+        return float("nan")
+    scores = model.catalogue.clip(model.score_pairs(test.user_ids, test.item_ids))
+    return float(np.sqrt(np.mean((scores - test.values) ** 2)))
+
+
+def main() -> None:
+    """Prints a line for each set and model: percentages above the error of one user after another."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sets", nargs="+", choices=SHAPES, default=["dense", "films"])
+    options = parser.parse_args()
+    for name in options.sets:
+        train, test = split(generate(name), HELD_OUT, seed=0)
+        for model, (constant, values) in TRIED.items():
+            usual, found = error(model(), train, test, in_rounds=False), []
+            for value in values:
+                # with identities the number of rounds follows from the other constant alone
+                with mock.patch.multiple(rounds, **{"_ROUNDS": 1, constant: value}):
+                    above = 100 * (error(model(), train, test, in_rounds=True) / usual - 1)
+                found.append(f"{constant}={value:g}: {above:+.2f} %")
+            print(f"{name}, {model.name}, RMSE {usual:.4f}; {', '.join(found)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
