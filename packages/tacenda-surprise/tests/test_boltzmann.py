@@ -17,7 +17,15 @@ from tacenda_surprise.models import (
     PMFModel,
     RBMModel,
 )
-from tacenda_surprise.models.boltzmann.machine import Cases, Scale, squash
+from tacenda_surprise.models.boltzmann.machine import (
+    Cases,
+    Scale,
+    raised,
+    sharpness,
+    softmax,
+    squash,
+    tilted,
+)
 from tacenda_surprise.models.boltzmann.new_units import usual_slope
 from tacenda_surprise.models.boltzmann.training import ContrastiveDivergence
 from tacenda_surprise.models.catalogue import Catalogue
@@ -171,6 +179,36 @@ def test_continuous_ratings_are_brought_to_bins():
     assert errors[0] < 0.95 * errors[1]
     with pytest.raises(ConfigurationError, match="at most 50 levels"):
         model.probabilities(test.user_ids, test.item_ids)
+
+
+def test_a_slope_raises_the_mean_of_a_case_by_its_bias():
+    rng = np.random.default_rng(0)
+    logits, s = rng.normal(0, 1, (7, 5)), np.linspace(-2.0, 2.0, 5)
+    offsets, ids = np.array([0, 3, 3, 9]), np.array([0, 2, 5, 1, 2, 3, 4, 5, 6])
+    by = np.array([0.4, 0.3, -0.2])
+    slopes = raised(logits, s, offsets, ids, by)
+    assert slopes[1] == 0.0  # nothing is known of a case without ratings
+    for case in (0, 2):
+        own = logits[ids[offsets[case] : offsets[case + 1]]]
+        apart = softmax(own + slopes[case] * s) @ s - softmax(own) @ s
+        assert apart.mean() == pytest.approx(by[case], abs=1e-3)
+
+
+def test_distributions_are_as_sharp_as_the_errors_are():
+    rng = np.random.default_rng(0)
+    s, means = np.linspace(-2.0, 2.0, 9), rng.uniform(-1, 1, 300)
+    logits = rng.normal(0, 0.2, (300, 9))
+    k = sharpness(logits, s, means, 0.5)
+    chances = softmax(tilted(logits - k * s**2, s, means))
+    np.testing.assert_allclose(chances @ s, means, atol=1e-3)
+    assert (chances @ s**2 - (chances @ s) ** 2).mean() == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_machine_without_epochs_predicts_nearly_as_biases_do(ratings):
+    train, test = split(ratings, 0.2)
+
+    machine = RBMModel(n_hidden=1, epochs=0).fit(train)
+    assert rmse(machine, test) < 1.01 * rmse(BiasModel().fit(train), test)
 
 
 def test_identities_alone_tell_users_apart(ratings):
