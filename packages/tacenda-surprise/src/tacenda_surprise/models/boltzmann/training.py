@@ -12,6 +12,7 @@ from tacenda import devices
 from tacenda.devices import Array, assign, fetch, put
 from tacenda.fitting import Adam, ArrayBatches, FitSettings, History, StepDecay, StepResult
 from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.fitting.processes import add_rows, join, processes, total
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Loop
@@ -83,14 +84,15 @@ class ContrastiveDivergence:
         self._steps = 0
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        """Update the parameters once, from the cases of ``batch``."""
+        """Update the parameters once, from the cases of ``batch``; of several processes each has a part of them."""
         (numbers,) = batch
+        part = processes().part(numbers)
         ratings, known, own = self._cases.ratings, self._cases.identities, self._parameters
         found = rating_boltzmann.divergence(
             ratings.user_offsets,
             self._ids,
             self._levels,
-            numbers,
+            part,
             own["weights"],
             own["visible_biases"],
             own["hidden_biases"],
@@ -104,7 +106,10 @@ class ContrastiveDivergence:
             self._chains if self._settings.advanced.persistent else None,
         )
         self._steps += 1
-        gradients = {name: getattr(found, name) / -len(numbers) for name in self._parameters}
+        summed = {name: add_rows(None, getattr(found, name))[1] for name in self._parameters}
+        gradients = {name: gradient / -len(numbers) for name, gradient in summed.items()}
+        if processes().size > 1 and self._settings.advanced.persistent:
+            self._share_chains(numbers, part)
         # Ratings at the expected value hold the visible biases where they began.
         held = float(np.float32(self._cases.damping / self._n_filled))
         gradients["visible_biases"] += held * (own["visible_biases"] - self._usual)
@@ -112,7 +117,15 @@ class ContrastiveDivergence:
             del gradients["side_weights"]
         self._adam.update(self._parameters, gradients, learning_rate)
         sizes = ratings.user_offsets[numbers + 1] - ratings.user_offsets[numbers]
-        return StepResult(found.error * self._scale.unit**2, float(max(sizes.sum(), 1)))
+        return StepResult(total(found.error) * self._scale.unit**2, float(max(sizes.sum(), 1)))
+
+    def _share_chains(self, numbers: npt.NDArray[np.int64], part: npt.NDArray[np.int64]) -> None:
+        """Tell all processes where the chains of a batch are: the next epoch deals its cases out anew."""
+        chains, group = fetch(self._chains), processes()
+        shared = np.zeros((len(numbers), chains.shape[1]), chains.dtype)
+        shared[group.rank :: group.size] = chains[part]
+        chains[numbers] = fetch(add_rows(None, put(shared, self._device))[1])
+        assign(self._chains, chains)
 
     def machine(self) -> Machine:
         """Return the machine as it is now."""
@@ -187,6 +200,7 @@ def train(
         start = extended(start, scale, cases)
     filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
     device = devices.resolve(settings, OPERATIONS)
+    size = settings.batch_size(len(filled)) * join(device).size
     if device != "cpu":
         devices.check_memory(bytes_needed(settings, cases), device, settings, _LESS)
     with devices.out_of_memory(settings, _LESS):
@@ -201,7 +215,7 @@ def train(
     with devices.out_of_memory(settings, _LESS):
         history = loop.run(
             trained,
-            ArrayBatches(filled, batch_size=settings.batch_size(len(filled)), seed=settings.seed),
+            ArrayBatches(filled, batch_size=size, seed=settings.seed),
             FitSettings(
                 epochs=epochs,
                 learning_rate=StepDecay(settings.learning_rate * decay**passed, decay, 1),
