@@ -11,8 +11,9 @@ from tacenda.testing.processes import run_together
 pytest.importorskip("torch")
 
 SCRIPT = """
-import json, os, sys
+import json, os, sys, time
 import tacenda_embeddings
+from tacenda.fitting.checkpoint import Recorder
 from tacenda_embeddings.varembed.training import Trainer
 folder, models = sys.argv[1], json.loads(sys.argv[2])
 text = [f"w{i * 7 % 5} un{i % 3} w{i * i % 4}ing".split() for i in range(60)]
@@ -23,6 +24,11 @@ def counted(*arguments):
         raise KeyError
     return step(*arguments)
 Trainer.step = counted
+save = Recorder.save
+def slow(*arguments):  # the other process is not to run ahead of what it will read
+    time.sleep(0.5)
+    save(*arguments)
+Recorder.save = slow
 for name, (model, streams, killed) in models.items():
     advanced = {"hidden": 5, "negatives": 9, "batch_streams": streams, "unrolled_tokens": 7, "n_morphemes": 9}
     found = getattr(tacenda_embeddings, model)(width=4, epochs=2, advanced=advanced, device="cpu", threads=1)

@@ -218,6 +218,7 @@ class FitLoop:
             self._clock()
             self._best.restore()
             raise
+        wait()  # until the first process has saved: the next fit of another may read this checkpoint
         best = self.history.best
         if best is not None and best.step != self.step:
             self._best.restore()
