@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import parts
+from benchmarks import freshness
 from benchmarks.embeddings import common, labelled, models
 
 unseen = pytest.importorskip("benchmarks.embeddings.unseen")
@@ -63,5 +63,5 @@ def test_variants_are_measured_on_one_task_with_one_seed():
 
 def test_a_model_of_other_code_is_not_taken_for_one_of_this_code(tmp_path, monkeypatch):
     before = models.folder(tmp_path, "em")
-    monkeypatch.setattr(parts, "code", lambda measured: "other code")
+    monkeypatch.setattr(freshness, "code", lambda measured: "other code")
     assert models.folder(tmp_path, "em") != before

@@ -43,7 +43,7 @@ def test_another_seed_setting_text_or_code_is_another_model(text, narrow, tmp_pa
     assert found("VarEmbed", 1, text) is None
     assert found("VarEmbed, no base", 0, text) is None
     assert found("VarEmbed", 0, Corpus.from_sentences([["other", "words"]] * 40)) is None
-    monkeypatch.setattr(models.parts, "code", lambda measured: "changed")
+    monkeypatch.setattr(models.freshness, "code", lambda measured: "changed")
     assert found("VarEmbed", 0, text) is None
 
 
