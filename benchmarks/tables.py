@@ -168,7 +168,10 @@ def _said_of_runs(report: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     said = [_said_of_run(report["name"], run) for run, _ in runs]
     if len(set(said)) == 1:
         return f"*Measured {said[0]}.*"
-    told = [f"{'; '.join(names)}: {each}" for each, (_, names) in zip(said, runs, strict=True)]
+    rows_of: dict[str, list[str]] = {}
+    for each, (_, names) in zip(said, runs, strict=True):
+        rows_of.setdefault(each, []).extend(names)
+    told = [f"{'; '.join(names)}: {each}" for each, names in rows_of.items()]
     return f"*Measured: {'. '.join(told)}.*" if told else ""
 
 
@@ -182,7 +185,8 @@ def _said_of_run(name: str, run: dict[str, Any]) -> str:
         said += _load(run)
     changed = freshness.changed(name, run)
     if changed and "code" in run:
-        return f"{said}; since then {', '.join(f'`{each}`' for each in changed)} changed"
+        folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in changed)
+        return f"{said}; since then {', '.join(f'`{each}`' for each in folders)} changed"
     if changed:
         return f"{said}; the code has changed since"
     return f"{said}; today's code gives the same" if freshness.rewritten(name, run) else said
