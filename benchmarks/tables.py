@@ -79,6 +79,9 @@ UNITS = (
     r"%|percent\b|[kMG]\b|[mµn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[kKMG]i?B\b"
     r"|times\b|x\b|×|points?\b|(?:words|tokens|ratings|sentences|lookups)(?:/s\b| a second\b)"
 )
+COST = re.compile(
+    r"(?:^|[ _])(?:m?s|[kMG]B|seconds|bytes|resident|time|speed\w*)\b|/s$"
+)  # a column of times or sizes
 NUMBER = "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty|a hundred"
 IN_WORDS = re.compile(rf"\b(?:twice|(?:{NUMBER})\s+times)\s+(?:as|the|faster|slower|more|less)\b")
 STATED = re.compile(rf"(?<![\w.,])(?:\d[\d,]*)?\.?\d+(?:[\s-]?(?:{UNITS}))?(?![\w])")
@@ -99,7 +102,7 @@ def render(call: str) -> str:
     rule = ["---", *("---:" if all(map(NUMERIC.match, cells)) else "---" for cells in others)]
     lines = [[_spaced(c) for c in columns], rule, *body]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    said = _said_of_runs(report, rows)
+    said = _said_of_runs(report, rows, columns)
     return f"{table}\n{said}\n" if said else table
 
 
@@ -114,7 +117,8 @@ def figure(call: str) -> str:
     if value is None:
         raise SystemExit(f"The figure {call!r} has no value: check its column.")
     text = cell(value, int(options["decimals"]) if "decimals" in options else None)
-    stale = any(freshness.changed(report["name"], run) for run, _ in _runs(report, rows))
+    shown = [options["column"]]
+    stale = any(_changed(report["name"], run, shown) for run, _ in _runs(report, rows))
     return text + (DAGGER if stale else "")
 
 
@@ -162,10 +166,10 @@ def _key(rows: list[dict[str, Any]], names: list[Any]) -> str:
     )
 
 
-def _said_of_runs(report: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+def _said_of_runs(report: dict[str, Any], rows: list[dict[str, Any]], columns: list[str]) -> str:
     """One line in italics: when and at which commit the rows were measured, and what has changed since."""
     runs = _runs(report, rows)
-    said = [_said_of_run(report["name"], run) for run, _ in runs]
+    said = [_said_of_run(report["name"], run, columns) for run, _ in runs]
     if len(set(said)) == 1:
         return f"*Measured {said[0]}.*"
     rows_of: dict[str, list[str]] = {}
@@ -175,7 +179,13 @@ def _said_of_runs(report: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     return f"*Measured: {'. '.join(told)}.*" if told else ""
 
 
-def _said_of_run(name: str, run: dict[str, Any]) -> str:
+def _changed(name: str, run: dict[str, Any], columns: list[str]) -> list[str]:
+    """The code that has changed since a run; that it gives the same says nothing of what it costs."""
+    costs = any(COST.search(_spaced(column)) for column in columns)
+    return (freshness.rewritten if costs else freshness.changed)(name, run)
+
+
+def _said_of_run(name: str, run: dict[str, Any], columns: list[str]) -> str:
     day = datetime.fromisoformat(run["date"])
     said = f"{day.day} {day:%B %Y}"
     if run.get("commit"):
@@ -183,7 +193,7 @@ def _said_of_run(name: str, run: dict[str, Any]) -> str:
     part = parts.part_of(name)
     if part and part.timed:
         said += _load(run)
-    changed = freshness.changed(name, run)
+    changed = _changed(name, run, columns)
     if changed and "code" in run:
         folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in changed)
         return f"{said}; since then {', '.join(f'`{each}`' for each in folders)} changed"

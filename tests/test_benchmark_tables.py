@@ -120,6 +120,7 @@ def test_figures_stand_where_witnesses_of_the_changed_code_give_the_same(
     monkeypatch.setattr(freshness, "heard", lambda: heard)
     assert tables.render("made-up columns=row").endswith("; today's code gives the same.*\n")
     assert freshness.of_part(parts.PARTS[0]) == "fresh"
+    assert "`core/model.py` changed" in tables.render("made-up columns=row,words/s")  # of times
     monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "other")})
     assert "`core/model.py` changed" in tables.render("made-up columns=row")
     monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "missing")})

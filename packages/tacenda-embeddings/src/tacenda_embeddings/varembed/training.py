@@ -96,6 +96,7 @@ class StreamBatches:
     def batches(
         self, epoch: int, skip: int = 0
     ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Yield the ids of each batch and those that follow them, both (length, streams), in the order of the text."""
         used = self.n_streams * self.n_steps
         before = self.ids[:used].reshape(self.n_streams, -1)
         after = self.ids[1 : used + 1].reshape(self.n_streams, -1)

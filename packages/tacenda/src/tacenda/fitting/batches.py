@@ -116,6 +116,7 @@ class BlockBatches:
         return sum(1 for _ in self.batches(epoch))
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of the blocks of each batch, in an order that depends on seed and epoch."""
         rng = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
         starts = self._starts.copy()
         if len(starts) > 1:

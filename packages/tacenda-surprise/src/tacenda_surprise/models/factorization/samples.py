@@ -27,10 +27,8 @@ DAMAGED = "the samples of the model hold a precision that is not positive defini
 
 _PRIOR_OF_WEIGHT = 16.0  # one over the variance of the weight, as it is known beforehand
 _FEW = 200  # errors of ratings left out, which count half beside the residuals
-_WHOLE, _LEAST = (
-    0.97,
-    1e-3,
-)  # a weight above is as good as one, and no factors are smaller than the least
+_WHOLE = 0.97  # a weight above is as good as one
+_LEAST = 1e-3  # no factors become smaller than by this
 _BLOCK = 4096  # pairs whose samples are looked at together
 _OVERSAMPLING = 16
 _POWER_ITERATIONS = 2
