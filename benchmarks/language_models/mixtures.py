@@ -52,7 +52,7 @@ def growing(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     yield "KneserNey(5) + HLBL", dict(found)
     found |= {f"HLBL, seed {seed}": model for seed, model in enumerate(others, 1)}
     yield "KneserNey(5) + 5 HLBL", dict(found)
-    caches = {
+    caches: dict[str, LanguageModel] = {
         "unigram cache": UnigramCache().fit(texts.train),
         "neural cache": NeuralCache.over(first),
     }
