@@ -35,8 +35,8 @@ PROTOCOL = {
     "tokens of a type": "of the training text, by types of the vocabulary",
     "valid": "perplexity of held-out text as a stream, </s> predicted; the best epoch by it is kept",
     "test": "of text looked at once",
-    "words": "20,000 most frequent ones of the novels, as many of mixed prose if they occur twice, 40,000 of Wikipedia, "
-    "all of Penn Treebank",
+    "words": "20,000 most frequent ones of the novels, as many of mixed prose if they occur twice, 40,000 of Wikipedia,"
+    " all of Penn Treebank",
     "CPU s": "of the whole fit, one thread",
 }
 
