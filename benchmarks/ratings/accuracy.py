@@ -106,9 +106,9 @@ def entries(name: str) -> Iterator[Entry]:
 
 
 def figures(
-    entry: Entry, folds: Sequence[Fold], repeats: int, cells: common.Cells, code: Sequence[str]
+    entry: Entry, folds: Sequence[Fold], repeats: int, cells: common.Cells, code: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The row of ``entry``, its folds measured now or found in the cells."""
+    """The row of ``entry``, its folds measured now or found in the cells, of ``code`` if it is ours."""
     found: list[dict[str, Any]] = []
     for repeat in range(repeats):
         if repeat and found[0]["fit"] + found[0]["test"] > SLOW:

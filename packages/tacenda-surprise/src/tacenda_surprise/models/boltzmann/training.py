@@ -207,6 +207,7 @@ class _GiveUp(Callback):
 
     def on_epoch_end(self, run: FitLoop) -> bool | None:
         trained = run.model
+        assert isinstance(trained, ContrastiveDivergence)
         if run.epoch < _LEAST_EPOCHS or not trained.faded:
             return None
         trained.forget()
