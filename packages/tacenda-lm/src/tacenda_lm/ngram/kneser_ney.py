@@ -326,7 +326,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
             return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
         lengths = np.diff(lines[1])
         scores = self._scored(*lines, [self.vocabulary.boundary_id])[0]
-        found = np.bincount(np.repeat(np.arange(len(lengths)), lengths), scores, len(lengths))
+        lines_of_ids = np.repeat(np.arange(len(lengths)), lengths)
+        found = np.bincount(lines_of_ids, scores, len(lengths)).astype(np.float64, copy=False)
         if eos and not counted:
             found[lengths == 1] = 0.0
         return self._sound(found) / _LN10
