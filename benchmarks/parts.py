@@ -158,7 +158,7 @@ PARTS = (
         "ratings.accuracy ml-1m",
         ("ratings-ml-1m",),
         (*RATINGS, "surprise/blend.py"),
-        ("--data", "ml-1m", "--repeats", "3"),
+        ("--data", "ml-1m"),
         timed=True,
     ),
     Part("ratings.lists", ("ratings-lists",), RATINGS, timed=True),

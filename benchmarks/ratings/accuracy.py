@@ -1,12 +1,13 @@
 """RMSE and time of every algorithm, ours, Surprise's and other libraries', on the same folds.
 
-    python -m benchmarks.ratings.accuracy [--data ml-1m] [--only NAME ...] [--repeats 3]
+    python -m benchmarks.ratings.accuracy [--data ml-1m] [--only NAME ...] [--folds 5] [--repeats 1] [--again]
 
 Ours have their defaults. The others have two rows: their defaults, and settings chosen on ratings held out
 (`benchmarks.ratings.peer_settings`). All test pairs are scored and clipped to the scale; compiled code is warm. cornac,
 LensKit and myFM run under an interpreter of their own (`benchmarks.ratings.other_libraries`); one that is not
-installed is left out, a line says so, and its rows of an earlier run stay. Every fold that is finished is kept, so
-that an interrupted run goes on where it was.
+installed is left out, a line says so, and its rows of an earlier run stay. A row is saved when its last fold is done.
+Every finished fold is kept, so that an interrupted run goes on where it was, and what was measured of the same code and
+libraries is not measured anew, but with ``--again``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from surprise import AlgoBase
 
-from benchmarks import freshness, parts, reporting
+from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring, other_libraries, peer_process, peer_settings
 from benchmarks.ratings.data import Fold
@@ -53,12 +54,10 @@ OURS: dict[str, Callable[[], AlgoBase]] = {
 CHOSEN = ", chosen settings"
 SLOW = 30.0  # seconds of processor time: what takes longer is timed once
 
-SEEN = {
-    "ml-100k": "penalties, rates, widths and epochs of ours were chosen on two folds of "
-    "KFold(5, random_state=1) of the same ratings, which hold ratings that are tested here",
-    "ml-1m": "penalties, rates and widths of ours were chosen on ML-100K and on parts of MovieLens-1M, from a "
-    "twentieth to all of it, test ratings among them",
-}
+SEEN = (
+    "constants of ours were first chosen on other folds of MovieLens-100K and on parts of MovieLens-1M, which hold "
+    "ratings that are tested here, and then chosen again on generated sets (ratings-defaults)"
+)
 PROTOCOL = {
     "ours": "defaults of every class, random_state=0",
     "others": "the defaults of their documentation, and settings chosen on a tenth of the training ratings "
@@ -107,14 +106,14 @@ def entries(name: str) -> Iterator[Entry]:
 
 
 def figures(
-    entry: Entry, folds: Sequence[Fold], repeats: int, cells: common.Cells
+    entry: Entry, folds: Sequence[Fold], repeats: int, cells: common.Cells, code: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The row of ``entry``, its folds measured now or found in the cells."""
+    """The row of ``entry``, its folds measured now or found in the cells, of ``code`` if it is ours."""
     found: list[dict[str, Any]] = []
     for repeat in range(repeats):
         if repeat and found[0]["fit"] + found[0]["test"] > SLOW:
             break
-        keys = [_key(entry, repeat, number) for number in range(len(folds))]
+        keys = [_key(entry, code, repeat, number) for number in range(len(folds))]
         left = [
             (key, fold) for key, fold in zip(keys, folds, strict=True) if key not in cells.values
         ]
@@ -130,6 +129,7 @@ def figures(
         "algorithm": entry.name,
         "settings": entry.settings,
         "library": entry.library,
+        "folds": len(once),
         "RMSE": round(fmean(cell["rmse"] for cell in once), 4),
         "spread": round(stdev(cell["rmse"] for cell in once), 4) if len(once) > 1 else None,
         "RMSE of folds": [round(cell["rmse"], 4) for cell in once],
@@ -139,41 +139,41 @@ def figures(
     }
 
 
-def _key(entry: Entry, repeat: int, fold: int) -> str:
-    """What was measured: code, library and settings are part of it."""
-    own = entry.library.startswith("tacenda")
-    code = [freshness.code(each) for each in parts.RATINGS] if own else ""
+def _key(entry: Entry, code: Sequence[str], repeat: int, fold: int) -> str:
+    """What was measured: library and settings are part of it, and of ours the code."""
+    code = code if entry.library.startswith("tacenda") else ""
     row = common.cell_key(row=entry.name, settings=entry.settings, library=entry.library)
     return f"{row} | {common.cell_key(code=code, repeat=repeat, fold=fold)}"
 
 
 def main() -> None:
     parser = data.parser(__doc__)
+    parser.add_argument("--folds", type=int, default=5, help="how many folds, the first ones")
     parser.add_argument("--repeats", type=int, default=1, help="fits of every fold, for the times")
     options = parser.parse_args()
     name = f"ratings-{options.data}"
     cells = common.Cells(options.cache, name)
+    if options.again:
+        cells.clear()
     every = list(entries(options.data))
     wanted = data.wanted([entry.name for entry in every], options.only)
-    folds = data.folds(options.data)
-    python = other_libraries.versions(other_libraries.interpreter())
+    folds = data.folds(options.data, options.folds)
     protocol = {
         "data": data.SPLITS[options.data],
-        "settings seen": SEEN[options.data],
+        "settings seen": SEEN,
         **PROTOCOL,
-        "cornac, LensKit and myFM under": python,
+        "cornac, LensKit and myFM under": other_libraries.versions(other_libraries.interpreter()),
         "the others under": peer_process.installed(),
         "repeats": options.repeats,
     }
-    rows = [
-        figures(entry, folds, options.repeats, cells) for entry in every if entry.name in wanted
-    ]
+    rows: list[dict[str, Any]] = []
+    for entry in (entry for entry in every if entry.name in wanted):
+        rows.append(figures(entry, folds, options.repeats, cells, measuring.code(name)))
+        if not options.no_save:
+            missing = not options.only and len(rows) < len(every)
+            reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm", unfinished=missing)
     if options.no_save:
         reporting.print_table(rows)
-        return
-    reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm")
-    if not options.only:
-        cells.clear()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +13,13 @@ from surprise.model_selection import KFold, train_test_split
 
 from benchmarks import parts
 from tacenda import datasets
-from tacenda.ratings import read_ratings
+from tacenda.ratings import Ratings, read_ratings
 
 NAMES = ("ml-100k", "ml-1m")
 SEED = 0
 SPLITS = {
     "ml-100k": f"MovieLens-100K, KFold(5, random_state={SEED})",
-    "ml-1m": f"MovieLens-1M, train_test_split(test_size=0.1, random_state={SEED})",
+    "ml-1m": "MovieLens-1M, train_test_split(test_size=0.1, random_state=s), s from 0 to 4",
 }
 
 
@@ -43,12 +44,20 @@ def movielens(name: str) -> Dataset:
     return data
 
 
-def folds(name: str) -> list[Fold]:
-    """Five folds of MovieLens-100K, a single split of MovieLens-1M: see `SPLITS`."""
+def folds(name: str, most: int = 5) -> list[Fold]:
+    """The first of five folds: of MovieLens-1M random splits, as published ones are. See `SPLITS`."""
     loaded = movielens(name)
     if name == "ml-100k":
-        return [Fold(*parts) for parts in KFold(5, random_state=SEED).split(loaded)]
-    return [Fold(*train_test_split(loaded, test_size=0.1, random_state=SEED))]
+        return [Fold(*parts) for parts in islice(KFold(5, random_state=SEED).split(loaded), most)]
+    splits = (train_test_split(loaded, test_size=0.1, random_state=seed) for seed in range(5))
+    return [Fold(*parts) for parts in islice(splits, most)]
+
+
+def trainset(ratings: Ratings) -> Trainset:
+    """The trainset of ``ratings``, whose raw ids are the numbers of users and items."""
+    ids = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
+    rows = [(*pair, r, None) for pair, r in zip(ids, ratings.values.tolist(), strict=True)]
+    return Dataset(Reader(rating_scale=ratings.scale)).construct_trainset(rows)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -62,6 +71,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         default=parts.kept_folder(),
         help="where finished fits are kept (default: TACENDA_BENCH_CACHE)",
     )
+    found.add_argument("--again", action="store_true", help="measure what is finished too")
     found.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     return found
 

@@ -1,25 +1,30 @@
 """The search for our defaults, on generated sets that no table shows (`benchmarks.ratings.generated`).
 
-    python -m benchmarks.ratings.defaults [--seeds 0] [--sets tiny sparse ...]
+    python -m benchmarks.ratings.defaults [--seeds 0 1] [--sets tiny sparse ...] [--only NAME ...]
 
-A fifth of every set is held out. Each constant is tried with the others as they are: in every row one of them is
-replaced for the fit. Errors are percentages above those of `BiasModel` with its defaults, on the same ratings. Lists
-are of ten items, and a hit is an item that the user has rated in the part held out. Every cell that is finished is
-kept, so that an interrupted search goes on where it was.
+A fifth of every set is held out, and every set is drawn once for each seed. The rows named after a model alone are its
+defaults. In each of the others one constant has another value while a model is fitted and all the rest are as they are;
+where that is better on average, the constant is to be changed. Errors are percentages above those of `BiasModel` with
+its defaults, on the same ratings. Lists are of ten items, and a hit is an item that the user has rated in the part held
+out, or rated above the mean. Every cell that is finished is kept, so that an interrupted search goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
+from surprise import SVD
 
 from benchmarks import parts, reporting
 from benchmarks.embeddings import common
+from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
 from tacenda.ratings import Ratings, split
 from tacenda_surprise.models import (
@@ -27,142 +32,231 @@ from tacenda_surprise.models import (
     BiasModel,
     ConditionalBayesianPMFModel,
     ConditionalPMFModel,
+    ConditionalRBMModel,
     Identities,
     PMFModel,
     RatingModel,
     RBMModel,
+    bias,
     choices,
 )
-from tacenda_surprise.models.factorization import gibbs, settings
+from tacenda_surprise.models.boltzmann import machine
+from tacenda_surprise.models.boltzmann import settings as of_machines
+from tacenda_surprise.models.factorization import gibbs, samples
+from tacenda_surprise.models.factorization import settings as of_factors
 from tacenda_surprise.models.ranking import Lists, best_items, most_popular, quality
 
 HELD_OUT, PLACES = 0.2, 10
+SHORT = {"burn_in": 40, "n_samples": 60}  # of a chain: constants are compared on shorter ones
+SVD_ROW = "Surprise SVD"
 
 
 class Tried(NamedTuple):
-    """A model with one constant of its module replaced, or with settings."""
+    """A model with settings, and with another value of one constant of a module."""
 
-    name: str
-    make: Callable[[], RatingModel]
+    model: type[Any]
+    told: Mapping[str, Any] = {}
     module: ModuleType | None = None
     constant: str = ""
     value: Any = None
 
     @property
     def row(self) -> str:
-        return f"{self.name}, {self.constant}={self.value}" if self.constant else self.name
+        told = [f"{name}={value}" for name, value in self.told.items()]
+        other = [f"{self.constant}={self.value}"] if self.constant else []
+        return ", ".join([self.model.name, *told, *other])
+
+    def fit(self, train: Ratings) -> RatingModel:
+        with ExitStack() as stack:
+            if self.module is not None:
+                stack.enter_context(mock.patch.object(self.module, self.constant, self.value))
+            model: RatingModel = self.model(**self.told).fit(train)
+        return model
 
 
-def _of(model: type[Any], **options: Any) -> Callable[[], RatingModel]:
-    return lambda: model(**options)
+def _others(
+    model: type[Any], module: ModuleType, values: Mapping[str, tuple[Any, ...]], **told: Any
+) -> list[Tried]:
+    return [
+        Tried(model, told, module, name, value) for name, found in values.items() for value in found
+    ]
 
 
-RATES = [
-    Tried(f"{model.name}, bias rate {rate}", _of(model, advanced={"bias_learning_rate": rate}))
-    for model in (PMFModel, ConditionalPMFModel)
-    for rate in (0.005, 0.02)
-]
+def _told(model: type[Any], **values: tuple[Any, ...]) -> list[Tried]:
+    return [Tried(model, {name: value}) for name, found in values.items() for value in found]
+
+
+RATES = tuple({"bias_learning_rate": rate} for rate in (0.005, 0.06))
+OF_BOTH = {"_PENALTY": (0.11, 0.23), "_RATE": (0.011, 0.045), "_KAPPA": (5.0, 20.0)}
+OF_CHAINS = {"_ROWS": (1.0, 16.0), "_VARIANCE": (0.07, 0.3)}
 TRIED = [
     *(
-        Tried(
-            f"bias, lambda {users:g}/{items:g}",
-            _of(BiasModel, penalty_users=users, penalty_items=items),
+        Tried(model)
+        for model in (
+            PMFModel, ConditionalPMFModel, BayesianPMFModel, ConditionalBayesianPMFModel, RBMModel,
+            ConditionalRBMModel,
         )
-        for users, items in ((5.0, 2.0), (15.0, 10.0))
     ),
-    *RATES,
-    *(
-        Tried(model.name, _of(model), settings, "_KAPPA", value)
-        for model in (PMFModel, ConditionalPMFModel)
-        for value in (0.0, 5.0, 10.0, 15.0, 40.0)
+    *_others(BiasModel, bias, {"_WEIGHT": (1.0, 16.0)}),
+    *_others(PMFModel, of_factors, OF_BOTH),
+    *_told(PMFModel, advanced=RATES, epochs=(40, 90)),
+    *_others(
+        ConditionalPMFModel,
+        of_factors,
+        {**OF_BOTH, "_SIDE_PENALTY": (0.31, 1.24), "_SIDE_RATE": (0.28, 1.12)},
     ),
-    *(
-        Tried(model.name, _of(model), gibbs, "_ROWS", value)
-        for model in (BayesianPMFModel, ConditionalBayesianPMFModel)
-        for value in (4.0, 20.0)
+    *_told(ConditionalPMFModel, advanced=RATES, epochs=(27, 60)),
+    Tried(BayesianPMFModel, SHORT),
+    *_others(BayesianPMFModel, gibbs, OF_CHAINS, **SHORT),
+    *_others(BayesianPMFModel, of_factors, {"_WIDTH": (1.5, 3.3)}, **SHORT),
+    *_others(BayesianPMFModel, samples, {"_PRIOR_OF_WEIGHT": (4.0, 64.0)}, **SHORT),
+    Tried(ConditionalBayesianPMFModel, SHORT),
+    *_others(ConditionalBayesianPMFModel, gibbs, {"_TAU_RATE": (0.03, 0.3)}, **SHORT),
+    *_others(
+        RBMModel,
+        of_machines,
+        {"_PENALTY": (0.01, 0.04), "_USUAL_NOISE": (0.2, 0.3), "_STEEP": (4, 12), "_BATCH": (16, 64)},
     ),
-    Tried("rbm", _of(RBMModel)),
-]
-LISTS = [
-    {"_CONFIDENCE": confidence, "_PENALTY": penalty, "_POPULAR": popular}
-    for confidence, penalty, popular in (
-        (3.0, 40.0, 0.3), (1.0, 40.0, 0.3), (10.0, 40.0, 0.3), (3.0, 10.0, 0.3), (3.0, 40.0, 0.0),
-    )
+    *_others(RBMModel, machine, {"_SHAPE": (30.0, 300.0)}),
+    *_told(RBMModel, learning_rate=(0.0025, 0.01), epochs=(40, 90), n_hidden=(50, 200)),
+    *_others(
+        ConditionalRBMModel,
+        of_machines,
+        {"_SIDE_PENALTY": (0.001, 0.004), "_SIDE_TOTAL": (1.0, 9.0)},
+    ),
 ]  # fmt: skip
+OF_LISTS: dict[str, tuple[float, ...]] = {
+    "_CONFIDENCE": (1.0, 10.0),
+    "_PENALTY": (10.0, 160.0),
+    "_POPULAR": (0.0, 0.1),
+    "_LIKED": (0.0, 0.5, 1.0),
+}
 
 
-def rmse(model: RatingModel, test: Ratings) -> float:
-    scores = model.catalogue.clip(model.score_pairs(test.user_ids, test.item_ids))
-    return float(np.sqrt(np.mean((scores - test.values) ** 2, dtype=np.float64)))
+def rmse(scores: Any, test: Ratings) -> dict[str, float]:
+    errors = np.clip(scores, *test.scale) - test.values
+    return {"RMSE": float(np.sqrt(np.mean(errors**2, dtype=np.float64)))}
 
 
-def error(tried: Tried, train: Ratings, test: Ratings) -> dict[str, Any]:
-    """The error of a fit with the constant replaced, which is put back."""
-    if tried.module is None:
-        return {"RMSE": rmse(tried.make().fit(train), test)}
-    before = getattr(tried.module, tried.constant)
-    setattr(tried.module, tried.constant, tried.value)
-    try:
-        return {"RMSE": rmse(tried.make().fit(train), test)}
-    finally:
-        setattr(tried.module, tried.constant, before)
+def error(tried: Tried, train: Ratings, test: Ratings) -> dict[str, float]:
+    return rmse(tried.fit(train).score_pairs(test.user_ids, test.item_ids), test)
 
 
-def hits(constants: dict[str, float], train: Ratings, test: Ratings) -> dict[str, Any]:
-    """How often lists by both hold what the user has rated, and lists of the most popular items."""
-    before = {name: getattr(choices, name) for name in constants}
-    users, seen = np.flatnonzero(np.diff(test.user_offsets)), Identities.of(train)
-    try:
-        for name, value in constants.items():
-            setattr(choices, name, value)
-        lists = Lists.of(choices.Choices.of(train, seen), "both", train.n_items)
-        model = ConditionalPMFModel(n_factors=20).fit(train)
-        found = quality(best_items(model, users, PLACES, seen, lists), test, PLACES)
-    finally:
-        for name, value in before.items():
-            setattr(choices, name, value)
-    popular = most_popular(train, users, PLACES, test)
-    return {"HR": found.hit_rate, "popularity": popular.hit_rate}
+def of_svd(train: Ratings, test: Ratings) -> dict[str, float]:
+    """Surprise's SVD, which our factorizations must not be worse than."""
+    algo = SVD(random_state=0).fit(data.trainset(train))
+    pairs = zip(test.user_ids.tolist(), test.item_ids.tolist(), strict=True)
+    return rmse(np.array([algo.predict(u, i).est for u, i in pairs]), test)
+
+
+class Ranking(NamedTuple):
+    """What lists are made of and compared with; the model of ratings is the same for all constants."""
+
+    train: Ratings
+    test: Ratings
+    model: RatingModel
+
+    def popularity(self) -> dict[str, float]:
+        users = np.flatnonzero(np.diff(self.test.user_offsets))
+        return {"HR": most_popular(self.train, users, PLACES, self.test).hit_rate}
+
+    def hits(self, constant: str = "", value: float = 0.0) -> dict[str, float]:
+        """How often lists by both hold what the user has rated, and what the user has rated above the mean."""
+        users, seen = np.flatnonzero(np.diff(self.test.user_offsets)), Identities.of(self.train)
+        with ExitStack() as stack:
+            if constant:
+                stack.enter_context(mock.patch.object(choices, constant, value))
+            lists = Lists.of(choices.Choices.of(self.train, seen), "both", self.train.n_items)
+            found = list(best_items(self.model, users, PLACES, seen, lists))
+        liked = self.test.select(self.test.values > self.train.mean)
+        return {
+            "HR": quality(found, self.test, PLACES).hit_rate,
+            "liked": quality(found, liked, PLACES).hit_rate,
+        }
+
+
+def cells_of(train: Ratings, test: Ratings) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
+    """Every row of a set by its name, and what measures it."""
+    yield BiasModel.name, lambda: error(Tried(BiasModel), train, test)
+    yield SVD_ROW, lambda: of_svd(train, test)
+    for tried in TRIED:
+        yield tried.row, lambda tried=tried: error(tried, train, test)  # type: ignore[misc]
+    fitted: list[Ranking] = []
+
+    def ranking() -> Ranking:
+        if not fitted:
+            model = ConditionalPMFModel(n_factors=20).fit(train)
+            fitted.append(Ranking(train, test, model))
+        return fitted[0]
+
+    yield "lists by popularity", lambda: ranking().popularity()
+    yield "lists", lambda: ranking().hits()
+    for name, values in OF_LISTS.items():
+        for value in values:
+            row = f"lists, {name}={value:g}"
+            yield row, lambda name=name, value=value: ranking().hits(name, value)  # type: ignore[misc]
+
+
+def table(found: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> list[dict[str, Any]]:
+    """One row for each measure of a row: means over the seeds of each set, and over the sets."""
+    rows = []
+    for row, of_sets in found.items():
+        measures = dict.fromkeys(name for each in of_sets.values() for name in each[0])
+        for name in measures:
+            values = {each: [cell[name] for cell in cells] for each, cells in of_sets.items()}
+            if name == "RMSE":
+                base = {
+                    each: [cell["RMSE"] for cell in found[BiasModel.name][each]] for each in values
+                }
+                values = {
+                    each: [
+                        100 * (own / usual - 1) for own, usual in zip(part, base[each], strict=True)
+                    ]
+                    for each, part in values.items()
+                }
+            means = {each: round(float(np.mean(part)), 3) for each, part in values.items()}
+            rows.append(
+                {
+                    "tried": row if name != "liked" else f"{row}: liked",
+                    "mean": round(float(np.mean(list(means.values()))), 3),
+                    **means,
+                    "of seeds": {each: np.round(part, 3).tolist() for each, part in values.items()},
+                }
+            )
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", nargs="*", type=int, default=[0])
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1])
     parser.add_argument("--sets", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
     parser.add_argument("--cache", type=Path, default=parts.kept_folder())
+    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     cells = common.Cells(options.cache, "ratings-defaults")
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name in options.sets:
         for seed in options.seeds:
             train, test = split(generate(name, seed), HELD_OUT, seed=seed)
-
-            def measured(row: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-                key = common.cell_key(set=name, seed=seed, row=row)  # noqa: B023
-                return cells.measure(key, run)
-
-            base = measured("bias", lambda: error(Tried("bias", BiasModel), train, test))["RMSE"]  # noqa: B023
-            for tried in TRIED:
-                found = measured(tried.row, lambda: error(tried, train, test))["RMSE"]  # noqa: B023
-                rows.setdefault(tried.row, {}).setdefault(name, []).append(100 * (found / base - 1))
-            for constants in LISTS:
-                row = "lists, " + ", ".join(f"{n}={v:g}" for n, v in constants.items())
-                found = measured(row, lambda: hits(constants, train, test))  # noqa: B023
-                rows.setdefault(row, {}).setdefault(name, []).append(found["HR"])
-                rows.setdefault("lists, popularity", {}).setdefault(name, []).append(
-                    found["popularity"]
+            every = dict(cells_of(train, test))
+            for row in data.wanted(list(every), options.only and [*options.only, BiasModel.name]):
+                key = common.cell_key(
+                    set=name, seed=seed, row=row, code=measuring.code("ratings-defaults")
                 )
+                found = cells.measure(key, every[row])
+                rows.setdefault(row, {}).setdefault(name, []).append(found)
             print(f"{name}, seed {seed}: done", flush=True)
-    table = [
-        {"tried": row, **{name: round(float(np.mean(values)), 3) for name, values in found.items()}}
-        for row, found in rows.items()
-    ]
+    if options.no_save:
+        reporting.print_table(table(rows))
+        return
     protocol = {
         "data": f"generated sets; a fraction of {HELD_OUT} of the ratings held out",
-        "errors": "percent above the RMSE of BiasModel with its defaults",
-        "lists": f"hit rate of {PLACES} items by both",
+        "errors": "percent above the RMSE of BiasModel with its defaults, means over the seeds",
+        "chains": f"constants of Bayesian models are compared with {SHORT}",
+        "lists": f"hit rate of {PLACES} items by both; liked: of items that were rated above the mean",
     }
-    reporting.save("ratings-defaults", protocol, table, seeds=options.seeds, keep="tried")
+    reporting.save("ratings-defaults", protocol, table(rows), seeds=options.seeds, keep="tried")
 
 
 if __name__ == "__main__":

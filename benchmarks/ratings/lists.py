@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from surprise import SVD, Dataset, Reader
+from surprise import SVD
 
 from benchmarks import parts, reporting
 from benchmarks.embeddings import common
-from benchmarks.ratings import data
+from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
 from tacenda.ratings import Ratings, split, split_last
 from tacenda_surprise.models import ConditionalPMFModel, Identities, PMFModel
@@ -83,9 +83,7 @@ def ours(model: type[PMFModel], by: Any) -> Callable[[Ratings, np.ndarray], Foun
 
 def svd(train: Ratings, users: np.ndarray) -> Found:
     """The highest ratings that Surprise's SVD expects."""
-    loaded = Dataset(Reader(rating_scale=train.scale))
-    rows = zip(train.user_ids.tolist(), train.item_ids.tolist(), train.values.tolist(), strict=True)
-    trainset = loaded.construct_trainset([(u, i, r, None) for u, i, r in rows])
+    trainset = data.trainset(train)
     items = np.array([trainset.to_raw_iid(i) for i in trainset.all_items()])
 
     def rank(fitted: Any) -> Iterator[Ranked]:
@@ -176,7 +174,14 @@ def main() -> None:
     rows = []
     for name in options.data:
         for row in data.wanted(names, options.only):
-            key = common.cell_key(data=name, row=row, implicit=version)
+            told = (
+                version
+                if row in (IMPLICIT, CHOSEN)
+                else measuring.code("ratings-lists")
+                if row in OURS
+                else ""
+            )
+            key = common.cell_key(data=name, row=row, of=told)
             found = cells.measure(key, lambda: measure(name, row))  # noqa: B023
             rows.append(
                 {

@@ -12,6 +12,7 @@ import numpy as np
 import surprise
 from surprise import AlgoBase, Dataset, Reader
 
+from benchmarks import freshness, parts
 from benchmarks.ratings import other_libraries
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.other_libraries import Floats, Measured
@@ -65,6 +66,12 @@ def warm(algo: AlgoBase) -> None:
     rows = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values, strict=True)
     trainset = data.construct_trainset([(str(u), str(i), float(r), None) for u, i, r in rows])
     algo.fit(trainset).test(trainset.build_testset())
+
+
+def code(result: str) -> list[str]:
+    """Digests of the code that our figures of a result depend on: part of the name of what is kept of them."""
+    part = parts.part_of(result)
+    return [freshness.code(each) for each in part.measures] if part else []
 
 
 def rmse(estimates: Floats, fold: Fold) -> float:

@@ -18,6 +18,7 @@ from benchmarks import parts, reporting
 from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.data import Fold
+from benchmarks.ratings.measuring import SEED
 from benchmarks.ratings.peers import PEERS, Peer, Settings, told
 
 PROTOCOL = {
@@ -74,15 +75,14 @@ def rows_of(
 
 
 def main() -> None:
-    parser = data.parser(__doc__)
-    parser.add_argument("--again", action="store_true", help="measure finished candidates too")
-    options = parser.parse_args()
+    options = data.parser(__doc__).parse_args()
     cells = common.Cells(options.cache, results(options.data))
     if options.again:
         cells.clear()
     tried = {peer: peer.tried(options.data) for peer in PEERS if peer.tried(options.data)}
     wanted = data.wanted([peer.name for peer in tried], options.only)
-    fold = data.held_out(data.folds(options.data)[0])
+    fold = data.held_out(data.folds(options.data, 1)[0])
+    protocol = {"data": data.SPLITS[options.data], **PROTOCOL}
     rows: list[dict[str, Any]] = []
     for peer, candidates in tried.items():
         if peer.name not in wanted:
@@ -91,12 +91,13 @@ def main() -> None:
             print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
             continue
         rows += rows_of(peer, candidates, fold, cells)
+        if not options.no_save:
+            missing = not options.only and peer is not list(tried)[-1]
+            reporting.save(
+                results(options.data), protocol, rows, seeds=[SEED], keep="row", unfinished=missing
+            )
     if options.no_save:
         reporting.print_table(rows)
-        return
-    protocol = {"data": data.SPLITS[options.data], **PROTOCOL}
-    seeds = [measuring.SEED]
-    reporting.save(results(options.data), protocol, rows, seeds=seeds, keep="row")
 
 
 if __name__ == "__main__":

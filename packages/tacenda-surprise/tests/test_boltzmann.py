@@ -211,6 +211,17 @@ def test_a_machine_without_epochs_predicts_nearly_as_biases_do(ratings):
     assert rmse(machine, test) < 1.01 * rmse(BiasModel().fit(train), test)
 
 
+@pytest.mark.parametrize("model_class", [RBMModel, ConditionalRBMModel])
+def test_a_fit_in_which_nothing_stands_out_ends_early_with_biases_and_slopes(model_class):
+    few = synthetic_ratings.generate(300, 300, 1500, rank=2, noise=0.6, seed=3).ratings
+    model = model_class().fit(few)
+    assert model.history.epochs < model.settings.epochs
+    assert not model.arrays()["weights"].any()
+    whole = model_class(penalty=0.02, epochs=20).fit(few)
+    assert whole.history.epochs == 20
+    assert whole.arrays()["weights"].any()
+
+
 def test_identities_alone_tell_users_apart(ratings):
     """Users without ratings: told what they rated, a user-side machine predicts each for himself."""
     train = ratings.select(ratings.user_ids >= 10)

@@ -14,10 +14,8 @@ from tacenda.ratings import Ratings
 from tacenda.settings import Settings, group, option
 from tacenda_surprise.models.catalogue import noisiness
 
-_PENALTY, _USUAL_NOISE = (
-    0.02,
-    0.25,
-)  # the penalty, and up to which noisiness of the ratings it holds
+_PENALTY = 0.02
+_USUAL_NOISE, _STEEP = 0.25, 8  # up to which noisiness it holds, and how steeply it grows beyond
 _SIDE_PENALTY, _SIDE_TOTAL = 0.002, 3.0  # of weights of identities: for each case, and in all
 _BATCH, _BATCHES = 32, 40  # cases of a minibatch at least, and minibatches of an epoch at most
 
@@ -88,7 +86,8 @@ class BoltzmannSettings(Settings):
     penalty: float | None = option(
         None,
         """weight of the squared weights, for each case; None: 0.02, and more where users and items have
-        few ratings; the thesis has 0.001 to 0.01""",
+        few ratings, and where that leaves nothing of the weights the fit ends early; the thesis has 0.001 to
+        0.01""",
         at_least=0,
     )
     validation: float = option(
@@ -177,7 +176,7 @@ class ConditionalBoltzmannSettings(BoltzmannSettings):
 
 def _excess(ratings: Ratings) -> float:
     """How many times as large penalties are where users and items have few ratings."""
-    return max(noisiness(ratings) / _USUAL_NOISE, 1.0) ** 8
+    return max(noisiness(ratings) / _USUAL_NOISE, 1.0) ** _STEEP
 
 
 def idle_options(validation: float) -> dict[str, str]:

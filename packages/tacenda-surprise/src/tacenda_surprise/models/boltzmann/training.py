@@ -12,6 +12,7 @@ from tacenda import devices
 from tacenda.devices import Array, assign, fetch, put
 from tacenda.fitting import Adam, ArrayBatches, FitSettings, History, StepDecay, StepResult
 from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.fitting.loop import Callback, FitLoop
 from tacenda.fitting.processes import add_rows, join, processes, total
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.ratings import Ratings
@@ -22,6 +23,11 @@ from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
 from tacenda_surprise.models.identities import Identities
 
 OPERATIONS = "boltzmann_divergence", "sparse_product", "adam_steps"
+_START = 0.01  # standard deviation of the first weights
+_LEAST_EPOCHS, _FADED = (
+    10,
+    0.5,
+)  # after which weights that are so much smaller than at first are given up
 _LESS = "fewer hidden units (n_hidden) or smaller minibatches (advanced.batch_cases)"
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -51,7 +57,7 @@ class ContrastiveDivergence:
         shape = (visible, hidden) if settings.ordinal else (visible, levels, hidden)
         n_sides = 0 if cases.identities is None else visible
         parameters: dict[str, Floats] = {
-            "weights": rng.standard_normal(shape, np.float32) * np.float32(0.01),
+            "weights": rng.standard_normal(shape, np.float32) * np.float32(_START),
             "visible_biases": cases.visible_biases.copy(),
             "hidden_biases": np.zeros(hidden, np.float32),
             "side_weights": np.zeros((n_sides, hidden), np.float32),
@@ -106,8 +112,9 @@ class ContrastiveDivergence:
             self._chains if self._settings.advanced.persistent else None,
         )
         self._steps += 1
-        summed = {name: add_rows(None, getattr(found, name))[1] for name in self._parameters}
-        gradients = {name: gradient / -len(numbers) for name, gradient in summed.items()}
+        gradients = {name: add_rows(None, getattr(found, name))[1] for name in self._parameters}
+        for gradient in gradients.values():
+            gradient /= -len(numbers)
         if processes().size > 1 and self._settings.advanced.persistent:
             self._share_chains(numbers, part)
         # Ratings at the expected value hold the visible biases where they began.
@@ -140,6 +147,24 @@ class ContrastiveDivergence:
             cases.ratings, cases.levels, self._scale, cases.identities, self._device
         )
         return start._replace(inputs=inputs)
+
+    @property
+    def faded(self) -> bool:
+        """Whether the weights have become smaller than they were at first, weighted by ratings.
+
+        A penalty of few ratings for each user and item leaves nothing of them, unless something common to many
+        stands out, and that grows within a few epochs.
+        """
+        weights = fetch(self._parameters["weights"])
+        squares = np.square(weights).reshape(len(weights), -1).mean(axis=1)
+        counts = self._cases.ratings.item_counts
+        mean = float(squares @ counts) / max(int(counts.sum()), 1)
+        return bool(mean**0.5 < _FADED * _START)
+
+    def forget(self) -> None:
+        """Set the weights to zero: the machine predicts by its biases and slopes."""
+        for name in ("weights", "side_weights"):
+            self._parameters[name][...] = 0.0
 
     def evaluate(self) -> float | None:
         """RMSE on the ratings held out."""
@@ -177,6 +202,18 @@ class ContrastiveDivergence:
         self._steps = int(state["steps"])
 
 
+class _GiveUp(Callback):
+    """Ends a fit in which nothing but biases and slopes is learned, rather than to go on with noise."""
+
+    def on_epoch_end(self, run: FitLoop) -> bool | None:
+        trained = run.model
+        assert isinstance(trained, ContrastiveDivergence)
+        if run.epoch < _LEAST_EPOCHS or not trained.faded:
+            return None
+        trained.forget()
+        return True
+
+
 def train(
     settings: BoltzmannSettings,
     scale: Scale,
@@ -206,6 +243,8 @@ def train(
     with devices.out_of_memory(settings, _LESS):
         trained = ContrastiveDivergence(settings, cases, scale, held_out, start, device)
     decay, stopping = settings.advanced.rate_decay, held_out is not None
+    if settings.penalty is None:
+        loop = loop._replace(callbacks=(*loop.callbacks, _GiveUp()))
     data: list[str] = []
     if loop.checkpoints is not None:
         # The batches are numbers of cases: without these a checkpoint of other ratings would pass for ours.

@@ -76,6 +76,13 @@ def _add(scale, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _add_both(scale, x, other_scale, other, y):  # type: ignore[no-untyped-def]
+    """Add scale x and other_scale other to y."""
+    for j in range(len(x)):
+        y[j] += scale * x[j] + other_scale * other[j]
+
+
+@njit
 def _squash(x):  # type: ignore[no-untyped-def]
     """Replace x by the logistic function of it."""
     for j in range(len(x)):
@@ -83,32 +90,36 @@ def _squash(x):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _chances(tied, W, b, s, slope, h, chances):  # type: ignore[no-untyped-def]
-    """Fill the probabilities of the levels of one visible unit; return their mean score."""
+def _logits(tied, W, b, s, slope, h, logits):  # type: ignore[no-untyped-def]
+    """Fill the logits of the levels of one visible unit."""
     along = slope + _dot(W[0], h) if tied else slope
-    highest = np.float32(-np.inf)
     for k in range(len(s)):
-        chances[k] = b[k] + s[k] * along
+        logits[k] = b[k] + s[k] * along
         if not tied:
-            chances[k] += _dot(W[k], h)
-        highest = max(highest, chances[k])
-    total, mean = np.float32(0), np.float32(0)
-    for k in range(len(s)):
-        chances[k] = np.exp(chances[k] - highest)
-        total += chances[k]
-        mean += s[k] * chances[k]
-    for k in range(len(s)):
-        chances[k] /= total
-    return mean / total
+            logits[k] += _dot(W[k], h)
 
 
 @njit
-def _draw(u, chances):  # type: ignore[no-untyped-def]
-    """The level that the number u in [0, 1) falls on."""
-    k, reached = 0, chances[0]
-    while u > reached and k < len(chances) - 1:
-        k += 1
-        reached += chances[k]
+def _exponentials(x, s):  # type: ignore[no-untyped-def]
+    """Replace logits by what the probabilities are proportional to; return their sum, and their mean score."""
+    highest = np.float32(-np.inf)
+    for k in range(len(x)):
+        highest = max(highest, x[k])
+    total, mean = np.float32(0), np.float32(0)
+    for k in range(len(x)):
+        x[k] = np.exp(x[k] - highest)
+        total += x[k]
+        mean += s[k] * x[k]
+    return total, mean / total
+
+
+@njit
+def _draw(u, parts):  # type: ignore[no-untyped-def]
+    """The level that the number u falls on, in [0, sum of parts); without a branch that could not be foreseen."""
+    k, reached = 0, np.float32(0)
+    for at in range(len(parts) - 1):
+        reached += parts[at]
+        k += u > reached
     return k
 
 
@@ -120,11 +131,10 @@ def _divergence(  # type: ignore[no-untyped-def]
     """Add the cases' gradients to d_W, d_b, d_d and d_U; return the error. Tied weights are scaled by the score."""
     hidden, K = len(d), len(s)
     bias, data, p, h = np.empty_like(d), np.empty_like(d), np.empty_like(d), np.empty_like(d)
-    chances = np.empty(K, np.float32)
     longest = 0
     for c in cases:
         longest = max(longest, offsets[c + 1] - offsets[c])
-    recalled = np.empty(longest, np.int64)
+    recalled, parts = np.empty(longest, np.int64), np.empty((longest, K), np.float32)
     error = 0.0
     for c in cases:
         start, n = offsets[c], offsets[c + 1] - offsets[c]
@@ -147,17 +157,21 @@ def _divergence(  # type: ignore[no-untyped-def]
             for j in range(hidden):
                 state = _next(state)
                 h[j] = np.float32(1) if _uniform(state) < p[j] else np.float32(0)
-            # Draw a level for every unit, given the hidden states, and add its weights as soon as it is drawn.
-            p[:] = bias
+            # Draw a level for every unit, given the hidden states. Loops that read the rows of all units, and one that
+            # draws, are faster than a single one: the processor reads ahead where no draw decides how it goes on.
             for i in range(n):
                 m = ids[start + i]
-                mean = _chances(tied, W[m], b[m], s, o[c], h, chances)
+                _logits(tied, W[m], b[m], s, o[c], h, parts[i])
+            for i in range(n):
+                total, mean = _exponentials(parts[i], s)
                 if t == 0:
                     error += np.float64(mean - s[levels[start + i]]) ** 2
                 state = _next(state)
-                k = _draw(_uniform(state), chances)
-                recalled[i] = k
-                _add(s[k] if tied else np.float32(1), W[m, 0 if tied else k], p)
+                recalled[i] = _draw(_uniform(state) * total, parts[i])
+            p[:] = bias
+            for i in range(n):
+                k = recalled[i]
+                _add(s[k] if tied else np.float32(1), W[ids[start + i], 0 if tied else k], p)
             _squash(p)
         if len(chains):
             chains[c] = p
@@ -166,8 +180,11 @@ def _divergence(  # type: ignore[no-untyped-def]
             m, r, k = ids[start + i], levels[start + i], recalled[i]
             d_b[m, r] += 1
             d_b[m, k] -= 1
-            _add(s[r] if tied else np.float32(1), data, d_W[m, 0 if tied else r])
-            _add(-s[k] if tied else np.float32(-1), p, d_W[m, 0 if tied else k])
+            if tied:
+                _add_both(s[r], data, -s[k], p, d_W[m, 0])
+            else:
+                _add(np.float32(1), data, d_W[m, r])
+                _add(np.float32(-1), p, d_W[m, k])
         for j in range(hidden):
             data[j] -= p[j]
         _add(np.float32(1), data, d_d)
@@ -188,4 +205,6 @@ def _expect(visible, cases, W, b, p, s, o, tied, chances, means):  # type: ignor
         m, c = visible[n], cases[n]
         m = m if m >= 0 else len(W) - 1
         c = c if c >= 0 else len(p) - 1
-        means[n] = _chances(tied, W[m], b[m], s, o[c], p[c], chances[n])
+        _logits(tied, W[m], b[m], s, o[c], p[c], chances[n])
+        total, means[n] = _exponentials(chances[n], s)
+        chances[n] /= total
