@@ -324,10 +324,12 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         lines = words.encoded(sentences, eos) if words is not None else None
         if words is None or lines is None:
             return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
-        found = np.empty(len(lines[1]) - 1, np.float64)
-        _strings().line_scores(*self._arguments(), *lines, words.special[0], found)
+        lengths = np.diff(lines[1])
+        scores = self._scored(*lines, [self.vocabulary.boundary_id])[0]
+        lines_of_ids = np.repeat(np.arange(len(lengths)), lengths)
+        found = np.bincount(lines_of_ids, scores, len(lengths)).astype(np.float64, copy=False)
         if eos and not counted:
-            found[np.diff(lines[1]) == 1] = 0.0
+            found[lengths == 1] = 0.0
         return self._sound(found) / _LN10
 
     @property
@@ -370,12 +372,19 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         self, ids: Ids, offsets: Offsets, before: Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
         """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
+        found, matched = self._scored(ids, offsets, before)
+        return self._sound(found), matched
+
+    def _scored(
+        self, ids: Ids, offsets: Offsets, before: Sequence[int]
+    ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """As `_sequences`, as the table has them."""
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         context = np.array(before, np.int64)
         bad = _lookup().sequence_scores(*self._arguments(), ids, offsets, context, found, matched)
         if bad >= 0:
             check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
-        return self._sound(found), matched
+        return found, matched
 
     def _arguments(self) -> tuple[Any, ...]:
         """The first arguments of every function in ``lookup``."""

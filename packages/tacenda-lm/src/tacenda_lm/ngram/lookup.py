@@ -19,6 +19,7 @@ import numpy as np
 from numba import uint64
 
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.machinery.vectors import prefetch
 
 __all__ = [
     "conditionals",
@@ -42,6 +43,7 @@ _ONE, _SIX, _LAST = np.uint64(1), np.uint64(6), np.uint64(63)
 _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
 _FLAG = np.uint64(1 << 63)
+_AT_ONCE = 512  # words whose n-grams are looked up together
 
 
 @njit(inline=True)
@@ -108,20 +110,48 @@ def first_after(data, shape, n, place):
 
 
 @njit(inline=True)
+def range_after(data, shape, n, place, w):
+    """Where the word w can be among those after an n-gram of n + 1 words: the first place, and how many there are."""
+    low = first_after(data, shape, n, place)
+    # sorted and distinct, so at most w of them are below w: most words asked for are frequent, and have low ids
+    return low, min(first_after(data, shape, n, place + 1) - low, w + 1)
+
+
+@njit(inline=True)
 def child(data, shape, n, place, w):
     """Place of the n-gram of n + 1 words at ``place`` followed by the word w; -1 if it is not listed."""
-    low = first_after(data, shape, n, place)
-    left = first_after(data, shape, n, place + 1) - low
+    low, left = range_after(data, shape, n, place, w)
     if left <= 0:
         return np.int64(-1)
     records, width, word_bits = shape[n + 1, RECORDS], shape[n + 1, WIDTH], shape[n + 1, WORD]
     # the words after it are sorted: search them by halves, without a branch, as none could be foreseen
     while left > 1:
         half = left >> 1
-        before = np.int64(bits(data, records + (low + half - 1) * width, word_bits)) < w
-        low += half * np.int64(before)
+        low += half * np.int64(np.int64(bits(data, records + (low + half) * width, word_bits)) <= w)
         left -= half
     return low if np.int64(bits(data, records + low * width, word_bits)) == w else np.int64(-1)
+
+
+@njit
+def narrow(data, shape, n, words, low, left, many, n_many):
+    """Search as `child` does, each word in its own range of the n-grams of n + 2 words, until one place is left.
+
+    ``many`` lists the ranges of more than one place. Each step asks for the memory that the next one reads, which
+    arrives while the other ranges have theirs.
+    """
+    records, width, word_bits = shape[n + 1, RECORDS], shape[n + 1, WIDTH], shape[n + 1, WORD]
+    while n_many:
+        kept = 0
+        for j in range(n_many):
+            i = many[j]
+            half = left[i] >> 1
+            word = np.int64(bits(data, records + (low[i] + half) * width, word_bits))
+            low[i] += half * np.int64(word <= words[i])
+            left[i] -= half
+            prefetch(data, (records + (low[i] + (left[i] >> 1)) * width) >> 6, 1)
+            many[kept] = i
+            kept += left[i] > 1
+        n_many = kept
 
 
 @njit
@@ -151,21 +181,57 @@ def sequence_scores(data, shape, ids, offsets, context, out, matched):
     """Write the scores of all ids into ``out`` (float64) and the n-gram lengths into ``matched`` (int64), (tokens,).
 
     ``context`` holds the words before every sequence, at most order - 1. Return -1, or the place of the first id
-    that is no word, where scoring stops.
+    that is no word, where scoring stops. Scores are those of `next_word`, but many words are looked up in one order
+    before the next: they do not wait for one another, so the processor fetches for several at the same time.
     """
     order, n_types = len(shape), shape[0, SIZE]
+    at_once = max(min(_AT_ONCE, len(out)), 1)
+    # the places of the n-grams that end in the word before a block, in each of the block, and in the context of a
+    # sequence; -1 where none is listed
+    places = np.full((order, at_once + 2), -1, np.int64)
     before = np.empty(order + 1, np.int64)
-    found = np.empty(order + 1, np.int64)
-    for s in range(len(offsets) - 1):
-        n_before = resolve(data, shape, context, before)
-        for t in range(offsets[s], offsets[s + 1]):
-            w = np.int64(ids[t])
+    for k in range(resolve(data, shape, context, before)):
+        places[k, at_once + 1] = before[k]
+    words, previous, low, left, asked, many = np.empty((6, at_once), np.int64)
+    s = 0
+    for begin in range(offsets[0], offsets[-1], at_once):
+        size = min(offsets[-1] - begin, at_once)
+        for i in range(size):
+            w = np.int64(ids[begin + i])
             if w < 0 or w >= n_types:
-                return t
-            out[t], n = next_word(data, shape, before, n_before, w, found)
-            matched[t] = n
-            n_before = min(n, order - 1)
-            before, found = found, before
+                return begin + i
+            places[0, i + 1] = words[i] = w
+            previous[i] = i  # the column of the word before
+        while offsets[s] < begin + size:
+            previous[offsets[s] - begin] = at_once + 1
+            s += 1
+        for k in range(1, order):
+            records, width, word_bits = shape[k, RECORDS], shape[k, WIDTH], shape[k, WORD]
+            n_asked = n_many = 0
+            for i in range(size):
+                place = places[k - 1, previous[i]]
+                if place >= 0 and places[k - 1, i + 1] >= 0:
+                    low[i], left[i] = range_after(data, shape, k - 1, place, words[i])
+                    prefetch(data, (records + (low[i] + (left[i] >> 1)) * width) >> 6, 1)
+                    asked[n_asked] = many[n_many] = i
+                    n_asked += left[i] > 0
+                    n_many += left[i] > 1
+            narrow(data, shape, k - 1, words, low, left, many, n_many)
+            places[k, 1 : size + 1] = -1
+            for i in asked[:n_asked]:
+                if np.int64(bits(data, records + low[i] * width, word_bits)) == words[i]:
+                    places[k, i + 1] = low[i]
+        for i in range(size):
+            n = 1
+            while n < order and places[n, i + 1] >= 0:
+                n += 1
+            score = np.float64(log_prob(data, shape, n - 1, places[n - 1, i + 1]))
+            for k in range(n - 1, order - 1):
+                if places[k, previous[i]] < 0:
+                    break
+                score += backoff(data, shape, k, places[k, previous[i]])
+            out[begin + i], matched[begin + i] = score, n
+        places[:, 0] = places[:, size]
     return -1
 
 

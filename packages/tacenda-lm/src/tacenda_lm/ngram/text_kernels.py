@@ -12,14 +12,13 @@ from __future__ import annotations
 import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda_lm.ngram.lookup import next_word
+from tacenda_lm.ngram.lookup import sequence_scores
 
 __all__ = [
     "START",
     "encode_lines",
     "hash_words",
     "hashed",
-    "line_scores",
     "score_line",
     "slot_of",
 ]
@@ -43,7 +42,7 @@ def hashed(code, byte):
     return (code ^ np.uint64(byte)) * _PRIME
 
 
-@njit
+@njit(inline=True)
 def slot_of(code, text, begin, end, words, cuts, slots):
     """As `_find`, with the hash of the word."""
     mask = np.uint64(len(slots) - 1)
@@ -94,7 +93,7 @@ def _space(text, i, is_ascii):
     return 0
 
 
-@njit
+@njit(inline=True)
 def _token(text, i, end, is_ascii):
     """Where the next token from byte i on begins and ends, and its hash; both are ``end`` if there is none."""
     while i < end:
@@ -113,7 +112,7 @@ def _token(text, i, end, is_ascii):
     return begin, i, code
 
 
-@njit
+@njit(inline=True)
 def _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown):
     """The id of a token; -1 for the marks of a sentence's beginning and end, about which others decide."""
     found = np.int64(slots[slot_of(code, text, begin, end, words, cuts, slots)])
@@ -124,6 +123,24 @@ def _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown):
     return np.int64(unknown)
 
 
+@njit(inline=True)
+def _encode(words, cuts, slots, text, at, end, boundary, unknown, is_ascii, eos, ids, n):
+    """Write the ids of the line text[at:end] from place n of ``ids`` on; return where they end, -1 as `_id_of` does."""
+    while True:
+        begin, at, code = _token(text, at, end, is_ascii)
+        if begin == at:
+            break
+        w = _id_of(text, begin, at, code, words, cuts, slots, boundary, unknown)
+        if w < 0:
+            return np.int64(-1)
+        ids[n] = w
+        n += 1
+    if eos:
+        ids[n] = boundary
+        n += 1
+    return np.int64(n)
+
+
 @njit
 def score_line(text, data, shape, words, cuts, slots, boundary, unknown, is_ascii, bos, eos):
     """Sum the log-probabilities of a line; the second result is False where it has marks of its own.
@@ -131,25 +148,15 @@ def score_line(text, data, shape, words, cuts, slots, boundary, unknown, is_asci
     ``is_ascii`` is the rule of whitespace; ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether
     ``</s>`` is counted.
     """
-    order = len(shape)
-    before, found = np.empty(order + 1, np.int64), np.empty(order + 1, np.int64)
-    n_before = 0
-    if bos and order > 1:
-        before[0] = boundary
-        n_before = 1
+    ids, end = np.empty(len(text) // 2 + 2, np.int32), len(text)
+    n = _encode(words, cuts, slots, text, 0, end, boundary, unknown, is_ascii, eos, ids, 0)
+    if n < 0:
+        return 0.0, False
+    context, offsets = np.full(np.int64(bos), boundary, np.int64), np.array([0, n])
+    scores, matched = np.empty(n, np.float64), np.empty(n, np.int64)
+    sequence_scores(data, shape, ids, offsets, context, scores, matched)
     total = 0.0
-    begin, end, code = _token(text, 0, len(text), is_ascii)
-    while begin < end:
-        w = _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown)
-        if w < 0:
-            return 0.0, False
-        score, n = next_word(data, shape, before, n_before, w, found)
-        total += score
-        n_before = min(n, order - 1)
-        before, found = found, before
-        begin, end, code = _token(text, end, len(text), is_ascii)
-    if eos:
-        score, n = next_word(data, shape, before, n_before, boundary, found)
+    for score in scores:
         total += score
     return total, True
 
@@ -161,43 +168,15 @@ def encode_lines(words, cuts, slots, text, boundary, unknown, is_ascii, eos, ids
     The lines of ``text`` end in a line feed each; ``ids`` has room for half as many as there are bytes, and one for
     every line; ``offsets`` is (lines + 1,).
     """
-    n = line = 0
-    at = 0
+    n = line = at = 0
     offsets[0] = 0
     for i in range(len(text)):
         if text[i] != 10:
             continue
-        begin, end, code = _token(text, at, i, is_ascii)
-        while begin < end:
-            w = _id_of(text, begin, end, code, words, cuts, slots, boundary, unknown)
-            if w < 0:
-                return False
-            ids[n] = w
-            n += 1
-            begin, end, code = _token(text, end, i, is_ascii)
-        if eos:
-            ids[n] = boundary
-            n += 1
+        n = _encode(words, cuts, slots, text, at, i, boundary, unknown, is_ascii, eos, ids, n)
+        if n < 0:
+            return False
         line += 1
         offsets[line] = n
         at = i + 1
     return True
-
-
-@njit
-def line_scores(data, shape, ids, offsets, boundary, out):
-    """Write the sum of the log-probabilities of each line of ids, after ``<s>``, into ``out`` (lines,)."""
-    order = len(shape)
-    before, found = np.empty(order + 1, np.int64), np.empty(order + 1, np.int64)
-    for s in range(len(offsets) - 1):
-        n_before = 0
-        if order > 1:
-            before[0] = boundary
-            n_before = 1
-        total = 0.0
-        for t in range(offsets[s], offsets[s + 1]):
-            score, n = next_word(data, shape, before, n_before, np.int64(ids[t]), found)
-            total += score
-            n_before = min(n, order - 1)
-            before, found = found, before
-        out[s] = total
