@@ -161,6 +161,11 @@ PARTS = (
         ("--data", "ml-1m"),
         timed=True,
     ),
+    Part(
+        "ratings.uncertainty",
+        ("ratings-uncertainty",),
+        (*RATINGS, "surprise/models/levels.py"),
+    ),
     Part("ratings.lists", ("ratings-lists",), RATINGS, timed=True),
     Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
     Part("ratings.scale", ("ratings-scale",), RATINGS, timed=True),
