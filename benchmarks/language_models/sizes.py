@@ -159,12 +159,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=(100_000, 300_000, 900_000))
     parser.add_argument("--epochs", type=int, nargs="+", help="by default several for each model")
     options = parser.parse_args()
+    rows: list[Row] = []
     if options.act == "choose":
         for n_tokens, kind in product(options.tokens, options.model):
             train, valid = mixed(n_tokens)
             for epochs in options.epochs or KINDS[kind].choices:
-                row = fitted(kind, "mixed prose", epochs, train, valid)[1]
-                reporting.save("lm-sizes-chosen", PROTOCOL, [row], seeds=(0,), keep="what")
+                rows.append(fitted(kind, "mixed prose", epochs, train, valid)[1])
+                reporting.save("lm-sizes-chosen", PROTOCOL, rows, seeds=(0,), keep="what")
         return
     for on, kind in product(options.text, options.model):
         train, valid, test = text(on)
@@ -174,8 +175,8 @@ def main() -> None:
                 continue  # as planned
             model, row = fitted(kind, on, epochs, train, valid)
             known = row["planned"]
-            row["test"] = model.perplexity(test, context="stream").value
-            reporting.save("lm-sizes", PROTOCOL, [row], seeds=(0,), keep="what")
+            rows.append({**row, "test": model.perplexity(test, context="stream").value})
+            reporting.save("lm-sizes", PROTOCOL, rows, seeds=(0,), keep="what")
 
 
 if __name__ == "__main__":
