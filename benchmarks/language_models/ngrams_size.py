@@ -37,6 +37,7 @@ PROTOCOL = {
     "drawn again, every tenth word drawn from all; order 5",
     "budget GB": "the option memory_gb; default is a quarter of the machine's memory",
     "peak GB": "the most that was resident in the process: interpreter, libraries, compiled code and corpus included",
+    "anonymous GB": "the most of it that was not a mapped file, which the system can take back at any time: RssAnon",
     "seconds": "of the processor, reading the corpus left out",
     "table": "the first digits of a hash of the table: equal tables have equal probabilities bit for bit",
     "MB": "of the whole folder or file",
@@ -200,11 +201,27 @@ def _trainings(millions: list[int], budgets: list[float]) -> Iterator[Row]:
                 continue  # whether a budget holds is what generated text is for
             command = [sys.executable, "-m", "benchmarks.language_models.ngrams_size"]
             command += ["--in-this-process", str(n), str(budget)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            yield json.loads(done.stdout.splitlines()[-1])
+            yield _watched(command)
             theirs = lmplz(n, budget)
             if theirs is not None:
                 yield theirs
+
+
+def _watched(command: list[str]) -> Row:
+    """The row that a process prints, and the most memory that it had of its own, looked up twenty times a second."""
+    most = 0
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(command, stdout=printed)
+        status = Path(f"/proc/{process.pid}/status")
+        while process.poll() is None:
+            lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
+            most = max([most, *(int(line.split()[1]) for line in lines if line[:8] == "RssAnon:")])
+            time.sleep(0.05)
+        if process.returncode:
+            raise SystemExit(process.returncode)
+        printed.seek(0)
+        row: Row = json.loads(printed.read().splitlines()[-1])
+    return row | ({"anonymous GB": most * 1024 / 1e9} if most else {})
 
 
 if __name__ == "__main__":
