@@ -98,6 +98,7 @@ PARTS = (
     Part("embeddings.start", ("embeddings-start",), LDS_IN_SPACY),
     Part("embeddings.spacy_rows", ("embeddings-spacy",), LDS_IN_SPACY),
     Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
+    Part("embeddings.raw_text", ("embeddings-raw-text",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
     Part(
@@ -159,6 +160,11 @@ PARTS = (
         (*RATINGS, "surprise/blend.py"),
         ("--data", "ml-1m"),
         timed=True,
+    ),
+    Part(
+        "ratings.uncertainty",
+        ("ratings-uncertainty",),
+        (*RATINGS, "surprise/models/levels.py"),
     ),
     Part("ratings.lists", ("ratings-lists",), RATINGS, timed=True),
     Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),

@@ -14,6 +14,7 @@ from spacy.vectors import Vectors
 from thinc.api import Model, NumpyOps
 
 from benchmarks.embeddings import labelled, models, text
+from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.vectors import use_vectors
 
 BLAS = NumpyOps(use_blis=False)
@@ -200,13 +201,19 @@ def static_vectors(cache: Path, tasks: list[labelled.Task], width: int) -> Vecto
 
 
 def documents(
-    nlp: spacy.Language, task: labelled.Task, part: str, row: Row, cache: Path
+    nlp: spacy.Language,
+    task: labelled.Task,
+    part: str,
+    row: Row,
+    cache: Path,
+    lds: LDS | None = None,
 ) -> list[Doc]:
-    """One Doc per sentence, gold tokens, LDS vectors in its tensor where the row reads them."""
+    """One Doc per sentence, gold tokens, vectors of `lds` (the row's own) in its tensor where the row reads them."""
     sentences = [s.words for s in getattr(task, part)]
     docs = [Doc(nlp.vocab, words=words) for words in sentences]
     if row.output is not None:
-        tensors = models.fitted(cache, row.lds).transform(sentences, output=row.output)
+        lds = lds or models.fitted(cache, row.lds)
+        tensors = lds.transform(sentences, output=row.output)
         for doc, tensor in zip(docs, tensors, strict=True):
             doc.tensor = tensor
     return docs

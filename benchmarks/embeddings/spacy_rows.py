@@ -2,8 +2,9 @@
 
     python -m benchmarks.embeddings.spacy_rows [--tasks ewt-upos] [--only ...] [--seeds 0-2]
 
-Gold tokens, one Doc a sentence. Every pipeline trains for the same epochs with spaCy's default
-optimizer and batches; the epoch that is best on the dev part is tested. The words per second of
+Gold tokens, one Doc a sentence. Every pipeline trains as `spacy train` does with the configuration of
+`spacy init config`, until its score on the dev part stops improving; the step that is best there is tested. One
+training is one cell: it takes minutes, and a killed command goes on with the next one. The words per second of
 nlp.pipe are measured apart, on a quiet machine: `python -m benchmarks.embeddings.spacy_speed`.
 """
 
@@ -13,6 +14,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import spacy
@@ -20,22 +22,20 @@ from spacy.scorer import Scorer
 from spacy.tokens import Doc
 from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
 from spacy.training.batchers import minibatch_by_words
+from spacy.training.loop import train_while_improving
 from thinc.api import Adam, compounding
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, models, pipelines
 
 TASKS = {"ewt-upos": "tagger", "wnut17": "ner", "conll2003": "ner"}
-EPOCHS = {
-    "tagger": {250: 40, 1000: 15, None: 4},
-    "ner": {250: 40, 1000: 15, None: 5},
-}
+EVERY, PATIENCE, MOST_STEPS = 200, 1600, 20_000  # steps, as `spacy init config` sets them
+TRAINING = f"patience {PATIENCE}"  # in the key of a cell: what was trained otherwise does not count
 PROTOCOL = {
     "measure": "tagger: UPOS accuracy in percent; ner: entity F1 in percent; test part",
     "tokens": "gold, one Doc a sentence",
-    "training": "spaCy's default Adam and batches (100 to 1000 words), dropout 0.1; "
-    "epochs by sentences: tagger 250: 40, 1000: 15, all: 4; ner 250: 40, 1000: 15, all: 5; "
-    "the best epoch on the dev part",
+    "training": "spaCy's own loop with its default Adam, batches (100 to 1000 words) and dropout 0.1; the dev part "
+    f"scored every {EVERY} steps, until {PATIENCE} have brought no better score; the best step on the dev part",
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
     "word2vec CBOW 100 wide (200 where the row says so), gensim's defaults (window 5, 5 epochs), and LDS "
     "200 states, both fitted on the same text, "
@@ -71,9 +71,15 @@ def predicted(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]
     return [Example(p, g.reference) for p, g in zip(marked, gold_examples, strict=True)]
 
 
-def batches(examples: list[Example], sizes: Iterator[float]) -> Iterator[list[Example]]:
-    random.shuffle(examples)
-    yield from minibatch_by_words(examples, size=sizes, tolerance=0.2, discard_oversize=False)
+def batches(examples: list[Example]) -> Iterator[tuple[int, list[Example]]]:
+    """Batches with the number of their epoch, without end."""
+    sizes = compounding(100, 1000, 1.001)
+    for epoch in count():
+        random.shuffle(examples)
+        for batch in minibatch_by_words(
+            examples, size=sizes, tolerance=0.2, discard_oversize=False
+        ):
+            yield epoch, batch
 
 
 def measure(
@@ -84,30 +90,40 @@ def measure(
     docs: dict[str, list[Doc]],
     score: Callable[[spacy.Language, list[Doc], list[Example]], float] = score,
 ) -> dict[str, Any]:
-    """Train on the subset of this seed; dev and test score of the best epoch."""
+    """Train on the subset of this seed until the dev part says stop; dev and test score of the best step."""
     component = nlp.pipe_names[-1]
     spacy.util.fix_random_seed(seed)
     chosen = task.subset(size, seed)
     examples = gold([docs["train"][i] for i in chosen], [task.train[i] for i in chosen], component)
     test = {part: gold(docs[part], getattr(task, part), component) for part in ("dev", "test")}
-    start = time.perf_counter()
+    start = time.process_time()
     nlp.initialize(lambda: examples)
-    optimizer = Adam(0.001, L2=0.01, grad_clip=1.0, L2_is_weight_decay=True, use_averages=False)
-    sizes = compounding(100, 1000, 1.001)
-    best, best_weights, curve = -1.0, b"", []
-    for _ in range(EPOCHS[component][size]):
-        for batch in batches(examples, sizes):
-            nlp.update(batch, sgd=optimizer, drop=0.1)
-        curve.append(score(nlp, docs["dev"], test["dev"]))
-        if curve[-1] > best:
-            best, best_weights = curve[-1], nlp.get_pipe(component).model.to_bytes()
-    seconds = time.perf_counter() - start
+    steps = train_while_improving(
+        nlp,
+        Adam(0.001, L2=0.01, grad_clip=1.0, L2_is_weight_decay=True, use_averages=False),
+        batches(examples),
+        lambda: (score(nlp, docs["dev"], test["dev"]), {}),
+        dropout=0.1,
+        eval_frequency=EVERY,
+        accumulate_gradient=1,
+        patience=PATIENCE,
+        max_steps=MOST_STEPS,
+        exclude=[],
+        annotating_components=[],
+        before_update=None,
+    )
+    best, best_weights = {"score": -1.0, "step": 0}, b""
+    for _, info, is_best in steps:
+        if is_best and info["score"] > best["score"]:
+            best, best_weights = info, nlp.get_pipe(component).model.to_bytes()
+    seconds = time.process_time() - start
     nlp.get_pipe(component).model.from_bytes(best_weights)
     return {
-        "dev": best,
+        "dev": best["score"],
         "test": score(nlp, docs["test"], test["test"]),
-        "epoch": curve.index(best) + 1,
-        "curve": [round(value, 2) for value in curve],
+        "step": best["step"],
+        "steps": info["step"],
+        "curve": [round(value, 2) for value, _ in info["checkpoints"]],
         "seconds": round(seconds, 1),
     }
 
@@ -125,7 +141,8 @@ def version(options: argparse.Namespace, row: pipelines.Row) -> str:
 
 
 def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str:
-    return common.cell_key(task=task, row=name, size=size or "all", seed=seed, model=model)
+    parts = {"task": task, "row": name, "size": size or "all", "seed": seed, "model": model}
+    return common.cell_key(**parts, training=TRAINING)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ import lzma
 import tarfile
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from benchmarks.embeddings import common
 from tacenda import Corpus
 from tacenda.datasets import conllu
+from tacenda.tokenizers import get_tokenizer
 
 MAX_VOCABULARY = 40_000
 
@@ -45,16 +47,31 @@ def lines(name: str) -> Iterator[str]:
         raise ValueError(f"No text is called {name!r}.")
 
 
-def corpus(cache: Path) -> Corpus:
-    """The text that the cache folder is named after: 40,000 types, digits to NUM, OOV classes."""
-    name = common.text_of(cache)
-    folder = cache / "corpus-wiki"
+def beginning(millions: float) -> Iterator[str]:
+    """The lines of Wikipedia, and if these are not enough of novels, with about so many tokens; 0: Wikipedia's."""
+    words = get_tokenizer("words")
+    n = 0
+    for line in chain(lines("wiki"), lines("novels") if millions else ()):
+        yield line
+        if millions:
+            n += len(words(line))
+            if n >= millions * 1e6:
+                return
+
+
+def corpus(cache: Path, millions: float = 0) -> Corpus:
+    """The text that the cache folder is named after, or the `beginning` of Wikipedia and novels.
+
+    40,000 types, digits to NUM, OOV classes.
+    """
+    name = f"beginning-{millions:g}" if millions else common.text_of(cache)
+    folder = cache / (f"corpus-{name}" if millions else "corpus-wiki")
     if folder.exists():
         return Corpus.open(folder)
     log = common.logger("text", cache)
     start = time.perf_counter()
     found = Corpus.from_text(
-        (line for part in name.split("+") for line in lines(part)),
+        beginning(millions) if millions else chain.from_iterable(map(lines, name.split("+"))),
         tokenizer="words",
         max_vocabulary=MAX_VOCABULARY,
         digits=True,

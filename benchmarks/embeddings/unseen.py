@@ -9,7 +9,7 @@ README is taken as it stands, for two tasks that took no part in that:
 - chunks of CoNLL-2000 as IOB2 tags, scored by the F1 of whole chunks.
 
 Rows, pipelines and training are those of `spacy_rows`; word2vec has as many columns as the LDS has states.
-The test part is looked at once, with the epoch that is best on the dev part.
+The test part is looked at once, with the step that is best on the dev part.
 """
 
 from __future__ import annotations

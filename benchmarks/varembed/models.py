@@ -15,7 +15,7 @@ import inspect
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -166,7 +166,7 @@ def corpus(options: argparse.Namespace, max_vocabulary: int = MAX_VOCABULARY) ->
     if folder.exists():
         return Corpus.open(folder)
     return Corpus.from_text(
-        beginning(options.tokens * 1e6 or float("inf")),
+        text.beginning(options.tokens),
         tokenizer="words",
         max_vocabulary=max_vocabulary,
         digits=True,
@@ -174,20 +174,6 @@ def corpus(options: argparse.Namespace, max_vocabulary: int = MAX_VOCABULARY) ->
         cache=folder,
         cache_key=name,
     )
-
-
-def beginning(n_tokens: float) -> Iterator[str]:
-    """Lines of the text until there are about so many tokens in them."""
-    from tacenda.tokenizers import get_tokenizer
-
-    words = get_tokenizer("words")
-    n = 0
-    for line in text.lines("wiki"):
-        yield line
-        if n_tokens < float("inf"):
-            n += len(words(line))
-            if n >= n_tokens:
-                return
 
 
 # -- models by row and seed ----------------------------------------------------------------------------

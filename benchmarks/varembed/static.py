@@ -69,9 +69,7 @@ def main() -> None:
                 facts = facts if vectors is None else vectors.facts()
                 figures = {}
                 for size in options.sizes:
-                    key = common.cell_key(
-                        task=name, row=row, size=size or "all", seed=seed, model=facts["model"]
-                    )
+                    key = spacy_rows.key_of(name, row, size, seed, facts["model"])
                     cell = cells.measure(
                         key,
                         lambda: measure(vectors, task, size, seed, options.cache),  # noqa: B023

@@ -386,12 +386,12 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Return probabilities (pairs, levels) of the ratings `levels`; a continuous scale is refused."""
         model = self._fitted()
-        levels = model.catalogue.levels
+        catalogue = model.catalogue
         return self._per_pair(
             uids,
             iids,
             model.probabilities,
-            lambda user, items: folded_probabilities(user, items, levels),
+            lambda user, items: folded_probabilities(user, items, catalogue),
         )
 
     def predict_density(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise.models.base import Floats, FoldedUser, RatingModel, folded_probabilities
+from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.ranking import Lists
 
 Numbers = npt.NDArray[np.int64]
@@ -56,7 +57,7 @@ class NewUser(NamedTuple):
     items: Mapping[Hashable, int]  # raw item id -> number
     scale: tuple[float, float]  # lowest and highest rating
     given: Given  # what is known of the user
-    levels: Floats  # (levels,) that `predict_proba` is about; none on a continuous scale
+    catalogue: Catalogue  # of the model, whose levels `predict_proba` is about
     lists: Callable[..., Lists]  # what lists are ranked by, for the arguments of ``top_n``
 
     @classmethod
@@ -71,7 +72,12 @@ class NewUser(NamedTuple):
         """Fold a user into a fitted model."""
         identities = given.rated if model.folds_identities else None
         user = model.fold_in(given.items, given.values, identities)
-        return cls(user, items, scale, given, model.catalogue.levels, lists)
+        return cls(user, items, scale, given, model.catalogue, lists)
+
+    @property
+    def levels(self) -> Floats:
+        """The ratings (levels,) that `predict_proba` is about; none on a continuous scale."""
+        return self.catalogue.levels
 
     @property
     def seen(self) -> Numbers:
@@ -94,7 +100,7 @@ class NewUser(NamedTuple):
                 "the ratings are continuous, and no single one has a probability"
             )
         item = np.array([self.items.get(iid, -1)])
-        return np.asarray(folded_probabilities(self.model_user, item, self.levels)[0])
+        return np.asarray(folded_probabilities(self.model_user, item, self.catalogue)[0])
 
     def top_n(
         self, n: int = 10, *, exclude_seen: bool = True, **filters: Any

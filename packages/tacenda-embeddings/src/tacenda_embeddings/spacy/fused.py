@@ -6,10 +6,12 @@ The mixing layer multiplies the columns of all embeddings, side by side, by one 
 
 where e_1, ... depend on the word alone, so that what is in the first bracket is one row for each word, which `WordRows`
 keeps; v are the vectors that ``tacenda.DocTensor.v1`` reads, and s what it scales each of them by. They are multiplied
-where they lie: nothing is put side by side. The result differs from that of the layers by rounding alone.
+where they lie: nothing is put side by side. `maxout_rows` has what follows the sum. The result differs from that of the
+layers by rounding alone.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,22 +52,23 @@ def embed_and_mix(
 
     ``rows`` are those of the model that ``embeds`` and ``mix`` belong to.
     """
+    from tacenda_embeddings.spacy.maxout_rows import maxout_and_normalize  # loads numba
+
     inner = {node.name: node for node in mix.walk()}
     maxout, norm = inner["maxout"], inner["layernorm"]
+    n_pieces, gain, shift = maxout.get_dim("nP"), norm.get_param("G"), norm.get_param("b")
     parts = _Parts(rows, embeds, maxout, next(doc for doc in docs if len(doc)))
-    n_out, n_pieces = maxout.get_dim("nO"), maxout.get_dim("nP")
-    found: list[np.ndarray] = []
+    table, places = parts.of_words(docs)
+    mixed = np.empty((len(places), maxout.get_dim("nO")), np.float32)
+    stop = 0
     for block in _blocks(docs):
-        if not any(map(len, block)):
-            found += [norm.ops.alloc2f(0, n_out) for _ in block]
-            continue
-        pieces = parts.sums(block).reshape(-1, n_out, n_pieces)
-        mixed = norm.predict(maxout.ops.maxout(pieces)[0])
-        start = 0
-        for doc in block:
-            found.append(mixed[start : start + len(doc)])
-            start += len(doc)
-    return found
+        start, stop = stop, stop + sum(map(len, block))
+        if stop > start:
+            added = parts.of_context(block, stop - start)
+            here = slice(start, stop)
+            maxout_and_normalize(table, places[here], added, n_pieces, gain, shift, mixed[here])
+    bounds = np.cumsum([0, *map(len, docs)]).tolist()
+    return [mixed[start:stop] for start, stop in pairwise(bounds)]
 
 
 class _Parts:
@@ -98,13 +101,15 @@ class _Parts:
         if any(node.name == "static_vectors" for layer in layers for node in layer.walk()):
             self._weights.append(doc.vocab.vectors.model)
 
-    def sums(self, docs: Sequence[Doc]) -> np.ndarray:
-        """Return W times all embeddings, plus b: (n_tokens, outputs times pieces) float32."""
-        n_tokens = sum(map(len, docs))
+    def of_words(self, docs: Sequence[Doc]) -> tuple[np.ndarray, np.ndarray]:
+        """Return b plus what words give, (rows, outputs times pieces) float32, and the row of every token."""
         if self._of_words:
-            found = self._rows.rows(docs, self._attributes, self._weights, self._of)
-        else:
-            found = np.tile(self._b, (n_tokens, 1))
+            return self._rows.find(docs, self._attributes, self._weights, self._of)
+        return self._b[None], np.zeros(sum(map(len, docs)), np.int64)
+
+    def of_context(self, docs: Sequence[Doc], n_tokens: int) -> np.ndarray:
+        """Return what the other embeddings give (n_tokens, outputs times pieces) float32; no columns without any."""
+        found = np.empty((n_tokens, 0), np.float32)
         for layer, W in self._of_tensors:
             arrays = [as_it_is(layer, doc, False) for doc in docs]
             vectors = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -112,9 +117,10 @@ class _Parts:
             factors = scales(layer, vectors)
             if factors is not None:
                 product *= factors
-            found += product
+            found = found + product if found.size else product
         for layer, W in self._others:
-            found += flat(layer.predict(list(docs))) @ W
+            product = flat(layer.predict(list(docs))) @ W
+            found = found + product if found.size else product
         return found
 
     def _of(self, words: Words) -> np.ndarray:

@@ -11,7 +11,6 @@ the new words of a batch in the place of a document.
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import compress
 from typing import Any, Self
 
 import numpy as np
@@ -116,14 +115,14 @@ class WordRows:
         self._kept = None
         self._in_training = weights
 
-    def rows(
+    def find(
         self,
         docs: Sequence[Doc],
         attributes: list[int],
         weights: list[Any],
         make: Callable[[Words], np.ndarray],
-    ) -> np.ndarray:
-        """Return a row for every token of the documents, (n_tokens, width) float32, a new array.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows (n_rows, width) float32, not to be written to, and which one is each token's (n_tokens,).
 
         Parameters
         ----------
@@ -140,25 +139,31 @@ class WordRows:
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
         keys = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64).tolist()
+        found = self._look_up(keys, weights)
+        if found is not None:
+            return found
+        known = () if (kept := self._of(weights)) is None else kept.places
+        words = {key: i for i, key in enumerate(keys)}  # where each word is found
+        new = [key for key in words if key not in known]
+        rows = make(Words(docs[0].vocab, attributes, values[[words[key] for key in new]]))
+        self._keep(weights, new, rows)
+        found = self._look_up(keys, weights)
+        if found is not None:
+            return found
+        # nothing can be kept at present: these rows are for these documents alone
+        if len(new) < len(words):
+            rows = make(Words(docs[0].vocab, attributes, values[list(words.values())]))
+        order = {key: i for i, key in enumerate(words)}
+        return rows, np.array([order[key] for key in keys])
+
+    def _look_up(self, keys: list[int], weights: list[Any]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the table that is kept and the place of every key, or None if it lacks one."""
         kept = self._of(weights)
-        places: list[Any] = [None] * len(keys)
-        table = np.empty((0, 0), np.float32)
-        if kept is not None:
-            places = list(map(kept.places.get, keys))
-            table = kept.table  # after the places, which it has rows for
-        if None not in places:
-            return table.take(places, axis=0)
-        unknown = [place is None for place in places]
-        new = {key: i for i, key in compress(enumerate(keys), unknown)}  # where each word is found
-        rows = make(Words(docs[0].vocab, attributes, values[list(new.values())]))
-        order = {key: i for i, key in enumerate(new)}
-        missing = np.array(unknown)
-        found = np.empty((len(keys), rows.shape[1]), np.float32)
-        found[missing] = rows[[order[key] for key in compress(keys, unknown)]]
-        if len(table):
-            found[~missing] = table[[place for place in places if place is not None]]
-        self._keep(weights, list(new), rows)
-        return found
+        if kept is None:
+            return None
+        places: list[Any] = list(map(kept.places.get, keys))
+        table = kept.table  # after the places, which it has rows for
+        return None if None in places else (table, np.array(places))
 
     def _of(self, weights: list[Any]) -> _Kept | None:
         """Return the rows that are good under these weights."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from tacenda import plugins
 from tacenda.artifact import Saveable
@@ -23,6 +22,7 @@ from tacenda.ratings import Ratings
 from tacenda.store import path_of
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.models.levels import nearest
 from tacenda_surprise.models.spread import Spread
 
 Floats = npt.NDArray[np.float32]
@@ -290,12 +290,12 @@ class RatingModel(Saveable):
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
         """Probability of every level of ``catalogue.levels`` (pairs, levels).
 
-        A normal distribution about the score, cut half-way between levels; models with a distribution of
-        their own override it. Raises ConfigurationError for a continuous scale.
+        With the score as its mean and the deviation, see `tacenda_surprise.models.levels`; models with a
+        distribution of their own override it. Raises ConfigurationError for a continuous scale.
         """
         levels = self.catalogue.require_levels(f"{type(self).__name__}.probabilities")
-        scores, deviations = self.score_pairs(users, items), self.deviations(users, items)
-        return cut_normal(scores, deviations, levels)
+        scores = self.catalogue.clip(self.score_pairs(users, items))
+        return nearest(scores, self.deviations(users, items), levels, self.catalogue.counts)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -361,19 +361,13 @@ def new_model(
     return model
 
 
-def cut_normal(means: Floats, deviations: Floats, levels: Floats) -> Floats:
-    """Normal probability of the cells about ``levels`` (pairs, levels), the outer cells open."""
-    middle = (levels[1:] + levels[:-1]) / 2
-    below = ndtr((middle[None, :] - means[:, None]) / np.maximum(deviations, 1e-6)[:, None])
-    return np.asarray(np.diff(below, axis=1, prepend=0.0, append=1.0), np.float32)
-
-
-def folded_probabilities(user: FoldedUser, items: Numbers, levels: Floats) -> Floats:
-    """Probability of each of ``levels`` (items, levels) for a user who was folded in."""
+def folded_probabilities(user: FoldedUser, items: Numbers, catalogue: Catalogue) -> Floats:
+    """Probability of each level (items, levels) for a user who was folded in."""
     own = getattr(user, "probabilities", None)
     if own is not None:
         return np.asarray(own(items), np.float32)
-    return cut_normal(user.score(items), user.deviations(items), levels)
+    means = catalogue.clip(user.score(items))
+    return nearest(means, user.deviations(items), catalogue.levels, catalogue.counts)
 
 
 def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:

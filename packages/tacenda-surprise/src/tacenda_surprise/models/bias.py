@@ -27,7 +27,7 @@ from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
 from tacenda.fitting import FitSettings, StepResult, Sweeps
 from tacenda.kernels.ratings.sgd import Tables
-from tacenda.ratings import Ratings
+from tacenda.ratings import Ratings, split
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.models.base import (
     Floats,
@@ -39,7 +39,7 @@ from tacenda_surprise.models.base import (
 )
 from tacenda_surprise.models.catalogue import Catalogue, deviation, require_floats
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.models.spread import Sizes, Spread
+from tacenda_surprise.models.spread import Sizes, Spread, Variances
 from tacenda_surprise.models.spread import fit as fit_spread
 
 Doubles = npt.NDArray[np.float64]
@@ -50,7 +50,7 @@ _START = (
     0.15,
 )  # variances of noise, users and items, of unit ratings, before they are estimated
 _WEIGHT = 4.0
-_ERRORS = 20_000  # that the spread is fitted to
+_ERRORS = 20_000  # that the spread is fitted to, a tenth of the ratings at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,8 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
             FitSettings(epochs=epochs, learning_rate=1.0, evaluate_every=0, restore_best=False),
             {"model": self.name, **self.settings.to_dict()},
         )
-        self._catalogue, self._biases = catalogue, alternation.found()
+        variances = variances_of(self.settings, ratings, catalogue)
+        self._catalogue, self._biases = catalogue, alternation.found(variances)
         self._note(ratings, self.history, "none held out")
 
     def _fitted(self) -> Biases:
@@ -277,28 +278,18 @@ class Alternation:
     def _errors(self) -> Doubles:
         return np.asarray(self._values - self.b[self._users] - self.c[self._items])
 
-    def found(self) -> Biases:
-        """The biases, and the spread of the errors, each as if its rating had been left out."""
-        of_users, of_items = self.penalties
-        weight = np.zeros(len(self._values))
-        if self._learn_items:
-            weight += 1 / np.maximum(self._n_items + of_items, 1e-9)[self._items]
-        if self._learn_users:
-            weight += 1 / np.maximum(self._n_users + of_users, 1e-9)[self._users]
+    @property
+    def sizes(self) -> tuple[Sizes, Sizes]:
+        """What is known of users and of items."""
         errors = self._errors()
-        users = Sizes.of(self._users, errors, len(self.b))
-        items = Sizes.of(self._items, errors, len(self.c))
-        sample = np.random.default_rng(0).permutation(len(errors))[:_ERRORS]
-        u, i = self._users[sample], self._items[sample]
-        left_out = errors[sample] / np.maximum(1 - weight[sample], 0.25)
-        predictions = self._mean + self.b[u] + self.c[i]
-        fitted = fit_spread(left_out, predictions, u, i, users, items, self._unit)
-        return Biases(
-            self.b.astype(np.float32),
-            self.c.astype(np.float32),
-            (of_users, of_items),
-            fitted.spread(users, items),
+        return Sizes.of(self._users, errors, len(self.b)), Sizes.of(
+            self._items, errors, len(self.c)
         )
+
+    def found(self, variances: Variances) -> Biases:
+        """The biases, and the spread of ratings about them with these parameters."""
+        b, c = self.b.astype(np.float32), self.c.astype(np.float32)
+        return Biases(b, c, self.penalties, variances.spread(*self.sizes))
 
     def evaluate(self) -> float | None:
         """None, as nothing is held out."""
@@ -327,3 +318,18 @@ def alternated(
     for _ in range(settings.epochs if sweeps is None else sweeps):
         found.step(None, 1.0)
     return found
+
+
+def variances_of(settings: BiasSettings, ratings: Ratings, catalogue: Catalogue) -> Variances:
+    """The parameters of the spread, from the errors of a part of the ratings that biases are fitted without."""
+    nobody = np.zeros(0, np.int64)
+    if len(ratings) < 2:
+        none = Sizes.of(nobody, np.zeros(0), 0)
+        nothing = np.zeros(0)
+        return fit_spread(nothing, nothing, nobody, nobody, none, none, deviation(ratings))
+    part, held_out = split(ratings, min(0.1, _ERRORS / len(ratings)), seed=0)
+    first = alternated(part, catalogue.mean, settings)
+    u, i = held_out.user_ids, held_out.item_ids
+    predictions = catalogue.clip((catalogue.mean + first.b[u] + first.c[i]).astype(np.float32))
+    errors = held_out.values - predictions
+    return fit_spread(errors, predictions, u, i, *first.sizes, deviation(ratings))

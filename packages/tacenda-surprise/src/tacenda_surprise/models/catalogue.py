@@ -37,6 +37,8 @@ class Catalogue:
     levels
         (levels,) float32, ascending: the possible ratings, as far as the data show them; empty if
         there are more than `MOST_LEVELS`.
+    counts
+        (levels,) float32: how many of the ratings were of each level.
     """
 
     users: IdIndex
@@ -44,13 +46,15 @@ class Catalogue:
     scale: tuple[float, float]
     mean: float
     levels: npt.NDArray[np.float32]
+    counts: npt.NDArray[np.float32]
 
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
         """The catalogue of ``ratings``."""
         mean = ratings.mean if len(ratings) else float(np.mean(ratings.scale))
         levels = possible_levels(ratings.levels, ratings.scale)
-        return cls(ratings.users, ratings.items, ratings.scale, mean, levels)
+        counts = _counts(ratings, levels)
+        return cls(ratings.users, ratings.items, ratings.scale, mean, levels, counts)
 
     def extended(self, ratings: Ratings) -> Catalogue:
         """The catalogue of ``ratings``, whose users and items begin with those of this one; the mean stays.
@@ -69,7 +73,8 @@ class Catalogue:
                 f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
                 f"{self.scale[1]:g} in {len(self.levels)} levels; fit anew"
             )
-        return replace(new, mean=self.mean, levels=self.levels)
+        counts = _counts(ratings, self.levels)
+        return replace(new, mean=self.mean, levels=self.levels, counts=counts)
 
     def grown(
         self, ratings: Ratings, identities: Identities | None
@@ -95,7 +100,11 @@ class Catalogue:
                 user_numbers[identities.user_ids], item_numbers[identities.item_ids],
                 len(users), len(items),
             )  # fmt: skip
-        catalogue = replace(self, users=users, items=items, scale=scale, levels=levels)
+        counts = np.zeros(len(levels), np.float32)
+        counts[np.searchsorted(levels, self.levels)] = self.counts
+        catalogue = replace(
+            self, users=users, items=items, scale=scale, levels=levels, counts=counts
+        )
         return catalogue, found, identities
 
     def require_levels(self, who: str) -> npt.NDArray[np.float32]:
@@ -116,11 +125,12 @@ class Catalogue:
         return {"scale": list(self.scale), "mean": self.mean}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Raw ids as UTF-8, and the levels."""
+        """Raw ids as UTF-8, the levels and their counts."""
         users, items = (
             [raw.encode() for raw in index.raw.tolist()] for index in (self.users, self.items)
         )
-        return {"levels": self.levels, **pack(users, "users"), **pack(items, "items")}
+        levels = {"levels": self.levels, "level_counts": self.counts}
+        return {**levels, **pack(users, "users"), **pack(items, "items")}
 
     @classmethod
     def from_arrays(
@@ -137,8 +147,11 @@ class Catalogue:
         whole = not len(levels) or (levels[[0, -1]] == ends).all()
         if len(levels) > MOST_LEVELS or (np.diff(levels) <= 0).any() or not whole:
             raise ArtifactError("the array 'levels' does not ascend from end to end of the scale")
+        counts = require(arrays, "level_counts", shape=levels.shape, dtype=np.float32, finite=True)
+        if (counts < 0).any():
+            raise ArtifactError("the array 'level_counts' holds a negative number: it is damaged")
         indices = [_unpacked(arrays, name) for name in ("users", "items")]
-        return cls(indices[0], indices[1], (low, high), mean, levels)
+        return cls(indices[0], indices[1], (low, high), mean, levels, counts)
 
 
 def deviation(ratings: Ratings) -> float:
@@ -189,6 +202,13 @@ def possible_levels(
     return (
         np.unique(ends.astype(np.float32)) if len(ends) <= MOST_LEVELS else np.empty(0, np.float32)
     )
+
+
+def _counts(ratings: Ratings, levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """How many ratings are nearest to each level (levels,)."""
+    middle = (levels[1:] + levels[:-1]) / 2
+    at = np.searchsorted(middle, ratings.values) if len(levels) else np.zeros(0, np.int64)
+    return np.bincount(at, minlength=len(levels)).astype(np.float32)
 
 
 def _extended(old: IdIndex, new: IdIndex) -> tuple[IdIndex, npt.NDArray[np.int64]]:

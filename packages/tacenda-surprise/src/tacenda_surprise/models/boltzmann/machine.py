@@ -28,7 +28,7 @@ from tacenda_surprise.models.identities import Identities
 _LEAST_VARIANCE = 0.05  # of scores
 _NEWTON_STEPS = 12
 _SLOPE_STEPS = 4  # the first of them is nearly right
-_SHAPE = 100.0  # ratings of the usual shape that are added to those of a visible unit
+_SHAPE = 300.0  # ratings of the usual shape that are added to those of a visible unit
 _SAMPLE = 5000  # ratings that tell how sharp distributions are
 _SHARPEST, _HALVINGS = 2.0, 10
 _SPAN = 4.0  # of the scores, whatever the scale: that of five stars

@@ -15,7 +15,7 @@ from tacenda.settings import Settings, group, option
 from tacenda_surprise.models.catalogue import noisiness
 
 _PENALTY = 0.02
-_USUAL_NOISE, _STEEP = 0.25, 8  # up to which noisiness it holds, and how steeply it grows beyond
+_USUAL_NOISE, _STEEP = 0.3, 8  # up to which noisiness it holds, and how steeply it grows beyond
 _SIDE_PENALTY, _SIDE_TOTAL = 0.002, 3.0  # of weights of identities: for each case, and in all
 _BATCH, _BATCHES = 32, 40  # cases of a minibatch at least, and minibatches of an epoch at most
 

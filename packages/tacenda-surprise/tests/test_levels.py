@@ -1,0 +1,85 @@
+"""Probabilities of levels with a mean and a deviation."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+
+from tacenda_surprise.models.levels import nearest
+
+STARS = np.arange(1, 6, dtype=np.float32)
+COUNTS = np.array([3, 0, 8, 20, 90], np.float32)
+
+
+def moments(chances, levels):
+    means = chances.astype(float) @ levels
+    return means, np.sqrt(chances.astype(float) @ levels.astype(float) ** 2 - means**2)
+
+
+@pytest.mark.parametrize(
+    "levels", [STARS, np.arange(1, 11, dtype=np.float32) / 2, -(STARS[::-1] ** 2)]
+)
+def test_mean_and_deviation_are_those_predicted(levels):
+    width = levels[-1] - levels[0]
+    means = np.linspace(levels[0] + 0.2 * width, levels[-1] - 0.2 * width, 20).astype(np.float32)
+    deviations = np.linspace(0.2 * width, 0.35 * width, 20).astype(np.float32)
+    counts = np.linspace(50, 1, len(levels)).astype(np.float32)
+    found = nearest(means, deviations, levels, counts)
+    got = moments(found, levels)
+    assert_allclose(got[0], means, atol=1e-4 * width)
+    assert_allclose(got[1], deviations, atol=1e-3 * width)
+    assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(3.0, 1.0), (4.3, 0.8), (1.8, 0.9)])
+def test_no_other_distribution_with_these_moments_is_nearer_to_the_histogram(mean, deviation):
+    usual = (COUNTS + 1.0) / (COUNTS + 1.0).sum()
+    constraints = [
+        {"type": "eq", "fun": lambda p: p.sum() - 1},
+        {"type": "eq", "fun": lambda p: p @ STARS - mean},
+        {"type": "eq", "fun": lambda p: p @ STARS**2 - mean**2 - deviation**2},
+    ]
+    best = minimize(
+        lambda p: np.sum(p * np.log(np.maximum(p, 1e-12) / usual)),
+        np.full(5, 0.2),
+        bounds=[(0, 1)] * 5,
+        constraints=constraints,
+        options={"ftol": 1e-12, "maxiter": 500},
+    )
+    found = nearest(np.float32([mean]), np.float32([deviation]), STARS, COUNTS)
+    assert_allclose(found[0], best.x, atol=2e-3)
+
+
+def test_the_histogram_is_its_own_nearest():
+    usual = (COUNTS + 1.0) / (COUNTS + 1.0).sum()
+    mean, deviation = (np.float32([part]) for part in moments(usual, STARS))
+    assert_allclose(nearest(mean, deviation, STARS, COUNTS)[0], usual, atol=1e-4)
+
+
+@given(
+    st.floats(1, 5, width=32),
+    st.floats(0, 100, width=32),
+    st.lists(st.integers(0, 10**6), min_size=5, max_size=5),
+)
+def test_whatever_is_asked_for_is_answered_with_probabilities(mean, deviation, counts):
+    found = nearest(np.float32([mean]), np.float32([deviation]), STARS, np.float32(counts))
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(1, abs=1e-5)
+    assert abs(found[0] @ STARS - mean) < 0.1
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_level_and_two(n):
+    levels = np.arange(n, dtype=np.float32)
+    found = nearest(np.float32([0.25 * (n - 1)]), np.float32([0.3]), levels, np.ones(n, np.float32))
+    assert_allclose(found, [[1.0]] if n == 1 else [[0.75, 0.25]])
+
+
+def test_a_pair_does_not_depend_on_the_others():
+    means, deviations = np.float32([2.0, 4.9, 3.0]), np.float32([0.7, 0.1, 2.5])
+    together = nearest(means, deviations, STARS, COUNTS)
+    for at in range(3):
+        alone = nearest(means[at : at + 1], deviations[at : at + 1], STARS, COUNTS)
+        assert_allclose(alone[0], together[at], atol=1e-6)
