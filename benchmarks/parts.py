@@ -210,6 +210,18 @@ PARTS = (
         timed=True,
     ),
     Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
+    Part("language_models.budgets", ("lm-budgets",), (*BILINEAR, *MIXTURE)),
+    Part(
+        "language_models.budgets choice",
+        ("lm-budgets-chosen",),
+        BILINEAR,
+        ("choose",),
+    ),
+    Part(
+        "language_models.mixtures",
+        ("lm-mixtures",),
+        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *CACHES, *MIXTURE),
+    ),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(
         "language_models.unknown",

@@ -433,8 +433,9 @@ def _say_what_unknown_is(corpus: TextFacts) -> None:
     """Say once that ``<unk>`` in a text is no word, which lmplz refuses and the Penn Treebank is full of."""
     n = corpus.origin.get("written_unknown", 0)
     if n:
+        times = "once" if n == 1 else f"{n:,} times"
         warnings.warn(
-            f"<unk> is written {n:,} times in the text; it is the unknown word there, as in the Penn Treebank and in "
+            f"<unk> is written {times} in the text; it is the unknown word there, as in the Penn Treebank and in "
             "WikiText, and whatever is outside the vocabulary is scored like it",
             stacklevel=5,  # of fit, which enters a context
         )

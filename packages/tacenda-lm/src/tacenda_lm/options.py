@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacenda.settings import option
 
@@ -20,6 +20,29 @@ def dropout(default: float, doc: str) -> Any:
 def epochs(default: int) -> Any:
     """Declare how long to train at most."""
     return option(default, "passes over the text, at most", at_least=0)
+
+
+class Plan(NamedTuple):
+    """How many epochs a text lasts: one, and one more for every ``tokens`` of it that a type has on average.
+
+    A text with few tokens for each of its words is soon learned by heart; a rate that falls over more epochs than the
+    text lasts is still high when that happens.
+    """
+
+    tokens: int
+    most: int
+
+    def option(self, where: str = "") -> Any:
+        """Declare the epochs, to be given or planned; ``where`` says when they are planned, if not always."""
+        doc = f"""passes over the text, at most; None plans them by the text{where}: one, and one more for every
+        {self.tokens} tokens of it that a type has on average, up to {self.most}"""
+        return option(None, doc, at_least=0)
+
+    def epochs(self, given: int | None, n_tokens: int, n_types: int) -> int:
+        """Return the epochs that were given, or those of a text of this size."""
+        if given is not None:
+            return given
+        return min(self.most, 1 + n_tokens // (self.tokens * n_types))
 
 
 def learning_rate(default: float, optimiser: str, floor: str) -> Any:

@@ -36,6 +36,26 @@ KINDS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("n_tokens", "n_types", "epochs"),
+    [(99_898, 5_943, 5), (299_988, 12_219, 7), (899_785, 20_002, 12), (26_000_000, 40_002, 30)],
+)
+def test_epochs_are_planned_by_the_text_where_no_held_out_text_ends_training(
+    n_tokens, n_types, epochs
+):
+    assert VLHMMSettings().planned(n_tokens, n_types, held_out=False).epochs == epochs
+    assert VLHMMSettings().planned(n_tokens, n_types, held_out=True).epochs == 30
+    assert VLHMMSettings(epochs=4).planned(n_tokens, n_types, held_out=True).epochs == 4
+
+
+def test_a_fit_without_held_out_text_has_the_epochs_that_were_planned():
+    settings = {**SMALL, "epochs": None}
+    model = VLHMM(**settings).fit(text())
+    n_tokens = sum(len(sentence) for sentence in text())
+    planned = 1 + n_tokens // (4 * len(model.vocabulary))
+    assert model.fitted_on["training"]["epochs"] == planned > 5
+
+
 def text(n=150, seed=0):
     """Every word says much of the next one."""
     rng = np.random.default_rng(seed)

@@ -23,6 +23,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -151,6 +152,7 @@ def _require(device: str, operations: Iterable[str]) -> None:
         raise _Absent(str(error)) from error
 
 
+@cache
 def _may_have_cuda() -> bool:
     """Whether a CUDA driver is installed: what can be known without importing torch, which takes seconds."""
     if os.name == "nt":

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.devices import Array, fetch, multiply_into
-from tacenda.kernels.machinery.arrays import zeros
+from tacenda.kernels.machinery.arrays import empty
 from tacenda.kernels.shared.tall_matrices import normalize
 from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother
 from tacenda_embeddings.lds.steady_state import Matrix
@@ -162,8 +162,8 @@ def write(
     exact_ends = exact_ends and output not in _WITHOUT_ENDS
     size = _SIZES.get(smoother.device, _ON_DEVICES)
     longest = min(max(int(np.diff(offsets).max(initial=0)), size.tokens), len(ids))
-    scratch = zeros((longest if output != "own" else 0, 2 * h), smoother.table)
-    rows = zeros((longest, h * WIDTHS[output]), smoother.table)
+    scratch = empty((longest if output != "own" else 0, 2 * h), smoother.table)
+    rows = empty((longest, h * WIDTHS[output]), smoother.table)
     for first, last in _cuts(offsets, _GROUP_TOKENS, size.sequences):
         # the messages from outside, for many sequences at a time, then blocks of these sequences
         group = offsets[first : last + 1] - offsets[first]

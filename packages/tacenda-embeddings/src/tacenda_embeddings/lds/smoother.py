@@ -26,6 +26,7 @@ tensors elsewhere, and so does what it is multiplied by; offsets and lengths are
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,21 +157,24 @@ class Smoother:
 
     def _solve(self, a: Float32, b: Float32, lengths: Integers) -> Ends:
         """The messages past and future, from a_n and b_1 (sequences, states), which are zeros where n = 0."""
-        distinct, which = np.unique(lengths, return_inverse=True)
-        between = np.maximum(lengths - 1, 0)
+        # shortest first: sequences of one length share a matrix
+        order = np.argsort(lengths, kind="stable")
+        sorted_lengths = lengths[order]
+        distinct, starts = np.unique(sorted_lengths, return_index=True)
+        by_length = self.put(order)
+        a, b = a[by_length], b[by_length]
+        between = np.maximum(sorted_lengths - 1, 0)
         past: Float32 = b @ self._L_T
         y: Float32 = a + self._forward.powers.times(past, between)
-        # sequences of one length share a matrix
-        borders = np.cumsum(np.bincount(which, minlength=len(distinct)))
-        groups = np.split(np.argsort(which, kind="stable"), borders)
-        for n, group in zip(distinct.tolist(), groups[:-1], strict=True):
+        borders = pairwise([*starts.tolist(), len(y)])
+        for n, (i, j) in zip(distinct.tolist(), borders, strict=True):
             echo = self._echo(max(n, 1))
             if len(echo.rows):
-                own = self.put(group)
-                y[own[:, None], echo.rows] += y[own] @ echo.matrix
+                y[i:j, echo.rows] += y[i:j] @ echo.matrix
         future: Float32 = y @ self._R_T
         past += self._backward.powers.times(future, between) @ self._L_T
-        return Ends(past, future)
+        as_given = self.put(np.argsort(order))
+        return Ends(past[as_given], future[as_given])
 
     def _echo(self, n: int) -> _Echo:
         """(I - Y_n)^{-1} - I as the few rows that matter."""

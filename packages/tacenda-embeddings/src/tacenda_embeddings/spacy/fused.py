@@ -90,7 +90,8 @@ class _Parts:
             part = (layer, W[:, start : start + width].T)
             start += width
             if layer.name == DOC_TENSOR:
-                self._of_tensors.append(part)
+                # a copy in the order of rows, which BLAS multiplies a tenth faster
+                self._of_tensors.append((layer, np.ascontiguousarray(part[1])))
             elif depends_on_words_alone(layer, doc.vocab):
                 self._of_words.append(part)
             else:

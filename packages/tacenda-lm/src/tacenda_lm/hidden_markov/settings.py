@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tacenda import devices
@@ -25,6 +25,7 @@ Method = Literal["exchange", "predictive", "brown"]
 _ON_DEVICES = "two_level", "flat"
 _OPERATIONS = "block_softmax", "class_softmax", "hmm_block", "streaming_logsumexp"
 _COPIES = 5  # of parameters: themselves, gradient, two moments, average
+_PLAN = options.Plan(tokens=4, most=30)  # by benchmarks/language_models/sizes.py
 LESS = "fewer states_per_class, a smaller width or batch_words, or more state_dropout"
 """What to give where memory is not enough."""
 
@@ -86,7 +87,7 @@ class VLHMMSettings(Settings):
     state_dropout: float = options.dropout(
         0.5, "share of the states of every class left out of each step; 0.5 in the paper"
     )
-    epochs: int = options.epochs(30)
+    epochs: int | None = _PLAN.option(" where no held-out text ends training, which else has 30")
     learning_rate: float = options.learning_rate(0.07, "Adam", "a fiftieth; 0.01 in the paper")
     patience: int = options.patience(5)
     batch_words: int = option(
@@ -110,6 +111,14 @@ class VLHMMSettings(Settings):
     def trains_on_devices(self) -> bool:
         """Whether there are kernels for such a model on devices other than the CPU."""
         return self.advanced.neural and self.transitions in _ON_DEVICES
+
+    def planned(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
+        """Return the settings with as many epochs as a text of this size lasts, unless they are given.
+
+        Where held-out text ends training, a rate that stays high finds a better model at all sizes of text.
+        """
+        given = _PLAN.most if held_out and self.epochs is None else self.epochs
+        return replace(self, epochs=_PLAN.epochs(given, n_tokens, n_types))
 
     def check(self) -> None:
         """Refuse what is not offered for tables of numbers, and devices that no kernel is for."""

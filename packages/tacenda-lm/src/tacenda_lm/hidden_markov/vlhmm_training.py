@@ -47,6 +47,7 @@ def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
+    settings = settings.planned(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
     together = join(device_of(settings))
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)

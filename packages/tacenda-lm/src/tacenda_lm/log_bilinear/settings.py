@@ -13,10 +13,7 @@ from tacenda_lm.log_bilinear.trees import MAX_CODES, MAX_DEPTH, Rule
 
 __all__ = ["HLBLAdvanced", "HLBLSettings", "LBLAdvanced", "LBLSettings"]
 
-_TOKENS_OF_EPOCH = (
-    7  # that a type has in the text on average, for an epoch after the first; see benchmarks sizes
-)
-_MOST_EPOCHS = 13
+_PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
 _DROPOUT = "share of the elements of the predicted vector left out in training; the thesis has none"
 
 
@@ -89,12 +86,7 @@ class HLBLSettings(Settings):
         at_most=64,
     )
     dropout: float = options.dropout(0.6, _DROPOUT)
-    epochs: int | None = option(
-        None,
-        "passes over the text, at most; None plans them by the text: one, and one more for every seven tokens of it "
-        "that a type has on average, up to 13 (Penn Treebank)",
-        at_least=0,
-    )
+    epochs: int | None = _PLAN.option()
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
     patience: int = options.patience(3)
     across_sentences: bool = options.across_sentences()
@@ -108,14 +100,8 @@ class HLBLSettings(Settings):
         devices.check(self)
 
     def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
-        """Return the settings with as many epochs as a text of this size lasts.
-
-        A text with few tokens for each of its words is soon learned by heart; a rate that falls over more epochs than
-        it lasts is still high when that happens.
-        """
-        if self.epochs is not None:
-            return self
-        return replace(self, epochs=min(_MOST_EPOCHS, 1 + n_tokens // (_TOKENS_OF_EPOCH * n_types)))
+        """Return the settings with as many epochs as a text of this size lasts, unless they are given."""
+        return replace(self, epochs=_PLAN.epochs(self.epochs, n_tokens, n_types))
 
     def idle(self) -> Mapping[str, str]:
         """Say what a random tree and a model without tails leave unused."""

@@ -96,6 +96,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     _table: Table | None = None
     _word_table: WordTable | None = None
     _split_by: Any = None  # the tokenizer of the text that the word table was made for
+    _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
     _prepared: tuple[Table, Any, tuple[Any, ...]] | None = None  # what a line is scored with
     is_normalized = True
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
@@ -206,34 +207,46 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         check_word(word, self.table.n_types)
         return self._state((*state.parts(), int(word)))
 
+    def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
+        """As `KenlmInterface.BeginSentenceWrite`; the place of ``<s>`` is looked up once."""
+        begun = self._begun
+        if begun is None or begun[1] is not self._table:
+            words = self.start().parts()
+            begun = self._begun = words, self.table, self._places(words)
+        state.value, state.hint = begun[0], (*begun[:2], begun[2].copy())
+
     def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
         """As `KenlmInterface.BaseScore`; the places of the context in the table are kept with the state."""
         if word in _MARKS:
             return super().BaseScore(in_state, word, out_state)
-        return self._step(in_state, self.vocabulary.id_of(word), out_state)[0] / _LN10
+        return self._step(in_state, word, out_state)[0] / _LN10
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
         """As `KenlmInterface.BaseFullScore`."""
         if word in _MARKS:
             return super().BaseFullScore(in_state, word, out_state)
-        number = self.vocabulary.id_of(word)
-        score, length = self._step(in_state, number, out_state)
-        return FullScore(score / _LN10, length, number in self.vocabulary.oov_ids)
+        score, length = self._step(in_state, word, out_state)
+        is_oov = self.vocabulary.id_of(word) in self.vocabulary.oov_ids
+        return FullScore(score / _LN10, length, is_oov)
 
-    def _step(self, state: State, word: int, after: State) -> tuple[float, int]:
-        """The natural log-probability and the n-gram length of an id; write the state after it."""
+    def _step(self, state: State, word: str, after: State) -> tuple[float, int]:
+        """The natural log-probability and the n-gram length of a word; write the state after it."""
+        vocabulary, table = self._vocabulary, self._table
+        if vocabulary is None or table is None:
+            vocabulary, table = self.vocabulary, self.table
         value: Any = state.value
-        table, hint = self._table, state.hint
-        if table is None or hint is None or hint[0] is not value or hint[1] is not table:
-            table = self.table
+        hint, spare = state.hint, after.hint
+        if hint is None or hint[0] is not value or hint[1] is not table:
             hint = value, table, self._places(state.parts())
-        before = hint[2]
-        found = np.empty(len(before), np.int64)
-        data, shape = table.arguments
-        score, length, kept = _lookup().step(data, shape, before, word, found)
+        # no two states have one array, so that of the state that is written to can be used again
+        own = spare is not None and spare[1] is table and after is not state
+        found = spare[2] if own else np.empty(len(hint[2]), np.int64)
+        after.hint = None
+        number = vocabulary.id_of(word)
+        score, length, kept = _lookup().step(table.data, table.shape, hint[2], number, found)
         if not score <= 0:
             score = float(self._sound(np.array([score]))[0])
-        after.value = words = (*value, word)[-kept:] if kept else ()
+        after.value = words = (*value, number)[-kept:] if kept else ()
         after.hint = words, table, found
         return score, length
 

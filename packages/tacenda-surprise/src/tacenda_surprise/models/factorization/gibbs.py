@@ -97,9 +97,9 @@ class Gibbs:
     """A Markov chain over the parameters, and the samples taken of it.
 
     ``width`` is D, ``ratings`` are standardized, and ``identities`` are N(u), None without conditioning. The
-    chain begins at ``start`` or else at small random factors; ``chain`` says how many
-    came before it, as each has random numbers of its own. It has ``lasting`` sweeps of burn-in, and samples; None:
-    those of the settings.
+    chain begins at ``start``, or else at factors as large as the prior expects: it takes hundreds of sweeps to make
+    small ones so large. ``chain`` says how many came before it, as each has random numbers of its own. It has
+    ``lasting`` sweeps of burn-in, and samples; None: those of the settings.
 
     Tables and ratings lie on ``device``. Random numbers are drawn on the host wherever they go, so that a chain on a
     device is that on the CPU, up to rounding. Samples are taken to the host.
@@ -306,9 +306,10 @@ class _Side(NamedTuple):
 
 def _random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:
     rng = np.random.default_rng([seed, 0])
-    users = rng.standard_normal((ratings.n_users, width), np.float32) * np.float32(0.1)
-    items = rng.standard_normal((ratings.n_items, width), np.float32) * np.float32(0.1)
-    users[:, -1] = items[:, -1] = 0.0
+    scale = np.sqrt(expected_variances(width)).astype(np.float32)
+    scale[-1] = 0.0
+    users = rng.standard_normal((ratings.n_users, width), np.float32) * scale
+    items = rng.standard_normal((ratings.n_items, width), np.float32) * scale
     links = np.zeros((ratings.n_items if linked else 0, width), np.float32)
     return Start(users, items, links, 1.5, np.ones(ratings.n_users, np.float32))
 

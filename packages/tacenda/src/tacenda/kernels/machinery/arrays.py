@@ -20,6 +20,7 @@ __all__ = [
     "check_floats",
     "check_range",
     "common_device",
+    "empty",
     "given",
     "in_c_order",
     "on_host",
@@ -38,6 +39,8 @@ def common_device(**arrays: Any) -> str:
         Tensors are mixed with numpy arrays, or lie on different devices.
     """
     given = {name: array for name, array in arrays.items() if array is not None}
+    if all(isinstance(array, np.ndarray) for array in given.values()):
+        return "cpu"
     first, leader = next(iter(given.items()))
     device = str(getattr(leader, "device", "cpu"))
     for name, array in given.items():
@@ -54,6 +57,8 @@ def common_device(**arrays: Any) -> str:
 
 def given(array: Any) -> Any:
     """An array or a tensor as it is, anything else, such as a list or a scalar of numpy, as an array."""
+    if isinstance(array, np.ndarray):
+        return array
     return array if hasattr(array, "shape") and not np.isscalar(array) else np.asarray(array)
 
 
@@ -96,6 +101,11 @@ def zeros(shape: tuple[int, ...], like: Any) -> Any:
     return like.new_zeros(shape)
 
 
+def empty(shape: tuple[int, ...], like: Any) -> Any:
+    """An array to be filled, of the dtype of ``like`` and on its device."""
+    return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_empty(shape)
+
+
 def on_host(integers: Any) -> NDArray[Any]:
     """Ids or offsets as a numpy array, wherever they lie."""
     return np.asarray(integers.cpu() if hasattr(integers, "cpu") else integers)
@@ -133,7 +143,8 @@ def check_range(ids: Any, n: int, name: str, lowest: int = 0) -> None:
 
     Compiled loops index with such ids and do not look at them again.
     """
-    whole = str(ids.dtype).removeprefix("torch.").lstrip("u").startswith("int")
+    kind = getattr(ids.dtype, "kind", None)  # of numpy: a name takes longer than all else here
+    whole = kind in "iu" if kind else _dtype(ids).lstrip("u").startswith("int")
     if ids.ndim != 1 or (not whole and len(ids)):
         raise KernelError(f"{name} must be integers in one dimension, not {_describe(ids)}")
     if not len(ids):

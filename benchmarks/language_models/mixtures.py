@@ -1,0 +1,78 @@
+"""Mixtures of everything on Penn Treebank: how far the models of this project get together.
+
+    python -m benchmarks.language_models.mixtures
+
+The HLBLs are those of `budgets`, the hidden Markov models those of `hidden_markov mixtures`, fitted now unless they are
+kept. Mixtures grow model by model; a row is saved as soon as it is found.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks import parts, reporting
+from benchmarks.language_models import budgets, contexts
+from benchmarks.language_models.hidden_markov.fits import Texts
+from benchmarks.language_models.hidden_markov.mixtures import COMPONENTS, SHARED
+from benchmarks.language_models.kept import kept
+from tacenda_lm import VLHMM, KneserNey, LanguageModel, Mixture, NeuralCache, UnigramCache
+
+PROTOCOL = {
+    "text": budgets.PROTOCOL["text"],
+    "context": contexts.PROTOCOL,
+    "mixture": "linear, its weights fitted by EM on the validation text, in the context of the row",
+    "HLBL": "of a quarter of an hour (lm-budgets); five of them with seeds 0 to 4",
+    "VLHMM": f"2^15 states, classes by exchange, {COMPONENTS['exchange']['epochs']} epochs; predictive: 2^14 states, "
+    "classes by what follows",
+    "caches": "UnigramCache and NeuralCache with their defaults; NeuralCache has the vectors of the first HLBL",
+}
+Row = dict[str, Any]
+
+
+def hidden_markov(name: str, texts: Texts) -> VLHMM:
+    """A hidden Markov model that is kept."""
+    model = VLHMM(**SHARED, **COMPONENTS[name])
+    measures = (*parts.TRAINING, *parts.MARKOV)
+    found: VLHMM = kept(
+        "vlhmm-ptb",
+        model.settings.to_dict(),
+        measures,
+        lambda checkpoints: model.fit(texts.train, texts.valid, checkpoints=checkpoints),
+    )[0]
+    return found
+
+
+def growing(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
+    """The name of each mixture and its components, from n-grams to all."""
+    found: dict[str, LanguageModel] = {"KneserNey": KneserNey(order=5).fit(texts.train)}
+    first, *others = (model for model, _ in budgets.members("ptb", texts, "hour"))
+    found["HLBL"] = first
+    yield "KneserNey(5) + HLBL", dict(found)
+    found |= {f"HLBL, seed {seed}": model for seed, model in enumerate(others, 1)}
+    yield "KneserNey(5) + 5 HLBL", dict(found)
+    caches: dict[str, LanguageModel] = {
+        "unigram cache": UnigramCache().fit(texts.train),
+        "neural cache": NeuralCache.over(first),
+    }
+    yield "KneserNey(5) + 5 HLBL + caches", {**found, **caches}
+    found["VLHMM"] = hidden_markov("exchange", texts)
+    yield "KneserNey(5) + 5 HLBL + VLHMM", dict(found)
+    found["VLHMM, predictive"] = hidden_markov("predictive", texts)
+    yield "KneserNey(5) + 5 HLBL + 2 VLHMM", dict(found)
+    yield "KneserNey(5) + 5 HLBL + 2 VLHMM + caches", {**found, **caches}
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    texts = Texts()
+    held_out = {"valid": texts.valid, "test": texts.test}
+    for name, models in growing(texts):
+        for row in contexts.perplexities(Mixture(models), held_out, weights_on=texts.valid):
+            row = {"what": f"{name}, {row['context']}", "mixture": name, **row}
+            reporting.save("lm-mixtures", PROTOCOL, [row], seeds=(0,), keep="what")
+
+
+if __name__ == "__main__":
+    main()
