@@ -157,7 +157,12 @@ def main() -> None:
     parser.add_argument("--model", nargs="+", choices=KINDS, default=tuple(KINDS))
     parser.add_argument("--text", nargs="+", default=("ptb", *TOKENS))
     parser.add_argument("--tokens", type=int, nargs="+", default=(100_000, 300_000, 900_000))
-    parser.add_argument("--epochs", type=int, nargs="+", help="by default several for each model")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        nargs="+",
+        help="by default several to choose from, and to measure the plan",
+    )
     options = parser.parse_args()
     rows: list[Row] = []
     if options.act == "choose":
@@ -170,7 +175,7 @@ def main() -> None:
     for on, kind in product(options.text, options.model):
         train, valid, test = text(on)
         known = 0
-        for epochs in (None, KINDS[kind].choices[-1]):
+        for epochs in options.epochs or (None, KINDS[kind].choices[-1]):
             if epochs == known:
                 continue  # as planned
             model, row = fitted(kind, on, epochs, train, valid)
