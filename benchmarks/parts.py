@@ -243,6 +243,12 @@ PARTS = (
     ),
     Part("language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV)),
     Part(
+        "language_models.sizes choice",
+        ("lm-sizes-chosen",),
+        (*BILINEAR, *MARKOV),
+        ("choose",),
+    ),
+    Part(
         "language_models.scorer",
         ("lm-scorer",),
         (*NGRAMS, *BILINEAR, *MIXTURE, "lm/spacy", "core/spacy"),
