@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from benchmarks import parts, reporting
+from benchmarks import reporting
 from benchmarks.language_models import contexts
 from benchmarks.language_models.held_back import cut
 from benchmarks.language_models.hidden_markov.fits import Texts
-from benchmarks.language_models.kept import kept
-from tacenda import Corpus
+from benchmarks.language_models.log_bilinear import fitted
 from tacenda_lm import HLBL, Mixture
 
 PROTOCOL = {
@@ -60,24 +59,11 @@ BUDGETS = (*TRIED, "hour")
 Row = dict[str, Any]
 
 
-def fitted(
-    on: str, train: Corpus, valid: Corpus | None, settings: dict[str, Any]
-) -> tuple[HLBL, Row]:
-    """A model that is kept, and what its fit took."""
-    model = HLBL(**settings)
-    return kept(
-        f"hlbl-{on}",
-        model.settings.to_dict(),
-        parts.BILINEAR,
-        lambda checkpoints: model.fit(train, valid, checkpoints=checkpoints),
-    )
-
-
 def members(on: str, texts: Texts, budget: str) -> list[tuple[HLBL, Row]]:
     """The model of a budget, or the models of several seeds that the hour is spent on."""
     settings = recipe("15 minutes" if budget == "hour" else budget)
     seeds = range(SEEDS if budget == "hour" else 1)
-    return [fitted(on, texts.train, texts.valid, {**settings, "seed": seed}) for seed in seeds]
+    return [fitted(texts.train, texts.valid, on, **settings, seed=seed) for seed in seeds]
 
 
 def recipe(budget: str) -> dict[str, Any]:
@@ -111,7 +97,7 @@ def choose(budgets: list[str]) -> None:
     rest, last = cut(train, len(train) - held_back, held_back)
     for budget in (each for each in budgets if each in TRIED):
         for settings in TRIED[budget]:
-            model, fit = fitted("ptb-nine-tenths", rest, None, settings)
+            model, fit = fitted(rest, None, "ptb-nine-tenths", **settings)
             found = model.perplexity(last, context="stream").value
             row = {"what": f"{budget} {settings}", "budget": budget, **settings}
             row |= {"held back": found, "CPU s": fit["CPU s"]}

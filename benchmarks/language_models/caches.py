@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import parts, reporting
+from benchmarks import reporting
 from benchmarks.language_models import contexts, log_bilinear, timing
 from benchmarks.language_models.held_back import cut
-from benchmarks.language_models.kept import kept
 from tacenda import Corpus
-from tacenda_lm import HLBL, KneserNey, LanguageModel, Mixture, NeuralCache, UnigramCache
+from tacenda_lm import KneserNey, LanguageModel, Mixture, NeuralCache, UnigramCache
 from tacenda_lm.mixture_weights import fit_weights
 from tacenda_lm.sequences import with_ends
 
@@ -113,13 +112,7 @@ def choose() -> None:
         TRIED["UnigramCache"],
         lambda each: tried("UnigramCache", each, UnigramCache(**each).fit(rest)),
     )
-    settings = HLBL().settings.to_dict()
-    hlbl, _ = kept(
-        "hlbl-ptb-nine-tenths",
-        settings,
-        parts.BILINEAR,
-        lambda checkpoints: HLBL.from_settings(settings).fit(rest, checkpoints=checkpoints),
-    )
+    hlbl, _ = log_bilinear.fitted(rest, None, "ptb-nine-tenths")
     scores.append(hlbl.score_corpus(ids, whole))
     best_of(
         TRIED["NeuralCache"],

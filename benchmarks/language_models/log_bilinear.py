@@ -42,11 +42,13 @@ def texts() -> dict[str, Corpus]:
     return found
 
 
-def fitted(train: Corpus, valid: Corpus) -> tuple[HLBL, dict[str, Any]]:
-    """The default model on Penn Treebank, and what its fit took."""
-    model = HLBL()
+def fitted(
+    train: Corpus, valid: Corpus | None, on: str = "ptb", **settings: Any
+) -> tuple[HLBL, dict[str, Any]]:
+    """The model of a text with these settings, kept under the name ``on``, and what its fit took."""
+    model = HLBL(**settings)
     return kept(
-        "hlbl-ptb",
+        f"hlbl-{on}",
         model.settings.to_dict(),
         parts.BILINEAR,
         lambda checkpoints: model.fit(train, valid, checkpoints=checkpoints),
