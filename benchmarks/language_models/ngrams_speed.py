@@ -36,8 +36,8 @@ PROTOCOL = {
     "list of lines": "score_batch of strings: splitting them and looking words up included",
     "line by line": "score(line) for every line, of our model and of kenlm.Model",
     "word by word": "BaseScore for every word, each state from the one before",
-    "files": "opening is tacenda.load of a saved model and kenlm.Model of a trie, both mapped, and one line scored then; reading is of an ARPA "
-    "file, ours with its check that distributions sum to one; seconds of the processor",
+    "files": "opening is tacenda.load of a saved model and kenlm.Model of a trie, both mapped, and one line scored "
+    "then; reading is of an ARPA file, ours with its check that distributions sum to one; seconds of the processor",
     "training": "counting and estimating from a corpus of ids, reading and tokenizing left out; our training only: "
     "the kenlm module has none, and lmplz is a program of its own",
     "repeats": timing.PROTOCOL,
