@@ -269,7 +269,7 @@ def _shrink(keep, step, m, made, x):  # type: ignore[no-untyped-def]
     """Bring row m of x, of which ``made[m]`` steps have been made, to where the penalties of all steps leave it."""
     missed = step - made[m]
     if missed:
-        row, factor = x[m].ravel(), np.float64(keep) ** missed
+        row, factor = x[m].ravel(), keep**missed
         for j in range(len(row)):
             row[j] = np.float32(factor * row[j])
         made[m] = step
@@ -282,22 +282,14 @@ def _descend(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Step after every case; return the error."""
     scratch = _scratch(offsets, cases, len(d), len(s))
-    keep, keep_biases, keep_sides = (
-        1 - rate * penalty,
-        1 - bias_rate * bias_penalty,
-        1 - rate * side_penalty,
-    )
-    # The penalty of this step comes when the row is needed next, and must not make what is added now smaller.
-    rates = (
-        np.float32(rate / keep),
-        np.float32(bias_rate / keep_biases),
-        np.float32(rate / keep_sides),
-    )
-    made_W, made_b, made_U = (
-        np.zeros(len(W), np.int64),
-        np.zeros(len(b), np.int64),
-        np.zeros(len(U), np.int64),
-    )
+    keep = 1 - rate * penalty
+    keep_biases = 1 - bias_rate * bias_penalty
+    keep_sides = 1 - rate * side_penalty
+    # The penalty of a step comes when a row is needed next, and must not make what the step has added smaller.
+    added, added_biases = np.float32(rate / keep), np.float32(bias_rate / keep_biases)
+    added_sides = np.float32(rate / keep_sides)
+    made_W, made_b = np.zeros(len(W), np.int64), np.zeros(len(b), np.int64)
+    made_U = np.zeros(len(U), np.int64)
     exact = d.astype(np.float64)  # in which penalties count that are below the rounding of float32
     error = 0.0
     for step in range(len(cases)):
@@ -312,7 +304,8 @@ def _descend(  # type: ignore[no-untyped-def]
             tied, scratch, error,
         )  # fmt: skip
         _follow(
-            c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, *rates, W, b, U
+            c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, added, added_biases,
+            added_sides, W, b, U,
         )  # fmt: skip
         for j in range(len(d)):
             exact[j] = keep_biases * exact[j] + bias_rate * scratch[0][0, j]
