@@ -96,6 +96,35 @@ def test_spaces_for_tabs_and_missing_back_offs_are_read(model, tmp_path):
     np.testing.assert_allclose(again.score_batch(PROBES), model.score_batch(PROBES), atol=1e-5)
 
 
+def test_unigrams_in_any_permitted_form_are_read_alike(tmp_path):
+    """Lines that compiled code leaves to others among those that it reads, and words of any bytes."""
+    words = ["é", "日本", "a\u00a0b", "𝄞", "x\x0b", "0.5", "-inf", *(f"w{i}" for i in range(3000))]
+    number = math.log10(1 / (len(words) + 2))
+    lines = [f"{number:.7f}\t{word}" for word in ("<unk>", "</s>", *words)]
+    plain = "\\data\\\nngram 1={}\n\n\\1-grams:\n{}\n\n\\end\\\n"
+    expected = KneserNey.from_arpa(written(tmp_path, plain.format(len(lines), "\n".join(lines))))
+    assert expected.vocabulary.words == ("<unk>", "</s>", *words)
+    for i in range(0, len(lines), 7):
+        lines[i] = (
+            f"{number:.7f}0000000000000000 {lines[i].split(chr(9))[1]}\t-99.5  \r",
+            f"{lines[i]}\t0\r",
+            lines[i].replace("\t", " "),
+        )[i % 3]
+    found = KneserNey.from_arpa(
+        written(tmp_path, plain.format(len(lines), "\n".join(lines)), "odd.arpa")
+    )
+    assert found.vocabulary.words == expected.vocabulary.words
+    assert found.score("é w7 w8") == expected.score("é w7 w8")
+    assert found.score("nothing") == pytest.approx(2 * number, abs=1e-5)
+
+
+def test_a_line_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "m.arpa"
+    path.write_bytes(SMALL.encode().replace(b"\tb\t-0.2", b"\t\xff\xfe\t-0.2"))
+    with pytest.raises(DataError, match="line 13: it is not UTF-8"):
+        KneserNey.from_arpa(path)
+
+
 def test_a_file_without_the_unknown_word_gives_it_next_to_nothing(tmp_path):
     text = SMALL.replace("-1	<unk>	0\n", "").replace("1=5", "1=4")
     model = KneserNey.from_arpa(written(tmp_path, text))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tacenda
 from tacenda import Corpus, datasets
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda_lm import KneserNey, State
 from tacenda_lm.ngram.smoothing import FALLBACK, good_turing_ratios, kneser_ney_discounts
 
@@ -247,3 +248,31 @@ def test_checkpoints_are_refused_by_a_model_that_keeps_none(tmp_path):
         KneserNey().fit([["a", "b"]], checkpoints=tmp_path)
     with pytest.raises(ConfigurationError, match="needs checkpoints"):
         KneserNey().fit([["a", "b"]], resume=True)
+
+
+def large(tmp_path):
+    """A saved model of more words than are read when it is opened."""
+    words = [f"w{i}" for i in range(5000)]
+    model = KneserNey(order=2).fit([words[i : i + 10] for i in range(0, 5000, 5)])
+    model.save(tmp_path / "model")
+    return model
+
+
+def test_strings_are_scored_without_unpacking_a_large_vocabulary(tmp_path):
+    model = large(tmp_path)
+    opened = tacenda.load(tmp_path / "model")
+    lines = ["w1 w2 w3", "w4999", "none w7"]
+    assert opened.score_batch(lines).tolist() == model.score_batch(lines).tolist()
+    assert [opened.score(line) for line in lines] == [model.score(line) for line in lines]
+    assert "words" not in vars(opened.vocabulary)
+    assert opened.vocabulary == model.vocabulary
+
+
+@pytest.mark.parametrize("use", [lambda model: model.score("w1 w2"), lambda model: "w1" in model])
+def test_a_large_vocabulary_that_is_damaged_is_refused_when_it_is_used(tmp_path, use):
+    model = large(tmp_path)
+    arrays = model.arrays()
+    arrays["vocabulary.text"] = np.full_like(arrays["vocabulary.text"], ord("a"))
+    opened = KneserNey.from_arrays(model.config_dict(), arrays)
+    with pytest.raises(ArtifactError, match="damaged"):
+        use(opened)

@@ -56,10 +56,10 @@ class Vocabulary:
         Words repeat, counts do not fit them, or a special type is missing.
     """
 
-    words: tuple[str, ...]
     counts: NDArray[np.int64]
     normalization: Normalization
     oov: Oov
+    _packed: tuple[NDArray[np.uint8], NDArray[np.int64]] | None = None  # words not unpacked yet
 
     def __init__(
         self,
@@ -70,25 +70,48 @@ class Vocabulary:
     ) -> None:
         self.words = tuple(map(str, words))
         array = counts if isinstance(counts, np.ndarray) else np.array(list(counts), dtype=np.int64)
-        self.counts = array.astype(np.int64)
-        self.counts.flags.writeable = False
-        self.normalization = normalization or Normalization()
-        self.oov = check_oov(oov)
-        if self.counts.shape != (len(self.words),):
+        if array.shape != (len(self.words),):
             raise CorpusError(
                 f"a vocabulary of {len(self.words)} words was given counts of shape {array.shape}; "
                 "give one count a word"
             )
+        self._set(array, normalization or Normalization(), oov)
+        self._ids = self._checked_lookup()
+
+    def _set(
+        self, counts: NDArray[np.integer[Any]], normalization: Normalization, oov: Oov
+    ) -> None:
+        """Set all but the words."""
+        self.counts = counts.astype(np.int64)
+        self.counts.flags.writeable = False
         if (self.counts < 0).any():
             raise CorpusError("a vocabulary was given a negative count; counts say how often")
-        self._ids = Lookup(self.words, self.normalization, self.oov)
-        if len(self._ids) != len(self.words):
+        self.normalization, self.oov = normalization, check_oov(oov)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The types in the order of their ids. Raises ArtifactError where those of a model are damaged."""
+        assert self._packed is not None  # the constructor sets the words
+        return tuple(_unpacked(*self._packed))
+
+    @cached_property
+    def _ids(self) -> Lookup:
+        try:
+            return self._checked_lookup()
+        except CorpusError as error:
+            raise _damaged(error) from error
+
+    def _checked_lookup(self) -> Lookup:
+        """The ids of the words, each of which there must be once, and the special types among them."""
+        found = Lookup(self.words, self.normalization, self.oov)
+        if len(found) != len(self.words):
             raise CorpusError("a vocabulary was given the same word twice; every word has one id")
         for special in (BOUNDARY, UNKNOWN):
-            if special not in self._ids:
+            if special not in found:
                 raise CorpusError(
                     f"a vocabulary was given no {special}; build one with Vocabulary.from_counts"
                 )
+        return found
 
     @classmethod
     def from_counts(
@@ -181,17 +204,17 @@ class Vocabulary:
         Raises CorpusError for an id that is not in 0 .. len(self) - 1.
         """
         listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-        strange = next((i for i in listed if not 0 <= i < len(self.words)), None)
+        strange = next((i for i in listed if not 0 <= i < len(self)), None)
         if strange is not None:
             raise CorpusError(
-                f"there is no id {strange} in a vocabulary of {len(self.words)} types; "
+                f"there is no id {strange} in a vocabulary of {len(self)} types; "
                 "decode with the vocabulary that encoded the text"
             )
         words = self.words
         return [words[i] for i in listed]
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.counts)
 
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self._ids.own(word) is not None
@@ -227,7 +250,7 @@ class Vocabulary:
     def fingerprint(self) -> str:
         """sha256 (hex) of the words in order and of how strings are looked up, not of counts."""
         digest = hashlib.sha256(repr((self.normalization, self.oov)).encode())
-        for array in pack_words(self.words):
+        for array in self.packed():
             digest.update(array.tobytes())
         return digest.hexdigest()
 
@@ -253,9 +276,13 @@ class Vocabulary:
 
     # ---- to arrays and back ----
 
+    def packed(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the words as `pack_words` does."""
+        return self._packed or pack_words(self.words)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return ``vocabulary.text`` and ``vocabulary.offsets``, see `pack_words`, and ``vocabulary.counts``."""
-        text, offsets = pack_words(self.words)
+        text, offsets = self.packed()
         return {
             "vocabulary.text": text,
             "vocabulary.offsets": offsets,
@@ -271,19 +298,39 @@ class Vocabulary:
         }
 
     @classmethod
-    def from_arrays(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The vocabulary that ``config_dict`` and ``arrays`` describe; ArtifactError if damaged."""
-        words, counts = _unpacked(arrays)
+    def from_arrays(
+        cls,
+        config: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        at_once: bool = True,
+    ) -> Self:
+        """Return the vocabulary that ``config_dict`` and ``arrays`` describe.
+
+        With ``at_once=False`` the words stay packed until one is asked for, and are checked then: a model can be opened
+        in less time than a large vocabulary takes.
+
+        Raises
+        ------
+        ArtifactError
+            It is damaged.
+        """
+        text, offsets, counts = _checked(arrays)
         settings = [config.get(name) for name in ("digits", "lowercase")]
         if not all(isinstance(setting, bool) for setting in settings):
             raise ArtifactError(
                 f"the vocabulary's digits and lowercase are {settings}, not true or false; "
                 "the model is damaged"
             )
+        found = cls.__new__(cls)
+        found._packed = text, offsets
         try:
-            return cls(words, counts, Normalization(*map(bool, settings)), config["oov"])
+            found._set(counts, Normalization(*map(bool, settings)), config["oov"])
         except (CorpusError, KeyError) as error:
-            raise ArtifactError(f"the vocabulary of the model is damaged: {error}") from error
+            raise _damaged(error) from error
+        if at_once:
+            _ = found._ids
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.words, self.counts, self.normalization, self.oov)
@@ -349,8 +396,10 @@ def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int6
     return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
 
 
-def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[str], NDArray[np.int64]]:
-    """Words and counts from the arrays of a vocabulary; ArtifactError if they do not fit together."""
+def _checked(
+    arrays: Mapping[str, NDArray[Any]],
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """The text, the offsets and the counts of a vocabulary; ArtifactError if they do not fit together."""
     text = _array(arrays, "vocabulary.text", np.uint8)
     offsets = _array(arrays, "vocabulary.offsets", np.int64)
     counts = _array(arrays, "vocabulary.counts", np.int64)
@@ -362,6 +411,16 @@ def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[str], NDArray[np
         error=ArtifactError,
         advice="; the model is damaged",
     )
+    text, offsets = (
+        text.view(),
+        offsets.view(),
+    )  # these stay with the vocabulary, which never changes
+    text.flags.writeable = offsets.flags.writeable = False
+    return text, offsets, counts
+
+
+def _unpacked(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> list[str]:
+    """What `pack_words` packed; ArtifactError if it is no text."""
     try:
         whole = text.tobytes().decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -373,8 +432,11 @@ def _unpacked(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[str], NDArray[np
     if not is_first[offsets].all():
         raise ArtifactError("vocabulary.offsets cut a character in two; the model is damaged")
     places = np.concatenate([[0], np.cumsum(is_first)])[offsets]
-    words = [whole[i:j] for i, j in pairwise(places.tolist())]
-    return words, counts
+    return [whole[i:j] for i, j in pairwise(places.tolist())]
+
+
+def _damaged(error: Exception) -> ArtifactError:
+    return ArtifactError(f"the vocabulary of the model is damaged: {error}")
 
 
 def _array(arrays: Mapping[str, NDArray[Any]], name: str, dtype: type[np.generic]) -> NDArray[Any]:

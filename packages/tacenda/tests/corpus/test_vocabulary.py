@@ -215,6 +215,41 @@ def test_damaged_arrays_are_refused(arrays, message):
         Vocabulary.from_arrays(vocabulary().config_dict(), arrays)
 
 
+@given(st.lists(any_word, min_size=1, max_size=30), normalizations, oovs)
+def test_words_that_stay_packed_are_those_unpacked_at_once(words, normalization, oov):
+    v = Vocabulary.from_counts(Counter(words), 1, normalization=normalization, oov=oov)
+    packed = Vocabulary.from_arrays(v.config_dict(), v.arrays(), at_once=False)
+    assert len(packed) == len(v)
+    assert packed.fingerprint == v.fingerprint
+    for name, array in v.arrays().items():
+        assert array.tolist() == packed.arrays()[name].tolist()
+    assert "words" not in vars(packed)  # nothing so far asked for a word
+    assert packed.encode(words).tolist() == v.encode(words).tolist()
+    assert packed.words == v.words
+    assert pickle.loads(pickle.dumps(packed)) == v  # noqa: S301
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (damaged("vocabulary.text", np.full(18, 0xFF, np.uint8)), "not UTF-8"),
+        (
+            damaged(
+                "vocabulary.text",
+                np.frombuffer(bytes(vocabulary().packed()[0]).replace(b"</s>", b"<xs>"), np.uint8),
+            ),
+            "damaged: .*no </s>",
+        ),
+        (damaged("vocabulary.offsets", np.array([0, 0, 0, 10, 12, 18])), "damaged: .*twice"),
+    ],
+)
+def test_damaged_words_that_stay_packed_are_refused_when_one_is_asked_for(arrays, message):
+    found = Vocabulary.from_arrays(vocabulary().config_dict(), arrays, at_once=False)
+    for _ in range(2):
+        with pytest.raises(ArtifactError, match=message):
+            found.id_of("a")
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -13,7 +13,7 @@ import numpy as np
 from tacenda.kernels.machinery.compiled import njit
 from tacenda_lm.ngram.text_kernels import START, hashed, slot_of
 
-__all__ = ["read_ngrams"]
+__all__ = ["read_ngrams", "read_unigrams"]
 
 _TENS = 10.0 ** np.arange(23)  # each is exact
 _EXACT = 1 << 53
@@ -61,6 +61,47 @@ def _number(text, i, end):
 
 
 @njit
+def _rest(text, i, end):
+    """Read what follows the words of a line: its back-off, 0 if there is none, and its end.
+
+    Return the back-off, and where the next line begins or -1.
+    """
+    backoff = 0.0
+    if i < end and text[i] in (32, 9):
+        backoff, i = _number(text, i + 1, end)
+        if i < 0:
+            return backoff, i
+    if i < end and text[i] == 13:
+        i += 1
+    return backoff, i + 1 if i < end and text[i] == 10 else -1
+
+
+@njit
+def read_unigrams(text, at, places, values):
+    """As `read_ngrams`, for unigrams, of which the words are not known yet.
+
+    ``places`` (lines, 2) takes where each word begins and ends in ``text``, ``values`` (lines, 2) log-probability and
+    back-off, base 10.
+    """
+    end = len(text)
+    for line in range(len(places)):
+        value, i = _number(text, at, end)
+        if i < 0 or value > 0 or i >= end or text[i] not in (32, 9):
+            return line, at
+        begin = i + 1
+        i = begin
+        while i < end and text[i] not in (32, 9, 10, 13):
+            i += 1
+        places[line, 0], places[line, 1] = begin, i
+        backoff, i = _rest(text, i, end)
+        if i < 0 or places[line, 0] == places[line, 1]:
+            return line, at
+        values[line, 0], values[line, 1] = value, backoff
+        at = i
+    return len(places), at
+
+
+@njit
 def read_ngrams(
     text, at, n_lines, n, words, cuts, slots, start, boundary, bits, per_column, rows, values
 ):
@@ -94,15 +135,9 @@ def read_ngrams(
             rows[line, k // per_column] |= np.uint64(w + 1) << np.uint64(
                 64 - bits * (k % per_column + 1)
             )
-        backoff = 0.0
-        if i < end and text[i] in (32, 9):
-            backoff, i = _number(text, i + 1, end)
-            if i < 0:
-                return line, at
-        if i < end and text[i] == 13:
-            i += 1
-        if i >= end or text[i] != 10:
+        backoff, i = _rest(text, i, end)
+        if i < 0:
             return line, at
         values[line, n_keys], values[line, n_keys + 1] = value, backoff
-        at = i + 1
+        at = i
     return n_lines, at

@@ -22,7 +22,7 @@ from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_numb
 from tacenda.corpus.marks import START
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
-from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary, pack_words
 from tacenda_lm.ngram.arpa_table import table_of
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.layout import MAX_ORDER
@@ -195,23 +195,25 @@ class _Reader:
 
     def _unigrams(self, count: int, highest: bool) -> tuple[list[str], _Listed]:
         """The words and their unigrams; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
+        from tacenda_lm.ngram.arpa_kernels import read_unigrams
+
         words: list[str] = []
-        numbers: list[tuple[Float64, Float64]] = []
-        done = 0
-        while done < count:
-            lines = self._lines(1, done, count, _LINES)
-            fields = [line.split(" ") for line in lines]
-            for i, each in enumerate(fields):
-                if len(each) not in (2, 3) or not each[1]:
-                    self._fail(
-                        "a unigram is a number, a word, perhaps a number", self.number + i + 1
-                    )
-            words += [each[1] for each in fields]
-            last = [each[2] if len(each) == 3 else "0" for each in fields]
-            numbers.append(self._numbers([each[0] for each in fields], last, range(len(lines))))
-            self.number += len(lines)
-            done += len(lines)
-        probs, backoffs = (np.concatenate(column) for column in zip(*numbers, strict=True))
+        parts: list[Float64] = []
+        while (done := len(words)) < count:
+            places = np.empty((min(count - done, _LINES), 2), np.int64)
+            values = np.empty(places.shape)
+            text = np.frombuffer(self._held, np.uint8)
+            read, after = read_unigrams(text, self._at, places, values)
+            try:
+                words += [self._held[i:j].decode("utf-8") for i, j in places[:read].tolist()]
+                self._at = after
+                self.number += read
+            except UnicodeDecodeError:  # which line it is comes out below
+                read = 0
+            parts.append(values[:read])
+            if read < len(places) and not (self._held.find(b"\n", self._at) < 0 and self._fill()):
+                parts.append(self._odd_unigrams(count, words))
+        probs, backoffs = np.maximum(np.concatenate(parts), _LOWEST).T
         if UNKNOWN not in words and "<UNK>" in words:
             words[words.index("<UNK>")] = UNKNOWN
         if len(set(words)) < len(words):
@@ -230,6 +232,19 @@ class _Reader:
         if highest:
             backoffs[:] = 0.0
         return words, _Listed(np.arange(len(words))[:, None], probs, backoffs)
+
+    def _odd_unigrams(self, count: int, words: list[str]) -> Float64:
+        """Read lines of which one is not as most are, or is wrong: add their words, return their numbers (lines, 2)."""
+        lines = self._lines(1, len(words), count, _SLOW)
+        fields = [line.split(" ") for line in lines]
+        for i, each in enumerate(fields):
+            if len(each) not in (2, 3) or not each[1]:
+                self._fail("a unigram is a number, a word, perhaps a number", self.number + i + 1)
+        words += [each[1] for each in fields]
+        last = [each[2] if len(each) == 3 else "0" for each in fields]
+        numbers = self._numbers([each[0] for each in fields], last, range(len(lines)))
+        self.number += len(lines)
+        return np.stack(numbers, axis=1)
 
     def _ngrams(self, n: int, count: int, names: _Names, bar: Progress[object]) -> Rows:
         """The n-grams of an order, as `_Names.rows` has them."""
@@ -335,7 +350,7 @@ class _Names:
         self.ids = {word: i for i, word in enumerate(words)}
         self.ids[START] = len(words)
         self.marks = len(words), self.ids[BOUNDARY]
-        self.arrays = word_arrays([*words, START])
+        self.arrays = word_arrays(*pack_words([*words, START]))
 
     def rows(self, listed: _Listed) -> Rows:
         """Return n-grams as rows: the key, the first word first, and both numbers as float64."""

@@ -7,13 +7,25 @@ from __future__ import annotations
 import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda_lm.ngram.lookup import SIZE, backoff, child, first_after, log_prob, word_of
+from tacenda.kernels.machinery.vectors import prefetch
+from tacenda_lm.ngram.lookup import (
+    BLOCKS,
+    RECORDS,
+    SIZE,
+    WIDTH,
+    backoff,
+    child,
+    first_after,
+    log_prob,
+    word_of,
+)
 
 __all__ = ["ABOVE_ONE", "NOT_SORTED", "at_or_after", "check_distributions"]
 
 ABOVE_ONE = 1e-3
 """The log-probability that is above one by more than rounding."""
 NOT_SORTED = -2
+_AHEAD = 8
 
 
 @njit
@@ -40,6 +52,7 @@ def check_distributions(data, shape, starts, sums):
         for node in range(shape[n, SIZE]):
             begin, end = np.int64(0), n_types
             if n:
+                _ask(data, shape, n, suffix[starts[n] : starts[n] + shape[n, SIZE]], node)
                 own = suffix[starts[n] + node]
                 begin = first_after(data, shape, n - 1, own)
                 end = first_after(data, shape, n - 1, own + 1)
@@ -71,6 +84,17 @@ def check_distributions(data, shape, starts, sums):
             if w >= 0:
                 return n + 1, node, w
     return np.int64(-1), np.int64(0), np.int64(0)
+
+
+@njit(inline=True)
+def _ask(data, shape, n, suffix, node):
+    """Ask for the memory that contexts after this one read: the places without their first words are far apart."""
+    if node + 2 * _AHEAD < len(suffix):
+        own = suffix[node + 2 * _AHEAD]
+        prefetch(data, shape[n - 1, BLOCKS] + (own >> 6), 1)
+        prefetch(data, (shape[n - 1, RECORDS] + own * shape[n - 1, WIDTH]) >> 6, 2)
+        begin = first_after(data, shape, n - 1, suffix[node + _AHEAD])
+        prefetch(data, (shape[n, RECORDS] + begin * shape[n, WIDTH]) >> 6, 2)
 
 
 @njit

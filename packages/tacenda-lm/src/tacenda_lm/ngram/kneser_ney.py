@@ -57,6 +57,9 @@ __all__ = ["KneserNey"]
 _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))
 _ABOVE_ONE = 1e-3  # a log-probability that is above one by more than rounding
+_FEW_WORDS = (
+    1 << 12
+)  # a vocabulary of so many is read when the model is opened, as a small table is
 _COARSE = 1.0  # by more than the rounding of few bits
 
 
@@ -338,7 +341,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         if words is None or lines is None:
             return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
         lengths = np.diff(lines[1])
-        scores = self._scored(*lines, [self.vocabulary.boundary_id])[0]
+        scores = self._scored(*lines, [words.special[0]])[0]
         lines_of_ids = np.repeat(np.arange(len(lengths)), lengths)
         found = np.bincount(lines_of_ids, scores, len(lengths)).astype(np.float64, copy=False)
         if eos and not counted:
@@ -472,7 +475,8 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Rebuild the model of an artefact and check every array. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
-        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        few = np.size(arrays.get("vocabulary.counts", 0)) <= _FEW_WORDS
+        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays, at_once=few)
         model.is_normalized = config.get("is_normalized", True)
         if not isinstance(model.is_normalized, bool):
             raise ArtifactError(f"is_normalized is {model.is_normalized!r:.80}, not true or false")

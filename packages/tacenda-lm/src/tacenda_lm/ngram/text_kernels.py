@@ -19,6 +19,7 @@ __all__ = [
     "encode_lines",
     "hash_words",
     "hashed",
+    "number_of",
     "score_line",
     "slot_of",
 ]
@@ -65,6 +66,12 @@ def hash_words(words, cuts, slots):
     slots[:] = -1
     for i in range(len(cuts) - 1):
         slots[_find(words, cuts[i], cuts[i + 1], words, cuts, slots)] = i
+
+
+@njit
+def number_of(word, words, cuts, slots):
+    """The number of a word, its bytes; -1 where it is not there."""
+    return np.int64(slots[_find(word, 0, len(word), words, cuts, slots)])
 
 
 @njit

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.vocabulary import Vocabulary, pack_words
+from tacenda.errors import ArtifactError
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.sequences import Ids, Offsets
 
 __all__ = ["WordTable", "word_arrays"]
@@ -37,12 +37,21 @@ class WordTable:
     @cached_property
     def arrays(self) -> Arrays:
         """The arguments by which the functions of ``text_kernels`` know the words."""
-        return word_arrays(self.vocabulary.words)
+        return word_arrays(*self.vocabulary.packed())
 
     @cached_property
     def special(self) -> tuple[int, int, bool]:
         """What the functions of ``text_kernels`` know beside: the ids of ``</s>`` and ``<unk>``, and ``is_ascii``."""
-        return self.vocabulary.boundary_id, self.vocabulary.unknown_id, self.is_ascii
+        return self._mark(BOUNDARY), self._mark(UNKNOWN), self.is_ascii
+
+    def _mark(self, word: str) -> int:
+        """The id of a special type, found without unpacking the words. Raises ArtifactError where there is none."""
+        from tacenda_lm.ngram import text_kernels
+
+        found = text_kernels.number_of(np.frombuffer(word.encode(), np.uint8), *self.arrays)
+        if found < 0:
+            raise ArtifactError(f"the vocabulary of the model has no {word}: it is damaged")
+        return int(found)
 
     def encoded(self, lines: object, eos: bool) -> tuple[Ids, Offsets] | None:
         """Return ids (tokens,) and offsets (lines + 1,) of a list of strings, with ``</s>`` after each where ``eos``.
@@ -66,11 +75,13 @@ class WordTable:
         return WordTable, (self.vocabulary, self.is_ascii)
 
 
-def word_arrays(words: Sequence[str]) -> Arrays:
-    """Return the bytes of words, the places that cut them, and a hash table of their numbers."""
+def word_arrays(text: npt.NDArray[np.uint8], cuts: npt.NDArray[np.int64]) -> Arrays:
+    """Return words as ``pack_words`` has them, and a hash table of their numbers."""
     from tacenda_lm.ngram import text_kernels
 
-    text, cuts = pack_words(words)
-    slots = np.empty(1 << max(2 * len(words), 1).bit_length(), np.int32)
+    # as compiled code knows them, whether they are a model's or were packed here
+    text, cuts = text.view(), np.array(cuts)
+    text.flags.writeable = False
+    slots = np.empty(1 << max(2 * (len(cuts) - 1), 1).bit_length(), np.int32)
     text_kernels.hash_words(text, cuts, slots)
     return text, cuts, slots
