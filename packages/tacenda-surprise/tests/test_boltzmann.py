@@ -9,6 +9,7 @@ import tacenda
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
 from tacenda.fitting import Callback
+from tacenda.fitting.history import DivergenceError
 from tacenda.ratings import Ratings, split
 from tacenda_surprise.models import (
     BiasModel,
@@ -316,6 +317,13 @@ def test_the_machine_of_the_thesis_has_its_numbers():
 def test_what_plain_steps_and_adam_do_without_is_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
         BoltzmannSettings(**options)
+
+
+def test_plain_steps_with_which_penalties_overshoot_diverge(ratings):
+    """As other settings do that a search tries, so that it goes on."""
+    model = RBMModel(n_hidden=4, epochs=5, penalty=60.0, **STEPS)
+    with pytest.raises(DivergenceError, match="loss is inf at step 1"):
+        model.fit(ratings)
 
 
 def test_plain_steps_are_not_shared_by_processes(ratings, monkeypatch):

@@ -260,8 +260,11 @@ class OnlineDivergence(_Trainer):
             more.bias_penalty,
             self._side_penalty,
         )
-        error, _ = rating_boltzmann.descend(*self._given(batch, descent))
+        given = self._given(batch, descent)
         self._steps += 1
+        if not descent.shrinks:  # the penalty alone makes parameters larger with every step
+            return self._result(batch, np.inf)
+        error, _ = rating_boltzmann.descend(*given)
         return self._result(batch, error)
 
 

@@ -67,6 +67,13 @@ class Descent(NamedTuple):
     side_penalty: float = 0.0
     """Of the weights of identities."""
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether penalties make parameters smaller without turning their signs."""
+        weights, sides = self.rate * self.penalty, self.rate * self.side_penalty
+        products = weights, sides, self.bias_rate * self.bias_penalty
+        return min(self.rate, self.bias_rate) >= 0 and all(0 <= each < 1 for each in products)
+
 
 class Expected(NamedTuple):
     """What is expected of each pair."""
@@ -196,15 +203,8 @@ def descend(
         ("weights", "visible_biases", "hidden_biases", "side_weights"), tables, strict=True
     ):
         check_array(table, tuple(table.shape), np.empty(0, np.float32), name)
-    for name, rate, penalty in (
-        ("penalty", descent.rate, descent.penalty),
-        ("bias_penalty", descent.bias_rate, descent.bias_penalty),
-        ("side_penalty", descent.rate, descent.side_penalty),
-    ):
-        if not (rate >= 0 and 0 <= rate * penalty < 1):
-            raise KernelError(
-                f"the rate {rate} times {name} {penalty} must be at least 0 and below 1"
-            )
+    if not descent.shrinks:
+        raise KernelError(f"rates must be at least 0, and times their penalties below 1: {descent}")
     packed = _packed(
         offsets, ids, levels, cases, *tables, scores, slopes, steps, side_offsets, side_ids, chains
     )
