@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.vectors import Vectors
 from thinc.api import Model, NumpyOps
 
-from benchmarks.embeddings import labelled, models, text
+from benchmarks.embeddings import labelled, models, subwords, text
 from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.vectors import use_vectors
 
@@ -28,9 +28,9 @@ class Row:
     """What stands between the words and the tagger's softmax (or the parser's state).
 
     `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: width of the
-    word2vec vectors beside them, 0 for none; `words`: vectors of a SumEmbed in their place; `output`
-    and `columns`: the vectors of the LDS variant `lds`; `depth`: convolution layers; `width`: of the
-    layer that mixes them.
+    word2vec vectors beside them, 0 for none; `words`: vectors of a SumEmbed in their place, `subwords`:
+    those of the library of this name; `output` and `columns`: the vectors of the LDS variant `lds`;
+    `depth`: convolution layers; `width`: of the layer that mixes them.
     """
 
     hashed: bool = True
@@ -41,6 +41,7 @@ class Row:
     lds: str = "em"
     width: int = WIDTH
     words: bool = False
+    subwords: str = ""
 
     def tok2vec(self, source: str = "tensor") -> Config:
         layers: dict[str, Config] = {}
@@ -50,7 +51,7 @@ class Row:
                 "width": WIDTH,
                 "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
                 "rows": [5000, 1000, 2500, 2500],
-                "include_static_vectors": self.static > 0 or self.words,
+                "include_static_vectors": self.static > 0 or self.words or bool(self.subwords),
             }
         if self.output:
             columns = list(self.columns) if self.columns else None
@@ -90,6 +91,8 @@ COMPARED = (
     "hash, no CNN",
     "hash + word2vec, no CNN",
     "hash + LDS own_past_future, no CNN",
+    "hash + FastText, CNN4",
+    "hash + floret, CNN4",
     "hash + SumEmbed, CNN4",
     "hash + SumEmbed + LDS, no CNN",
     "hash + SumEmbed + LDS, CNN1 (recommended)",
@@ -125,6 +128,8 @@ ROWS: dict[str, Row] = {
     "hash + word2vec + LDS 300 own_context, no CNN": Row(static=100, output=TWO, lds="h300"),
     "hash + LDS own_past_future, CNN1": Row(output=THREE, depth=1),
     "hash + LDS own_past_future, CNN4": Row(output=THREE, depth=4),
+    "hash + FastText, CNN4": Row(subwords="FastText", depth=4),
+    "hash + floret, CNN4": Row(subwords="floret", depth=4),
     "hash + SumEmbed, CNN4": Row(words=True, depth=4),
     "hash + SumEmbed + LDS, no CNN": Row(words=True, output=THREE),
     "hash + SumEmbed + LDS, CNN1 (recommended)": Row(words=True, output=THREE, depth=1),
@@ -156,14 +161,16 @@ def take_vectors(nlp: spacy.Language, row: Row, vectors: Any) -> None:
     """Make the word vectors of a row those of a pipeline."""
     if row.words:
         use_vectors(nlp, vectors)
-    elif row.static and vectors is not None:
+    elif (row.static or row.subwords) and vectors is not None:
         nlp.vocab.vectors = vectors
 
 
 def word_vectors(cache: Path, tasks: list[labelled.Task], row: Row) -> Any:
-    """What `take_vectors` wants for a row: a table of word2vec, a fitted SumEmbed, or None."""
+    """What `take_vectors` wants for a row: a table of vectors, a fitted SumEmbed, or None."""
     if row.words:
         return words(cache).model
+    if row.subwords:
+        return subwords.vectors(cache, row.subwords, words_of(tasks))
     return static_vectors(cache, tasks, row.static) if row.static else None
 
 
@@ -192,12 +199,15 @@ def static_vectors(cache: Path, tasks: list[labelled.Task], width: int) -> Vecto
     vocabulary = text.corpus(cache).vocabulary
     vectors = Vectors(data=rows, name="word2vec")
     strings = spacy.blank("en").vocab.strings
-    words = set(vocabulary.words)
-    for task in tasks:
-        words.update(w for part in (task.train, task.dev, task.test) for s in part for w in s.words)
-    for word in sorted(words):
+    for word in sorted(words_of(tasks) | set(vocabulary.words)):
         vectors.add(strings.add(word), row=vocabulary.id_of(word))
     return vectors
+
+
+def words_of(tasks: list[labelled.Task]) -> set[str]:
+    """Every word of the data."""
+    parts = (part for task in tasks for part in (task.train, task.dev, task.test))
+    return {word for part in parts for sentence in part for word in sentence.words}
 
 
 def documents(

@@ -26,7 +26,7 @@ from spacy.training.loop import train_while_improving
 from thinc.api import Adam, compounding
 
 from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, models, pipelines
+from benchmarks.embeddings import common, labelled, models, pipelines, subwords
 
 TASKS = {"ewt-upos": "tagger", "wnut17": "ner", "conll2003": "ner"}
 EVERY, PATIENCE, MOST_STEPS = 200, 1600, 20_000  # steps, as `spacy init config` sets them
@@ -39,7 +39,8 @@ PROTOCOL = {
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
     "word2vec CBOW 100 wide (200 where the row says so), gensim's defaults (window 5, 5 epochs), and LDS "
     "200 states, both fitted on the same text, "
-    "40,000 types, the same OOV classes; SumEmbed 128 wide, one epoch, the same text in lower case, 50,000 types",
+    f"40,000 types, the same OOV classes; {subwords.PROTOCOL}; "
+    "SumEmbed 128 wide, one epoch, the same text in lower case, 50,000 types",
 }
 
 
@@ -136,7 +137,9 @@ def seeds_of(task: str, row: str, seeds: Sequence[int]) -> Sequence[int]:
 
 
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
-    found = models.version(options.cache, row.lds if row.output else None, row.static > 0)
+    found = models.version(
+        options.cache, row.lds if row.output else None, bool(row.static or row.subwords)
+    )
     return f"{found}+{pipelines.words(options.cache).key}" if row.words else found
 
 
@@ -162,7 +165,7 @@ def run(options: argparse.Namespace) -> None:
                     key = key_of(task_name, name, size, seed, version(options, row))
                     if key in cells.values:
                         continue
-                    kind = (row.static, row.words)
+                    kind = (row.static, row.words, row.subwords)
                     if kind not in vectors:
                         vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
                     nlp = pipelines.build(TASKS[task_name], row, vectors[kind])

@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
                     key = spacy_rows.key_of(name, row_name, size, seed, version)
                     if key in cells.values:
                         continue
-                    kind = (row.static, row.words)
+                    kind = (row.static, row.words, row.subwords)
                     if kind not in vectors:
                         vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
                     nlp = pipelines.build("tagger", row, vectors[kind])

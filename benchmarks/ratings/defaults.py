@@ -103,7 +103,7 @@ TRIED = [
     *_others(
         ConditionalPMFModel,
         of_factors,
-        {**OF_BOTH, "_SIDE_PENALTY": (0.31, 1.24), "_SIDE_RATE": (0.28, 1.12)},
+        {**OF_BOTH, "_SIDE_PENALTY": (0.5, 0.7, 1.4, 2.0), "_SIDE_RATE": (0.28, 1.12)},
     ),
     *_told(ConditionalPMFModel, advanced=RATES, epochs=(27, 60)),
     Tried(BayesianPMFModel, SHORT),

@@ -6,7 +6,7 @@ where to stop, and the test part decides nothing.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from tacenda_surprise.models import (
     BiasModel,
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=FactorizationSettings)
 VALIDATION = 0.05
 THESIS = (
     "FactorizationSettings.thesis (250 epochs at most, patience 20), .online_svd, BoltzmannSettings.thesis "
-    "(30 epochs); of all these the parameters of the epoch that predicts a twentieth of the training part best"
+    "(250 passes); of all these the parameters of the pass that predicts a twentieth of the training part best"
 )
 
 
@@ -42,9 +42,7 @@ def conditional_rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> Condit
 def _machine(settings: type[M], hidden: int, ours: bool, seed: int) -> M:
     if ours:
         return settings(n_hidden=hidden, seed=seed)
-    epochs = settings.thesis().epochs
-    held_out: dict[str, Any] = {"validation": VALIDATION, "patience": epochs, "refit": False}
-    return settings.thesis(n_hidden=hidden, seed=seed, **held_out)
+    return settings.thesis(n_hidden=hidden, seed=seed, validation=VALIDATION)
 
 
 def pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMFModel:

@@ -9,14 +9,17 @@ import tacenda
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
 from tacenda.fitting import Callback
+from tacenda.fitting.history import DivergenceError
 from tacenda.ratings import Ratings, split
 from tacenda_surprise.models import (
     BiasModel,
     BoltzmannSettings,
+    ConditionalBoltzmannSettings,
     ConditionalRBMModel,
     PMFModel,
     RBMModel,
 )
+from tacenda_surprise.models.boltzmann import training
 from tacenda_surprise.models.boltzmann.machine import (
     Cases,
     Scale,
@@ -31,6 +34,7 @@ from tacenda_surprise.models.boltzmann.training import ContrastiveDivergence
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
 
+STEPS = {"learning_rate": 0.02, "advanced": {"optimizer": "sgd"}}
 VARIANTS = [(o, t) for o in ("item", "user") for t in (True, False)]
 
 
@@ -204,6 +208,45 @@ def test_distributions_are_as_sharp_as_the_errors_are():
     assert (chances @ s**2 - (chances @ s) ** 2).mean() == pytest.approx(0.5, rel=0.02)
 
 
+def test_plain_steps_start_at_plain_frequencies(ratings):
+    """Of each level, one rating of the usual shape being added."""
+    model = RBMModel.from_settings(BoltzmannSettings.thesis(n_hidden=3, epochs=0, validation=0.0))
+    machine, levels = model.fit(ratings).arrays(), model.catalogue.levels
+    usual = np.array([(ratings.values == level).mean() for level in levels])
+    for item in (0, 7, 33):
+        _, values = ratings.by_item.of_user(item)
+        counts = np.array([(values == level).sum() for level in levels])
+        expected = (counts + usual) / (len(values) + 1)
+        np.testing.assert_allclose(np.exp(machine["visible_biases"][item]), expected, atol=2e-4)
+    assert not machine["slopes"].any()
+
+
+def test_the_pass_that_predicts_held_out_ratings_best_is_kept():
+    data = synthetic_ratings.generate(80, 40, 900, rank=2, noise=0.8, seed=1).ratings
+    settings = BoltzmannSettings.thesis(
+        n_hidden=20, epochs=60, learning_rate=0.05, penalty=0.0, validation=0.2
+    )
+    model = RBMModel.from_settings(settings).fit(data)
+    errors = [each.value for each in model.history.evaluations]
+    assert len(errors) == 60
+    assert 1 <= np.argmin(errors) < 59  # it overfits
+    _, held_out = split(data, 0.2, seed=0)
+    assert rmse(model, held_out) == pytest.approx(min(errors), rel=1e-6)
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_plain_steps_find_what_movie_biases_cannot_express(conditional):
+    """With larger rates than the thesis has for far more users."""
+    data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
+    train, held_out = split(data, 0.1, seed=0)
+    model_class = ConditionalRBMModel if conditional else RBMModel
+    options = {"n_hidden": 20, "learning_rate": 0.02, "epochs": 60}
+    if conditional:
+        options["side_penalty"] = 0.1
+    model = model_class.from_settings(model_class.settings_class.thesis(**options)).fit(train)
+    assert rmse(model, held_out) < 0.9 * rmse(BiasModel(biases="items").fit(train), held_out)
+
+
 def test_a_machine_without_epochs_predicts_nearly_as_biases_do(ratings):
     train, test = split(ratings, 0.2)
 
@@ -237,11 +280,56 @@ def test_identities_alone_tell_users_apart(ratings):
 # -- settings --------------------------------------------------------------------------------------
 
 
-def test_the_thesis_machine_is_named():
-    settings = BoltzmannSettings.thesis(n_hidden=50)
+def test_the_machine_of_the_thesis_has_its_numbers():
+    """Section 5.4.2; options replace single ones, those of the group too."""
+    settings = ConditionalBoltzmannSettings.thesis(n_hidden=50)
     assert (settings.orientation, settings.ordinal, settings.offset) == ("user", False, False)
-    assert settings.n_hidden == 50
-    assert RBMModel.from_settings(settings).settings == settings
+    assert (settings.n_hidden, settings.epochs, settings.patience) == (50, 250, 250)
+    assert (settings.validation, settings.refit) == (0.05, False)
+    rates = settings.learning_rate, settings.advanced.bias_learning_rate
+    assert (rates, settings.advanced.rate_decay) == ((1e-3, 1e-4), 1.0)
+    assert (settings.penalty, settings.side_penalty) == (0.01, 0.01)
+    assert (settings.advanced.bias_penalty, settings.advanced.optimizer) == (0.001, "sgd")
+    assert ConditionalRBMModel.from_settings(settings).settings == settings
+    other = BoltzmannSettings.thesis(validation=0.0, epochs=2, advanced={"gibbs_steps": 3})
+    assert (other.validation, other.advanced.gibbs_steps) == (0.0, 3)
+    assert other.advanced.optimizer == "sgd"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"device": "cuda", "advanced": {"optimizer": "sgd"}},
+            "RBM|Boltzmann.*: device must be 'cpu' with optimizer='sgd'",
+        ),
+        (
+            {"advanced": {"optimizer": "sgd", "batch_cases": 8}},
+            "batch_cases has no effect with optimizer='sgd', which steps after every case",
+        ),
+        (
+            {"offset": False, "advanced": {"optimizer": "sgd", "damping": 8.0}},
+            "damping has no effect with optimizer='sgd' and offset=False",
+        ),
+        ({"advanced": {"bias_penalty": 0.1}}, "bias_penalty has no effect with optimizer='adam'"),
+    ],
+)
+def test_what_plain_steps_and_adam_do_without_is_refused(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        BoltzmannSettings(**options)
+
+
+def test_plain_steps_with_which_penalties_overshoot_diverge(ratings):
+    """As other settings do that a search tries, so that it goes on."""
+    model = RBMModel(n_hidden=4, epochs=5, penalty=60.0, **STEPS)
+    with pytest.raises(DivergenceError, match="loss is inf at step 1"):
+        model.fit(ratings)
+
+
+def test_plain_steps_are_not_shared_by_processes(ratings, monkeypatch):
+    monkeypatch.setattr(training, "join", lambda device: training.processes()._replace(size=2))
+    with pytest.raises(ConfigurationError, match="and 2 processes share this fit: start one"):
+        RBMModel(n_hidden=2, epochs=1, **STEPS).fit(ratings)
 
 
 def test_persistent_chains_and_early_stopping_exclude_each_other():
@@ -272,7 +360,15 @@ def interrupted(model, ratings, folder, **more):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"advanced": {"persistent": True}}, {"validation": 0.1}], ids=str
+    "settings",
+    [
+        {},
+        {"advanced": {"persistent": True}},
+        {"validation": 0.1},
+        {"validation": 0.1, "orientation": "user", "ordinal": False, **STEPS},
+        {"learning_rate": 0.02, "advanced": {"optimizer": "sgd", "persistent": True}},
+    ],
+    ids=str,
 )
 def test_an_interrupted_fit_is_resumed_bit_for_bit(ratings, tmp_path, settings):
     def make():
@@ -345,12 +441,13 @@ def test_no_epochs_on_the_same_ratings_change_nothing(ratings, orientation):
     np.testing.assert_array_equal(model.score_pairs(*everybody(ratings)), before)
 
 
+@pytest.mark.parametrize("steps", [{}, STEPS], ids=["adam", "sgd"])
 @pytest.mark.parametrize("orientation", ["item", "user"])
-def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(orientation):
+def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(orientation, steps):
     data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
     train, held_out = split(data, 0.15, seed=0)
     first, now = grown(train, 350)
-    settings = {"n_hidden": 20, "orientation": orientation}
+    settings = {"n_hidden": 20, "orientation": orientation, **steps}
     later = RBMModel(**settings).fit(first).partial_fit(now)
     again = RBMModel(**settings).fit(now)
     biases = PMFModel(n_factors=0, epochs=25).fit(now)
@@ -367,9 +464,10 @@ def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(o
     assert error(later) < error(biases)
 
 
-def test_going_on_after_loading_is_going_on(ratings, tmp_path):
+@pytest.mark.parametrize("settings", [{}, STEPS], ids=str)
+def test_going_on_after_loading_is_going_on(ratings, tmp_path, settings):
     first, now = grown(ratings, 100)
-    model = RBMModel(n_hidden=6, epochs=12).fit(first)
+    model = RBMModel(n_hidden=6, epochs=12, **settings).fit(first)
     model.save(tmp_path / "model")
     one, other = model.partial_fit(now), tacenda.load(tmp_path / "model").partial_fit(now)
     one.save(tmp_path / "again")

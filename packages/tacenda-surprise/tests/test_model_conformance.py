@@ -87,7 +87,9 @@ class TestConditionalRBM(RecommenderTests):
 
 class TestThesisRBM(RecommenderTests):
     def make_model(self):
-        return RBMModel.from_settings(BoltzmannSettings.thesis(n_hidden=8, epochs=25))
+        return RBMModel.from_settings(
+            BoltzmannSettings.thesis(n_hidden=8, epochs=25, learning_rate=0.05)
+        )
 
 
 class TestExactItemRBMWithoutTies(RecommenderTests):

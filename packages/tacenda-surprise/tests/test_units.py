@@ -10,6 +10,7 @@ from tacenda.ratings import Ratings, split
 from tacenda_surprise.models import (
     BayesianPMFModel,
     BiasModel,
+    BoltzmannSettings,
     ConditionalBayesianPMFModel,
     ConditionalPMFModel,
     ConditionalRBMModel,
@@ -27,6 +28,7 @@ MODELS = {
     "conditional_bayesian_pmf": lambda: ConditionalBayesianPMFModel(**CHAIN),
     "rbm": lambda: RBMModel(n_hidden=4, epochs=3),
     "conditional_rbm": lambda: ConditionalRBMModel(n_hidden=4, epochs=3),
+    "rbm_thesis": lambda: RBMModel.from_settings(BoltzmannSettings.thesis(n_hidden=4, epochs=3)),
 }
 FITTED = {}
 

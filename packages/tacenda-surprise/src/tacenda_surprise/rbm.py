@@ -35,6 +35,9 @@ class RBMSettings(RandomSettings):
     lr_all: float = argument(BoltzmannSettings, "learning_rate")
     reg_all: float | None = argument(BoltzmannSettings, "penalty")
     lr_decay: float = argument(BoltzmannSettings, "advanced.rate_decay")
+    optimizer: Literal["adam", "sgd"] = argument(BoltzmannSettings, "advanced.optimizer")
+    lr_bias: float = argument(BoltzmannSettings, "advanced.bias_learning_rate")
+    reg_bias: float = argument(BoltzmannSettings, "advanced.bias_penalty")
     batch_cases: int | None = argument(BoltzmannSettings, "advanced.batch_cases")
     persistent: bool = argument(BoltzmannSettings, "advanced.persistent")
     damping: float | None = argument(BoltzmannSettings, "advanced.damping")
@@ -45,8 +48,8 @@ class RBMSettings(RandomSettings):
     device: str = argument(BoltzmannSettings, "device")
 
     def idle(self) -> Mapping[str, str]:
-        """Options of early stopping where nothing is held out."""
-        return idle_options(self.validation)
+        """Options of the model that early stopping and the optimizer leave without effect."""
+        return idle_options(self.validation, self.optimizer, offset=self.offset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +69,11 @@ class _Machine(TacendaAlgorithm[M]):
 
     @classmethod
     def thesis(cls, **arguments: Any) -> Self:
-        """The machine of the thesis: users are cases, levels have weights of their own, no offset."""
+        """The machine of the thesis and its training, see `BoltzmannSettings.thesis`."""
         settings_class: Any = cls.settings_class
-        settings = settings_class.model_settings.thesis()
+        length = {"n_epochs": "epochs", "validation": "validation"}  # by which patience goes
+        given = {option: arguments[name] for name, option in length.items() if name in arguments}
+        settings = settings_class.model_settings.thesis(**given)
         return cls.from_settings(settings_class.arguments_for(settings, arguments))
 
 

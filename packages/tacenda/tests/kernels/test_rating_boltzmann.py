@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.ratings.boltzmann import divergence, expect
+from tacenda.kernels.ratings.boltzmann import Descent, descend, divergence, expect
 from tacenda.kernels.ratings.xorshift import uniforms
 
 BACKENDS = ("reference", "cpu")
@@ -264,39 +264,156 @@ def test_seeds_of_any_size():
         np.testing.assert_array_equal(found.visible_biases, expected.visible_biases)
 
 
-@settings(max_examples=40, deadline=None)
-@drawn(
-    n_cases=st.integers(1, 5), visible=st.integers(1, 7), hidden=st.sampled_from([1, 2, 8, 63]),
-    n_levels=st.integers(2, 10), tied=st.booleans(), density=st.floats(0, 1), seed=st.integers(0, 99),
-)  # fmt: skip
-def test_compiled_code_does_what_the_specification_says(
-    n_cases, visible, hidden, n_levels, tied, density, seed
-):
+def random_machine(n_cases, visible, hidden, n_levels, tied, density, seed, identities=False):
     """Hidden units that are all but certain, so that rounding cannot turn a sample over."""
     rng = np.random.default_rng(seed)
     present = rng.random((n_cases, visible)) < density
     ids = np.nonzero(present)[1]
+    offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
     shape = (visible, hidden) if tied else (visible, n_levels, hidden)
     given = {
-        "offsets": np.concatenate([[0], np.cumsum(present.sum(axis=1))]),
+        "offsets": offsets,
         "ids": ids,
         "levels": rng.integers(0, n_levels, len(ids)),
         "cases": rng.permutation(n_cases),
         "weights": rng.normal(0, 0.05, shape).astype(np.float32),
         "visible_biases": rng.normal(0, 1, (visible, n_levels)).astype(np.float32),
         "hidden_biases": (rng.choice([-40, 40], hidden)).astype(np.float32),
-        "side_weights": np.zeros((0, hidden), np.float32),
+        "side_weights": rng.normal(0, 0.05, (visible if identities else 0, hidden)).astype("f4"),
         "scores": np.linspace(-2, 2, n_levels, dtype=np.float32),
         "slopes": rng.normal(0, 1, n_cases).astype(np.float32),
         "steps": 2,
         "seed": seed,
     }
+    return {**given, "side_offsets": offsets, "side_ids": ids} if identities else given
+
+
+of_any_shape = drawn(
+    n_cases=st.integers(1, 5), visible=st.integers(1, 7), hidden=st.sampled_from([1, 2, 8, 63]),
+    n_levels=st.integers(2, 10), tied=st.booleans(), density=st.floats(0, 1), seed=st.integers(0, 99),
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@of_any_shape
+def test_compiled_code_does_what_the_specification_says(**shape):
+    given = random_machine(**shape)
     with kernels.use("reference"):
         expected = divergence(**given)
     found = divergence(**given)
     assert found.error == pytest.approx(expected.error, rel=1e-3, abs=1e-5)
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-3)
     np.testing.assert_array_equal(found.visible_biases, expected.visible_biases)
+
+
+# -- steps after every case ------------------------------------------------------------------------
+
+TABLES = "weights", "visible_biases", "hidden_biases", "side_weights"
+DESCENT = Descent(0.02, 0.01, penalty=0.5, bias_penalty=2.0, side_penalty=1.5)
+
+
+def copied(given):
+    """The same, with tables of its own to write into."""
+    return {**given, **{name: given[name].copy() for name in TABLES}}
+
+
+@settings(max_examples=40, deadline=None)
+@of_any_shape
+def test_compiled_steps_are_those_of_the_specification(**shape):
+    given = random_machine(**shape, identities=shape["seed"] % 2 == 0)
+    with kernels.use("reference"):
+        error, expected = descend(**copied(given), descent=DESCENT)
+    found_error, found = descend(**copied(given), descent=DESCENT)
+    assert found_error == pytest.approx(error, rel=1e-3, abs=1e-5)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_step_is_the_gradient_of_a_case_less_the_penalties(backend, tied):
+    given = machine(tied)
+    given["side_weights"] = np.array([[0.5, -1.0], [2.0, 0.3]], np.float32)
+    given |= {"side_offsets": np.array([0, 1]), "side_ids": np.array([1])}
+    with kernels.use(backend):
+        gradients = divergence(**given)
+        error, found = descend(**copied(given), descent=DESCENT)
+    assert error == pytest.approx(gradients.error, rel=1e-5)
+    rates = DESCENT.rate, DESCENT.bias_rate, DESCENT.bias_rate, DESCENT.rate
+    penalties = (
+        DESCENT.penalty,
+        DESCENT.bias_penalty,
+        DESCENT.bias_penalty,
+        DESCENT.side_penalty,
+    )
+    for name, table, rate, penalty in zip(TABLES, found, rates, penalties, strict=True):
+        expected = given[name] + rate * (getattr(gradients, name) - penalty * given[name])
+        np.testing.assert_allclose(table, expected, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_penalties_made_up_for_later_are_those_of_every_step(tied):
+    """A call for each case leaves every row as its step does; one call for all leaves most rows for later."""
+    given = random_machine(30, 25, 8, 5, tied, 0.15, seed=4, identities=True)
+    together = copied(given)
+    apart = copied(given)
+    error, _ = descend(**together, descent=DESCENT)
+    errors = [
+        descend(**{**apart, "cases": given["cases"][i : i + 1]}, descent=DESCENT)[0]
+        for i in range(30)
+    ]
+    assert error == pytest.approx(sum(errors), rel=1e-5)
+    for name in TABLES:
+        np.testing.assert_allclose(together[name], apart[name], atol=2e-6, err_msg=name)
+        assert np.abs(together[name] - given[name]).max() > 1e-3
+
+
+def test_cases_without_ratings_make_everything_smaller():
+    given = machine(tied=False)
+    given |= {"offsets": np.zeros(8, int), "ids": np.empty(0, int), "levels": np.empty(0, int)}
+    given |= {"cases": np.arange(7), "slopes": np.zeros(7, np.float32)}
+    _, (W, b, d, _) = descend(**copied(given), descent=DESCENT)
+    np.testing.assert_allclose(W, given["weights"] * (1 - 0.02 * 0.5) ** 7, rtol=1e-6)
+    np.testing.assert_allclose(b, given["visible_biases"] * (1 - 0.01 * 2) ** 7, rtol=1e-6)
+    np.testing.assert_allclose(d, given["hidden_biases"] * (1 - 0.01 * 2) ** 7, rtol=1e-6)
+
+
+def test_a_penalty_below_the_rounding_of_the_biases_counts():
+    """1 - 1e-8 is 1 in float32."""
+    given = machine(tied=True)
+    given |= {"offsets": np.zeros(2, int), "ids": np.empty(0, int), "levels": np.empty(0, int)}
+    given |= {"cases": np.zeros(100_000, int)}
+    _, (_, b, d, _) = descend(**copied(given), descent=Descent(0.1, 1e-4, bias_penalty=1e-4))
+    for found, name in ((b, "visible_biases"), (d, "hidden_biases")):
+        np.testing.assert_allclose(found, given[name] * (1 - 1e-3), rtol=2e-6)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_many_small_steps_make_what_is_observed_probable(tied):
+    given = machine(tied, n_cases=1)
+    before = log_likelihood(given, (0, 2))
+    for seed in range(400):
+        descend(**{**given, "seed": seed}, descent=Descent(0.05, 0.05))
+    assert log_likelihood(given, (0, 2)) > max(before, np.log(0.8))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weights": np.zeros((2, 2))}, "weights must be float32"),
+        ({"visible_biases": np.zeros((2, 6), np.float32)[:, ::2]}, "in C order"),
+        (
+            {"descent": Descent(0.5, 0.1, penalty=2.0)},
+            "times their penalties below 1: .*penalty=2.0",
+        ),
+        ({"descent": Descent(0.5, -0.1)}, "rates must be at least 0.*bias_rate=-0.1"),
+        ({"levels": np.array([0, 3])}, "levels run from 0 to 3, and there are 3"),
+    ],
+)
+def test_steps_that_cannot_be_taken_are_refused(backend, change, message):
+    with kernels.use(backend), pytest.raises(KernelError, match=message):
+        descend(**{**machine(tied=True), "descent": DESCENT, **change})
 
 
 # -- pairs -----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ __all__ = ["ABOVE_ONE", "NOT_SORTED", "at_or_after", "check_distributions"]
 ABOVE_ONE = 1e-3
 """The log-probability that is above one by more than rounding."""
 NOT_SORTED = -2
-_AHEAD = 8
+_AHEAD = 8  # contexts whose memory is asked for beforehand
 
 
 @njit

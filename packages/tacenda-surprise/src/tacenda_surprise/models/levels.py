@@ -64,6 +64,7 @@ def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> D
     theta, lengths = np.zeros_like(wanted), np.ones(len(means))
 
     def at(theta: Doubles) -> tuple[Doubles, Doubles]:
+        """The distributions (rows, levels) of theta (2, rows), and the values of the dual (rows,)."""
         logits = usual + theta.T @ powers
         highest = logits.max(axis=1)
         chances = np.exp(logits - highest[:, None])

@@ -38,6 +38,7 @@ OPERATIONS = {
     "rating_scores": "ratings.scores:scores",
     "rating_solves": "ratings.solves:solve",
     "boltzmann_divergence": "ratings.boltzmann:divergence",
+    "boltzmann_descent": "ratings.boltzmann:descend",
     "boltzmann_expectations": "ratings.boltzmann:expect",
     "hidden_sums": "boltzmann.hidden_sums:log_sums",
     "row_steps": "shared.row_steps:adagrad",

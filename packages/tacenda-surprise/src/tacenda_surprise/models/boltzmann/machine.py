@@ -82,13 +82,14 @@ class Cases:
     frequencies and a slope with which their mean is the bias. Frequencies say much less of the shape of a
     distribution than of its mean, so that many ratings of the usual shape are added. The slope of a case is the one
     with which the mean of its visible units is higher than usual by its bias. So the machine without weights
-    predicts nearly as `BiasModel` does, but never beyond the ends of the scale.
+    predicts nearly as `BiasModel` does, but never beyond the ends of the scale. For plain steps, where the visible
+    biases are learned like the weights, they are logarithms of plain frequencies instead.
     """
 
     ratings: Ratings  # their users are the cases, their items the visible units
     levels: npt.NDArray[np.int32]  # (ratings,)
     slopes: Floats  # o (cases,); zeros without an offset
-    visible_biases: Floats  # (visible, levels), logarithms of smoothed frequencies
+    visible_biases: Floats  # (visible, levels), logarithms of frequencies: those of the start
     damping: float  # of visible units, in ratings
     penalty: float  # of the weights, for each case
     base: Floats  # (levels,), the same of all ratings together
@@ -136,6 +137,9 @@ class Cases:
         )
         logits = tilted(usual, s, of_visible)
         logarithms = logits - logsumexp(logits, axis=1, keepdims=True)
+        if settings.advanced.optimizer == "sgd":
+            # one rating of the usual shape is added, as zero has no logarithm
+            logarithms = np.log((counts + share) / (counts.sum(axis=1, keepdims=True) + 1))
         slopes = np.zeros(ratings.n_users)
         if settings.offset:
             slopes = raised(logarithms, s, ratings.user_offsets, ratings.item_ids, of_case)

@@ -54,6 +54,7 @@ _OUTPUTS = {
     "rating_sgd": (4,),
     "rating_visits": (4,),
     "boltzmann_divergence": (14,),
+    "boltzmann_descent": (4, 5, 6, 7, 15),
     "row_steps": (0, 1),
     "adam_steps": (0, 1, 2),
     "tree_softmax_step": (3, 4, 6, 7),

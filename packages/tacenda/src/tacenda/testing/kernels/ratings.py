@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tacenda.kernels.ratings.boltzmann import Descent
 from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
 from tacenda.kernels.ratings.visits import Side
 from tacenda.testing.kernels.shared import Case, random_counts
@@ -106,6 +107,14 @@ def boltzmann_divergence() -> Iterator[Case]:
                 yield f"{label}, chains", (*arguments, rng.random((n_cases, hidden), np.float32))
 
 
+def boltzmann_descent() -> Iterator[Case]:
+    """The same, with penalties that a few steps show."""
+    for label, arguments in boltzmann_divergence():
+        tables = (table.copy() for table in arguments[4:8])
+        descent = Descent(0.05, 0.02, 0.4, 0.3, 0.2)
+        yield label, (*arguments[:4], *tables, *arguments[8:12], descent, *arguments[12:])
+
+
 def boltzmann_expectations() -> Iterator[Case]:
     """No pairs, one hidden unit, two levels and ten, what is unknown; tied and untied weights."""
     for n, hidden, K in ((0, 3, 5), (1, 1, 2), (50, 63, 10)):
@@ -126,5 +135,6 @@ CASES = (
     rating_scores,
     rating_solves,
     boltzmann_divergence,
+    boltzmann_descent,
     boltzmann_expectations,
 )
