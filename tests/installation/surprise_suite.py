@@ -145,6 +145,10 @@ def data_files() -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """Copy the tests, give them data, run them; exits as pytest does."""
+    if len(sys.argv) < 2 or not Path(sys.argv[1]).exists():
+        sys.exit(
+            "name the source distribution of scikit-surprise, an archive or the folder it was unpacked to"
+        )
     source, *arguments = sys.argv[1:]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "tests")
