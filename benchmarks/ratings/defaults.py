@@ -108,7 +108,8 @@ TRIED = [
     *_told(ConditionalPMFModel, advanced=RATES, epochs=(27, 60)),
     Tried(BayesianPMFModel, SHORT),
     *_others(BayesianPMFModel, gibbs, OF_CHAINS, **SHORT),
-    *_others(BayesianPMFModel, of_factors, {"_WIDTH": (1.5, 3.3)}, **SHORT),
+    *_others(BayesianPMFModel, of_factors, {"_WIDTH": (2.2, 3.3, 7.5)}),
+    *_others(ConditionalBayesianPMFModel, of_factors, {"_WIDTH": (2.2, 3.3, 7.5)}),
     *_others(BayesianPMFModel, samples, {"_PRIOR_OF_WEIGHT": (4.0, 64.0)}, **SHORT),
     Tried(ConditionalBayesianPMFModel, SHORT),
     *_others(ConditionalBayesianPMFModel, gibbs, {"_TAU_RATE": (0.03, 0.3)}, **SHORT),
@@ -253,7 +254,7 @@ def main() -> None:
     protocol = {
         "data": f"generated sets; a fraction of {HELD_OUT} of the ratings held out",
         "errors": "percent above the RMSE of BiasModel with its defaults, means over the seeds",
-        "chains": f"constants of Bayesian models are compared with {SHORT}",
+        "chains": f"constants of Bayesian models but for the width are compared with {SHORT}",
         "lists": f"hit rate of {PLACES} items by both; liked: of items that were rated above the mean",
     }
     reporting.save("ratings-defaults", protocol, table(rows), seeds=options.seeds, keep="tried")
