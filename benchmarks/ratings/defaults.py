@@ -42,8 +42,8 @@ from tacenda_surprise.models import (
 )
 from tacenda_surprise.models.boltzmann import machine
 from tacenda_surprise.models.boltzmann import settings as of_machines
+from tacenda_surprise.models.factorization import defaults as of_factors
 from tacenda_surprise.models.factorization import gibbs, samples
-from tacenda_surprise.models.factorization import settings as of_factors
 from tacenda_surprise.models.ranking import Lists, best_items, most_popular, quality
 
 HELD_OUT, PLACES = 0.2, 10

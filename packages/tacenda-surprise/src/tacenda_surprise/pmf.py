@@ -64,7 +64,7 @@ class _MAPSettings(RandomSettings):
         FactorizationSettings,
         *_RATES,
         default=None,
-        doc="""learning rate of factors and biases; None: 0.02 of the biases, and 0.0225 over the standard
+        doc="""learning rate of factors and biases; None: 0.06 of the biases, and 0.0675 over the standard
         deviation of the ratings of the factors""",
     )
     reg_all: float | None = argument(
@@ -82,7 +82,8 @@ class _MAPSettings(RandomSettings):
     reg_bi: float | None = _of("item_bias_", "penalty")
     reg_pu: float | None = _of("user_", "penalty")
     reg_qi: float | None = _of("item_", "penalty")
-    lr_decay: float = argument(FactorizationSettings, "advanced.rate_decay")
+    lr_decay: float | None = argument(FactorizationSettings, "advanced.rate_decay")
+    noise_power: float = argument(FactorizationSettings, "advanced.noise_power")
     validation: float = argument(FactorizationSettings, "validation")
     patience: int | None = argument(FactorizationSettings, "patience")
     refit: bool = argument(FactorizationSettings, "refit")

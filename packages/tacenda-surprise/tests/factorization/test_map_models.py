@@ -18,7 +18,7 @@ from tacenda_surprise.models import (
     PMFModel,
 )
 from tacenda_surprise.models.catalogue import noisiness
-from tacenda_surprise.models.factorization.settings import Used
+from tacenda_surprise.models.factorization.defaults import Used
 from tacenda_surprise.models.factorization.training import ALS, initial_tables
 
 SMALL = {"n_factors": 8, "epochs": 40}

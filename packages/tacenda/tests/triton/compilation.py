@@ -151,7 +151,16 @@ def test_steps_on_rows(compiled):
 @pytest.mark.parametrize("width", [20, 100, 300])
 def test_visits_and_scores_of_ratings(compiled, width):
     table, one = torch.ones(2, width), torch.ones(2)
-    given = [0, 2], np.zeros(2, np.int32), one, [1], visits.Side(table, one, one, one), table, one
+    given = (
+        [0, 2],
+        np.zeros(2, np.int32),
+        one,
+        [1],
+        visits.Side(table, one, one, one, one),
+        table,
+        one,
+        one,
+    )
     visits.visit(*given, 3.5, (0.1, 0.1), 7)
     visits.visit(*given, 3.5, (0.1, 0.1), 7, table[:1])
     scores.scores([0, -1], [1, 0], table, table, one, one, 3.5)

@@ -41,7 +41,7 @@ def test_visits_at_any_rate(device, rates):
     arguments = list(
         dict(CASES["rating_visits"]())["3 rows of at most 17 ratings, 16 wide, prior=True"]
     )
-    arguments[8] = rates
+    arguments[9] = rates
     arguments[5] = arguments[5] * np.float32(0.5)
     assert_alike(device, visits.visit, tuple(arguments), changed=(4,))
 
@@ -65,8 +65,9 @@ def test_factors_that_no_program_holds_are_declined(device):
             np.zeros(1, np.int32),
             one,
             [0],
-            Side(wide, one, one, one),
+            Side(wide, one, one, one, one),
             wide,
+            one,
             one,
             0,
             (0, 0),

@@ -37,6 +37,7 @@ from tacenda_surprise.models.catalogue import (
     require_floats,
     standardized,
 )
+from tacenda_surprise.models.factorization.defaults import bayesian_width, sweeps
 from tacenda_surprise.models.factorization.gibbs import LESS, Gibbs, Start, device_for
 from tacenda_surprise.models.factorization.new_rows import lengthened
 from tacenda_surprise.models.factorization.samples import (
@@ -47,11 +48,7 @@ from tacenda_surprise.models.factorization.samples import (
     average,
     fold,
 )
-from tacenda_surprise.models.factorization.settings import (
-    BayesianSettings,
-    bayesian_width,
-    sweeps,
-)
+from tacenda_surprise.models.factorization.settings import BayesianSettings
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.spread import Curve, fit_curve
 

@@ -60,8 +60,9 @@ from tacenda.kernels.ratings import solves as rating_solves
 from tacenda.kernels.shared import sparse_product, tall_matrices
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats
+from tacenda_surprise.models.factorization.defaults import sweeps
 from tacenda_surprise.models.factorization.samples import Samples
-from tacenda_surprise.models.factorization.settings import BayesianSettings, sweeps
+from tacenda_surprise.models.factorization.settings import BayesianSettings
 from tacenda_surprise.models.identities import Identities
 
 OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_columns", "tall_moments"

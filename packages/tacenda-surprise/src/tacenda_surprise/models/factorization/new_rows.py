@@ -5,8 +5,7 @@ rated, the bias b and factors x of a new user minimize
 
     |r - mean - c - b - Q x|^2 + lambda(n) |x - s|^2 + lambda_b(n) b^2,
 
-which is what SGD minimizes for a fitted user with n ratings. New items
-likewise, without s.
+which is what SGD minimizes for a fitted user with n ratings and average noise. New items likewise, without s.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Numbers
-from tacenda_surprise.models.factorization.settings import LEAST_PENALTY, Used
+from tacenda_surprise.models.factorization.defaults import LEAST_PENALTY, Used
 
 
 def fold(

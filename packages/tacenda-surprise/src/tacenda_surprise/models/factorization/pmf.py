@@ -28,11 +28,11 @@ from tacenda_surprise.models.base import (
     check_rated,
 )
 from tacenda_surprise.models.catalogue import Catalogue, deviation, require_floats
+from tacenda_surprise.models.factorization.defaults import Used
 from tacenda_surprise.models.factorization.new_rows import fold, grown_tables, lengthened
 from tacenda_surprise.models.factorization.settings import (
     ConditionalFactorizationSettings,
     FactorizationSettings,
-    Used,
 )
 from tacenda_surprise.models.factorization.training import initial_tables, train
 from tacenda_surprise.models.identities import Identities
@@ -74,7 +74,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         Where there are many ratings the second fit goes on from the first, for the last fifth of the epochs.
         """
         settings, catalogue = self.settings, Catalogue.of(ratings)
-        used = Used.of(settings, ratings, conditional=self.conditional)
+        used = Used.of(settings, ratings)
         share = settings.validation or min(0.1, _ERRORS / len(ratings))
         stopped, start, last = None, None, used
         if len(ratings) > 1:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from tacenda.devices import Array, put
+from tacenda.devices import Array, library, put
 from tacenda.fitting import StepResult
 from tacenda.kernels.ratings import visits
 from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
@@ -124,16 +124,25 @@ def columns(table: csr_array) -> tuple[npt.NDArray[np.int64], csr_array]:
 
 
 def epoch(
-    parts: list[Round], tables: Tables, mean: float, rates: Rates, penalties: Penalties, seed: int
+    parts: list[Round],
+    tables: Tables,
+    mean: float,
+    rates: Rates,
+    penalties: Penalties,
+    weights: Array,
+    seed: int,
 ) -> StepResult:
     """Go once through all rounds, whose order depends on ``seed``; ``tables`` are changed in place, on their device.
+
+    ``weights`` (users,) are what a rating of each user counts.
 
     The loss is the squared error of all ratings, each from before the step of its user.
     """
     p, q, b, c, w = tables
+    alike = library(c).ones_like(c)
     users, items = (
-        Side(p, b, penalties.user_factors, penalties.user_biases),
-        Side(q, c, penalties.item_factors, penalties.item_biases),
+        Side(p, b, penalties.user_factors, penalties.user_biases, weights),
+        Side(q, c, penalties.item_factors, penalties.item_biases, alike),
     )
     error, n = 0.0, 0
     for k in np.random.default_rng(seed).permutation(len(parts)):
@@ -142,10 +151,22 @@ def epoch(
         if known is not None:
             prior = sparse_product.multiply(*known.by_user, w, row_scale=known.shares)
         of_users = rates.user_factors, rates.user_biases
-        found = visits.visit(*part.by_user, part.users, users, q, c, mean, of_users, seed, prior)
+        found = visits.visit(
+            *part.by_user, part.users, users, q, c, alike, mean, of_users, seed, prior
+        )
         x = p[part.users] if prior is None else p[part.users] + prior
         of_items = rates.item_factors, rates.item_biases
-        visits.visit(*part.by_item, part.items, items, x, b[part.users], mean, of_items, seed)
+        visits.visit(
+            *part.by_item,
+            part.items,
+            items,
+            x,
+            b[part.users],
+            weights[part.users],
+            mean,
+            of_items,
+            seed,
+        )
         if known is not None:
             shares = known.shares * rates.side
             step = sparse_product.multiply(*known.by_item, found.sums, column_scale=shares)

@@ -1,54 +1,16 @@
-"""Settings of the factorizations, and the numbers that follow from the ratings where a setting is None.
+"""Settings of the factorizations.
 
-What suits a hundred thousand ratings does not suit a hundred million. With s the standard deviation of the
-ratings and
-
-    t = (sum_u n_u^{1/2} + sum_i n_i^{1/2}) / N
-
-over users with n_u and items with n_i of the N ratings, the penalty of a rating is lambda = 0.16 s t^{1/2}. A penalty
-for each rating cuts off singular values of the table of ratings. Those of mere noise, s (n_u^{1/2} + n_i^{1/2}) for a
-block of rows and columns that long, shrink against the rest as rows and columns fill, and s t is their average. The
-factors of a user or an item with n ratings are penalized by lambda (n + kappa) in all, as a few ratings say little of
-a hundred numbers. Their biases are penalized by sigma^2 / tau^2, whatever the number of ratings, with the variances
-that `BiasModel` estimates: where the biases of items differ little, those of rarely rated items stay near zero.
-
-The numbers make a fit independent of the unit of the ratings: multiply the ratings by k, and x and q become k^{1/2}
-times as long, the rates of factors 1/k times as large and their penalties k times.
+Where one of them is None, `tacenda_surprise.models.factorization.defaults` finds what suits the ratings.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Literal, Self
 
 from tacenda import devices
-from tacenda.errors import ArtifactError
-from tacenda.kernels.ratings.sgd import Penalties, Rates
-from tacenda.ratings import Ratings
 from tacenda.settings import Settings, group, option
-from tacenda_surprise.models.bias import alternated
-from tacenda_surprise.models.catalogue import deviation, noisiness
-
-# for ratings of unit deviation
-_PENALTY, _RATE = 0.16, 0.0225
-_KAPPA = 10.0
-_BIAS_RATE = 0.005
-START = 0.1  # length of a row of factors
-LEAST_PENALTY = 1e-6
-_ALS_BIAS_PENALTY = 0.08
-_MOST = 50.0  # a larger penalty would make the steps of a bias unstable
-_BIAS_SWEEPS = 6  # with which the variances of the biases are known well enough
-_SIDE_PENALTY, _SIDE_RATE = 1.0, 0.56
-_WIDTH, _WIDTHS = 5.0, (8, 32)
-_SAMPLES, _SWEPT = (160, 600), 3e7  # ratings visited, all samples together
-_NUMBERS = 5e7  # in all samples, at most
-_EPOCHS = {"sgd": 60, "als": 15}
-_CONDITIONAL_EPOCHS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +18,7 @@ class FactorizationAdvanced(Settings):
     """Options of `FactorizationSettings` that few need to change."""
 
     bias_learning_rate: float = option(
-        0.02, "learning rate of the biases; the thesis has 0.001", at_least=0
+        0.06, "learning rate of the biases; the thesis has 0.001", at_least=0
     )
     bias_penalty: float | None = option(
         None,
@@ -65,9 +27,17 @@ class FactorizationAdvanced(Settings):
         alternating least squares); the thesis has 0.1""",
         at_least=0,
     )
-    rate_decay: float = option(
-        0.97,
-        "factor on all learning rates after every epoch; the thesis has 1",
+    rate_decay: float | None = option(
+        None,
+        """factor on all learning rates after every epoch; None: by which they fall to an eighth in all; the
+        thesis has 1""",
+        at_least=0,
+        at_most=1,
+    )
+    noise_power: float = option(
+        0.5,
+        """how much less the ratings of unsteady users count: with 0.5 those of a user whose errors have four
+        times the usual variance count half; 0, as in the thesis: all alike""",
         at_least=0,
         at_most=1,
     )
@@ -113,8 +83,8 @@ class FactorizationSettings(Settings):
     )
     epochs: int | None = option(
         None,
-        """passes over the ratings; None: 60, or 40 of a conditional model, or 15 of alternating
-        least squares; the thesis has at most 250, with early stopping""",
+        """passes over the ratings; None: 20, or 15 of alternating least squares; the thesis has at most
+        250, with early stopping""",
         at_least=0,
     )
     biased: bool = option(True, "whether users and items have biases")
@@ -125,7 +95,7 @@ class FactorizationSettings(Settings):
     )
     learning_rate: float | None = option(
         None,
-        """learning rate of the factors; None: 0.0225 over the standard deviation of the ratings; the
+        """learning rate of the factors; None: 0.0675 over the standard deviation of the ratings; the
         thesis has 0.01""",
         at_least=0,
     )
@@ -184,7 +154,7 @@ class FactorizationSettings(Settings):
         if options.get("biased", True):
             rates["bias_"] = given.pop("bias_learning_rate", 0.001)
             penalties["bias_"] = given.pop("bias_penalty", 0.1)
-        advanced: dict[str, Any] = {"rate_decay": 1.0}
+        advanced: dict[str, Any] = {"rate_decay": 1.0, "noise_power": 0.0}
         for side in ("user_", "item_"):
             advanced |= {f"{side}{bias}learning_rate": rate for bias, rate in rates.items()}
             advanced |= {f"{side}{bias}penalty": penalty for bias, penalty in penalties.items()}
@@ -213,7 +183,7 @@ class ConditionalFactorizationSettings(FactorizationSettings):
     side_learning_rate: float | None = option(
         None,
         """learning rate of the conditioning factors W, large, as a step is divided by the number of
-        items rated; None: 0.56 over the standard deviation of the ratings; the thesis has 0.005, after
+        items rated; None: 1.68 over the standard deviation of the ratings; the thesis has 0.005, after
         every 100 ratings""",
         at_least=0,
     )
@@ -289,141 +259,9 @@ def idle_options(solver: str, validation: float, *, biased: bool) -> dict[str, s
         found |= dict.fromkeys(("patience", "refit"), "without validation")
     if solver == "als":
         rates = [path for path in _OF_SIDES if path.endswith("learning_rate")]
-        rates += ["learning_rate", "advanced.rate_decay"]
+        rates += ["learning_rate", "advanced.rate_decay", "advanced.noise_power"]
         found |= dict.fromkeys(rates, "with solver='als'")
     if not biased:
         biases = [path for path in _OF_SIDES if "bias" in path]
         found |= dict.fromkeys(biases, "with biased=False")
     return found
-
-
-class Weight(NamedTuple):
-    """A penalty on the row of a user or item with n ratings: each * n + once in all."""
-
-    each: float
-    once: float = 0.0
-
-    def a_rating(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """What counts for each of the ratings of rows with ``counts`` (rows,) of them."""
-        return np.asarray(self.each + self.once / np.maximum(counts, 1), np.float32)
-
-    def total(self, n: int) -> float:
-        """What counts for a row with ``n`` ratings."""
-        return self.each * n + self.once
-
-
-class Used(NamedTuple):
-    """The numbers of a fit, those that follow from the ratings included."""
-
-    epochs: int
-    rates: Rates
-    user_factors: Weight
-    item_factors: Weight
-    user_biases: Weight
-    item_biases: Weight
-    side: float
-
-    @classmethod
-    def of(cls, settings: FactorizationSettings, ratings: Ratings, *, conditional: bool) -> Used:
-        """Take the settings, and what suits ``ratings`` where they are None."""
-        unit, more, als = deviation(ratings), settings.advanced, settings.solver == "als"
-        epochs = _CONDITIONAL_EPOCHS if conditional else _EPOCHS[settings.solver]
-        rate = _first(settings.learning_rate, _RATE / unit)
-        bias_rate = more.bias_learning_rate if settings.biased else 0.0
-        noise = noisiness(ratings)
-        suitable = Weight(_PENALTY * unit * noise**0.5)
-        if not als:
-            suitable = suitable._replace(once=_KAPPA * suitable.each)
-        biases = Weight(_ALS_BIAS_PENALTY), Weight(_ALS_BIAS_PENALTY)
-        if (
-            settings.biased
-            and not als
-            and None
-            in (
-                _first(more.user_bias_penalty, more.bias_penalty),
-                _first(more.item_bias_penalty, more.bias_penalty),
-            )
-        ):
-            biases = tuple(Weight(0.0, once) for once in bias_penalties(ratings))  # type: ignore[assignment]
-        side_rate = getattr(settings, "side_learning_rate", None)
-        return cls(
-            epochs=_first(settings.epochs, epochs),
-            rates=Rates(
-                _first(more.user_learning_rate, rate),
-                _first(more.item_learning_rate, rate),
-                _first(more.user_bias_learning_rate, bias_rate) if settings.biased else 0.0,
-                _first(more.item_bias_learning_rate, bias_rate) if settings.biased else 0.0,
-                _first(side_rate, _SIDE_RATE / unit),
-            ),
-            user_factors=_weight(suitable, more.user_penalty, settings.penalty),
-            item_factors=_weight(suitable, more.item_penalty, settings.penalty),
-            user_biases=_weight(biases[0], more.user_bias_penalty, more.bias_penalty),
-            item_biases=_weight(biases[1], more.item_bias_penalty, more.bias_penalty),
-            side=_first(getattr(settings, "side_penalty", None), _SIDE_PENALTY * unit * noise),
-        )
-
-    def penalties(self, ratings: Ratings) -> Penalties:
-        """The penalties of every user and item of ``ratings``."""
-        users, items = np.diff(ratings.user_offsets), ratings.item_counts
-        return Penalties(
-            self.user_factors.a_rating(users),
-            self.item_factors.a_rating(items),
-            self.user_biases.a_rating(users),
-            self.item_biases.a_rating(items),
-            self.side,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, and lists of them, as JSON values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in self._asdict().items()
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Used:
-        """Read the numbers of an artefact. Raises ArtifactError."""
-        sizes = {"rates": len(Rates._fields), "epochs": 0, "side": 0}
-        for name in cls._fields:
-            found = values.get(name)
-            numbers = found if isinstance(found, list) else [found]
-            right = all(isinstance(n, int | float) and 0 <= n < math.inf for n in numbers)
-            if not right or (len(found) if isinstance(found, list) else 0) != sizes.get(name, 2):
-                raise ArtifactError(f"its {name} is {found!r}, which is no rate: it is damaged")
-        weights = {name: Weight(*values[name]) for name in cls._fields[2:-1]}
-        return cls(int(values["epochs"]), Rates(*values["rates"]), side=values["side"], **weights)
-
-
-def _first(*values: float | None) -> Any:
-    """The first of them that is not None, or None."""
-    return next((value for value in values if value is not None), None)
-
-
-def _weight(suitable: Weight, *given: float | None) -> Weight:
-    found = _first(*given)
-    return suitable if found is None else Weight(found)
-
-
-def bias_penalties(ratings: Ratings) -> tuple[float, float]:
-    """sigma^2 / tau^2 of users and of items, see `tacenda_surprise.models.bias`."""
-    users, items = alternated(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).penalties
-    return min(users, _MOST), min(items, _MOST)
-
-
-def bayesian_width(settings: BayesianSettings, ratings: Ratings) -> int:
-    """The width of the factors of a chain: the more is known of every user and item, the wider."""
-    if settings.n_factors is not None:
-        return settings.n_factors
-    if not len(ratings):
-        return _WIDTHS[0]
-    return int(np.clip(round(_WIDTH / noisiness(ratings)), *_WIDTHS))
-
-
-def sweeps(settings: BayesianSettings, ratings: Ratings, width: int) -> tuple[int, int]:
-    """How many sweeps before the first sample, and how many samples."""
-    n = settings.n_samples
-    if n is None:
-        rows = max(ratings.n_users + ratings.n_items, 1) * (width + 1)
-        wanted = min(_SWEPT / max(len(ratings), 1), _NUMBERS / rows)
-        n = int(np.clip(wanted, *_SAMPLES))
-    return n // 4 if settings.burn_in is None else settings.burn_in, n

@@ -33,13 +33,14 @@ from tacenda.kernels.ratings.sgd import Rates, Tables
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Loop
 from tacenda_surprise.models.factorization import rounds
-from tacenda_surprise.models.factorization.settings import (
+from tacenda_surprise.models.factorization.defaults import (
     LEAST_PENALTY,
     START,
-    FactorizationSettings,
     Used,
     Weight,
+    user_weights,
 )
+from tacenda_surprise.models.factorization.settings import FactorizationSettings
 from tacenda_surprise.models.identities import Identities
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -108,7 +109,7 @@ def train(
         source = BlockBatches(
             ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=settings.seed + first_epoch
         )
-    decay = settings.advanced.rate_decay
+    decay = used.decay
     identifying = {**devices.everywhere(settings), **used.to_dict()}
     del identifying["epochs"]
     with devices.out_of_memory(settings, _LESS):
@@ -210,6 +211,7 @@ class SGD(_Trainer):
         super().__init__(tables, mean, held_out, identities)
         self._settings, self._used, self._ratings = settings, used, ratings
         self._penalties = used.penalties(ratings)
+        self._weights = user_weights(ratings, settings.advanced.noise_power)
 
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
         """Visit the users of ``batch`` once."""
@@ -227,6 +229,7 @@ class SGD(_Trainer):
             self._settings.seed * 1_000_003 + self._steps,
             None if known is None else known.offsets,
             None if known is None else known.item_ids,
+            self._weights,
         )
         self._steps += 1
         sizes = ratings.user_offsets[batch + 1] - ratings.user_offsets[batch]
@@ -250,6 +253,7 @@ class Rounds(_Trainer):
         super().__init__(tables, mean, held_out, identities, device)
         self._settings, self._used = settings, used
         self._penalties = rounds.penalties(used.penalties(ratings), ratings, device)
+        self._weights = put(user_weights(ratings, settings.advanced.noise_power), device)
         self._rounds = rounds.rounds(ratings, identities, settings.seed, device)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
@@ -257,7 +261,9 @@ class Rounds(_Trainer):
         rates = Rates(*(rate * learning_rate for rate in self._used.rates))
         seed = self._settings.seed * 1_000_003 + self._steps
         self._steps += 1
-        return rounds.epoch(self._rounds, self.tables, self._mean, rates, self._penalties, seed)
+        return rounds.epoch(
+            self._rounds, self.tables, self._mean, rates, self._penalties, self._weights, seed
+        )
 
 
 class ALS(_Trainer):

@@ -31,7 +31,7 @@ def rating_sgd() -> Iterator[Case]:
             arguments = (
                 offsets, ids, rng.integers(1, 6, n).astype(np.float32), rng.permutation(n_users),
                 tables, 3.5, rates, penalties, 7,
-                *((offsets, ids) if side else (None, None)),
+                *((offsets, ids) if side else (None, None)), 0.5 + rng.random(n_users, np.float32),
             )  # fmt: skip
             yield f"{n} ratings, {factors} factors, identities={side}", arguments
 
@@ -46,11 +46,13 @@ def rating_visits() -> Iterator[Case]:
             offsets = np.concatenate([[0], np.cumsum(sizes)])
             tables = [rng.standard_normal((rows, width), np.float32) for rows in (n + 2, others)]
             biases = [rng.standard_normal(rows, np.float32) for rows in (n + 2, others)]
-            penalties = [rng.random(n + 2, np.float32) for _ in range(2)]
+            lambdas, etas = (rng.random(n + 2, np.float32) for _ in range(2))
+            weights = [0.5 + rng.random(rows, np.float32) for rows in (n + 2, others)]
             arguments = (
                 offsets, rng.integers(0, others, offsets[-1]).astype(np.int32),
                 rng.integers(1, 6, offsets[-1]).astype(np.float32), rng.permutation(n + 2)[:n],
-                Side(tables[0], biases[0], *penalties), tables[1], biases[1], 3.5, (0.02, 0.03), 7,
+                Side(tables[0], biases[0], lambdas, etas, weights[0]), tables[1], biases[1], weights[1],
+                    3.5, (0.02, 0.03), 7,
                 rng.standard_normal((n, width), np.float32) if known else None,
             )  # fmt: skip
             yield f"{n} rows of at most {most} ratings, {width} wide, prior={known}", arguments

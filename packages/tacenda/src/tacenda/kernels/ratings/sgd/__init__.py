@@ -4,7 +4,7 @@
 
 p, q: factors of users and items; b, c: their biases; w: conditioning factors, by which the identities
 N(u) of the items a user has rated say what to expect of the user (Mnih 2010, eqs 5.20 and 5.22, with
-p_u = U_u - mu_U). With e = r - prediction, for each rating of user u in a random order
+p_u = U_u - mu_U). With e = v_u (r - prediction), for each rating of user u, whose ratings weigh v_u, in a random order
 
     b += beta_u (e - eta_u b),   c_i += beta_i (e - eta_i c_i),
     q_i += alpha_i (e x - lambda_i q_i),   x += alpha_u (e q_i - lambda_u (x - s_u)),     both from old values
@@ -92,6 +92,7 @@ def epoch(
     seed: int,
     side_offsets: _Ints | None = None,
     side_ids: _Ints | None = None,
+    weights: _Floats | None = None,
 ) -> tuple[float, Tables]:
     """Visit ``users`` in the order given; ``tables`` are changed in place.
 
@@ -113,10 +114,12 @@ def epoch(
         Of the order of a user's ratings: a function of seed and user alone.
     side_offsets, side_ids
         N(u): (users + 1,) and (identities,), without duplicates; None: no conditioning.
+    weights
+        v (users,) float32; None: all ratings weigh 1.
 
     Returns
     -------
-    The sum of e^2, each taken before its update, in float64; and ``tables``.
+    The sum of (r - prediction)^2, each taken before its update, in float64; and ``tables``.
 
     Raises
     ------
@@ -147,9 +150,12 @@ def epoch(
         )
     else:
         side_offsets = side_ids = None
+    if weights is None:
+        weights = np.ones(n_users, np.float32)
+    check_array(weights, (n_users,), np.empty(0, np.float32), "weights")
     result: tuple[float, Tables] = resolve("rating_sgd")(
         offsets, item_ids, values, users, tables, mean, rates, penalties, seed,
-        side_offsets, side_ids,
+        side_offsets, side_ids, weights,
     )  # fmt: skip
     return result
 

@@ -117,7 +117,8 @@ def _side_step(w, ids, first, last, own, rate, penalty):  # type: ignore[no-unty
 
 @njit
 def _epoch(  # type: ignore[no-untyped-def]
-    offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, side_offsets, side_ids
+    offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, side_offsets, side_ids,
+    weights,
 ):  # fmt: skip
     """Visit the users; returns the sum of squared errors before each update."""
     p, q, b, c, w = tables
@@ -155,6 +156,7 @@ def _epoch(  # type: ignore[no-untyped-def]
                 prefetch(q, np.int64(item_ids[start + places[k + _AHEAD]]) * width, width)
             e = value - mean - bias - c[i] - product
             total += np.float64(e) * np.float64(e)
+            e *= weights[u]
             bias += beta_u * (e - eta_u[u] * bias)
             c[i] += beta_i * (e - eta_i[i] * c[i])
             keep_q = np.float32(1) - alpha_i * lambda_i[i]
@@ -182,14 +184,15 @@ def epoch(
     rates: Rates,
     penalties: Penalties,
     seed: int,
-    side_offsets: _Array | None = None,
-    side_ids: _Array | None = None,
+    side_offsets: _Array | None,
+    side_ids: _Array | None,
+    weights: _Array,
 ) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
     side = side_ids is not None
     numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
     total = _epoch(
         offsets, item_ids, values, users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed), side,
-        side_offsets if side else offsets, side_ids if side else item_ids,
+        side_offsets if side else offsets, side_ids if side else item_ids, weights,
     )  # fmt: skip
     return float(total), tables

@@ -30,8 +30,9 @@ def epoch(
     rates: Rates,
     penalties: Penalties,
     seed: int,
-    side_offsets: _Array | None = None,
-    side_ids: _Array | None = None,
+    side_offsets: _Array | None,
+    side_ids: _Array | None,
+    weights: _Array,
 ) -> tuple[float, Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
     p, q, b, c, w = (table.astype(np.float64) for table in tables)
@@ -51,6 +52,7 @@ def epoch(
             i = item_ids[start + place]
             e = values[start + place] - mean - b[u] - c[i] - x @ q[i]
             total += e * e
+            e *= float(weights[u])
             g += e * q[i]
             b[u] += rates.user_biases * (e - eta_u[u] * b[u])
             c[i] += rates.item_biases * (e - eta_i[i] * c[i])

@@ -3,7 +3,7 @@
     r_ui ~ mean + b_u + c_i + x_u . z_i,     x_u = y_u + s_u
 
 For each row u that is visited, and each of its ratings in an order that depends on seed and row alone, with
-e = r - prediction,
+e = v_u w_i (r - prediction), as a rating weighs v_u w_i,
 
     y_u += alpha (e z_i - lambda_u y_u),   b_u += beta (e - eta_u b_u),     both from old values.
 
@@ -43,6 +43,8 @@ class Side(NamedTuple):
     """lambda (rows,)."""
     bias_penalties: _Array
     """eta (rows,)."""
+    weights: _Array
+    """v (rows,)."""
 
 
 class Visited(NamedTuple):
@@ -53,7 +55,7 @@ class Visited(NamedTuple):
     biases: _Array
     """Likewise."""
     errors: _Array
-    """The sum of e^2 over the ratings of each row visited (visited,), every e from before its step."""
+    """The sum of (r - prediction)^2 over the ratings of each row visited (visited,), every one from before its step."""
     sums: _Array
     """The sum of e z_i likewise (visited, width); no rows without a prior."""
 
@@ -66,6 +68,7 @@ def visit(
     side: Side,
     others: _Array,
     other_biases: _Array,
+    other_weights: _Array,
     mean: float,
     rates: tuple[float, float],
     seed: int,
@@ -84,8 +87,8 @@ def visit(
         Which row of the side each is (visited,), none of them twice. Many ratings first is fastest on a device.
     side
         See `Side`.
-    others, other_biases
-        z (others, width) and c (others,), float32.
+    others, other_biases, other_weights
+        z (others, width), c (others,) and w (others,), float32.
     mean
         Subtracted from every rating.
     rates
@@ -113,12 +116,14 @@ def visit(
         "biases": (n,),
         "factor_penalties": (n,),
         "bias_penalties": (n,),
+        "weights": (n,),
     }
     for name, shape in shapes.items():
         check_array(getattr(side, name), shape, side.factors, name)
     check_array(values, tuple(ids.shape), side.factors, "values")
     check_array(others, (len(others), width), side.factors, "others")
     check_array(other_biases, (len(others),), side.factors, "other_biases")
+    check_array(other_weights, (len(others),), side.factors, "other_weights")
     if prior is not None:
         check_array(prior, (visited, width), side.factors, "prior")
     if str(side.factors.dtype).removeprefix("torch.") != "float32":
@@ -127,7 +132,7 @@ def visit(
     check_range(ids, len(others), "ids")
     check_range(rows, n, "rows")
     result: Visited = resolve("rating_visits", device)(
-        offsets, ids, values, rows, side, others, other_biases, float(mean), rates,
+        offsets, ids, values, rows, side, others, other_biases, other_weights, float(mean), rates,
         seed % (1 << 64), prior,
     )  # fmt: skip
     return result

@@ -19,7 +19,7 @@ _seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
 def _visit(  # type: ignore[no-untyped-def]
-    offsets, ids, values, rows, y, b, lambdas, etas, z, c, mean, alpha, beta, seed, prior, errors, sums
+    offsets, ids, values, rows, y, b, lambdas, etas, v, z, c, w, mean, alpha, beta, seed, prior, errors, sums
 ):  # fmt: skip
     """Visit the rows; ``prior`` and ``sums`` have no rows where there is no prior."""
     width, known = y.shape[1], len(prior) > 0
@@ -43,6 +43,7 @@ def _visit(  # type: ignore[no-untyped-def]
             for d in range(width):
                 e -= (y[u, d] + s[d]) * z[i, d]
             total += e * e
+            e *= v[u] * w[i]
             bias += beta * (e - etas[u] * bias)
             for d in range(width):
                 g[d] += e * z[i, d]
@@ -60,6 +61,7 @@ def visit(
     side: Side,
     others: _Array,
     other_biases: _Array,
+    other_weights: _Array,
     mean: float,
     rates: tuple[float, float],
     seed: int,
@@ -70,6 +72,7 @@ def visit(
     errors, sums = np.empty(len(rows), np.float32), np.empty_like(known)
     _visit(
         offsets, ids.astype(np.int32, copy=False), values, rows.astype(np.int64, copy=False), *side, others,
-        other_biases, np.float32(mean), *(np.float32(rate) for rate in rates), np.uint64(seed), known, errors, sums,
+        other_biases, other_weights, np.float32(mean), *(np.float32(rate) for rate in rates), np.uint64(seed), known,
+        errors, sums,
     )  # fmt: skip
     return Visited(side.factors, side.biases, errors, sums)

@@ -19,6 +19,7 @@ def visit(
     side: Side,
     others: _Array,
     other_biases: _Array,
+    other_weights: _Array,
     mean: float,
     rates: tuple[float, float],
     seed: int,
@@ -37,6 +38,7 @@ def visit(
             i, r = ids[start + place % n], values[start + place % n]
             e = r - mean - b[u] - c[i] - (y[u] + s) @ z[i]
             errors[k] += e * e
+            e *= float(side.weights[u]) * float(other_weights[i])
             sums[k] += e * z[i]
             y[u] += alpha * (e * z[i] - side.factor_penalties[u] * y[u])
             b[u] += beta * (e - side.bias_penalties[u] * b[u])

@@ -3,10 +3,11 @@
 The factors that some ratings multiply are read together, so that memory is waited for once in so many steps. Their
 errors follow from each other, as every step moves y: with K = keep = 1 - alpha lambda,
 
-    y_k = keep^k y_0 + alpha sum_{j < k} keep^{k-1-j} e_j z_j,
+    y_k = keep^k y_0 + alpha sum_{j < k} keep^{k-1-j} v_j e_j z_j,
 
-so that e = r_0 - L e, with the errors r_0 of y_0 alone and L_kj = alpha keep^{k-1-j} z_k . z_j below the diagonal, and
-likewise of the bias. That is a triangular system; its solution is that of one step after another up to rounding.
+for ratings that weigh v_j, so that e = r_0 - L e, with the errors r_0 of y_0 alone and
+L_kj = alpha keep^{k-1-j} v_j z_k . z_j below the diagonal, and likewise of the bias. That is a triangular system; its
+solution is that of one step after another up to rounding.
 
 Tensors are torch's; ids and offsets may be arrays on the host. float32. Works under Triton's interpreter.
 """
@@ -31,7 +32,7 @@ _MOST_WIDTH = 512  # of factors that one program holds beside those of its ratin
 
 @triton.jit
 def _visit(  # type: ignore[no-untyped-def]
-    offsets, ids, values, rows, y, b, lambdas, etas, z, c, seed, prior, errors, sums, mean, alpha, beta, width,
+    offsets, ids, values, rows, y, b, lambdas, etas, v, z, c, w, seed, prior, errors, sums, mean, alpha, beta, width,
     RATINGS: tl.constexpr, WIDTH: tl.constexpr, KNOWN: tl.constexpr,
 ):  # fmt: skip
     """Visit one row."""
@@ -45,6 +46,7 @@ def _visit(  # type: ignore[no-untyped-def]
     inside = d < width
     own = tl.load(y + u * width + d, inside, 0.0)
     bias = tl.load(b + u)
+    weight = tl.load(v + u)
     keep = 1 - alpha * tl.load(lambdas + u)
     keep_bias = 1 - beta * tl.load(etas + u)
     s = tl.zeros((WIDTH,), tl.float32)
@@ -66,6 +68,7 @@ def _visit(  # type: ignore[no-untyped-def]
         here = at + t < n
         place = start + (first + at + t) % n
         i = tl.load(ids + place, here, 0).to(tl.int64)
+        weights = weight * tl.load(w + i, here, 0.0)
         left = tl.load(values + place, here, 0.0) - mean - tl.load(c + i, here, 0.0)
         Z = tl.load(z + i[:, None] * width + d[None, :], here[:, None] & inside[None, :], 0.0)
         left -= before * tl.sum(Z * own[None, :], 1) + before_bias * bias
@@ -73,10 +76,13 @@ def _visit(  # type: ignore[no-untyped-def]
             left -= tl.sum(Z * s[None, :], 1)
         # The triangular system, one error after another.
         L = between * tl.dot(Z, tl.trans(Z), input_precision="ieee") + between_bias
+        L *= weights[None, :]
         for m in range(RATINGS):
             e = tl.sum(tl.where(t == m, left, 0.0), 0)
             left -= tl.sum(tl.where(t[None, :] == m, L, 0.0), 1) * e
         e = tl.where(here, left, 0.0)
+        total += tl.sum(e * e, 0)
+        e *= weights
         # The last of these steps comes on top of what the others have left.
         last = t == tl.minimum(n - at, RATINGS) - 1
         after = keep * tl.sum(tl.where(last[:, None], between, 0.0), 0)
@@ -87,7 +93,6 @@ def _visit(  # type: ignore[no-untyped-def]
         own += tl.sum((after * e)[:, None] * Z, 0)
         bias *= keep_bias * tl.sum(tl.where(last, before_bias, 0.0), 0)
         bias += tl.sum(after_bias * e, 0)
-        total += tl.sum(e * e, 0)
         if KNOWN:
             summed += tl.sum(e[:, None] * Z, 0)
     tl.store(y + u * width + d, own, inside)
@@ -105,6 +110,7 @@ def visit(
     side: Side,
     others: torch.Tensor,
     other_biases: torch.Tensor,
+    other_weights: torch.Tensor,
     mean: float,
     rates: tuple[float, float],
     seed: int,
@@ -121,8 +127,8 @@ def visit(
         size = tile(width, _MOST_WIDTH)
         with torch.cuda.device_of(others):
             _visit[(len(rows),)](
-                places[0], places[1], values, places[2], *side, others, other_biases, seed_on(others.device, seed),
-                prior if prior is not None else others, found, sums, mean, *rates, width,
+                places[0], places[1], values, places[2], *side, others, other_biases, other_weights,
+                seed_on(others.device, seed), prior if prior is not None else others, found, sums, mean, *rates, width,
                 RATINGS=_AT_ONCE, WIDTH=size, KNOWN=prior is not None, num_warps=max(1, size // 128),
             )  # fmt: skip
     return Visited(side.factors, side.biases, found, sums)
