@@ -13,8 +13,9 @@ a hundred numbers. Their biases are penalized by sigma^2 / tau^2, whatever the n
 that `BiasModel` estimates: where the biases of items differ little, those of rarely rated items stay near zero.
 
 Users differ in how steadily they rate. With v_u the mean square of what `BiasModel` leaves of a user's ratings, as if
-20 ratings of average noise were among them, they weigh v_u^{-1/2}, relative to the others. The most probable
-parameters would have v_u^{-1}; but part of v_u is what factors explain.
+20 ratings of average noise were among them, they weigh v_u^{-3/4} against others, and so do the penalties of that user:
+a user is to differ from what is expected as much as its ratings are noisy. (Noise alone would have v_u^{-1}; but part
+of v_u is what factors explain.)
 
 The numbers make a fit independent of the unit of the ratings: multiply the ratings by k, and x and q become k^{1/2}
 times as long, the rates of factors 1/k times as large and their penalties k times.
@@ -38,7 +39,7 @@ from tacenda_surprise.models.catalogue import deviation, noisiness
 from tacenda_surprise.models.factorization.settings import BayesianSettings, FactorizationSettings
 
 # for ratings of unit deviation
-_PENALTY, _RATE = 0.16, 0.0675
+_PENALTY, _RATE, _CONDITIONAL_RATE = 0.16, 0.1, 0.0675
 _KAPPA = 10.0
 START = 0.1  # length of a row of factors
 LEAST_PENALTY = 1e-6
@@ -83,11 +84,12 @@ class Used(NamedTuple):
     side: float
 
     @classmethod
-    def of(cls, settings: FactorizationSettings, ratings: Ratings) -> Used:
+    def of(cls, settings: FactorizationSettings, ratings: Ratings, *, conditional: bool) -> Used:
         """Take the settings, and what suits ``ratings`` where they are None."""
         unit, more, als = deviation(ratings), settings.advanced, settings.solver == "als"
         epochs = _first(settings.epochs, _EPOCHS[settings.solver])
-        rate = _first(settings.learning_rate, _RATE / unit)
+        usual = _CONDITIONAL_RATE if conditional else _RATE
+        rate = _first(settings.learning_rate, usual / unit)
         bias_rate = more.bias_learning_rate if settings.biased else 0.0
         noise = noisiness(ratings)
         suitable = Weight(_PENALTY * unit * noise**0.5)
@@ -122,13 +124,13 @@ class Used(NamedTuple):
             side=_first(getattr(settings, "side_penalty", None), _SIDE_PENALTY * unit * noise),
         )
 
-    def penalties(self, ratings: Ratings) -> Penalties:
-        """The penalties of every user and item of ``ratings``."""
+    def penalties(self, ratings: Ratings, weights: Floats) -> Penalties:
+        """The penalties of every user and item of ``ratings``; ``weights`` (users,) are those of their ratings."""
         users, items = np.diff(ratings.user_offsets), ratings.item_counts
         return Penalties(
-            self.user_factors.a_rating(users),
+            weights * self.user_factors.a_rating(users),
             self.item_factors.a_rating(items),
-            self.user_biases.a_rating(users),
+            weights * self.user_biases.a_rating(users),
             self.item_biases.a_rating(items),
             self.side,
         )

@@ -5,7 +5,8 @@ rated, the bias b and factors x of a new user minimize
 
     |r - mean - c - b - Q x|^2 + lambda(n) |x - s|^2 + lambda_b(n) b^2,
 
-which is what SGD minimizes for a fitted user with n ratings and average noise. New items likewise, without s.
+which is what SGD minimizes for a fitted user with n ratings, whose weight
+multiplies all three terms. New items likewise, without s.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ class FactorizationAdvanced(Settings):
         at_most=1,
     )
     noise_power: float = option(
-        0.5,
-        """how much less the ratings of unsteady users count: with 0.5 those of a user whose errors have four
-        times the usual variance count half; 0, as in the thesis: all alike""",
+        0.75,
+        """how much less the ratings of unsteady users count: with 1 those of a user whose errors have twice the
+        usual variance count half; 0, as in the thesis: all alike""",
         at_least=0,
         at_most=1,
     )
@@ -95,8 +95,8 @@ class FactorizationSettings(Settings):
     )
     learning_rate: float | None = option(
         None,
-        """learning rate of the factors; None: 0.0675 over the standard deviation of the ratings; the
-        thesis has 0.01""",
+        """learning rate of the factors; None: 0.1 over the standard deviation of the ratings, or
+        0.0675 of a conditional model; the thesis has 0.01""",
         at_least=0,
     )
     penalty: float | None = option(

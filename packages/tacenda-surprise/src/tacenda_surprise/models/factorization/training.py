@@ -210,8 +210,8 @@ class SGD(_Trainer):
     ) -> None:
         super().__init__(tables, mean, held_out, identities)
         self._settings, self._used, self._ratings = settings, used, ratings
-        self._penalties = used.penalties(ratings)
         self._weights = user_weights(ratings, settings.advanced.noise_power)
+        self._penalties = used.penalties(ratings, self._weights)
 
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
         """Visit the users of ``batch`` once."""
@@ -252,8 +252,9 @@ class Rounds(_Trainer):
     ) -> None:
         super().__init__(tables, mean, held_out, identities, device)
         self._settings, self._used = settings, used
-        self._penalties = rounds.penalties(used.penalties(ratings), ratings, device)
-        self._weights = put(user_weights(ratings, settings.advanced.noise_power), device)
+        weights = user_weights(ratings, settings.advanced.noise_power)
+        self._weights = put(weights, device)
+        self._penalties = rounds.penalties(used.penalties(ratings, weights), ratings, device)
         self._rounds = rounds.rounds(ratings, identities, settings.seed, device)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
