@@ -86,8 +86,18 @@ def _told(model: type[Any], **values: tuple[Any, ...]) -> list[Tried]:
     return [Tried(model, {name: value}) for name, found in values.items() for value in found]
 
 
-RATES = tuple({"bias_learning_rate": rate} for rate in (0.005, 0.06))
-OF_BOTH = {"_PENALTY": (0.11, 0.23), "_RATE": (0.011, 0.045), "_KAPPA": (5.0, 20.0)}
+OF_DESCENT = tuple(
+    {name: value}
+    for name, values in {"bias_learning_rate": (0.03, 0.12), "noise_power": (0.0, 0.5, 1.0)}.items()
+    for value in values
+)
+OF_BOTH = {
+    "_PENALTY": (0.11, 0.23),
+    "_RATE": (0.07, 0.28),
+    "_KAPPA": (5.0, 20.0),
+    "_SLOWEST": (0.01, 0.1),
+    "_USUAL_RATINGS": (7.0, 60.0),
+}
 OF_CHAINS = {"_ROWS": (1.0, 16.0), "_VARIANCE": (0.07, 0.3)}
 TRIED = [
     *(
@@ -99,13 +109,13 @@ TRIED = [
     ),
     *_others(BiasModel, bias, {"_WEIGHT": (1.0, 16.0)}),
     *_others(PMFModel, of_factors, OF_BOTH),
-    *_told(PMFModel, advanced=RATES, epochs=(40, 90)),
+    *_told(PMFModel, advanced=OF_DESCENT, epochs=(14, 30)),
     *_others(
         ConditionalPMFModel,
         of_factors,
-        {**OF_BOTH, "_SIDE_PENALTY": (0.5, 0.7, 1.4, 2.0), "_SIDE_RATE": (0.28, 1.12)},
+        {**OF_BOTH, "_SIDE_PENALTY": (0.5, 0.7, 1.4, 2.0), "_SIDE_RATE": (0.7, 2.8)},
     ),
-    *_told(ConditionalPMFModel, advanced=RATES, epochs=(27, 60)),
+    *_told(ConditionalPMFModel, advanced=OF_DESCENT, epochs=(14, 30)),
     Tried(BayesianPMFModel, SHORT),
     *_others(BayesianPMFModel, gibbs, OF_CHAINS, **SHORT),
     *_others(BayesianPMFModel, of_factors, {"_WIDTH": (2.2, 3.3, 7.5)}),

@@ -64,8 +64,8 @@ class _MAPSettings(RandomSettings):
         FactorizationSettings,
         *_RATES,
         default=None,
-        doc="""learning rate of factors and biases; None: 0.06 of the biases; of the factors 0.1, or
-        0.0675 with identities, over the standard deviation of the ratings""",
+        doc="""learning rate of factors and biases; None: 0.06 of the biases, and 0.14 over the standard
+        deviation of the ratings of the factors""",
     )
     reg_all: float | None = argument(
         FactorizationSettings,

@@ -12,10 +12,10 @@ factors of a user or an item with n ratings are penalized by lambda (n + kappa) 
 a hundred numbers. Their biases are penalized by sigma^2 / tau^2, whatever the number of ratings, with the variances
 that `BiasModel` estimates: where the biases of items differ little, those of rarely rated items stay near zero.
 
-Users differ in how steadily they rate. With v_u the mean square of what `BiasModel` leaves of a user's ratings, as if
-20 ratings of average noise were among them, they weigh v_u^{-3/4} against others, and so do the penalties of that user:
-a user is to differ from what is expected as much as its ratings are noisy. (Noise alone would have v_u^{-1}; but part
-of v_u is what factors explain.)
+Users differ in how steadily they rate. With v_u the mean square of a user's errors in the epoch before, as if 20
+ratings of average noise were among them, the user's ratings weigh v_u^{-3/4} against those of others, and so do the
+penalties of the user: it is the items, which users share, that hear less of an unsteady user. (Noise alone would have
+v_u^{-1}; but part of v_u is what factors will explain.)
 
 The numbers make a fit independent of the unit of the ratings: multiply the ratings by k, and x and q become k^{1/2}
 times as long, the rates of factors 1/k times as large and their penalties k times.
@@ -38,20 +38,22 @@ from tacenda_surprise.models.bias import alternated
 from tacenda_surprise.models.catalogue import deviation, noisiness
 from tacenda_surprise.models.factorization.settings import BayesianSettings, FactorizationSettings
 
+Doubles = npt.NDArray[np.float64]
+
 # for ratings of unit deviation
-_PENALTY, _RATE, _CONDITIONAL_RATE = 0.16, 0.1, 0.0675
+_PENALTY, _RATE = 0.16, 0.14
 _KAPPA = 10.0
 START = 0.1  # length of a row of factors
 LEAST_PENALTY = 1e-6
 _ALS_BIAS_PENALTY = 0.08
 _MOST = 16.0  # a larger penalty would make the steps of a bias unstable
 _BIAS_SWEEPS = 6  # with which the variances of the biases are known well enough
-_SIDE_PENALTY, _SIDE_RATE = 1.0, 1.68
+_SIDE_PENALTY, _SIDE_RATE = 1.0, 1.4
 _WIDTH, _WIDTHS = 5.0, (8, 32)
 _SAMPLES, _SWEPT = (160, 600), 3e7  # ratings visited, all samples together
 _NUMBERS = 5e7  # in all samples, at most
 _EPOCHS = {"sgd": 20, "als": 15}
-_SLOWEST = 0.125  # to which part of them learning rates fall
+_SLOWEST = 0.03  # to which part of them learning rates fall
 _USUAL_RATINGS = 20.0  # of average noise, among those of every user
 _HEAVIEST = 3.0  # a rating, against the average
 
@@ -84,12 +86,11 @@ class Used(NamedTuple):
     side: float
 
     @classmethod
-    def of(cls, settings: FactorizationSettings, ratings: Ratings, *, conditional: bool) -> Used:
+    def of(cls, settings: FactorizationSettings, ratings: Ratings) -> Used:
         """Take the settings, and what suits ``ratings`` where they are None."""
         unit, more, als = deviation(ratings), settings.advanced, settings.solver == "als"
         epochs = _first(settings.epochs, _EPOCHS[settings.solver])
-        usual = _CONDITIONAL_RATE if conditional else _RATE
-        rate = _first(settings.learning_rate, usual / unit)
+        rate = _first(settings.learning_rate, _RATE / unit)
         bias_rate = more.bias_learning_rate if settings.biased else 0.0
         noise = noisiness(ratings)
         suitable = Weight(_PENALTY * unit * noise**0.5)
@@ -178,18 +179,17 @@ def bias_penalties(ratings: Ratings) -> tuple[float, float]:
     return min(users, _MOST), min(items, _MOST)
 
 
-def user_weights(ratings: Ratings, power: float) -> Floats:
-    """What a rating of each user counts (users,); 1 on average over the ratings."""
-    weights = np.ones(ratings.n_users)
-    if power and len(ratings):
-        users, _ = alternated(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).sizes
-        usual = users.squares.sum() / len(ratings)
-        noisier = users.squares + _USUAL_RATINGS * usual
-        ordinary = (users.counts + _USUAL_RATINGS) * usual
-        weights = np.where(noisier > 0, ordinary / np.maximum(noisier, 1e-30), 1.0) ** power
-        weights = weights.clip(1 / _HEAVIEST, _HEAVIEST)
-        weights /= (weights @ users.counts) / len(ratings)
-    return weights.astype(np.float32)
+def user_weights(squares: Doubles, counts: npt.NDArray[Any], power: float) -> Floats:
+    """What a rating of each user counts (users,); 1 on average over the ratings.
+
+    ``squares`` (users,) are the squared errors of their ratings, of which there are ``counts``.
+    """
+    usual = squares.sum() / max(counts.sum(), 1)
+    noisier, ordinary = squares + _USUAL_RATINGS * usual, (counts + _USUAL_RATINGS) * usual
+    if not 0 < usual < math.inf:  # without errors, or diverged
+        return np.ones(len(counts), np.float32)
+    weights = ((ordinary / noisier) ** power).clip(1 / _HEAVIEST, _HEAVIEST)
+    return np.asarray(weights * (counts.sum() / (weights @ counts)), np.float32)
 
 
 def bayesian_width(settings: BayesianSettings, ratings: Ratings) -> int:

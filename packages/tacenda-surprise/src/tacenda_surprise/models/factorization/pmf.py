@@ -74,7 +74,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         Where there are many ratings the second fit goes on from the first, for the last fifth of the epochs.
         """
         settings, catalogue = self.settings, Catalogue.of(ratings)
-        used = Used.of(settings, ratings, conditional=self.conditional)
+        used = Used.of(settings, ratings)
         share = settings.validation or min(0.1, _ERRORS / len(ratings))
         stopped, start, last = None, None, used
         if len(ratings) > 1:

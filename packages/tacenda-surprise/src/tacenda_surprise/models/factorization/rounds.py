@@ -131,12 +131,11 @@ def epoch(
     penalties: Penalties,
     weights: Array,
     seed: int,
-) -> StepResult:
+) -> tuple[Array, StepResult]:
     """Go once through all rounds, whose order depends on ``seed``; ``tables`` are changed in place, on their device.
 
-    ``weights`` (users,) are what a rating of each user counts.
-
-    The loss is the squared error of all ratings, each from before the step of its user.
+    ``weights`` (users,) are what a rating of each user counts. Returns the squared errors of all users (users,), each
+    from before the step of the user, and the loss, which is their sum.
     """
     p, q, b, c, w = tables
     alike = library(c).ones_like(c)
@@ -144,7 +143,7 @@ def epoch(
         Side(p, b, penalties.user_factors, penalties.user_biases, weights),
         Side(q, c, penalties.item_factors, penalties.item_biases, alike),
     )
-    error, n = 0.0, 0
+    errors, n = library(b).zeros_like(b), 0
     for k in np.random.default_rng(seed).permutation(len(parts)):
         part: Round = parts[k]
         known, prior = part.known, None
@@ -172,6 +171,6 @@ def epoch(
             step = sparse_product.multiply(*known.by_item, found.sums, column_scale=shares)
             many = sparse_product.multiply(*known.by_item, shares[:, None])
             w[known.items] = math.e ** (many * -penalties.side) * w[known.items] + step
-        error = error + found.errors.sum()
+        errors[part.users] = found.errors
         n += len(part.by_user.ids)
-    return StepResult(float(error), float(n))
+    return errors, StepResult(float(errors.sum()), float(n))

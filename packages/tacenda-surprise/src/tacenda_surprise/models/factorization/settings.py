@@ -29,7 +29,7 @@ class FactorizationAdvanced(Settings):
     )
     rate_decay: float | None = option(
         None,
-        """factor on all learning rates after every epoch; None: by which they fall to an eighth in all; the
+        """factor on all learning rates after every epoch; None: by which they fall to 3% in all; the
         thesis has 1""",
         at_least=0,
         at_most=1,
@@ -95,8 +95,8 @@ class FactorizationSettings(Settings):
     )
     learning_rate: float | None = option(
         None,
-        """learning rate of the factors; None: 0.1 over the standard deviation of the ratings, or
-        0.0675 of a conditional model; the thesis has 0.01""",
+        """learning rate of the factors; None: 0.14 over the standard deviation of the ratings; the
+        thesis has 0.01""",
         at_least=0,
     )
     penalty: float | None = option(
@@ -183,7 +183,7 @@ class ConditionalFactorizationSettings(FactorizationSettings):
     side_learning_rate: float | None = option(
         None,
         """learning rate of the conditioning factors W, large, as a step is divided by the number of
-        items rated; None: 1.68 over the standard deviation of the ratings; the thesis has 0.005, after
+        items rated; None: 1.4 over the standard deviation of the ratings; the thesis has 0.005, after
         every 100 ratings""",
         at_least=0,
     )

@@ -29,9 +29,10 @@ from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import sgd as rating_sgd
 from tacenda.kernels.ratings import solves as rating_solves
-from tacenda.kernels.ratings.sgd import Rates, Tables
+from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, Loop
+from tacenda_surprise.models.catalogue import deviation
 from tacenda_surprise.models.factorization import rounds
 from tacenda_surprise.models.factorization.defaults import (
     LEAST_PENALTY,
@@ -98,18 +99,18 @@ def train(
         devices.check_memory(bytes_needed(settings, ratings, known), device, settings, _LESS)
     trained: _Trainer
     source: BatchSource
+    arguments = settings, used, ratings, tables, mean
     if settings.solver == "als":
-        trained, source = ALS(settings, used, ratings, tables, mean, held_out, device), Sweeps()
+        trained, source = ALS(*arguments, held_out, device), Sweeps()
     elif device != "cpu":
         with devices.out_of_memory(settings, _LESS):
-            trained = Rounds(settings, used, ratings, tables, mean, known, held_out, device)
+            trained = Rounds(*arguments, known, held_out, first_epoch > 0, device)
         source = Sweeps(ratings.fingerprint if data else "")
     else:
-        trained = SGD(settings, used, ratings, tables, mean, known, held_out)
+        trained = SGD(*arguments, known, held_out, first_epoch > 0)
         source = BlockBatches(
             ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=settings.seed + first_epoch
         )
-    decay = used.decay
     identifying = {**devices.everywhere(settings), **used.to_dict()}
     del identifying["epochs"]
     with devices.out_of_memory(settings, _LESS):
@@ -118,7 +119,7 @@ def train(
             source,
             FitSettings(
                 epochs=used.epochs,
-                learning_rate=StepDecay(decay**first_epoch, decay, 1),
+                learning_rate=StepDecay(used.decay**first_epoch, used.decay, 1),
                 evaluate_every=1 if held_out else 0,
                 patience=(settings.patience or max(used.epochs // 3, 1)) if held_out else None,
                 restore_best=held_out is not None,
@@ -195,49 +196,11 @@ class _Trainer:
         self._steps = int(state["steps"])
 
 
-class SGD(_Trainer):
-    """Stochastic gradient descent, one user at a time; see `train` for the arguments."""
+class _Descent(_Trainer):
+    """What `SGD` and `Rounds` share: they visit users, whose ratings weigh the less the larger their errors were.
 
-    def __init__(
-        self,
-        settings: FactorizationSettings,
-        used: Used,
-        ratings: Ratings,
-        tables: Tables,
-        mean: float,
-        identities: Identities | None = None,
-        held_out: Ratings | None = None,
-    ) -> None:
-        super().__init__(tables, mean, held_out, identities)
-        self._settings, self._used, self._ratings = settings, used, ratings
-        self._weights = user_weights(ratings, settings.advanced.noise_power)
-        self._penalties = used.penalties(ratings, self._weights)
-
-    def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
-        """Visit the users of ``batch`` once."""
-        ratings, known = self._ratings, self._identities
-        error, _ = rating_sgd.epoch(
-            ratings.user_offsets,
-            ratings.item_ids,
-            ratings.values,
-            batch,
-            self.tables,
-            self._mean,
-            # All rates fall together: that of the loop says how far.
-            Rates(*(rate * learning_rate for rate in self._used.rates)),
-            self._penalties,
-            self._settings.seed * 1_000_003 + self._steps,
-            None if known is None else known.offsets,
-            None if known is None else known.item_ids,
-            self._weights,
-        )
-        self._steps += 1
-        sizes = ratings.user_offsets[batch + 1] - ratings.user_offsets[batch]
-        return StepResult(error, float(sizes.sum()))
-
-
-class Rounds(_Trainer):
-    """The same by `rounds`, on a device; see `train` for the arguments. A step is an epoch."""
+    See `train` for the arguments. Where a fit goes on, the errors of the tables that it starts from are known.
+    """
 
     def __init__(
         self,
@@ -248,23 +211,84 @@ class Rounds(_Trainer):
         mean: float,
         identities: Identities | None,
         held_out: Ratings | None,
-        device: str,
+        goes_on: bool,
+        device: str = "cpu",
     ) -> None:
         super().__init__(tables, mean, held_out, identities, device)
-        self._settings, self._used = settings, used
-        weights = user_weights(ratings, settings.advanced.noise_power)
-        self._weights = put(weights, device)
-        self._penalties = rounds.penalties(used.penalties(ratings, weights), ratings, device)
-        self._rounds = rounds.rounds(ratings, identities, settings.seed, device)
+        self._settings, self._used, self._ratings = settings, used, ratings
+        self._squares: npt.NDArray[Any] = np.diff(ratings.user_offsets) * deviation(ratings) ** 2
+        if goes_on and settings.advanced.noise_power:
+            errors = (ratings.values - self.scores(ratings)).astype(np.float64)
+            self._squares = np.bincount(ratings.user_ids, errors**2, ratings.n_users)
+
+    def _plan(self, learning_rate: float) -> tuple[Rates, Penalties, Floats, int]:
+        """Rates, penalties, weights of users and the seed of the next step."""
+        counts, power = np.diff(self._ratings.user_offsets), self._settings.advanced.noise_power
+        weights = user_weights(self._squares, counts, power)
+        seed = self._settings.seed * 1_000_003 + self._steps
+        self._steps += 1
+        # All rates fall together: that of the loop says how far.
+        rates = Rates(*(rate * learning_rate for rate in self._used.rates))
+        return rates, self._used.penalties(self._ratings, weights), weights, seed
+
+    def state(self) -> Arrays:
+        """Tables, the number of steps, on which the order of the ratings depends, and the users' errors."""
+        return {**super().state(), "squares": self._squares}
+
+    def load_state(self, state: Arrays) -> None:
+        """Put back what `state` gave."""
+        super().load_state(state)
+        self._squares = state["squares"].copy()
+
+
+class SGD(_Descent):
+    """Stochastic gradient descent, one user at a time."""
+
+    def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
+        """Visit the users of ``batch`` once."""
+        ratings, known = self._ratings, self._identities
+        rates, penalties, weights, seed = self._plan(learning_rate)
+        errors, _ = rating_sgd.epoch(
+            ratings.user_offsets,
+            ratings.item_ids,
+            ratings.values,
+            batch,
+            self.tables,
+            self._mean,
+            rates,
+            penalties,
+            seed,
+            None if known is None else known.offsets,
+            None if known is None else known.item_ids,
+            weights,
+        )
+        self._squares[batch] = errors
+        sizes = ratings.user_offsets[batch + 1] - ratings.user_offsets[batch]
+        return StepResult(float(errors.sum()), float(sizes.sum()))
+
+
+class Rounds(_Descent):
+    """The same by `rounds`, on a device. A step is an epoch."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        seed = self._settings.seed
+        self._rounds = rounds.rounds(self._ratings, self._identities, seed, self._device)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Visit all users and items once."""
-        rates = Rates(*(rate * learning_rate for rate in self._used.rates))
-        seed = self._settings.seed * 1_000_003 + self._steps
-        self._steps += 1
-        return rounds.epoch(
-            self._rounds, self.tables, self._mean, rates, self._penalties, self._weights, seed
+        rates, penalties, weights, seed = self._plan(learning_rate)
+        errors, found = rounds.epoch(
+            self._rounds,
+            self.tables,
+            self._mean,
+            rates,
+            rounds.penalties(penalties, self._ratings, self._device),
+            put(weights, self._device),
+            seed,
         )
+        self._squares = fetch(errors).astype(np.float64)
+        return found
 
 
 class ALS(_Trainer):

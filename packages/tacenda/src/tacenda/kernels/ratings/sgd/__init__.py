@@ -93,7 +93,7 @@ def epoch(
     side_offsets: _Ints | None = None,
     side_ids: _Ints | None = None,
     weights: _Floats | None = None,
-) -> tuple[float, Tables]:
+) -> tuple[NDArray[np.float64], Tables]:
     """Visit ``users`` in the order given; ``tables`` are changed in place.
 
     Parameters
@@ -119,7 +119,8 @@ def epoch(
 
     Returns
     -------
-    The sum of (r - prediction)^2, each taken before its update, in float64; and ``tables``.
+    The sum of (r - prediction)^2 over the ratings of each user visited, every one from before its update, (visited,);
+    and ``tables``.
 
     Raises
     ------
@@ -129,7 +130,7 @@ def epoch(
     Notes
     -----
     Re-entrant on different tables; releases the GIL; the same arguments give the same bits on one
-    machine. Rates that are too large diverge to NaN, which the sum then shows.
+    machine. Rates that are too large diverge to NaN, which the sums then show.
     """
     n_users, n_items = _check_tables(tables)
     penalties = _broadcast(penalties, n_users, n_items)
@@ -153,7 +154,7 @@ def epoch(
     if weights is None:
         weights = np.ones(n_users, np.float32)
     check_array(weights, (n_users,), np.empty(0, np.float32), "weights")
-    result: tuple[float, Tables] = resolve("rating_sgd")(
+    result: tuple[NDArray[np.float64], Tables] = resolve("rating_sgd")(
         offsets, item_ids, values, users, tables, mean, rates, penalties, seed,
         side_offsets, side_ids, weights,
     )  # fmt: skip

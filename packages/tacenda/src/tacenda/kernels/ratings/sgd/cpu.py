@@ -120,7 +120,7 @@ def _epoch(  # type: ignore[no-untyped-def]
     offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, side_offsets, side_ids,
     weights,
 ):  # fmt: skip
-    """Visit the users; returns the sum of squared errors before each update."""
+    """Visit the users; returns the sum of squared errors before each update (visited,)."""
     p, q, b, c, w = tables
     alpha_u, alpha_i, beta_u, beta_i, gamma = rates
     lambda_u, lambda_i, eta_u, eta_i, lambda_w = penalties
@@ -129,8 +129,9 @@ def _epoch(  # type: ignore[no-untyped-def]
         longest = max(longest, offsets[u + 1] - offsets[u])
     places = np.empty(longest, np.int64)
     own, s = np.zeros((3, width), np.float32), np.zeros(width, np.float32)
-    total = 0.0
-    for u in users:
+    errors = np.zeros(len(users))
+    for v in range(len(users)):
+        u = users[v]
         start, n = offsets[u], offsets[u + 1] - offsets[u]
         if n == 0:
             continue
@@ -145,7 +146,7 @@ def _epoch(  # type: ignore[no-untyped-def]
             own[_X, d] = p[u, d] + s[d]
             own[_BACK, d] = pull * s[d]
             own[_SUMS, d] = 0
-        bias = b[u]
+        bias, total = b[u], 0.0
         following = np.int64(item_ids[start + places[0]])
         product = _product(own, q, following)
         for k in range(n):
@@ -166,12 +167,12 @@ def _epoch(  # type: ignore[no-untyped-def]
                 )
             else:
                 product = _step(own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e)
-        b[u] = bias
+        b[u], errors[v] = bias, total
         for d in range(width):
             p[u, d] = own[_X, d] - s[d]
         if side:
             _side_step(w, side_ids, side_offsets[u], side_offsets[u + 1], own, gamma, lambda_w)
-    return total
+    return errors
 
 
 def epoch(
@@ -187,12 +188,12 @@ def epoch(
     side_offsets: _Array | None,
     side_ids: _Array | None,
     weights: _Array,
-) -> tuple[float, Tables]:
+) -> tuple[NDArray[np.float64], Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
     side = side_ids is not None
     numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
-    total = _epoch(
+    errors = _epoch(
         offsets, item_ids, values, users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed), side,
         side_offsets if side else offsets, side_ids if side else item_ids, weights,
     )  # fmt: skip
-    return float(total), tables
+    return errors, tables

@@ -33,13 +33,13 @@ def epoch(
     side_offsets: _Array | None,
     side_ids: _Array | None,
     weights: _Array,
-) -> tuple[float, Tables]:
+) -> tuple[NDArray[np.float64], Tables]:
     """See `tacenda.kernels.ratings.sgd.epoch`."""
     p, q, b, c, w = (table.astype(np.float64) for table in tables)
     lambda_u, lambda_i, eta_u, eta_i = (np.asarray(each) for each in penalties[:4])
     lambda_w = penalties.side
-    total = 0.0
-    for u in users:
+    errors = np.zeros(len(users))
+    for k, u in enumerate(users):
         start, stop = offsets[u], offsets[u + 1]
         if start == stop:
             continue
@@ -51,7 +51,7 @@ def epoch(
         for place in order(int(stop - start), seed, int(u)):
             i = item_ids[start + place]
             e = values[start + place] - mean - b[u] - c[i] - x @ q[i]
-            total += e * e
+            errors[k] += e * e
             e *= float(weights[u])
             g += e * q[i]
             b[u] += rates.user_biases * (e - eta_u[u] * b[u])
@@ -64,4 +64,4 @@ def epoch(
             w[j] += rates.side / len(side) * (g - lambda_w * w[j])
     for table, found in zip(tables, (p, q, b, c, w), strict=True):
         table[...] = found
-    return total, tables
+    return errors, tables
