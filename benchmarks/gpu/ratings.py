@@ -76,7 +76,8 @@ def epoch_of_sgd(shape: Shape, *, conditional: bool) -> Case:
         parts = rounds.rounds(ratings, known, 0, device)
         penalties = rounds.penalties(Penalties.alike(0.1, 0.1, 0.6), ratings, device)
         rates = Rates.alike(0.01, 0.01, 0.1)
-        return lambda: rounds.epoch(parts, there, 3.0, rates, penalties, 0)
+        weights = rounds.put(np.ones(shape.users, np.float32), device)
+        return lambda: rounds.epoch(parts, there, 3.0, rates, penalties, weights, 0)
 
     n, width = shape.ratings, FACTORS
     tables = (shape.rows * (width + 1) + conditional * shape.items * width) * FLOAT

@@ -1,8 +1,8 @@
 """Fits in rounds, as on a device, against one user after another: python -m benchmarks.ratings.rounds [--sets dense].
 
-Why an epoch has eight rounds, and more of them with identities (`tacenda_surprise.models.factorization.rounds`): errors
-of the ratings held out, on generated sets that no table shows. A stand-in plays the device, so this runs anywhere, and
-says nothing of speed.
+Why an epoch has eight rounds, more of them with identities, and lower rates
+(`tacenda_surprise.models.factorization.rounds`): errors of the ratings held out, on generated sets that no table shows.
+A stand-in plays the device, so this runs anywhere, and says nothing of speed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tacenda_surprise.models.factorization import rounds
 
 HELD_OUT = 0.2
 TRIED = {
-    PMFModel: ("_ROUNDS", (2, 8, 32, 128)),
-    ConditionalPMFModel: ("_SHARED", (2.0, 8.0, 32.0, 128.0)),
+    PMFModel: {"_ROUNDS": (2, 8, 32), "_RATE": (0.5, 1.0)},
+    ConditionalPMFModel: {"_SHARED": (1.0, 4.0, 16.0), "_RATE": (0.5, 1.0)},
 }
 
 
@@ -45,11 +45,14 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.sets:
         train, test = split(generate(name), HELD_OUT, seed=0)
-        for model, (constant, values) in TRIED.items():
+        for model, tried in TRIED.items():
             usual, found = error(model(), train, test, in_rounds=False), []
-            for value in values:
+            for constant, value in (
+                (name, value) for name, values in tried.items() for value in values
+            ):
                 # with identities the number of rounds follows from the other constant alone
-                with mock.patch.multiple(rounds, **{"_ROUNDS": 1, constant: value}):
+                fewest = {"_ROUNDS": 1} if constant == "_SHARED" else {}
+                with mock.patch.multiple(rounds, **fewest, **{constant: value}):
                     above = 100 * (error(model(), train, test, in_rounds=True) / usual - 1)
                 found.append(f"{constant}={value:g}: {above:+.2f} %")
             print(f"{name}, {model.name}, RMSE {usual:.4f}; {', '.join(found)}", flush=True)

@@ -31,7 +31,7 @@ SAME = [
         MACHINE,
     ),
 ]
-FACTORS = {"n_factors": 8, "epochs": 25}
+FACTORS = {"n_factors": 40}
 OTHER_ORDER = [
     (models.PMFModel(**FACTORS), SGD - {"sparse_product"}),
     (models.ConditionalPMFModel(**FACTORS), SGD),

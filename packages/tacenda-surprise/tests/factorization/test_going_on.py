@@ -83,10 +83,17 @@ def test_a_checkpoint_of_other_ratings_is_refused(make, ratings, tmp_path):
         make().fit(other, checkpoints=tmp_path / "c")
 
 
-def test_more_epochs_may_follow(ratings, tmp_path):
+def test_more_epochs_may_follow_where_they_do_not_change_the_rates(ratings, tmp_path):
+    told = {"n_factors": 4, "advanced": {"rate_decay": 0.9}}
+    PMFModel(**told, epochs=5).fit(ratings, checkpoints=tmp_path / "c")
+    longer = PMFModel(**told, epochs=9).fit(ratings, checkpoints=tmp_path / "c")
+    assert_same(longer, PMFModel(**told, epochs=9).fit(ratings))
+
+
+def test_rates_that_fall_by_the_number_of_epochs_do_not_go_on_with_more(ratings, tmp_path):
     PMFModel(n_factors=4, epochs=5).fit(ratings, checkpoints=tmp_path / "c")
-    longer = PMFModel(n_factors=4, epochs=9).fit(ratings, checkpoints=tmp_path / "c")
-    assert_same(longer, PMFModel(n_factors=4, epochs=9).fit(ratings))
+    with pytest.raises(FittingError, match=r"of another run: configuration \(decay: .* differ"):
+        PMFModel(n_factors=4, epochs=9).fit(ratings, checkpoints=tmp_path / "c")
 
 
 # -- ratings that came later -----------------------------------------------------------------------

@@ -3,7 +3,8 @@
 In a round all of some users are visited while the items stay as they are, then all items that these have rated while
 the users stay (`tacenda.kernels.ratings.visits`): the steps of `SGD`, each rating once from either side, in an order in
 which rows can be visited at once and which no accident of timing changes. With several rounds to an epoch the two sides
-grow together, as they do where every rating moves both.
+grow together, as they do where every rating moves both. What the users' visits leave is what the items' visits see, so
+that the sides do not halve the work as they do there, and rates of factors have to be lower.
 
 The conditioning factors take one step after a round, with the sums g_u of the users' visits:
 
@@ -32,10 +33,11 @@ from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.identities import Identities
 
-# `benchmarks.ratings.rounds` tries others: more rounds change no error; with sixteen times as many users who share an
+# `benchmarks.ratings.rounds` tries others: more rounds change no error; with eight times as many users who share an
 # item a fit diverges.
+_RATE = 0.7  # of the factors, against one user after another
 _ROUNDS = 8  # of an epoch, at least
-_SHARED = 8.0  # users of a round who have rated the same item, on average over the ratings
+_SHARED = 4.0  # users of a round who have rated the same item, on average over the ratings
 
 
 class Pieces(NamedTuple):
@@ -149,12 +151,12 @@ def epoch(
         known, prior = part.known, None
         if known is not None:
             prior = sparse_product.multiply(*known.by_user, w, row_scale=known.shares)
-        of_users = rates.user_factors, rates.user_biases
+        of_users = _RATE * rates.user_factors, rates.user_biases
         found = visits.visit(
             *part.by_user, part.users, users, q, c, alike, mean, of_users, seed, prior
         )
         x = p[part.users] if prior is None else p[part.users] + prior
-        of_items = rates.item_factors, rates.item_biases
+        of_items = _RATE * rates.item_factors, rates.item_biases
         visits.visit(
             *part.by_item,
             part.items,

@@ -29,8 +29,8 @@ class FactorizationAdvanced(Settings):
     )
     rate_decay: float | None = option(
         None,
-        """factor on all learning rates after every epoch; None: by which they fall to 3% in all; the
-        thesis has 1""",
+        """factor on all learning rates after every epoch; None: by which they fall to 3% over all epochs
+        (give it where a fit is to go on with more epochs); the thesis has 1""",
         at_least=0,
         at_most=1,
     )
