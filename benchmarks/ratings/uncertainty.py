@@ -5,9 +5,11 @@
 The first fold of MovieLens-100K, and a fifth of each generated set (`benchmarks.ratings.generated`). The ratings held
 out are parted in three by the number of training ratings of their user, and again by that of their item, as equally as
 ties allow. Of every part a table has how many errors of the clipped predictions lie within one and two deviations:
-68.3% and 95.4% of a normal distribution. Log-likelihoods are per rating, in nats: of the probabilities of levels or,
-on a continuous scale, of normal densities; beside them those of `BiasModel` and of the histogram of all training
-ratings (of 20 equal bins on a continuous scale), in which each level or bin has one rating more than it has.
+68.3% and 95.4% of a normal distribution. Levels are no normal distribution, least of all where most ratings are the
+highest: what a model's own probabilities of levels have within its deviations stands beside the shares. Log-likelihoods
+are per rating, in nats: of the probabilities of levels or, on a continuous scale, of normal densities; beside them those
+of `BiasModel` and of the histogram of all training ratings (of 20 equal bins on a continuous scale), in which each level
+or bin has one rating more than it has.
 Every cell that is finished is kept.
 """
 
@@ -88,6 +90,21 @@ def histogram(train: Ratings, test: Ratings, levels: NDArray[np.float32]) -> flo
     return float(np.log(chances[at] / widths[at]).mean())
 
 
+def expected(
+    model: RatingModel, test: Ratings, predictions: Doubles, deviations: Doubles
+) -> dict[str, float]:
+    """The shares of errors within one and two deviations by the model's own distributions of the ratings held out."""
+    levels = model.catalogue.levels
+    if not len(levels):
+        return NORMAL
+    chances = model.probabilities(test.user_ids, test.item_ids)
+    away = np.abs(levels[None] - predictions[:, None]) / deviations[:, None]
+    return {
+        name: float((chances * (away < n)).sum(axis=1).mean())
+        for n, name in enumerate(NORMAL, start=1)
+    }
+
+
 def thirds(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The third (ratings,) that each belongs to by these counts; equal counts are in the same."""
     return np.searchsorted(np.quantile(counts, [1 / 3, 2 / 3]), counts)
@@ -113,6 +130,7 @@ def measure(name: str, model_class: type[Any]) -> dict[str, Any]:
     }
     return {
         "shares": shares,
+        "expected": expected(model, test, predictions, deviations),
         "likelihood": float(likelihoods(model, test, deviations).mean()),
         "histogram": histogram(train, test, model.catalogue.levels),
     }
@@ -134,6 +152,8 @@ def row(name: str, model: str, found: dict[str, Any], of_biases: float) -> dict[
         "model": model,
         "within 1": round(100 * shares["all"]["one"], 1),
         "within 2": round(100 * shares["all"]["two"], 1),
+        "expected 1": round(100 * found["expected"]["one"], 1),
+        "expected 2": round(100 * found["expected"]["two"], 1),
         "by user": told("one", "users"),
         "by user, two": told("two", "users"),
         "by item": told("one", "items"),
@@ -176,6 +196,8 @@ def main() -> None:
         "data": f"{data.SPLITS[MOVIELENS]}, the first; generated sets, a fraction of {HELD_OUT} held out",
         "within": "percent of the errors within one and two deviations; parts: thirds by the number of training "
         "ratings of user and of item",
+        "expected": "the same shares by the model's own probabilities of levels; of a normal distribution on a "
+        "continuous scale",
         "off": "percentage points by which the shares of all errors, or of the part furthest away, differ from those "
         "of a normal distribution",
         "log-likelihood": f"nats per rating, of probabilities of at least {LEAST:g}",
