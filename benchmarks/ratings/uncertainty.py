@@ -6,11 +6,10 @@ The first fold of MovieLens-100K, and a fifth of each generated set (`benchmarks
 out are parted in three by the number of training ratings of their user, and again by that of their item, as equally as
 ties allow. Of every part a table has how many errors of the clipped predictions lie within one and two deviations:
 68.3% and 95.4% of a normal distribution. Levels are no normal distribution, least of all where most ratings are the
-highest: what a model's own probabilities of levels have within its deviations stands beside the shares. Log-likelihoods
-are per rating, in nats: of the probabilities of levels or, on a continuous scale, of normal densities; beside them those
-of `BiasModel` and of the histogram of all training ratings (of 20 equal bins on a continuous scale), in which each level
-or bin has one rating more than it has.
-Every cell that is finished is kept.
+highest: what a model's own probabilities of levels have within its deviations stands beside the shares.
+Log-likelihoods are per rating, in nats: of the probabilities of levels or, on a continuous scale, of normal densities;
+beside them those of `BiasModel` and of the histogram of all training ratings (of 20 equal bins on a continuous scale),
+in which each level or bin has one rating more than it has. Every cell that is finished is kept.
 """
 
 from __future__ import annotations
