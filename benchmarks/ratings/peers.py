@@ -45,8 +45,10 @@ class Peer:
     slow: bool = False
 
     def tried(self, data: str) -> Sequence[Settings]:
-        """The candidates for this data set."""
-        return () if self.slow and data != "ml-100k" else self.candidates
+        """The candidates for this data set, the defaults among them."""
+        if not self.candidates or (self.slow and data != "ml-100k"):
+            return ()
+        return [self.default, *(each for each in self.candidates if each != self.default)]
 
     @property
     def in_surprise(self) -> bool:
