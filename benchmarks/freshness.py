@@ -14,7 +14,7 @@ import json
 import tokenize
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import parts
 from benchmarks.parts import ROOT, Part
@@ -58,11 +58,48 @@ def state(result: str) -> str:
 
 
 def runs(result: str) -> list[dict[str, Any]]:
-    """The descriptions of all runs in which the rows of a result file were measured; none if there is no such file."""
+    """The descriptions of all runs in which rows of ours in a result file were measured; none if there is no file."""
     if not (parts.RESULTS / f"{result}.json").exists():
         return []
     report = _report(result)
-    return [report["run"], *(earlier["run"] for earlier in report.get("earlier", ()))]
+    return [each.run for each in runs_of(report, report["rows"]) if each.ours]
+
+
+class Run(NamedTuple):
+    """The description of a run, the names of its rows, and whether one of them is ours.
+
+    Other libraries' figures are not made old by any change of ours.
+    """
+
+    run: dict[str, Any]
+    names: list[str]
+    ours: bool
+
+
+def runs_of(report: dict[str, Any], rows: list[dict[str, Any]]) -> list[Run]:
+    """The runs in which these rows of a report were measured, the newest first."""
+    if "run" not in report:
+        return []
+    left = list(rows)
+    found = []
+    for earlier in report.get("earlier", ()):
+        key = report.get("keep") or _key(report["rows"], earlier["rows"])
+        of_run = [row for row in left if row.get(key) in earlier["rows"]]
+        left = [row for row in left if row.get(key) not in earlier["rows"]]
+        if of_run:
+            found.append(Run(earlier["run"], [str(row[key]) for row in of_run], _ours(of_run)))
+    return ([Run(report["run"], ["the others"], _ours(left))] if left else []) + found
+
+
+def _key(rows: list[dict[str, Any]], names: list[Any]) -> str:
+    """The column that tells rows apart, of a file that does not name it."""
+    return next(
+        key for key in rows[0] if all(any(row.get(key) == n for row in rows) for n in names)
+    )
+
+
+def _ours(rows: list[dict[str, Any]]) -> bool:
+    return any(row.get("library", "tacenda").startswith("tacenda") for row in rows)
 
 
 def _report(result: str) -> dict[str, Any]:

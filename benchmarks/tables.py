@@ -118,7 +118,7 @@ def figure(call: str) -> str:
         raise SystemExit(f"The figure {call!r} has no value: check its column.")
     text = cell(value, int(options["decimals"]) if "decimals" in options else None)
     shown = [options["column"]]
-    stale = any(_changed(report["name"], run, shown) for run, _ in _runs(report, rows))
+    stale = any(_changed(report["name"], run, shown) for run in freshness.runs_of(report, rows))
     return text + (DAGGER if stale else "")
 
 
@@ -142,50 +142,29 @@ def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, s
     return report, rows, options
 
 
-def _runs(
-    report: dict[str, Any], rows: list[dict[str, Any]]
-) -> list[tuple[dict[str, Any], list[str]]]:
-    """The runs in which these rows were measured, newest first, with the names of each one's rows."""
-    if "run" not in report:
-        return []
-    left = list(rows)
-    found = []
-    for earlier in report.get("earlier", ()):
-        key = report.get("keep") or _key(report["rows"], earlier["rows"])
-        of_run = [row for row in left if row.get(key) in earlier["rows"]]
-        left = [row for row in left if row.get(key) not in earlier["rows"]]
-        if of_run:
-            found.append((earlier["run"], [str(row[key]) for row in of_run]))
-    return ([(report["run"], ["the others"])] if left else []) + found
-
-
-def _key(rows: list[dict[str, Any]], names: list[Any]) -> str:
-    """The column that tells rows apart, of a file that does not name it."""
-    return next(
-        key for key in rows[0] if all(any(row.get(key) == n for row in rows) for n in names)
-    )
-
-
 def _said_of_runs(report: dict[str, Any], rows: list[dict[str, Any]], columns: list[str]) -> str:
     """One line in italics: when and at which commit the rows were measured, and what has changed since."""
-    runs = _runs(report, rows)
-    said = [_said_of_run(report["name"], run, columns) for run, _ in runs]
+    runs = freshness.runs_of(report, rows)
+    said = [_said_of_run(report["name"], run, columns) for run in runs]
     if len(set(said)) == 1:
         return f"*Measured {said[0]}.*"
     rows_of: dict[str, list[str]] = {}
-    for each, (_, names) in zip(said, runs, strict=True):
-        rows_of.setdefault(each, []).extend(names)
+    for each, run in zip(said, runs, strict=True):
+        rows_of.setdefault(each, []).extend(run.names)
     told = [f"{'; '.join(names)}: {each}" for each, names in rows_of.items()]
     return f"*Measured: {'. '.join(told)}.*" if told else ""
 
 
-def _changed(name: str, run: dict[str, Any], columns: list[str]) -> list[str]:
+def _changed(name: str, run: freshness.Run, columns: list[str]) -> list[str]:
     """The code that has changed since a run; that it gives the same says nothing of what it costs."""
+    if not run.ours:
+        return []
     costs = any(COST.search(_spaced(column)) for column in columns)
-    return (freshness.rewritten if costs else freshness.changed)(name, run)
+    return (freshness.rewritten if costs else freshness.changed)(name, run.run)
 
 
-def _said_of_run(name: str, run: dict[str, Any], columns: list[str]) -> str:
+def _said_of_run(name: str, measured: freshness.Run, columns: list[str]) -> str:
+    run = measured.run
     day = datetime.fromisoformat(run["date"])
     said = f"{day.day} {day:%B %Y}"
     if run.get("commit"):
@@ -193,13 +172,14 @@ def _said_of_run(name: str, run: dict[str, Any], columns: list[str]) -> str:
     part = parts.part_of(name)
     if part and part.timed:
         said += _load(run)
-    changed = _changed(name, run, columns)
+    changed = _changed(name, measured, columns)
     if changed and "code" in run:
         folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in changed)
         return f"{said}; since then {', '.join(f'`{each}`' for each in folders)} changed"
     if changed:
         return f"{said}; the code has changed since"
-    return f"{said}; today's code gives the same" if freshness.rewritten(name, run) else said
+    same = measured.ours and freshness.rewritten(name, run)
+    return f"{said}; today's code gives the same" if same else said
 
 
 def _load(run: dict[str, Any]) -> str:

@@ -133,6 +133,28 @@ def test_figures_stand_where_witnesses_of_the_changed_code_give_the_same(
     assert "`core/model.py` changed" in tables.render("made-up columns=row")
 
 
+def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured, folder):
+    path = folder / "made-up.json"
+    report = json.loads(path.read_text())
+    libraries = ("surprise 1.1", "tacenda-surprise 1.0")
+    report["rows"] = [
+        row | {"library": library} for row, library in zip(ROWS, libraries, strict=True)
+    ]
+    report |= {"keep": "row", "earlier": [{"run": report["run"], "rows": ["a"]}]}
+    path.write_text(json.dumps(report))
+    measured("x = 2\n")
+    theirs, ours = (tables.figure(f"made-up row={row} column=size") for row in "ab")
+    assert (theirs, ours) == ("250", "1,000†")
+    assert tables.render("made-up columns=row").endswith(
+        "*Measured: the others: 22 November 2026 at abcdef1234; since then `core/model.py` changed. "
+        "a: 22 November 2026 at abcdef1234.*\n"
+    )
+    assert freshness.of_part(parts.PARTS[0]) == "stale"
+    report["rows"][1]["library"] = "another 2.0"
+    path.write_text(json.dumps(report))
+    assert freshness.of_part(parts.PARTS[0]) == "fresh"
+
+
 def test_a_part_is_run_again_until_all_its_rows_are_measured(measured, folder):
     path = folder / "made-up.json"
     assert freshness.of_part(parts.PARTS[0]) == "fresh"
