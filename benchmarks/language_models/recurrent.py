@@ -47,7 +47,7 @@ PROTOCOL = {
 WIDTH = 300
 STARTS = ("random", "SSID", "EM")
 EM_ITERATIONS = {"SSID": (0, 0), "EM": (20, 2)}
-RATES = {"random": 1.0, "SSID": 1.0, "EM": 0.5}
+RATES = {"random": 1.0, "SSID": 0.5, "EM": 0.5}  # by lm-recurrent-choice
 RUNS: dict[str, dict[str, Any]] = {
     "paper": {"width": WIDTH},
     "dropout": {"width": WIDTH, "dropout": 0.3},
