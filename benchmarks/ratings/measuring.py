@@ -20,6 +20,8 @@ from benchmarks.ratings.peers import Peer, Settings
 from tacenda.datasets import synthetic_ratings
 
 SEED = 0
+# One fit instead of two, to all but a few ratings, so that a callback sees every epoch.
+ONE_FIT = {"validation": 1e-4, "refit": False, "patience": 100}
 RANDOM = "SVD", "SVDpp", "NMF"  # those of Surprise that take a random_state
 
 

@@ -23,6 +23,7 @@ from surprise.model_selection import KFold, cross_validate
 
 from benchmarks import reporting
 from benchmarks.ratings import data
+from benchmarks.ratings.measuring import ONE_FIT
 from tacenda.datasets import synthetic_ratings
 from tacenda.fitting import Callback, FitLoop
 from tacenda.ratings import Ratings
@@ -67,7 +68,7 @@ def sgd_rates(name: str, ratings: Ratings, epochs: int) -> list[dict[str, Any]]:
     rows = []
     for model_class in (PMFModel, ConditionalPMFModel):
         clock = Clock()
-        model_class(epochs=epochs + 1).fit(ratings, callbacks=(clock,))
+        model_class(epochs=epochs + 1, **ONE_FIT).fit(ratings, callbacks=(clock,))
         rates = [len(ratings) / (b - a) for a, b in pairwise(clock.times)]
         found = reporting.summary(rates)
         row = f"SGD, {name}, {model_class.name}"
