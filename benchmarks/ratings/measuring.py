@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import surprise
@@ -21,7 +22,7 @@ from tacenda.datasets import synthetic_ratings
 
 SEED = 0
 # One fit instead of two, to all but a few ratings, so that a callback sees every epoch.
-ONE_FIT = {"validation": 1e-4, "refit": False, "patience": 100}
+ONE_FIT: dict[str, Any] = {"validation": 1e-4, "refit": False, "patience": 100}
 RANDOM = "SVD", "SVDpp", "NMF"  # those of Surprise that take a random_state
 
 
