@@ -32,6 +32,8 @@ from tacenda_embeddings.text_vectors import with_output
 
 __all__ = ["DocEncoder", "TokenEmbeddings"]
 
+_USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
+
 
 class TokenEmbeddings(ModelComponent):
     """Writes the vectors of a fitted embedder, one row per token.
@@ -270,9 +272,11 @@ class DocEncoder:
             WordCache(model.vocabulary.id_of, -1) if self._takes_ids else WordCache(str, None)
         )
         if self._takes_ids:
-            # what a model prepares at its first call belongs to loading it, not to the first text, and not to every
-            # child of a fork
-            model.transform_into(np.empty(0, np.int32), np.zeros(1, np.int64), [])
+            # What a model prepares at its first call, and for each length of a sentence, belongs to loading it, not to
+            # the first text, and not to every child of a fork.
+            cuts = np.cumsum(np.arange(_USUAL_TOKENS + 1))
+            rows = [_empty(j - i, self.width) for i, j in pairwise(cuts.tolist())]
+            model.transform_into(np.zeros(cuts[-1], np.int32), cuts, rows)
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document, each with memory of its own.

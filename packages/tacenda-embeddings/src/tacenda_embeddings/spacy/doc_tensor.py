@@ -5,14 +5,14 @@ vectors. spaCy's own ``Tok2VecListener`` reads ``Doc.tensor`` too, but it cannot
 the columns, nor stand beside another embedding layer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
-__all__ = ["NAME", "as_it_is", "doc_tensor", "scales", "vectors_of"]
+__all__ = ["NAME", "as_they_are", "doc_tensor", "scales", "vectors_of"]
 
 #: Name of the thinc node that reads; `ownership.announce_widths` looks for it.
 NAME = "doc_tensor"
@@ -110,7 +110,7 @@ def forward(
     model: Model[list[Doc], list[Floats2d]], docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[Any], list[Doc]]]:
     """Return one array ``(n_tokens, width)`` per document; the gradient ends here."""
-    rows = [as_it_is(model, doc, is_train) for doc in docs]
+    rows = as_they_are(model, docs, is_train)
     scaled = [array if (s := scales(model, array)) is None else array * s for array in rows]
     rate = model.attrs["dropout"]
     if is_train and rate:
@@ -118,12 +118,28 @@ def forward(
     return scaled, _no_gradient
 
 
-def as_it_is(model: Model[list[Doc], list[Floats2d]], doc: Doc, is_train: bool) -> Any:
-    """Return the columns of a document (n_tokens, width), not scaled yet; zeros while the model waits for vectors."""
+def as_they_are(
+    model: Model[list[Doc], list[Floats2d]], docs: Sequence[Doc], is_train: bool
+) -> list[Any]:
+    """Return the columns of each document (n_tokens, width), not scaled; zeros while the model waits for vectors."""
+    ops, source, width = model.ops, model.attrs["source"], model.get_dim("nO")
+    whole = model.attrs["stop"] is None
+    rows = []
+    for doc in docs:
+        array = vectors_of(doc, source)
+        if array is None or not whole or array.shape[1] != width:
+            array = _columns(model, doc, array, is_train)
+        elif len(doc):
+            model.attrs["waiting"] = False
+        rows.append(ops.asarray2f(array))
+    return rows
+
+
+def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> Any:
+    """Return what stands for the vectors of a document, or raise ConfigurationError."""
     width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
     if not len(doc):
         return model.ops.alloc2f(0, width)
-    array = vectors_of(doc, model.attrs["source"])
     if array is None:
         if model.attrs["waiting"] and not is_train:
             return model.ops.alloc2f(len(doc), width)
@@ -141,7 +157,7 @@ def as_it_is(model: Model[list[Doc], list[Floats2d]], doc: Doc, is_train: bool) 
             "it, or the embedding model has changed since; set width or columns to match, or give "
             "each component a target of its own"
         )
-    return model.ops.asarray2f(array if stop is None else array[:, start:stop])
+    return array if stop is None else array[:, start:stop]
 
 
 def scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:

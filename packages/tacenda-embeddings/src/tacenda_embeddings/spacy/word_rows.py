@@ -96,6 +96,7 @@ class WordRows:
         self._kept: _Kept | None = None
         self._in_training: list[Any] = []
         self._widths: list[int] | None = None
+        self._columns: dict[tuple[int, int], tuple[Any, np.ndarray]] = {}
         self._lock = threading.Lock()
 
     def __deepcopy__(self, _: Any) -> Self:
@@ -110,10 +111,23 @@ class WordRows:
             self._widths = [get_width(layer.predict([doc])) for layer in layers]
         return self._widths
 
+    def columns(self, W: Any, start: int, stop: int) -> np.ndarray:
+        """Return columns of the last axis of W, transposed (columns, outputs) and in the order of rows.
+
+        BLAS multiplies by such a copy a tenth faster than by the columns where they lie.
+        """
+        known, copy = self._columns.get((start, stop), (None, None))
+        if copy is None or known is not W:
+            copy = np.ascontiguousarray(W.reshape(-1, W.shape[-1])[:, start:stop].T)
+            if all(each is not W for each in self._in_training):
+                self._columns[start, stop] = W, copy
+        return copy
+
     def train(self, weights: list[Any]) -> None:
         """Note that these weights may now change in place."""
-        self._kept = None
         self._in_training = weights
+        self._kept = None
+        self._columns.clear()
 
     def find(
         self,
@@ -138,23 +152,23 @@ class WordRows:
         values = np.concatenate(
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
-        keys = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64).tolist()
+        hashes = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
+        distinct, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+        keys = distinct.tolist()
         found = self._look_up(keys, weights)
-        if found is not None:
-            return found
-        known = () if (kept := self._of(weights)) is None else kept.places
-        words = {key: i for i, key in enumerate(keys)}  # where each word is found
-        new = [key for key in words if key not in known]
-        rows = make(Words(docs[0].vocab, attributes, values[[words[key] for key in new]]))
-        self._keep(weights, new, rows)
-        found = self._look_up(keys, weights)
-        if found is not None:
-            return found
-        # nothing can be kept at present: these rows are for these documents alone
-        if len(new) < len(words):
-            rows = make(Words(docs[0].vocab, attributes, values[list(words.values())]))
-        order = {key: i for i, key in enumerate(words)}
-        return rows, np.array([order[key] for key in keys])
+        if found is None:
+            known = () if (kept := self._of(weights)) is None else kept.places
+            new = [i for i, key in enumerate(keys) if key not in known]
+            rows = make(Words(docs[0].vocab, attributes, values[first[new]]))
+            self._keep(weights, [keys[i] for i in new], rows)
+            found = self._look_up(keys, weights)
+        if found is None:
+            # nothing can be kept at present: these rows are for these documents alone
+            if len(new) < len(keys):
+                rows = make(Words(docs[0].vocab, attributes, values[first]))
+            return rows, which
+        table, places = found
+        return table, places[which]
 
     def _look_up(self, keys: list[int], weights: list[Any]) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the table that is kept and the place of every key, or None if it lacks one."""

@@ -1,11 +1,13 @@
-"""Products of tall matrices on the CPU: BLAS."""
+"""Tall matrices on the CPU: BLAS for products, one pass over memory for unit rows."""
 
 from typing import Any
 
 import numpy as np
 import scipy.linalg.blas
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.shared.tall_matrices import TINY
 
 __all__ = ["gram", "moments", "multiply", "multiply_columns", "normalize", "subtract_along"]
@@ -50,6 +52,26 @@ def subtract_along(Y: _Array, u: _Array, X: _Array, a: float) -> _Array:
 
 def normalize(X: _Array) -> _Array:
     """See `tacenda.kernels.shared.tall_matrices.normalize`."""
-    squared = np.einsum("ij,ij->i", X, X)
-    X *= (1 / np.sqrt(np.maximum(squared, TINY))).astype(X.dtype)[:, None]
+    step, rest = divmod(X.strides[0], X.itemsize)
+    if rest or step < X.shape[1] or X.strides[1] != X.itemsize or not X.size:
+        squared = np.einsum("ij,ij->i", X, X)
+        X *= (1 / np.sqrt(np.maximum(squared, TINY))).astype(X.dtype)[:, None]
+        return X
+    # as one vector, so that the compiler knows that the elements of a row are next to each other
+    flat = as_strided(X, ((len(X) - 1) * step + X.shape[1],), (X.itemsize,))
+    _normalize(flat, step, len(X), X.shape[1], X.dtype.type(TINY))
     return X
+
+
+@njit(fastmath={"contract", "reassoc"})
+def _normalize(flat, step, n_rows, n_columns, tiny):  # type: ignore[no-untyped-def]
+    """Bring each row to unit length: row i is ``flat[i step : i step + n_columns]``."""
+    one = flat.dtype.type(1)
+    for i in range(n_rows):
+        row = flat[i * step : i * step + n_columns]
+        squared = flat.dtype.type(0)
+        for j in range(n_columns):
+            squared += row[j] * row[j]
+        factor = one / np.sqrt(max(squared, tiny))
+        for j in range(n_columns):
+            row[j] *= factor

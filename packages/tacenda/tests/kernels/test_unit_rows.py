@@ -1,0 +1,34 @@
+"""Rows at unit length where they lie: whole matrices, some of their columns, and layouts without rows in a piece."""
+
+import numpy as np
+import pytest
+
+from tacenda.kernels.shared.tall_matrices import TINY, normalize
+
+PARTS = {
+    "all of it": np.s_[:, :],
+    "the first columns": np.s_[:, :3],
+    "the last columns": np.s_[:, 4:],
+    "every other row": np.s_[::2],
+    "every other column": np.s_[:, ::2],
+    "rows backwards": np.s_[::-1],
+    "one row": np.s_[2:3, 1:5],
+    "one column": np.s_[:, 5:6],
+    "no rows": np.s_[:0],
+    "no columns": np.s_[:, :0],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_a_matrix_has_unit_rows_and_the_rest_stays(part, transposed, dtype):
+    matrix = np.random.default_rng(0).normal(size=(7, 9)).astype(dtype)
+    matrix[2] = 0
+    matrix = matrix.T if transposed else matrix
+    expected = matrix.astype(np.float64)
+    rows = expected[PARTS[part]]
+    rows /= np.sqrt(np.maximum((rows**2).sum(axis=1, keepdims=True), TINY))
+    view = matrix[PARTS[part]]
+    assert normalize(view) is view
+    np.testing.assert_allclose(matrix, expected, rtol=4 * np.finfo(dtype).eps)
