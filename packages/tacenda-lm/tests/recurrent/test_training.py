@@ -11,7 +11,14 @@ from tacenda import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
 from tacenda.fitting import Position
 from tacenda_lm import KneserNey, RecurrentLM
-from tacenda_lm.recurrent.training import FallingAfter, FallingWhereHeldOutSays, Windows
+from tacenda_lm.recurrent.settings import RecurrentLMSettings
+from tacenda_lm.recurrent.training import (
+    FallingAfter,
+    FallingWhereHeldOutSays,
+    RecurrentTrainer,
+    Windows,
+)
+from tacenda_lm.streams import Stream
 
 SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}
 NEVER_SETTLED = {"rate_decay": 0.9, "least_gain": 0.0}
@@ -248,3 +255,51 @@ def test_damaged_arrays_are_refused(fault):
             arrays[name] = arrays[name].astype(np.float64)
         with pytest.raises(ArtifactError, match=name):
             RecurrentLM.from_arrays(model.config_dict(), arrays)
+
+
+def trainer_of(averaging):
+    settings = RecurrentLMSettings(**SMALL, advanced={"averaging": averaging})
+    corpus, held_out = Corpus.from_sentences(text()), text(30, 1)
+    stream = Stream.of_corpus(corpus, across=True)
+    valid = Stream.of_corpus(Corpus.from_sentences(held_out, vocabulary=corpus.vocabulary), True)
+    network, _ = RecurrentLM(**SMALL)._started(corpus, stream.ids[1:])
+    return RecurrentTrainer(settings, network, stream, valid, FallingWhereHeldOutSays(1.0))
+
+
+def test_the_average_follows_the_parameters_as_a_plain_loop_says():
+    trainer = trainer_of(0.9)
+    source = Windows(trainer.ring, 4, 5, 0)
+    expected = [table.astype(np.float64) for table in trainer.network]
+    batches = [batch for epoch in range(5) for batch in source.batches(epoch)]
+    assert len(batches) > 130  # beyond the first hundred steps every tenth counts
+    for n, batch in enumerate(batches, start=1):
+        trainer.step(batch, 0.5)
+        every = 1 if n <= 100 else 10
+        if n % every == 0:
+            kept = min(0.9**every, n / (n + 10 * every))
+            expected = [
+                kept * a + (1 - kept) * p for a, p in zip(expected, trainer.network, strict=True)
+            ]
+    for average, table in zip(trainer.average, expected, strict=True):
+        np.testing.assert_allclose(average, table, atol=1e-5)
+    assert not np.allclose(trainer.average.outputs, trainer.network.outputs, atol=1e-3)
+
+
+def test_the_model_is_the_average_and_without_averaging_the_parameters():
+    for averaging in (0.9, 0.0):
+        trainer = trainer_of(averaging)
+        for batch in Windows(trainer.ring, 4, 5, 0).batches(0):
+            trainer.step(batch, 1.0)
+        same = np.array_equal(trainer.average.outputs, trainer.network.outputs)
+        assert same == (averaging == 0)
+        for name, table in trainer.parameters().items():
+            np.testing.assert_array_equal(table, getattr(trainer.predictor().network, name))
+
+
+def test_training_goes_on_from_loaded_averages():
+    trainer, other = trainer_of(0.9), trainer_of(0.9)
+    for batch in Windows(trainer.ring, 4, 5, 0).batches(0):
+        trainer.step(batch, 1.0)
+    other.load_parameters(trainer.parameters())
+    for network in (other.network, other.average):
+        np.testing.assert_array_equal(network.outputs, trainer.average.outputs)

@@ -30,6 +30,13 @@ class RecurrentLMAdvanced(Settings):
     input_dropout: float = options.dropout(
         0.0, "share of the elements of a word's input row left out in training; the paper has none"
     )
+    averaging: float = option(
+        0.995,
+        "share of the running average of the parameters that a step keeps; the model is the average; 0, as in the "
+        "paper, makes it the parameters themselves",
+        at_least=0,
+        below=1,
+    )
     clip_norm: float = option(
         5.0, "bound of the norm of a step's gradient", at_least=1e-9, at_most=1e9
     )

@@ -17,12 +17,13 @@ from scipy.sparse import csr_array
 
 from tacenda.fitting import Callback, FitLoop, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
+from tacenda.fitting.trainable import State
 from tacenda_lm.recurrent.network import RESTING, Network, backward, forward, output
 from tacenda_lm.recurrent.predictor import RecurrentPredictor
 from tacenda_lm.recurrent.settings import RecurrentLMSettings
 from tacenda_lm.sequences import Ids
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import Trainer, dropout_mask
+from tacenda_lm.training import Trainer, dropout_mask, put
 
 __all__ = ["FallingAfter", "FallingWhereHeldOutSays", "RecurrentTrainer", "WhenSettled", "Windows"]
 
@@ -32,6 +33,7 @@ _Gradient = tuple[npt.NDArray[np.integer[Any]] | None, _Floats]
 
 _NEVER = 1e9  # nats a token, before the first evaluation
 _HOPELESS = 300.0  # nats a token: training has diverged
+_EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
 
 
 class Windows:
@@ -121,7 +123,10 @@ class WhenSettled(Callback):
 
 
 class RecurrentTrainer(Trainer):
-    """A network under training, changed in place.
+    """A network under training, changed in place, and the running average of its parameters, which is the model.
+
+    A step of plain gradient descent that is long enough for rare words is too long for frequent ones: their rows follow
+    the last few hundred words of the text, and predict other text badly. The average over many steps does not.
 
     `state` holds the states of the streams and what the schedule has seen beside the parameters. The text lies in a
     ring: after its last word comes its first.
@@ -140,8 +145,15 @@ class RecurrentTrainer(Trainer):
         shape, dtype = (settings.streams, network.width), network.transitions.dtype
         self._h = np.full(shape, RESTING, dtype)
         self._d_outputs = np.empty_like(network.outputs)
+        self.average = Network(*map(np.array, network)) if self._averages else network
         rest = {"h": self._h, "progress": rate.progress}
+        if self._averages:
+            rest |= {f"average/{name}": table for name, table in self.average._asdict().items()}
         super().__init__(network._asdict(), text, valid, settings.seed, rest)
+
+    @property
+    def _averages(self) -> bool:
+        return self.settings.advanced.averaging > 0
 
     def step(self, batch: tuple[npt.NDArray[np.int64], bool], learning_rate: float) -> StepResult:
         """Take one step of gradient descent on a window of every stream."""
@@ -151,6 +163,7 @@ class RecurrentTrainer(Trainer):
         with np.errstate(over="ignore", invalid="ignore"):  # the loop looks for NaN
             loss, gradients = self.gradients(places, self.draw())
             self._descend(gradients, learning_rate / self.settings.streams)
+            self._follow()
         return StepResult(loss, places.size)
 
     def gradients(
@@ -200,9 +213,28 @@ class RecurrentTrainer(Trainer):
             else:
                 table[rows] -= gradient
 
+    def _follow(self) -> None:
+        """Update the running average: early on of all steps so far, later of the last 1 / (1 - averaging)."""
+        every = 1 if self.steps <= _EARLY else _AVERAGED
+        if not self._averages or self.steps % every:
+            return
+        averaging = self.settings.advanced.averaging**every
+        share = np.float32(1 - min(averaging, self.steps / (self.steps + 10 * every)))
+        for average, table in zip(self.average, self.network, strict=True):
+            average += share * (table - average)
+
     def predictor(self) -> RecurrentPredictor:
-        """Return what the present parameters predict."""
-        return RecurrentPredictor(self.network, self.boundary)
+        """Return what the average of the parameters predicts."""
+        return RecurrentPredictor(self.average, self.boundary)
+
+    def parameters(self) -> State:
+        """Return what the model is made of: the averages."""
+        return self.average._asdict()
+
+    def load_parameters(self, parameters: State) -> None:
+        """Put them back, and let training go on from there."""
+        put(self.average._asdict(), parameters)
+        put(self.tables, parameters)
 
     def evaluate(self) -> float | None:
         """Return the perplexity of the held-out text, of which the schedule hears."""
