@@ -3,11 +3,12 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tacenda import Corpus
+from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.steady_state import steady_state
@@ -151,6 +152,15 @@ def test_what_is_no_lds_is_refused(folder, tmp_path):
             RecurrentLM(**{**SMALL, "width": 7}, lds=str(path)).fit(text())
 
 
+@pytest.mark.parametrize("factor", [1e6, 30.0])
+def test_an_lds_whose_filter_grows_is_refused(folder, factor, tmp_path):
+    found = artifact.read(folder)
+    arrays = {**found.arrays, "forward": found.arrays["forward"] * np.float32(factor)}
+    artifact.write(tmp_path / "wild", replace(found, arrays=arrays))
+    with pytest.raises(ArtifactError, match="unstable: the largest eigenvalue"):
+        RecurrentLM(**SMALL, lds=str(tmp_path / "wild")).fit(text())
+
+
 def test_the_command_line_names_the_lds(folder, tmp_path):
     (tmp_path / "text").write_text(
         "\n".join(" ".join(words) for words in [["w1", "w2", "w3"]] * 40)
@@ -175,10 +185,6 @@ def test_the_command_line_names_the_lds(folder, tmp_path):
 @pytest.mark.parametrize("name", ["A", "C", "forward", "filter", "Xi", "table", "scale"])
 @pytest.mark.parametrize("fault", ["missing", "shape", "nan", "zero"])
 def test_a_damaged_lds_is_refused_or_harmless(folder, tmp_path, name, fault):
-    from dataclasses import replace
-
-    from tacenda import artifact
-
     found = artifact.read(folder)
     arrays = {key: array.copy() for key, array in found.arrays.items()}
     if fault == "missing":

@@ -23,7 +23,7 @@ from tacenda.errors import DataError
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids
+from tacenda_lm.sequences import Float64, Ids, Integers, checked, checked_ids, checked_pairs
 from tacenda_lm.training import FitContext
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "ranks_and_entropies",
     "rows_of_block",
     "states_before",
+    "vector_of",
 ]
 
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
@@ -61,11 +62,18 @@ class State:
         self.value = value
         self.hint: Any = None
 
-    def parts(self) -> tuple[Any, ...]:
-        """Return the value, for a model whose values are tuples. Raises DataError as `check_begun` does."""
+    def parts(self, n: int | None = None) -> tuple[Any, ...]:
+        """Return the value, for a model whose values are tuples, of ``n`` parts if given. Raises DataError."""
+        value = self.value
+        if not isinstance(value, tuple) or (n is not None and len(value) != n):
+            self.check_begun()
+            raise _not_of_this_model()
+        return value
+
+    def vector(self, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
+        """Return the value, for a model whose values are the bytes of ``n`` numbers. Raises DataError."""
         self.check_begun()
-        assert isinstance(self.value, tuple)
-        return self.value
+        return vector_of(self.value, dtype, n)
 
     def check_begun(self) -> None:
         """Raise DataError if nothing was written into the state yet."""
@@ -91,6 +99,18 @@ class State:
 
     def __repr__(self) -> str:
         return f"State({self.value!r})"
+
+
+def vector_of(data: Any, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
+    """Return the ``n`` numbers whose bytes a state holds, any number if None. Raises DataError."""
+    size = np.dtype(dtype).itemsize
+    if not isinstance(data, bytes) or len(data) % size or n not in (None, len(data) // size):
+        raise _not_of_this_model()
+    return np.frombuffer(data, dtype)
+
+
+def _not_of_this_model() -> DataError:
+    return DataError("the state is not one of this model: begin with its start()")
 
 
 class LanguageModelContract(Saveable):
@@ -186,9 +206,9 @@ class LanguageModelContract(Saveable):
         Raises
         ------
         DataError
-            An id is not in the vocabulary.
+            An id is not in the vocabulary, or there is not one for each state.
         """
-        ids = checked_ids(words, len(self.vocabulary))
+        ids = checked_pairs(states, words, len(self.vocabulary))
         rows = self.log_probs(states)
         return rows[np.arange(len(rows)), ids].astype(np.float64)
 

@@ -36,6 +36,7 @@ from tacenda_lm.sequences import (
     check_word,
     checked,
     checked_ids,
+    checked_pairs,
     encoded_text,
     with_ends,
 )
@@ -205,7 +206,7 @@ class Mixture(LanguageModel):
         check_word(word, len(self.vocabulary))
         return _joined(
             model.advance(part, word if ids is None else int(ids[word]))
-            for part, (model, ids) in zip(_parts(state), self._with_maps(), strict=True)
+            for part, (model, ids) in zip(self._parts(state), self._with_maps(), strict=True)
         )
 
     def log_probs(self, states: Sequence[State]) -> Float64:
@@ -214,16 +215,18 @@ class Mixture(LanguageModel):
             return np.empty((0, len(self.vocabulary)))
         found = [
             _columns(model.log_probs(part), ids)
-            for part, (model, ids) in zip(_by_component(states), self._with_maps(), strict=True)
+            for part, (model, ids) in zip(
+                self._by_component(states), self._with_maps(), strict=True
+            )
         ]
         return self._mixed(np.stack(found))
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,)."""
-        own = checked_ids(words, len(self.vocabulary))
+        own = checked_pairs(states, words, len(self.vocabulary))
         if not len(own):
             return np.empty(0)
-        rows = zip(_by_component(states), self._with_maps(), strict=True)
+        rows = zip(self._by_component(states), self._with_maps(), strict=True)
         found = [model.log_prob(part, _renumbered(own, ids)) for part, (model, ids) in rows]
         return self._mixed(np.stack(found))
 
@@ -270,9 +273,17 @@ class Mixture(LanguageModel):
     def _component_scores_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """What `score_from` of each component gives, (components, tokens), and the state after."""
         own = checked_ids(ids, len(self.vocabulary))
-        rows = zip(_parts(state), self._with_maps(), strict=True)
+        rows = zip(self._parts(state), self._with_maps(), strict=True)
         found = [model.score_from(part, _renumbered(own, its)) for part, (model, its) in rows]
         return np.stack([scores for scores, _ in found]), _joined(after for _, after in found)
+
+    def _parts(self, state: State) -> list[State]:
+        """The states of the components. Raises DataError for the state of another mixture."""
+        return [State(value) for value in state.parts(len(self._models))]
+
+    def _by_component(self, states: Sequence[State]) -> Iterator[tuple[State, ...]]:
+        """For each component its part of every state."""
+        return zip(*map(self._parts, states), strict=True)
 
     def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
         """The components with their ids of `vocabulary`'s words; None where the ids are the same."""
@@ -355,16 +366,6 @@ def _columns(rows: npt.NDArray[np.floating[Any]], ids: _Map) -> Float64:
 def _joined(states: Iterable[State]) -> State:
     """One state that holds those of the components."""
     return State(tuple(state.value for state in states))
-
-
-def _parts(state: State) -> list[State]:
-    """The states of the components."""
-    return [State(value) for value in state.parts()]
-
-
-def _by_component(states: Sequence[State]) -> Iterator[tuple[State, ...]]:
-    """For each component its part of every state."""
-    return zip(*map(_parts, states), strict=True)
 
 
 def _in_rows(

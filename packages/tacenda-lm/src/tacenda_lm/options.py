@@ -58,10 +58,9 @@ def patience(default: int) -> Any:
     return option(default, doc, at_least=1)
 
 
-def across_sentences() -> Any:
-    """Declare whether a text is a stream."""
-    doc = "whether the context reaches over the ends of sentences; false in the thesis"
-    return option(True, doc)
+def across_sentences(remark: str = "; false in the thesis") -> Any:
+    """Declare whether a text is a stream; the remark ends the explanation."""
+    return option(True, f"whether the context reaches over the ends of sentences{remark}")
 
 
 def threads() -> Any:

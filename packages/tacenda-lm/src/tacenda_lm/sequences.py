@@ -71,6 +71,14 @@ def checked_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     return np.ascontiguousarray(found, dtype=np.int32)
 
 
+def checked_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types: int) -> Ids:
+    """Return the words as `checked_ids` does. Raises DataError too where there is not one for each state."""
+    ids = checked_ids(words, n_types)
+    if len(ids) != len(states):
+        raise DataError(f"there are {len(states)} states and {len(ids)} words: give one for each")
+    return ids
+
+
 def check_word(word: int, n_types: int, place: str = "") -> None:
     """Raise DataError unless ``word`` is an id from 0 to n_types - 1; ``place`` says where it stood."""
     if not 0 <= word < n_types:

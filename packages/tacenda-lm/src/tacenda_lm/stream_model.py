@@ -12,7 +12,15 @@ from tacenda.settings import Settings
 from tacenda_lm.contract import State
 from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids
+from tacenda_lm.sequences import (
+    Float64,
+    Ids,
+    Integers,
+    check_word,
+    checked,
+    checked_ids,
+    checked_pairs,
+)
 from tacenda_lm.streams import Stream
 
 __all__ = ["StreamModel", "StreamPredictor", "VectorModel", "VectorPredictor"]
@@ -117,7 +125,7 @@ class StreamModel(ConfiguredLanguageModel[S], Generic[S, P]):
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return natural log p(word | state) for pairs, float64 (states,)."""
-        return self._found.log_prob(states, checked_ids(words, len(self.vocabulary)))
+        return self._found.log_prob(states, checked_pairs(states, words, len(self.vocabulary)))
 
     # -- whole texts -------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.settings import configured_by
 from tacenda_lm.cache.settings import NeuralCacheSettings
 from tacenda_lm.cache.unigram import prior_of
-from tacenda_lm.contract import State
+from tacenda_lm.contract import State, vector_of
 from tacenda_lm.language_model import ConfiguredLanguageModel, LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL
 from tacenda_lm.perplexity import Context
@@ -155,7 +155,7 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     def advance(self, state: State, word: int) -> State:
         """Return the state after one more word."""
         check_word(word, len(self.vocabulary))
-        inner, words, vectors = state.parts()
+        inner, words, vectors = state.parts(3)
         r = self._placed(self._vectors.state_vectors([State(inner)]))
         window = self.settings.window
         words = (words + np.int32(word).tobytes())[-4 * window :]
@@ -169,7 +169,7 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
         rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
         if not states:
             return rows
-        placed = self._placed(self._vectors.state_vectors([State(s.parts()[0]) for s in states]))
+        placed = self._placed(self._vectors.state_vectors([State(s.parts(3)[0]) for s in states]))
         for row, r, state in zip(rows, placed, states, strict=True):
             words, vectors = self._entries(state, len(r))
             k = self._weights(r[None], vectors, len(vectors))[0].astype(np.float64)
@@ -180,9 +180,9 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     @staticmethod
     def _entries(state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
         """The words of a state, (entries,), and their vectors, (entries, width)."""
-        _, words, vectors = state.parts()
+        _, words, vectors = state.parts(3)
         placed = np.frombuffer(b"".join(vectors), np.float32).reshape(-1, width)
-        return np.frombuffer(words, np.int32), placed
+        return vector_of(words, np.int32, len(placed)), placed
 
     def _weights(
         self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32], first: int
@@ -222,7 +222,7 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
         from tacenda_lm.cache.recent_words import alike  # imports numba
 
         inner, window, kappa = (
-            State(state.parts()[0]),
+            State(state.parts(3)[0]),
             self.settings.window,
             self.settings.prior_words,
         )

@@ -87,8 +87,7 @@ class UnigramCache(ConfiguredLanguageModel[UnigramCacheSettings]):
         return State(words[-self.settings.window :].tobytes())
 
     def _words(self, state: State) -> npt.NDArray[np.int32]:
-        state.check_begun()
-        return np.frombuffer(state.value, np.int32)  # type: ignore[call-overload, no-any-return]
+        return checked_ids(state.vector(np.int32)[-self.settings.window :], len(self.vocabulary))
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         """Return natural log-probabilities of every next word, float64 (states, types)."""

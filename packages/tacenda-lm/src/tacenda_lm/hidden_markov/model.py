@@ -8,12 +8,19 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import DataError
-from tacenda_lm.contract import State
+from tacenda_lm.contract import State, vector_of
 from tacenda_lm.hidden_markov.inference import Tables
 from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
 from tacenda_lm.language_model import ConfiguredLanguageModel
-from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_word, checked, checked_ids
+from tacenda_lm.sequences import (
+    Float64,
+    Ids,
+    Integers,
+    Offsets,
+    check_word,
+    checked,
+    checked_pairs,
+)
 
 __all__ = ["HiddenMarkov", "Posterior"]
 
@@ -81,14 +88,14 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
     def _reach(self, state: State, word: int) -> npt.NDArray[np.float32]:
         """Return p(z | state) for the states z of the word's class: (k,)."""
         tables = self.tables
-        group, data = state.parts()
+        group, data = state.parts(2)
         if group == _START:
             return np.asarray(tables.starts[tables.lexicon.classes[word]])
-        return tables.reach(group, _array(data), int(tables.lexicon.classes[word]))
+        return tables.reach(group, vector_of(data, np.float32), int(tables.lexicon.classes[word]))
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return natural log p(word | state) for pairs, float64 (states,)."""
-        ids = checked_ids(words, len(self.vocabulary))
+        ids = checked_pairs(states, words, len(self.vocabulary))
         found = np.empty(len(ids), np.float64)
         for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
             found[n] = self._joint(state, word).sum(dtype=np.float64)
@@ -101,7 +108,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
         """
         tables = self.tables
         rows = np.empty((len(states), len(self.vocabulary)), np.float32)
-        groups = np.array([state.parts()[0] for state in states], np.int64)
+        groups = np.array([state.parts(2)[0] for state in states], np.int64)
         for group in np.unique(groups).tolist():
             own = np.flatnonzero(groups == group)
             if group == _START:
@@ -109,7 +116,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
                 continue
             for i in range(0, len(own), _ROWS):
                 some = own[i : i + _ROWS]
-                vectors = np.stack([_array(states[n].parts()[1]) for n in some])
+                vectors = np.stack([vector_of(states[n].parts(2)[1], np.float32) for n in some])
                 rows[some] = tables.words(tables.onward(group, vectors))
         return np.log(np.maximum(rows, _LEAST))
 
@@ -216,9 +223,3 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return tables and vocabulary. Raises NotFittedError."""
         return {**self.tables.arrays(), **self.vocabulary.arrays()}
-
-
-def _array(data: bytes) -> npt.NDArray[np.float32]:
-    if not isinstance(data, bytes) or not data or len(data) % 4:
-        raise DataError("the state is not one of a hidden Markov model")
-    return np.frombuffer(data, np.float32)

@@ -49,6 +49,7 @@ from tacenda_lm.sequences import (
     checked,
     checked_blank_lines,
     checked_ids,
+    checked_pairs,
 )
 from tacenda_lm.training import FitContext
 
@@ -307,7 +308,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         self, states: Sequence[State], words: Integers | Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
         """Log-probabilities and n-gram lengths of words after states, one word for each."""
-        ids = checked_ids(words, self.table.n_types)
+        ids = checked_pairs(states, words, self.table.n_types)
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         contexts = self._contexts(states)
         _lookup().pair_scores(*self._arguments(), *contexts, ids, found, matched)

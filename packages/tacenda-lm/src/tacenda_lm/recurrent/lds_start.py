@@ -114,6 +114,11 @@ class LinearSystem(NamedTuple):
         system = cls(transitions, table @ to_filtered.T, outputs, fingerprint_arrays(raw))
         if not all(np.isfinite(part).all() for part in system[:3]):
             raise ArtifactError("its filter holds NaN or infinite values")
+        largest = np.abs(np.linalg.eigvals(transitions)).max(initial=0)
+        if largest >= 1:
+            raise ArtifactError(
+                f"its filter is unstable: the largest eigenvalue of A - KCA is {largest:.3g}, not below 1"
+            )
         return system
 
     def filtered(self, ids: _Ids) -> _Float64:

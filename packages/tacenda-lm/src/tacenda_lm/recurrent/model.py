@@ -35,6 +35,7 @@ __all__ = ["RecurrentLM"]
 
 _UNSEEN = 0.1  # counted with every word, so that none has a frequency of zero
 _CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate falls
+_LEAST_RATE = 0.01  # share of the rate that is left at the end of such a fit, or more: with less nothing is learned
 
 
 class RecurrentLM(VectorModel[RecurrentLMSettings, RecurrentPredictor]):
@@ -79,7 +80,9 @@ class RecurrentLM(VectorModel[RecurrentLMSettings, RecurrentPredictor]):
         schedule: Schedule = rate
         if valid is None:
             constant = max(1, round(_CONSTANT * settings.epochs))
-            schedule = FallingAfter(settings.learning_rate, advanced.rate_decay, constant)
+            slowest = _LEAST_RATE ** (1 / max(1, settings.epochs - constant))
+            decay = max(advanced.rate_decay, slowest)
+            schedule = FallingAfter(settings.learning_rate, decay, constant)
         trainer = RecurrentTrainer(settings, network, text, held_out, rate)
         source = Windows(trainer.ring, settings.streams, settings.window_words, settings.seed)
         history = train(
@@ -91,7 +94,10 @@ class RecurrentLM(VectorModel[RecurrentLMSettings, RecurrentPredictor]):
             fitting,
             schedule,
             identity={"start": lds},
-            elsewhere=("lds", "epochs"),  # the start is in the identity; more epochs may follow
+            elsewhere=(
+                "lds",
+                "epochs",
+            ),  # the start is in the identity; with held-out text more epochs may follow
             callbacks=(WhenSettled(),),
         )
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()

@@ -43,8 +43,7 @@ class RecurrentPredictor:
         """Return h of each state, (states, width)."""
         found = np.empty((len(states), self.network.width), np.float32)
         for row, state in zip(found, states, strict=True):
-            state.check_begun()
-            row[:] = np.frombuffer(state.value, np.float32)  # type: ignore[call-overload]
+            row[:] = state.vector(np.float32, len(row))
         return found
 
     def log_probs(self, states: Sequence[State]) -> _Floats:

@@ -70,7 +70,8 @@ class RecurrentLMSettings(Settings):
         1.0,
         "step size of gradient descent, on the gradient summed over a window and averaged over the streams; constant "
         "until an epoch gains too little on the held-out text, then multiplied by ``rate_decay`` after every epoch "
-        "until one gains too little again, which ends training",
+        "until one gains too little again, which ends training; without held-out text constant for three fifths of the "
+        "epochs, and then falling to a hundredth at most",
         at_least=0,
         below=1e6,
     )
@@ -87,7 +88,7 @@ class RecurrentLMSettings(Settings):
         at_least=1,
         at_most=1 << 16,
     )
-    across_sentences: bool = options.across_sentences()
+    across_sentences: bool = options.across_sentences("")
     seed: int = options.seed()
     advanced: RecurrentLMAdvanced = group(RecurrentLMAdvanced)
 

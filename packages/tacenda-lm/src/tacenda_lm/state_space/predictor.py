@@ -66,7 +66,7 @@ class StateSpacePredictor:
         product = product_of(p.outputs, self.variance) if self.exact and p.internal else None
         e, _ = read(log_softmax(scores.copy()), scores, words, seen, product)
         q = onward(p, q, inputs.vectors(p), e, self.variance)
-        return self._state((*state.parts()[0], word), q[0])
+        return self._state((*state.parts(2)[0], word), q[0])
 
     def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
         """Return natural log-probabilities of every next token, (states, types)."""
@@ -93,7 +93,7 @@ class StateSpacePredictor:
         windows = np.full((len(states), self.window), self.joint.unknown)
         q = np.empty((len(states), p.internal), p.outputs.dtype)
         for i, state in enumerate(states):
-            words, data = state.parts()
+            words, data = state.parts(2)
             whole = isinstance(data, bytes) and len(data) == 4 * p.internal
             if not whole or len(words) > self.window:
                 raise DataError("the state is not one of this state-space model")
@@ -118,7 +118,7 @@ class StateSpacePredictor:
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
         """Return the scores of tokens that follow a state with no new sentence among them, and the state after."""
-        words, data = state.parts()
+        words, data = state.parts(2)
         self._taken_apart([state])
         if not len(ids):
             return np.empty(0), State(state.value)

@@ -1,0 +1,81 @@
+"""States that are not of the model they are given to, and lists of states and words that do not fit together."""
+
+from functools import cache, partial
+
+import numpy as np
+import pytest
+
+from tacenda.errors import DataError
+from tacenda.testing.models import assert_refuses
+from tacenda.testing.samples import sample_sentences
+from tacenda_lm import (
+    FRBM,
+    HLBL,
+    HMM,
+    LBL,
+    VLHMM,
+    KneserNey,
+    Mixture,
+    NeuralCache,
+    RecurrentLM,
+    StateSpaceLM,
+    TemporalFRBM,
+    UnigramCache,
+)
+from tacenda_lm.contract import State
+
+SMALL = {"width": 6, "epochs": 1}
+MODELS = {
+    "n-grams": lambda: KneserNey(order=3),
+    "HLBL": lambda: HLBL(**SMALL, advanced={"bootstrap_width": 5}),
+    "LBL": lambda: LBL(**SMALL),
+    "FRBM": lambda: FRBM(features=5, hidden=6, epochs=1),
+    "temporal FRBM": lambda: TemporalFRBM(features=5, hidden=6, epochs=1, frbm_epochs=1),
+    "recurrent": lambda: RecurrentLM(**SMALL),
+    "state space": lambda: StateSpaceLM(internal=3, features=4, epochs=1),
+    "VLHMM": lambda: VLHMM(**SMALL, n_classes=4, states_per_class=2),
+    "HMM": lambda: HMM(n_states=5, epochs=1),
+    "unigram cache": UnigramCache,
+    "neural cache": lambda: NeuralCache.over(RecurrentLM(**SMALL)),
+    "mixture": lambda: Mixture([UnigramCache(), RecurrentLM(**SMALL)]),
+}
+
+
+@cache
+def fitted(name):
+    return MODELS[name]().fit(sample_sentences(40))
+
+
+@pytest.mark.parametrize("value", [3.5, b"seven b", frozenset({1}), None], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_state_that_is_none_of_the_model_is_refused(name, value):
+    model, state = fitted(name), State(value)
+    word = next(n for n, word in enumerate(model.vocabulary.words) if not word.startswith("<"))
+    acts = {
+        "advance": lambda: model.advance(state, word),
+        "score_from": lambda: model.score_from(state, np.array([word, word])),
+        "log_prob": lambda: model.log_prob([state], np.array([word])),
+        "log_probs": lambda: model.log_probs([state]),
+    }
+    for act_name, act in acts.items():
+        assert_refuses(act, DataError, f"{act_name} of a state that holds {value!r}")
+
+
+@pytest.mark.parametrize("other", ["recurrent", "unigram cache", "mixture", "VLHMM", "state space"])
+@pytest.mark.parametrize(
+    "name", ["unigram cache", "neural cache", "mixture", "HLBL", "state space"]
+)
+def test_a_state_of_another_model_is_refused(name, other):
+    if name != other:
+        state = fitted(other).start()
+        for word in (1, 2, 3):
+            state = fitted(other).advance(state, word)
+        assert_refuses(lambda: fitted(name).log_probs([state]), DataError, f"{name}, of {other}")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_there_is_a_word_for_each_state(name):
+    model = fitted(name)
+    for states, words in ((2, 1), (1, 2), (0, 1), (1, 0)):
+        score = partial(model.log_prob, [model.start()] * states, np.zeros(words, np.int64))
+        assert_refuses(score, DataError, f"log_prob of {states} states and {words} words")
