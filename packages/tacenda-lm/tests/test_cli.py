@@ -53,6 +53,7 @@ def test_fit_saves_a_model_with_its_figures(run, text, valid, tmp_path):
     ("arguments", "message"),
     [
         (["--model", "nobody"], "nobody"),
+        (["--model", "mixture"], "mix them with `tacenda lm mix`"),
         (["--set", "ordr=3"], "ordr"),
         (["--set", "advanced.order=3"], "advanced"),
         (["--checkpoints", "folder"], "checkpoints"),

@@ -84,6 +84,70 @@ def test_em_ends_where_no_weight_wants_to_change(rows):
     np.testing.assert_allclose(ratios[weights > 0.05], 1, atol=0.02)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(-20, 0), st.floats(-20, 0), st.floats(-20, 0)), min_size=1, max_size=30
+    ),
+    st.tuples(st.floats(0.1, 1), st.floats(0.1, 1), st.just(0.0) | st.floats(0.1, 1)),
+)
+def test_fitted_weights_are_those_of_a_plain_loop(rows, start):
+    weights = [weight / sum(start) for weight in start]
+    begin, likely = np.array(weights), np.exp(rows).tolist()
+    for _ in range(1000):
+        shares = [0.0] * 3
+        for row in likely:
+            joint = [w * p for w, p in zip(weights, row, strict=True)]
+            whole = sum(joint)
+            shares = [share + one / whole for share, one in zip(shares, joint, strict=True)]
+        updated = [share / len(rows) for share in shares]
+        change = max(abs(new - old) for new, old in zip(updated, weights, strict=True))
+        weights = updated
+        if change <= 1e-10:
+            break
+    np.testing.assert_allclose(fit_weights(np.array(rows).T, begin), weights, atol=1e-8)
+
+
+def test_a_component_whose_probabilities_underflow_does_not_spoil_the_weights():
+    """Whatever the scale, the best of two is found: only a component that predicts a token can explain it."""
+    far = np.array([[-800.0, -1.0], [-2.0, -1.0]])
+    np.testing.assert_array_equal(fit_weights(far, np.array([1.0, 0.0])), [1, 0])
+    np.testing.assert_array_equal(fit_weights(far[::-1], np.array([0.0, 1.0])), [0, 1])
+    np.testing.assert_allclose(fit_weights(far - 5000), fit_weights(far), atol=1e-12)
+    disjoint = np.array([[-1.0, -np.inf, -2e5, -2e5], [-np.inf, -1e5, -1e5, -1e5]])
+    np.testing.assert_allclose(fit_weights(disjoint), [0.25, 0.75])
+    np.testing.assert_allclose(fit_weights(disjoint, np.array([1e-300, 1])), [0.25, 0.75])
+
+
+@pytest.mark.parametrize("bad", [-np.inf, np.nan])
+def test_a_token_that_no_component_with_weight_predicts_is_refused(bad):
+    scores = np.array([[-1.0, -2.0, bad], [-1.0, -2.0, -3.0]])
+    with pytest.raises(CorpusError, match="can predict token 3 of the 3"):
+        fit_weights(scores, np.array([1.0, 0.0]))
+    scores[1, 2] = bad
+    with pytest.raises(CorpusError, match="can predict token 3 of the 3"):
+        fit_weights(scores)
+
+
+def test_a_text_that_no_component_with_weight_predicts_leaves_the_weights_alone(
+    models, monkeypatch
+):
+    mixture = Mixture(models, [1, 2, 0])
+    for name in ("order-1", "order-2"):
+        monkeypatch.setattr(
+            models[name], "score_corpus", lambda ids, offsets: np.full(len(ids), -np.inf)
+        )
+    with pytest.raises(CorpusError, match="add a component that can"):
+        mixture.fit_weights(VALID)
+    assert list(mixture.weights.values()) == [1 / 3, 2 / 3, 0]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e308 / 4, 1e-300])
+def test_weights_of_any_size_are_divided_by_their_sum(models, scale):
+    weights = Mixture(models, [scale, 4 * scale, 3 * scale]).weights
+    assert list(weights.values()) == [0.125, 0.5, 0.375]
+
+
 def test_the_same_words_in_another_order_are_the_same_words(models):
     """Word ids follow counts, so models of two texts number the same words differently."""
     other = KneserNey(order=2).fit([*TEXT[100:], *TEXT[:100], *TEXT[:30] * 3])
@@ -140,7 +204,12 @@ def test_other_words_are_refused(models):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [([1], "as many weights"), ([1, -1, 1], "not negative"), ([0, 0, 0], "all zero"),
-     ([1, float("nan"), 1], "not negative"), ({"order-1": 1}, "the weights are for")],
+     ([1, float("nan"), 1], "not negative"), ({"order-1": 1}, "the weights are for"),
+     ({1: 1}, "the weights are for"), (0.5, "not 0.5"), (np.array(0.5), "as many weights"),
+     ("121", "not '121'"), (b"121", "as many weights"), ({1, 2, 3}, "as many weights"),
+     (["1", "2", "1"], "as many weights"), ([[1], [2], [1]], "as many weights"),
+     ([1, 10**400, 1], "as many weights"), ([1, 1j, 1], "as many weights"),
+     ({"order-1": "x", "order-2": 1, "order-4": 1}, "not .'x', 1, 1.")],
 )  # fmt: skip
 def test_weights_that_do_not_fit_are_refused(models, weights, message):
     with pytest.raises(ConfigurationError, match=message):
@@ -152,6 +221,12 @@ def test_a_mixture_of_nothing_or_of_other_things_is_refused():
         Mixture()
     with pytest.raises(ConfigurationError, match="language models"):
         Mixture([object()])
+    with pytest.raises(ConfigurationError, match="needs models"):
+        Mixture(None)
+    with pytest.raises(ConfigurationError, match="a KneserNey is not: give a list"):
+        Mixture(KneserNey())
+    with pytest.raises(ConfigurationError, match="a str is none"):
+        Mixture("ab")
     with pytest.raises(NotFittedError):
         Mixture([KneserNey()]).fit_weights([["a"]])
 

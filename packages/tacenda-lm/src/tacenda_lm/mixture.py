@@ -60,7 +60,8 @@ class Mixture(LanguageModel):
     Raises
     ------
     ConfigurationError
-        There are no models, one of them is no language model, or the weights do not fit them.
+        There are no models, they are no list or dictionary, one of them is no language model, or the weights are
+        none or do not fit them.
 
     Examples
     --------
@@ -77,8 +78,13 @@ class Mixture(LanguageModel):
         models: Sequence[LanguageModel] | Mapping[str, LanguageModel] = (),
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
+        if not isinstance(models, Iterable | None):
+            raise ConfigurationError(
+                f"a mixture is made of several language models, and a {type(models).__name__} is not: give a list, "
+                "Mixture([first, second])"
+            )
         if not isinstance(models, Mapping):
-            models = {f"model-{i}": model for i, model in enumerate(models)}
+            models = {f"model-{i}": model for i, model in enumerate(models or ())}
         if not models:
             raise ConfigurationError("a mixture needs models: Mixture([first, second])")
         for model in models.values():
@@ -148,7 +154,8 @@ class Mixture(LanguageModel):
         ConfigurationError
             There is no such context.
         CorpusError
-            The text has no tokens or a mark that is refused, or the components do not have the same words.
+            The text has no tokens, a mark that is refused or a token that no component with weight can predict, or the
+            components do not have the same words.
         NotFittedError
             A component is not fitted.
         """

@@ -41,11 +41,13 @@ __all__ = [
     "Trainer",
     "dropout_mask",
     "falling_rate",
+    "perplexity_of",
     "put",
     "train",
 ]
 
 _ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
+_HOPELESS = 300.0  # nats a token: training has diverged
 _CHECK = 50  # steps between looks at the loss of a fit on a device, which is waited for by looking
 
 Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
@@ -137,6 +139,11 @@ def train(
     )
 
 
+def perplexity_of(nats: float) -> float:
+    """Return the perplexity of a mean negative log-probability in nats; infinite where training has diverged."""
+    return math.inf if nats > _HOPELESS else float(np.exp(nats))
+
+
 def put(own: State, given: State) -> None:
     """Copy arrays into those of the same names, wherever these are.
 
@@ -193,10 +200,15 @@ class Trainer:
         return rng
 
     def evaluate(self) -> float | None:
-        """Return the perplexity of the held-out text."""
+        """Return the perplexity of the held-out text, infinite where training has diverged."""
         if self.valid is None:
             return None
-        return float(np.exp(-self.predictor().score(self.valid).mean()))
+        nats = -float(self.predictor().score(self.valid).mean())
+        self.observe(nats)
+        return perplexity_of(nats)
+
+    def observe(self, nats: float) -> None:
+        """Note what the held-out text has after an epoch, nats a token; a trainer with a schedule tells it."""
 
     def parameters(self) -> State:
         """Return what the model is made of."""

@@ -201,6 +201,39 @@ def test_a_fit_of_a_neural_cache_is_that_of_its_model(tmp_path):
     assert any(tmp_path.rglob("*"))
 
 
+def test_marks_that_are_kept_are_those_of_its_model():
+    options = {"width": 4, "epochs": 1, "streams": 2, "window_words": 4}
+    marked, marks = "a b </s> c\nb c\n" * 3, "keep"
+    model = RecurrentLM(**options).fit(marked, marks=marks)
+    cache = NeuralCache.over(RecurrentLM(**options)).fit(marked, marks=marks)
+    mixture = Mixture([NeuralCache.over(RecurrentLM(**options))]).fit(marked, marks=marks)
+    expected = NeuralCache.over(model).surprisal("a b c")
+    for found in (cache, mixture):
+        assert found.fitted_on["n_sentences"] == model.fitted_on["n_sentences"]
+        np.testing.assert_allclose(found.surprisal("a b c"), expected, rtol=1e-12)
+    own = NeuralCache(hlbl=HLBL_SMALL).fit(marked, marks=marks)
+    assert own.fitted_on["n_sentences"] == model.fitted_on["n_sentences"]
+
+
+def test_a_cache_says_the_settings_of_the_model_that_it_fitted_and_of_no_other(hlbl, tmp_path):
+    own = NeuralCache(hlbl=HLBL_SMALL).fit(corpus())
+    over = NeuralCache.over(hlbl, window=20)
+    for cache, names in ((own, set(hlbl.config_dict()["settings"])), (over, set())):
+        assert set(cache.card["settings"].get("hlbl", ())) == names
+        cache.save(tmp_path / "cache")
+        again = NeuralCache.load(tmp_path / "cache")
+        assert again.card["settings"] == cache.card["settings"]
+        assert again.settings.window == cache.settings.window
+
+
+def test_a_cache_that_was_saved_with_settings_of_a_model_it_does_not_have_is_loaded(hlbl):
+    cache = NeuralCache.over(hlbl, window=20)
+    earlier = {"settings": cache.settings.to_dict()}
+    assert earlier["settings"]["hlbl"]["device"] == "auto"
+    again = NeuralCache.from_arrays(earlier, cache.arrays(), nested={"model": hlbl})
+    np.testing.assert_array_equal(again.surprisal("w1 w2 w1"), cache.surprisal("w1 w2 w1"))
+
+
 def test_what_has_no_vectors_is_refused(hlbl, tmp_path):
     ngrams = KneserNey(order=2).fit(corpus())
     with pytest.raises(ConfigurationError, match="a KneserNey has none"):
@@ -254,6 +287,10 @@ def test_the_command_line_makes_caches_and_mixes_them(run, hlbl, tmp_path):
     for wrong, said in (
         (("cache", tmp_path / "c", "-o", tmp_path / "x"), "a UnigramCache has none"),
         (("cache", tmp_path / "hlbl", "-o", tmp_path / "x", "--set", "window=0"), "window must be"),
+        (
+            ("cache", tmp_path / "hlbl", "-o", tmp_path / "x", "--set", "hlbl.width=3"),
+            "`tacenda lm cache` takes the vectors of the saved model: leave out hlbl",
+        ),
     ):
         status, _, err = run(*wrong)
         assert status

@@ -175,6 +175,25 @@ def test_a_divergence_in_the_first_epoch_is_raised_in_any_case():
     assert caught.value.history.stopped == "diverged"
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("changes", [{}, {"epochs": 1, "evaluate_every": 0}], ids=str)
+def test_an_evaluation_that_is_not_finite_after_the_first_epoch_leaves_nothing_to_keep(
+    bad, changes
+):
+    model = Walk([bad, 2.0])
+    with pytest.raises(DivergenceError, match="first epoch, so there is no model") as caught:
+        fit(model, Steps(2), settings(on_divergence="return", **changes))
+    assert (caught.value.what, caught.value.step) == ("evaluation", 2)
+    assert caught.value.history.stopped == "diverged"
+
+
+def test_an_evaluation_that_is_not_finite_later_keeps_the_last_whole_epoch():
+    model = Walk([np.inf])
+    with pytest.warns(RuntimeWarning, match="is kept: the evaluation is inf at step 4"):
+        fit(model, Steps(2), settings(on_divergence="return", evaluate_every=2))
+    assert model.x == 2
+
+
 def test_an_evaluation_that_is_nan_ends_the_fit():
     model = Walk([2.0, np.nan])
     with pytest.raises(DivergenceError, match="evaluation is nan at step 2"):

@@ -71,7 +71,7 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     def __init__(self, settings: NeuralCacheSettings) -> None:
         super().__init__(settings)
         self.model: LanguageModel = HLBL.from_settings(settings.hlbl)
-        self._scale = 0.0
+        self._scale, self._given = 0.0, False  # whether the model was given to `over`
 
     @classmethod
     def over(cls, model: LanguageModel, **options: Any) -> Self:
@@ -88,7 +88,7 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
             raise ConfigurationError("NeuralCache.over takes a model: leave out hlbl")
         found = cls(**options)
         found._check(model)
-        found.model, found.keeps_checkpoints = model, model.keeps_checkpoints
+        found.model, found.keeps_checkpoints, found._given = model, model.keeps_checkpoints, True
         try:
             found._adopt()
         except NotFittedError:
@@ -121,9 +121,10 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         if self.keeps_checkpoints:
-            self.model.fit(corpus, valid, checkpoints=fitting.checkpoints, resume=fitting.resume)
+            place, resume = fitting.checkpoints, fitting.resume  # what marks are refused has been
+            self.model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
         else:
-            self.model.fit(corpus, valid)
+            self.model.fit(corpus, valid, marks="keep")
         self._adopt()
 
     def _adopt(self) -> None:
@@ -247,9 +248,14 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON values. Raises NotFittedError."""
+        """Return the settings as JSON values, without ``hlbl`` if another model was given. Raises NotFittedError."""
         _ = self.vocabulary
-        return {"settings": self.settings.to_dict()}
+        settings = self.settings.to_dict()
+        if self._given:
+            del settings["hlbl"]
+        else:
+            settings["hlbl"].pop("device")
+        return {"settings": settings}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the scale of distances, float64 (1,). Raises NotFittedError."""
@@ -276,6 +282,7 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
         try:
             found._check(model)
             found.model, found.keeps_checkpoints = model, model.keeps_checkpoints
+            found._given = "hlbl" not in config["settings"]
             found._adopt()
         except (ConfigurationError, NotFittedError) as error:
             raise ArtifactError(f"its model does not fit: {error}") from error

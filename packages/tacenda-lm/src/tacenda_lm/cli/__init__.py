@@ -111,6 +111,7 @@ def fit(
     from tacenda import Corpus, plugins
     from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
+    from tacenda_lm.mixture import Mixture
 
     marked = check_marks(marks)
     options = settings_of(settings or [])
@@ -118,6 +119,10 @@ def fit(
         options["order"] = order
     if lds is not None:
         options["lds"] = lds
+    if plugins.get("language_models", model, distribution=distribution) is Mixture:
+        raise ConfigurationError(
+            "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
+        )
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
     check_output(output, force)
     held_out_file = None if valid is None else input_text(valid, encoding, errors)
@@ -314,6 +319,11 @@ def cache(
     from tacenda_lm.cache.neural import NeuralCache
 
     options = settings_of(settings or [])
+    if "hlbl" in options:
+        raise ConfigurationError(
+            "`tacenda lm cache` takes the vectors of the saved model: leave out hlbl, or fit a model with its cache "
+            "with `tacenda lm fit --model neural_cache`"
+        )
     check_output(output, force)
     NeuralCache.over(load_model(folder), **options).save(output)
     typer.echo(f"neural_cache, saved in {output}", err=True)

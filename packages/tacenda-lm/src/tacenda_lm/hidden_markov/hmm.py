@@ -21,7 +21,7 @@ from tacenda_lm.hidden_markov.inference import Tables, Whole, distributions
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import HMMSettings
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import FitContext, put, train
+from tacenda_lm.training import FitContext, perplexity_of, put, train
 
 __all__ = ["HMM", "BaumWelch"]
 
@@ -143,7 +143,7 @@ class BaumWelch:
         model, total = self._model(), 0.0
         for observed in self._batches(*self.valid):
             total += float(hmm_features.forward(model, observed).log_probs.sum())
-        return float(np.exp(-total / len(self.valid[0])))
+        return perplexity_of(-total / len(self.valid[0]))
 
     def state(self) -> State:
         """Return the probabilities."""

@@ -31,7 +31,7 @@ from tacenda_lm.hidden_markov.parameters import Network, Tabular
 from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings, check_memory, device_of
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets, occurrences, pieces
-from tacenda_lm.training import FitContext, falling_rate, train
+from tacenda_lm.training import FitContext, falling_rate, perplexity_of, train
 
 __all__ = ["Trainer", "classes_of", "drawn", "fit_vlhmm"]
 
@@ -224,7 +224,7 @@ class Trainer:
                 total += float(self._log_probability(outputs, observed))
         finally:
             self._put(now)
-        return float(np.exp(-total / len(ids)))
+        return perplexity_of(-total / len(ids))
 
     @torch.no_grad()
     def _put(self, values: dict[str, torch.Tensor]) -> None:

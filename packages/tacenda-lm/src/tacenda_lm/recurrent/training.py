@@ -6,7 +6,6 @@ window of every stream; the states at its end begin the next one, and gradients 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +31,6 @@ _Gradient = tuple[npt.NDArray[np.integer[Any]] | None, _Floats]
 """Rows of a table, each once, and their gradients; None stands for all rows."""
 
 _NEVER = 1e9  # nats a token, before the first evaluation
-_HOPELESS = 300.0  # nats a token: training has diverged
 _EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
 
 
@@ -236,13 +234,9 @@ class RecurrentTrainer(Trainer):
         put(self.average._asdict(), parameters)
         put(self.tables, parameters)
 
-    def evaluate(self) -> float | None:
-        """Return the perplexity of the held-out text, of which the schedule hears."""
-        if self.valid is None:
-            return None
-        nats = -float(self.predictor().score(self.valid).mean())
+    def observe(self, nats: float) -> None:
+        """Tell the schedule what the held-out text has after an epoch."""
         self.rate.observe(nats)
-        return math.exp(nats) if nats < _HOPELESS else math.inf
 
 
 def _by_word(words: Ids, gradients: _Floats) -> _Gradient:

@@ -68,7 +68,8 @@ class FitSettings(Settings):
     on_divergence: Literal["raise", "return"] = option(
         "raise",
         """what to do after a loss or an evaluation that is not finite, once the best parameters are
-        restored. "return" warns; in the first epoch, which leaves nothing to keep, it raises too""",
+        restored. "return" warns; in the first epoch and its evaluation, which leave nothing to keep, it
+        raises too""",
     )
 
     def fingerprint(self) -> dict[str, Any]:
@@ -160,7 +161,7 @@ def fit(
     try:
         return run.run(resume)
     except DivergenceError as error:
-        if not run.epoch:
+        if error.first or not run.epoch:
             raise error.in_first_epoch() from None
         if settings.on_divergence == "raise":
             raise
@@ -289,9 +290,11 @@ class FitLoop:
                 )
             return ""
         value = float(value)
+        epoch = self.epoch + (self._batch > 0)
         if not math.isfinite(value):
-            raise DivergenceError("evaluation", value, self.step, self.learning_rate)
-        evaluation = Evaluation(self.step, self.epoch + (self._batch > 0), value)
+            first = self.history.best is None and epoch <= 1  # no epoch before this one was kept
+            raise DivergenceError("evaluation", value, self.step, self.learning_rate, first)
+        evaluation = Evaluation(self.step, epoch, value)
         self.history.evaluations.append(evaluation)
         self.history.best = self._best.observe(evaluation, self.history.best)
         patience = self.settings.patience
