@@ -6,7 +6,7 @@ import pytest
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, NotFittedError
 from tacenda_lm import FRBM, KneserNey, TemporalFRBM
-from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, drawn
+from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, initial_parameters
 from tacenda_lm.boltzmann.temporal_frbm import Stretches, TemporalTrainer
 from tacenda_lm.streams import Stream
 
@@ -158,7 +158,7 @@ def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alon
     corpus = Corpus.from_sentences(text())
     options = {**SMALL, "advanced": {"feature_decay": 0.1, "weight_decay": 0.2}}
     settings = FRBM(**options).settings
-    parameters = drawn(settings, corpus.type_counts)
+    parameters = initial_parameters(settings, corpus.type_counts)
     trainer = BoltzmannTrainer(settings, parameters, Stream.of_corpus(corpus, True), None)
     moved = {}
     trainer.move = lambda name, rows, slope, rate: moved.update({name: slope})

@@ -16,8 +16,8 @@ from tacenda_lm.boltzmann.frbm import (
     FRBM,
     BoltzmannTrainer,
     WordBoltzmann,
-    drawn,
     fit_frbm,
+    initial_parameters,
 )
 from tacenda_lm.boltzmann.gradients import Contrast, by_word, gradients
 from tacenda_lm.boltzmann.parameters import (
@@ -31,7 +31,7 @@ from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import FitContext, falling_rate, train
 
-__all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "remembering"]
+__all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "with_zero_transitions"]
 
 _SHORTEST = 20  # words of a stretch at least, where the text has so many
 
@@ -106,9 +106,9 @@ class TemporalFRBM(WordBoltzmann):
             begin, told["frbm"] = plain.parameters, history.as_dict()
             fitting = fitting.after_first()
         else:
-            begin = drawn(settings, corpus.type_counts)
+            begin = initial_parameters(settings, corpus.type_counts)
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
-        trainer = TemporalTrainer(settings, remembering(begin), text, held_out)
+        trainer = TemporalTrainer(settings, with_zero_transitions(begin), text, held_out)
         history = train(
             trainer,
             trainer.stretches,
@@ -123,7 +123,7 @@ class TemporalFRBM(WordBoltzmann):
         self.fitted_on = {**told, "training": history.as_dict()}
 
 
-def remembering(plain: BoltzmannParameters) -> BoltzmannParameters:
+def with_zero_transitions(plain: BoltzmannParameters) -> BoltzmannParameters:
     """Return a copy with A = 0."""
     copies = {
         name: np.array(table, np.float32, order="C") for name, table in plain._asdict().items()

@@ -14,7 +14,7 @@ from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.parameters import Parameters, drawn
+from tacenda_lm.state_space.parameters import Parameters, initial_parameters
 from tacenda_lm.state_space.predictor import StateSpacePredictor
 from tacenda_lm.state_space.settings import StateSpaceSettings
 from tacenda_lm.state_space.texts import Pieces, side_by_side, windows_of
@@ -67,7 +67,9 @@ class StateSpaceLM(StreamModel[StateSpaceSettings, StateSpacePredictor]):
         vocabulary = corpus.vocabulary
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         joint = self._runs(text, vocabulary)
-        parameters = drawn(settings, corpus.type_counts, vocabulary.unknown_id, len(joint))
+        parameters = initial_parameters(
+            settings, corpus.type_counts, vocabulary.unknown_id, len(joint)
+        )
         texts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
         positions = side_by_side(text, texts)
         rules = settings.training == "rules"
