@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.settings import StateSpaceSettings
+from tacenda_lm.state_space.settings import StateSpaceLMSettings
 
 __all__ = ["Floats", "Inputs", "Ints", "Parameters", "initial_parameters", "log_softmax"]
 
@@ -78,7 +78,7 @@ def log_softmax(scores: Floats) -> Floats:
 
 
 def initial_parameters(
-    settings: StateSpaceSettings, counts: npt.NDArray[np.integer[Any]], unknown: int, runs: int
+    settings: StateSpaceLMSettings, counts: npt.NDArray[np.integer[Any]], unknown: int, runs: int
 ) -> Parameters:
     """Draw small numbers; the internal state begins as sums that fade, and biases as those of a unigram model.
 
