@@ -32,9 +32,18 @@ from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import AdaGradTrainer, FitContext, falling_rate, train
 
-__all__ = ["FRBM", "BoltzmannTrainer", "WordBoltzmann", "fit_frbm", "initial_parameters"]
+__all__ = [
+    "FRBM",
+    "LEAST_STEPS",
+    "BoltzmannTrainer",
+    "WordBoltzmann",
+    "fit_frbm",
+    "initial_parameters",
+]
 
 _SUMS = 1e-6  # accumulators to begin with
+LEAST_STEPS = 16
+"""Steps of an epoch at least; with fewer the learning rate rises at once, and a small text is left worse than unigrams."""
 
 _Positions = npt.NDArray[np.int64]
 
@@ -79,8 +88,8 @@ class FRBM(WordBoltzmann):
 
     (Mnih 2010, equation 3.5): binary hidden units, which see the feature vectors R of the next word and of those before
     it, are summed out exactly. A prediction costs N_w N_h fused multiply-adds and as many products for N_w words and
-    N_h hidden units. The model of the thesis has ``hidden=1000, learning="divergence", advanced={"visible":
-    "mean_field"}``.
+    N_h hidden units. A text of fewer than 16 ``batch_words`` words is read in smaller steps, 16 or more an epoch. The
+    model of the thesis has ``hidden=1000, learning="divergence", advanced={"visible": "mean_field"}``.
     """
 
     name: ClassVar[str] = "frbm"
@@ -178,7 +187,8 @@ def fit_frbm(
         settings, initial_parameters(settings, corpus.type_counts), text, held_out
     )
     positions = np.flatnonzero(~text.firsts)
-    source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
+    batch = max(1, min(settings.batch_words, len(positions) // LEAST_STEPS))
+    source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
     history = train(
         trainer, source, settings, text, held_out, fitting, rate, description=description

@@ -14,6 +14,7 @@ from tacenda.fitting import StepResult, fingerprint_arrays
 from tacenda.settings import configured_by
 from tacenda_lm.boltzmann.frbm import (
     FRBM,
+    LEAST_STEPS,
     BoltzmannTrainer,
     WordBoltzmann,
     fit_frbm,
@@ -33,8 +34,6 @@ from tacenda_lm.training import FitContext, falling_rate, train
 
 __all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "with_zero_transitions"]
 
-_SHORTEST = 20  # words of a stretch at least, where the text has so many
-
 
 class TemporalFRBM(WordBoltzmann):
     """A temporal factored restricted Boltzmann machine language model.
@@ -42,7 +41,8 @@ class TemporalFRBM(WordBoltzmann):
     An `FRBM` whose hidden units get A p_{t-1} besides, from the probabilities of the hidden units at the word before
     (Mnih 2010, equation 3.14), so that a prediction depends on all words before, at the cost of N_h^2 more
     multiplications a word. Training begins with the parameters of an `FRBM` and with A = 0, as in the thesis, whose
-    model has ``hidden=1000, learning="divergence", piece_words=1``.
+    model has ``hidden=1000, learning="divergence", piece_words=1``. A text of fewer than 16 ``batch_words`` words is
+    read in smaller steps, as by an `FRBM`: it is cut into fewer stretches.
 
     A text is scored as a stream with ``perplexity(text, context="stream")``: the filter goes on over the ends of
     sentences.
@@ -59,7 +59,7 @@ class TemporalFRBM(WordBoltzmann):
 
     @classmethod
     def starting_from(cls, frbm: FRBM, **options: Any) -> Self:
-        """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`.
+        """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`, and with A = 0.
 
         Parameters
         ----------
@@ -72,11 +72,17 @@ class TemporalFRBM(WordBoltzmann):
         Raises
         ------
         ConfigurationError
-            One of these options differs, or an option is unknown, out of range or without effect.
+            ``frbm`` is no `FRBM`, one of these options differs, or an option is unknown, out of range or without
+            effect.
         NotFittedError
             ``frbm`` was not fitted.
         """
-        _ = frbm.parameters
+        if not isinstance(frbm, FRBM):
+            raise ConfigurationError(
+                f"TemporalFRBM: training begins with a fitted FRBM, not with {type(frbm).__name__}: give "
+                "starting_from an FRBM, or leave starting_from out and let fit train one"
+            )
+        _ = frbm.parameters  # raises NotFittedError
         theirs: FRBMSettings = frbm.settings
         shared = {one.name: getattr(theirs, one.name) for one in theirs.options()}
         for name in ("features", "hidden", "context", "across_sentences"):
@@ -135,13 +141,14 @@ def with_zero_transitions(plain: BoltzmannParameters) -> BoltzmannParameters:
 class Stretches:
     """A text as stretches of equal length, which are read side by side, a piece of each at a time.
 
+    There are batch_words / piece_words of them, and fewer where they would be shorter than `LEAST_STEPS` pieces.
     A batch is the place within the stretches where the pieces begin.
     """
 
     def __init__(self, text: Stream, settings: TemporalFRBMSettings) -> None:
         n, piece = len(text.ids), settings.piece_words
         wanted = max(1, settings.batch_words // piece)
-        self.length = -(-n // max(1, min(wanted, n // max(piece, _SHORTEST))))
+        self.length = -(-n // max(1, min(wanted, n // (LEAST_STEPS * piece))))
         self.begins = np.arange(0, n, self.length)
         self.piece, self._text = piece, text
 
