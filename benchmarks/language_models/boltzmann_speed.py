@@ -16,10 +16,10 @@ from benchmarks import reporting
 from benchmarks.language_models import timing
 from benchmarks.language_models.log_bilinear import texts
 from tacenda import Corpus
-from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, drawn
+from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, initial_parameters
 from tacenda_lm.boltzmann.predictor import BoltzmannPredictor
 from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
-from tacenda_lm.boltzmann.temporal_frbm import TemporalTrainer, remembering
+from tacenda_lm.boltzmann.temporal_frbm import TemporalTrainer, with_zero_transitions
 from tacenda_lm.streams import Stream
 
 Row = dict[str, Any]
@@ -49,10 +49,12 @@ def training(corpus: Corpus, hidden: int, repeats: int) -> Iterator[Row]:
     counts = {"likelihood": hidden, "CD, drawn words": FEATURES, "CD, mean field": 3 * FEATURES}
     for way, options in WAYS.items():
         settings = FRBMSettings(**shared, **options)
-        trainer = BoltzmannTrainer(settings, drawn(settings, corpus.type_counts), text, None)
+        trainer = BoltzmannTrainer(
+            settings, initial_parameters(settings, corpus.type_counts), text, None
+        )
         works[f"FRBM|{way}"] = _steps(trainer, [(batch,) for batch in positions])
         temporal = TemporalFRBMSettings(**shared, **options)
-        begin = remembering(drawn(settings, corpus.type_counts))
+        begin = with_zero_transitions(initial_parameters(settings, corpus.type_counts))
         filtered = TemporalTrainer(temporal, begin, text, None)
         batches = list(filtered.stretches.batches(0))[:STEPS]
         works[f"temporal FRBM|{way}"] = _steps(filtered, batches)
@@ -82,11 +84,11 @@ def _steps(trainer: BoltzmannTrainer, batches: list[Any]) -> Callable[[], None]:
 def scoring(corpus: Corpus, counts: Any, hidden: int, repeats: int) -> Iterator[Row]:
     """Tokens a second of exact predictions."""
     settings = FRBMSettings(features=FEATURES, hidden=hidden)
-    plain, boundary = drawn(settings, counts), corpus.vocabulary.boundary_id
+    plain, boundary = initial_parameters(settings, counts), corpus.vocabulary.boundary_id
     words = np.asarray(corpus.ids[:WORDS])
     stream = Stream.of(words, np.array([0, len(words)]), boundary, True)
     works = {}
-    for name, parameters in (("FRBM", plain), ("temporal FRBM", remembering(plain))):
+    for name, parameters in (("FRBM", plain), ("temporal FRBM", with_zero_transitions(plain))):
         model = BoltzmannPredictor(parameters, boundary)
         works[name] = lambda model=model: model.score(stream)  # type: ignore[misc]
     for name, seconds in timing.interleaved(works, repeats).items():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tacenda_lm.perplexity import Perplexity
     from tacenda_lm.recurrent.model import RecurrentLM
     from tacenda_lm.recurrent.settings import RecurrentLMAdvanced
-    from tacenda_lm.state_space.settings import StateSpaceAdvanced
+    from tacenda_lm.state_space.settings import StateSpaceLMAdvanced
     from tacenda_lm.state_space.state_space_lm import StateSpaceLM
     from tacenda_lm.surprisal.items import read_items
     from tacenda_lm.surprisal.scoring import surprisal_table
@@ -59,8 +59,8 @@ __all__ = [
     "RecurrentLMAdvanced",
     "Rescored",
     "State",
-    "StateSpaceAdvanced",
     "StateSpaceLM",
+    "StateSpaceLMAdvanced",
     "SurprisalTable",
     "TemporalFRBM",
     "Tree",
@@ -102,7 +102,7 @@ _HOMES = {
     "RecurrentLM": "tacenda_lm.recurrent.model",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.contract",
-    "StateSpaceAdvanced": "tacenda_lm.state_space.settings",
+    "StateSpaceLMAdvanced": "tacenda_lm.state_space.settings",
     "StateSpaceLM": "tacenda_lm.state_space.state_space_lm",
     "SurprisalTable": "tacenda_lm.surprisal.table",
     "UnknownWords": "tacenda_lm.unknown_words",

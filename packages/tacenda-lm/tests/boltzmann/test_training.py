@@ -5,9 +5,11 @@ import pytest
 
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, NotFittedError
+from tacenda.fitting import StepResult
+from tacenda.fitting.checkpoint import Recorder
 from tacenda_lm import FRBM, KneserNey, TemporalFRBM
-from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, drawn
-from tacenda_lm.boltzmann.temporal_frbm import Stretches, TemporalTrainer
+from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, initial_parameters
+from tacenda_lm.boltzmann.temporal_frbm import Stretches, TemporalTrainer, with_zero_transitions
 from tacenda_lm.streams import Stream
 
 SMALL = {"features": 8, "hidden": 12, "epochs": 6, "batch_words": 32}
@@ -46,6 +48,71 @@ def test_it_learns_what_follows_what(how, kind):
     assert model.perplexity(text(30, 2), context="stream") < 0.9 * unigram.perplexity(text(30, 2))
 
 
+@pytest.mark.parametrize("n", [55, 155])
+@pytest.mark.parametrize("kind", [FRBM, TemporalFRBM])
+def test_defaults_beat_a_unigram_model_on_a_small_text(kind, n):
+    """Some 300 and some 850 tokens: with steps of a thousand words an epoch would be one step."""
+    corpus = Corpus.from_sentences(text(n))
+    unigram = KneserNey(order=1).fit(corpus)
+    found = kind().fit(corpus).perplexity(text(40, 1), context="stream")
+    assert found < unigram.perplexity(text(40, 1), context="stream")
+
+
+@pytest.mark.parametrize(
+    ("n", "steps", "size"), [(160, 16, 10), (16_000, 16, 1000), (40_500, 41, 1000)]
+)
+@pytest.mark.parametrize("kind", [FRBM, TemporalFRBM])
+def test_an_epoch_of_a_small_text_has_sixteen_steps_and_others_are_as_asked(
+    kind, n, steps, size, monkeypatch
+):
+    seen, trainer = [], BoltzmannTrainer if kind is FRBM else TemporalTrainer
+
+    def step(self, batch, learning_rate):
+        if kind is FRBM:
+            seen.append(len(batch[0]))
+        else:
+            seen.append(self.stretches.positions(batch)[1].sum())
+        self.draw()
+        return StepResult(0.0, 1.0)
+
+    monkeypatch.setattr(trainer, "step", step)
+    options = {} if kind is FRBM else {"frbm_epochs": 0}
+    kind(epochs=1, features=2, hidden=2, **options).fit([["a"] * (n - 1)])
+    # stretches hold the `</s>` before the text too, which may take a step of its own
+    assert (len(seen) - steps in (0, 1), seen[0]) == (True, size)
+
+
+@pytest.mark.parametrize("how", [{}, DIVERGENCE, MEAN_FIELD])
+@pytest.mark.parametrize(
+    ("sentences", "options"),
+    [
+        (["the cat sat on the mat ."], {}),
+        (["the cat sat on the mat .", "the dog sat on the log ."], {}),
+        (["yes", "no"] * 30, {"across_sentences": False}),
+    ],
+)
+def test_a_step_in_which_every_word_only_opens_a_sequence_learns_nothing(how, sentences, options):
+    """With pieces of one word: nothing moves, and nothing is counted."""
+    lines = [line.split() for line in sentences]
+    options = {**options, **how, "piece_words": 1, "frbm_epochs": 0, "features": 3, "hidden": 4}
+    model = TemporalFRBM(**options, epochs=2).fit(lines)
+    for name, array in model.arrays().items():
+        assert array.dtype.kind != "f" or np.isfinite(array).all(), name
+    corpus = Corpus.from_sentences(lines)
+    parameters = with_zero_transitions(initial_parameters(model.settings, corpus.type_counts))
+    stream = Stream.of_corpus(corpus, model.settings.across_sentences)
+    trainer = TemporalTrainer(model.settings, parameters, stream, None)
+    trainer.stretches.begins = np.flatnonzero(stream.firsts)  # so that all open a sequence
+    trainer.stretches.length = 1
+    trainer.carried = np.ones((len(trainer.stretches.begins), 4), np.float32)
+    before = {name: table.copy() for name, table in trainer.tables.items()}
+    result = trainer.step(0, 0.1)
+    assert (result.loss, result.units) == (0, 0)
+    assert not trainer.carried.any()
+    for name, table in trainer.tables.items():
+        np.testing.assert_array_equal(table, before[name])
+
+
 def test_the_temporal_model_remembers_what_the_plain_one_does_not_see():
     held_out = echoes(60, 2)
     options = {"features": 10, "hidden": 20, "batch_words": 64, "learning_rate": 0.15}
@@ -82,8 +149,13 @@ def test_a_machine_that_cannot_be_begun_with_is_refused():
     plain = FRBM(**SMALL).fit(text())
     with pytest.raises(ConfigurationError, match="hidden is 12 in the FRBM"):
         TemporalFRBM.starting_from(plain, hidden=7)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match="FRBM"):
         TemporalFRBM.starting_from(FRBM())
+    remembers = TemporalFRBM(**{**TEMPORAL, "epochs": 1, "frbm_epochs": 0}).fit(text())
+    for other in (remembers, TemporalFRBM(), KneserNey(), None):
+        said = f"begins with a fitted FRBM, not with {type(other).__name__}: give"
+        with pytest.raises(ConfigurationError, match=said):
+            TemporalFRBM.starting_from(other)
     with pytest.raises(CorpusError, match="vocabulary"):
         TemporalFRBM.starting_from(plain).fit([["another", "text"]] * 30)
 
@@ -108,28 +180,39 @@ class _KilledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("killed_at", [30, 150])
+@pytest.mark.parametrize("saved_at", [10, 40])
 @pytest.mark.parametrize("how", [{}, DIVERGENCE])
-@pytest.mark.parametrize("kind", [FRBM, TemporalFRBM])
-def test_a_fit_that_was_killed_goes_on_to_the_same_model(
-    kind, how, killed_at, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("kind", "stage"),
+    [
+        (FRBM, BoltzmannTrainer),
+        (TemporalFRBM, BoltzmannTrainer),
+        (TemporalFRBM, TemporalTrainer),
+    ],
+)
+def test_a_fit_goes_on_from_the_middle_of_an_epoch(
+    kind, stage, how, saved_at, tmp_path, monkeypatch
 ):
-    """In the middle of an epoch and of a stretch, and, for the temporal model, in either stage."""
+    """And of a stretch, in either stage of the temporal model."""
     settings = {**(SMALL if kind is FRBM else TEMPORAL), **how}
-    whole, seen = kind(**settings).fit(text()), []
-    for trainer in (BoltzmannTrainer, TemporalTrainer):
-        step = trainer.step
+    whole, step, begun = kind(**settings).fit(text()), stage.step, []
 
-        def killed(self, *arguments, step=step):
-            seen.append(0)
-            if len(seen) == killed_at:
-                raise _KilledError
-            return step(self, *arguments)
+    def killed(self, *arguments):
+        if self.steps == saved_at + 1:
+            raise _KilledError
+        return step(self, *arguments)
 
-        monkeypatch.setattr(trainer, "step", killed)
+    def watched(self, *arguments):
+        begun.append(self.steps)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Recorder, "due", lambda self, n: n == saved_at)
+    monkeypatch.setattr(stage, "step", killed)
     with pytest.raises(_KilledError):
         kind(**settings).fit(text(), checkpoints=tmp_path)
-    again = kind(**settings).fit(text(), checkpoints=tmp_path)
+    monkeypatch.setattr(stage, "step", watched)
+    again = kind(**settings).fit(text(), checkpoints=tmp_path, resume=True)
+    assert begun[0] == saved_at, "an epoch has some 26 steps, and was begun at its start"
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(array, again.arrays()[name])
 
@@ -158,7 +241,7 @@ def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alon
     corpus = Corpus.from_sentences(text())
     options = {**SMALL, "advanced": {"feature_decay": 0.1, "weight_decay": 0.2}}
     settings = FRBM(**options).settings
-    parameters = drawn(settings, corpus.type_counts)
+    parameters = initial_parameters(settings, corpus.type_counts)
     trainer = BoltzmannTrainer(settings, parameters, Stream.of_corpus(corpus, True), None)
     moved = {}
     trainer.move = lambda name, rows, slope, rate: moved.update({name: slope})

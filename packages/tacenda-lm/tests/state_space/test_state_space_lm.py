@@ -11,6 +11,7 @@ from scipy.special import log_softmax
 import tacenda
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaError
+from tacenda.fitting.checkpoint import Recorder
 from tacenda_lm import KneserNey, StateSpaceLM
 from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
 
@@ -153,74 +154,110 @@ class _KilledError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("settings", "trainer", "after"),
-    [(RUNS, GradientTrainer, 6), (RULES, RulesTrainer, 40)],
-    ids=["gradient", "rules"],
-)
-def test_a_fit_that_was_killed_goes_on_to_the_same_model(
-    settings, trainer, after, tmp_path, monkeypatch
+    ("settings", "trainer", "saved_at"),
+    [(RUNS, GradientTrainer, 2), (RUNS, GradientTrainer, 7), (RULES, RulesTrainer, 10), (RULES, RulesTrainer, 33)],
+    ids=["gradient", "gradient, second epoch", "rules", "rules, second epoch"],
+)  # fmt: skip
+def test_a_fit_goes_on_from_the_middle_of_an_epoch(
+    settings, trainer, saved_at, tmp_path, monkeypatch
 ):
-    whole = StateSpaceLM(**settings).fit(text(), text(20, 1))
-    step, seen = trainer.step, []
+    """With the states of its places: the first step after a checkpoint is that of a fit without one."""
+    texts = text(), text(20, 1)
+    whole, step, begun = StateSpaceLM(**settings).fit(*texts), trainer.step, []
 
     def killed(self, *arguments):
-        seen.append(0)
-        if len(seen) > after:
+        if self.steps == saved_at + 1:
             raise _KilledError
         return step(self, *arguments)
 
+    def watched(self, batch, learning_rate):
+        begun.append((self.steps, batch[0]))
+        return step(self, batch, learning_rate)
+
+    monkeypatch.setattr(Recorder, "due", lambda self, n: n == saved_at)
     monkeypatch.setattr(trainer, "step", killed)
     with pytest.raises(_KilledError):
-        StateSpaceLM(**settings).fit(text(), text(20, 1), checkpoints=tmp_path)
-    monkeypatch.setattr(trainer, "step", step)
-    again = StateSpaceLM(**settings).fit(text(), text(20, 1), checkpoints=tmp_path, resume=True)
+        StateSpaceLM(**settings).fit(*texts, checkpoints=tmp_path)
+    monkeypatch.setattr(trainer, "step", watched)
+    again = StateSpaceLM(**settings).fit(*texts, checkpoints=tmp_path, resume=True)
+    assert begun[0][0] == saved_at
+    assert begun[0][1] > 0, "the checkpoint was at the end of an epoch"
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(array, again.arrays()[name])
 
 
-def test_the_rules_are_those_of_the_paper():
-    """One batch against equations 10 to 12 element by element, at states that a general optimiser found."""
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_rules_are_those_of_the_paper(order):
+    """One batch against equations 10 to 12 element by element, at states that a general optimiser found.
+
+    A token that is unknown, or is not there, is x = 0 (section 2.5), and where it is read nothing is learned.
+    """
     advanced = {"biases": False, "variance": 0.1, "streams": 1, "piece": 50, "last_piece": 50}
-    settings = {**RULES, "epochs": 1, "advanced": advanced}
-    corpus = Corpus.from_sentences([["a", "b", "c", "a", "a", "c", "b"]])
+    settings = {**RULES, "order": order, "epochs": 1, "advanced": advanced}
+    if order == 1:
+        del settings["features"]
+    sentence = ["a", "b", "<unk>", "c", "a", "a", "c", "b"]
+    corpus = Corpus.from_sentences([sentence])
+    unknown = corpus.vocabulary.unknown_id
     before = StateSpaceLM(**{**settings, "epochs": 0}).fit(corpus)
     after = StateSpaceLM(**settings).fit(corpus)
     A, B, C = (before.parameters[i].astype(np.float64) for i in range(3))
     C = C.T  # as the paper writes it
     (n_q, _), (n_l, W), variance = A.shape, C.shape, 0.1
     changes = [np.zeros_like(A), np.zeros_like(B), np.zeros_like(C)]
-    ids = [
-        corpus.vocabulary.boundary_id,
-        *corpus.vocabulary.encode(["a", "b", "c", "a", "a", "c", "b", "</s>"]).tolist(),
-    ]
+    ids = [corpus.vocabulary.boundary_id, *corpus.vocabulary.encode([*sentence, "</s>"]).tolist()]
+    assert ids.count(unknown) == 1
+    one_hots = np.eye(W)
+    one_hots[unknown] = 0
     s_before = np.zeros(len(B[0]))
     for t in range(1, len(ids)):
-        x, x_before = np.eye(W)[ids[t]], np.eye(W)[ids[t - 1]]
-        predicted = np.concatenate([A @ s_before, C @ x_before])
+        x = one_hots[ids[t]]
+        last = [one_hots[ids[t - i]] if t >= i else np.zeros(W) for i in range(1, order)]
+        predicted = np.concatenate([A @ s_before, *(C @ each for each in last)])
 
         def negative(s, predicted=predicted, x=x):
             slope = (s - predicted) / variance - B.T @ (x - np.exp(log_softmax(B @ s)))
             return ((s - predicted) ** 2).sum() / (2 * variance) - log_softmax(B @ s) @ x, slope
 
-        s = minimize(negative, predicted, jac=True, method="BFGS", options={"gtol": 1e-10}).x
-        x_hat = np.exp(log_softmax(B @ s))
+        s, x_hat = predicted, np.zeros(W)
+        if ids[t] != unknown:
+            s = minimize(negative, predicted, jac=True, method="BFGS", options={"gtol": 1e-10}).x
+            x_hat = np.exp(log_softmax(B @ s))
         for i, j in itertools.product(range(n_q), range(len(s))):
             changes[0][i, j] += s_before[j] * (s[i] - A[i] @ s_before) / variance
         for i, j in itertools.product(range(W), range(len(s))):
             changes[1][i, j] += s[j] * (x[i] - x_hat[i])
-        for i, j in itertools.product(range(n_l), range(W)):
-            changes[2][i, j] += (s[n_q + i] - C[i, j]) * x_before[j] / variance
+        for place, each in enumerate(last):
+            of_token = s[n_q + place * n_l : n_q + (place + 1) * n_l]
+            for i, j in itertools.product(range(n_l), range(W)):
+                changes[2][i, j] += (of_token[i] - C[i] @ each) * each[j] / variance
         s_before = s
     rate, n = RULES["learning_rate"], len(ids) - 1
     found = [after.parameters[0] - A, after.parameters[1] - B, after.parameters[2].T - C]
     ratios = []
     for change, own in zip(changes, found, strict=True):
         expected = change * rate / n
-        ratios.append((own * expected).sum() / (expected**2).sum())
+        if expected.any():
+            ratios.append((own * expected).sum() / (expected**2).sum())
         np.testing.assert_allclose(own, ratios[-1] * expected, rtol=0, atol=1e-5)
+    assert len(ratios) == (2 if order == 1 else 3), "C has no part in a model of order 1"
     # one rate for all three, which the schedule makes smaller at the beginning
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
     assert 0 < ratios[0] <= 1.001
+
+
+def test_without_an_internal_state_the_rules_still_rest_on_variance_and_inference():
+    """So that these options are refused with gradients alone."""
+    settings = {**RULES, "internal": 0}
+    first = StateSpaceLM(**settings).fit(text())
+    others = (
+        {**settings, "inference": "step"},
+        {**settings, "advanced": {**settings["advanced"], "variance": 0.2}},
+    )
+    for other in others:
+        assert not np.allclose(
+            first.parameters.outputs, StateSpaceLM(**other).fit(text()).parameters.outputs
+        )
 
 
 def test_no_matrix_of_the_rules_exceeds_its_limit():
@@ -247,7 +284,13 @@ def test_letters_are_tokens_like_others():
         ({"training": "rules", "dropout": 0.3}, "dropout has no effect"),
         ({"advanced": {"norm_limit": 3.0}}, "norm_limit has no effect"),
         ({"advanced": {"joint_width": 3}}, "joint_width has no effect"),
-        ({"internal": 0, "inference": "map"}, "inference has no effect"),
+        ({"internal": 0, "inference": "map"}, "inference has no effect without an internal state"),
+        (
+            {"internal": 0, "advanced": {"variance": 5.0}},
+            "variance has no effect without an internal",
+        ),
+        ({"internal": -1}, "^StateSpaceLM: internal must be"),
+        ({"advanced": {"piece": 0}}, "^StateSpaceLM: piece must be"),
         ({"order": 1, "features": 3}, "features has no effect"),
     ],
 )

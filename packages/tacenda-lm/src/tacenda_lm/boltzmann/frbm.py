@@ -32,9 +32,18 @@ from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import AdaGradTrainer, FitContext, falling_rate, train
 
-__all__ = ["FRBM", "BoltzmannTrainer", "WordBoltzmann", "drawn", "fit_frbm"]
+__all__ = [
+    "FRBM",
+    "LEAST_STEPS",
+    "BoltzmannTrainer",
+    "WordBoltzmann",
+    "fit_frbm",
+    "initial_parameters",
+]
 
 _SUMS = 1e-6  # accumulators to begin with
+LEAST_STEPS = 16
+"""Steps of an epoch at least; with fewer the learning rate rises at once, and a small text is left worse than unigrams."""
 
 _Positions = npt.NDArray[np.int64]
 
@@ -79,8 +88,8 @@ class FRBM(WordBoltzmann):
 
     (Mnih 2010, equation 3.5): binary hidden units, which see the feature vectors R of the next word and of those before
     it, are summed out exactly. A prediction costs N_w N_h fused multiply-adds and as many products for N_w words and
-    N_h hidden units. The model of the thesis has ``hidden=1000, learning="divergence", advanced={"visible":
-    "mean_field"}``.
+    N_h hidden units. A text of fewer than 16 ``batch_words`` words is read in smaller steps, 16 or more an epoch. The
+    model of the thesis has ``hidden=1000, learning="divergence", advanced={"visible": "mean_field"}``.
     """
 
     name: ClassVar[str] = "frbm"
@@ -174,9 +183,12 @@ def fit_frbm(
 ) -> tuple[BoltzmannPredictor, History]:
     """Train a plain machine from small random weights."""
     text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
-    trainer = BoltzmannTrainer(settings, drawn(settings, corpus.type_counts), text, held_out)
+    trainer = BoltzmannTrainer(
+        settings, initial_parameters(settings, corpus.type_counts), text, held_out
+    )
     positions = np.flatnonzero(~text.firsts)
-    source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
+    batch = max(1, min(settings.batch_words, len(positions) // LEAST_STEPS))
+    source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
     history = train(
         trainer, source, settings, text, held_out, fitting, rate, description=description
@@ -184,7 +196,9 @@ def fit_frbm(
     return trainer.predictor(), history
 
 
-def drawn(settings: FRBMSettings, counts: npt.NDArray[np.integer[Any]]) -> BoltzmannParameters:
+def initial_parameters(
+    settings: FRBMSettings, counts: npt.NDArray[np.integer[Any]]
+) -> BoltzmannParameters:
     """Draw small vectors and weights; the biases of words are those of a unigram model."""
     rng = np.random.default_rng([settings.seed, 1])
     features, hidden = settings.features, settings.hidden
@@ -193,7 +207,7 @@ def drawn(settings: FRBMSettings, counts: npt.NDArray[np.integer[Any]]) -> Boltz
         return rng.standard_normal(shape, np.float32)
 
     weight = np.float32(1 / np.sqrt(hidden))
-    some = counts + 0.1  # no word occurs never
+    some = counts + 0.1  # so that no bias is -inf, that of a word which the text has not
     return BoltzmannParameters(
         words=normal(len(counts), features) * np.float32(0.1),
         contexts=normal(settings.context, features, hidden) * weight,

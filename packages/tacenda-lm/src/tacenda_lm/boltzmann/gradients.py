@@ -51,7 +51,7 @@ def contrast(
     absent = p.words[negative.words.ravel()] @ p.outputs
     absent += np.repeat(inputs, drawn, axis=0)
     absent = sigmoid(absent) * -weights
-    difference = present + absent.reshape(n, drawn, -1).sum(axis=1)
+    difference = present + absent.reshape(n, drawn, p.hidden).sum(axis=1)
     rows = np.concatenate([present, absent])
     types, place = np.unique(np.concatenate([targets, negative.words.ravel()]), return_inverse=True)
     slopes = by_word(place, len(types)) @ rows  # of a_w

@@ -69,7 +69,11 @@ class FRBMSettings(Settings):
     learning_rate: float = options.learning_rate(0.2, "AdaGrad", "a tenth; not given in the thesis")
     patience: int = options.patience(3)
     batch_words: int = option(
-        1000, "words of a step; 1000 in the thesis", at_least=1, at_most=1 << 20
+        1000,
+        "words of a step, and a sixteenth of the words of a text that has fewer than 16 times as many; 1000 in the "
+        "thesis",
+        at_least=1,
+        at_most=1 << 20,
     )
     across_sentences: bool = option(
         True,
@@ -97,7 +101,8 @@ class TemporalFRBMSettings(FRBMSettings):
     )
     piece_words: int = option(
         10,
-        "consecutive words of a step in each of batch_words / piece_words stretches of the text; 1 in the thesis; "
+        "consecutive words of a step in each of batch_words / piece_words stretches of the text, and of fewer where "
+        "they would be shorter than 16 pieces; 1 in the thesis; "
         'with learning="likelihood" the gradient goes back to the beginning of the piece',
         at_least=1,
         at_most=1 << 20,

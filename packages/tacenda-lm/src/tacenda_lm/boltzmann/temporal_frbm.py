@@ -14,10 +14,11 @@ from tacenda.fitting import StepResult, fingerprint_arrays
 from tacenda.settings import configured_by
 from tacenda_lm.boltzmann.frbm import (
     FRBM,
+    LEAST_STEPS,
     BoltzmannTrainer,
     WordBoltzmann,
-    drawn,
     fit_frbm,
+    initial_parameters,
 )
 from tacenda_lm.boltzmann.gradients import Contrast, by_word, gradients
 from tacenda_lm.boltzmann.parameters import (
@@ -31,9 +32,7 @@ from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import FitContext, falling_rate, train
 
-__all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "remembering"]
-
-_SHORTEST = 20  # words of a stretch at least, where the text has so many
+__all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "with_zero_transitions"]
 
 
 class TemporalFRBM(WordBoltzmann):
@@ -42,7 +41,8 @@ class TemporalFRBM(WordBoltzmann):
     An `FRBM` whose hidden units get A p_{t-1} besides, from the probabilities of the hidden units at the word before
     (Mnih 2010, equation 3.14), so that a prediction depends on all words before, at the cost of N_h^2 more
     multiplications a word. Training begins with the parameters of an `FRBM` and with A = 0, as in the thesis, whose
-    model has ``hidden=1000, learning="divergence", piece_words=1``.
+    model has ``hidden=1000, learning="divergence", piece_words=1``. A text of fewer than 16 ``batch_words`` words is
+    read in smaller steps, as by an `FRBM`: it is cut into fewer stretches.
 
     A text is scored as a stream with ``perplexity(text, context="stream")``: the filter goes on over the ends of
     sentences.
@@ -59,7 +59,7 @@ class TemporalFRBM(WordBoltzmann):
 
     @classmethod
     def starting_from(cls, frbm: FRBM, **options: Any) -> Self:
-        """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`.
+        """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`, and with A = 0.
 
         Parameters
         ----------
@@ -72,11 +72,17 @@ class TemporalFRBM(WordBoltzmann):
         Raises
         ------
         ConfigurationError
-            One of these options differs, or an option is unknown, out of range or without effect.
+            ``frbm`` is no `FRBM`, one of these options differs, or an option is unknown, out of range or without
+            effect.
         NotFittedError
             ``frbm`` was not fitted.
         """
-        _ = frbm.parameters
+        if not isinstance(frbm, FRBM):
+            raise ConfigurationError(
+                f"TemporalFRBM: training begins with a fitted FRBM, not with {type(frbm).__name__}: give "
+                "starting_from an FRBM, or leave starting_from out and let fit train one"
+            )
+        _ = frbm.parameters  # raises NotFittedError
         theirs: FRBMSettings = frbm.settings
         shared = {one.name: getattr(theirs, one.name) for one in theirs.options()}
         for name in ("features", "hidden", "context", "across_sentences"):
@@ -106,9 +112,9 @@ class TemporalFRBM(WordBoltzmann):
             begin, told["frbm"] = plain.parameters, history.as_dict()
             fitting = fitting.after_first()
         else:
-            begin = drawn(settings, corpus.type_counts)
+            begin = initial_parameters(settings, corpus.type_counts)
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
-        trainer = TemporalTrainer(settings, remembering(begin), text, held_out)
+        trainer = TemporalTrainer(settings, with_zero_transitions(begin), text, held_out)
         history = train(
             trainer,
             trainer.stretches,
@@ -123,7 +129,7 @@ class TemporalFRBM(WordBoltzmann):
         self.fitted_on = {**told, "training": history.as_dict()}
 
 
-def remembering(plain: BoltzmannParameters) -> BoltzmannParameters:
+def with_zero_transitions(plain: BoltzmannParameters) -> BoltzmannParameters:
     """Return a copy with A = 0."""
     copies = {
         name: np.array(table, np.float32, order="C") for name, table in plain._asdict().items()
@@ -135,13 +141,14 @@ def remembering(plain: BoltzmannParameters) -> BoltzmannParameters:
 class Stretches:
     """A text as stretches of equal length, which are read side by side, a piece of each at a time.
 
+    There are batch_words / piece_words of them, and fewer where they would be shorter than `LEAST_STEPS` pieces.
     A batch is the place within the stretches where the pieces begin.
     """
 
     def __init__(self, text: Stream, settings: TemporalFRBMSettings) -> None:
         n, piece = len(text.ids), settings.piece_words
         wanted = max(1, settings.batch_words // piece)
-        self.length = -(-n // max(1, min(wanted, n // max(piece, _SHORTEST))))
+        self.length = -(-n // max(1, min(wanted, n // (LEAST_STEPS * piece))))
         self.begins = np.arange(0, n, self.length)
         self.piece, self._text = piece, text
 

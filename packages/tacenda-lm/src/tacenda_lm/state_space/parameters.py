@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.settings import StateSpaceSettings
+from tacenda_lm.state_space.settings import StateSpaceLMSettings
 
-__all__ = ["Floats", "Inputs", "Ints", "Parameters", "drawn", "log_softmax"]
+__all__ = ["Floats", "Inputs", "Ints", "Parameters", "initial_parameters", "log_softmax"]
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
@@ -77,8 +77,8 @@ def log_softmax(scores: Floats) -> Floats:
     return scores
 
 
-def drawn(
-    settings: StateSpaceSettings, counts: npt.NDArray[np.integer[Any]], unknown: int, runs: int
+def initial_parameters(
+    settings: StateSpaceLMSettings, counts: npt.NDArray[np.integer[Any]], unknown: int, runs: int
 ) -> Parameters:
     """Draw small numbers; the internal state begins as sums that fade, and biases as those of a unigram model.
 

@@ -15,7 +15,7 @@ from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters, log_softmax
 from tacenda_lm.state_space.recurrence import Forward, forward, onward, read
-from tacenda_lm.state_space.settings import StateSpaceSettings
+from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Text
 from tacenda_lm.streams import Stream
 
@@ -44,7 +44,7 @@ class StateSpacePredictor:
         self,
         parameters: Parameters,
         joint: JointTokens,
-        settings: StateSpaceSettings,
+        settings: StateSpaceLMSettings,
         boundary: int,
     ) -> None:
         self.parameters, self.joint, self.settings = parameters, joint, settings

@@ -9,7 +9,7 @@ from typing import Literal
 from tacenda.settings import Settings, group, option
 from tacenda_lm import options
 
-__all__ = ["StateSpaceAdvanced", "StateSpaceSettings"]
+__all__ = ["StateSpaceLMAdvanced", "StateSpaceLMSettings"]
 
 #: Options that only one way of training has.
 _OF_GRADIENTS = ("dropout", "advanced.clip_norm")
@@ -18,7 +18,7 @@ _OF_RUNS = tuple(f"advanced.joint_{name}" for name in ("width", "min_count", "dr
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateSpaceAdvanced(Settings):
+class StateSpaceLMAdvanced(Settings):
     """Options of `StateSpaceLM` that few need to change."""
 
     variance: float = option(
@@ -81,7 +81,7 @@ class StateSpaceAdvanced(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateSpaceSettings(Settings):
+class StateSpaceLMSettings(Settings):
     """Settings of `StateSpaceLM`."""
 
     order: int = option(
@@ -119,7 +119,7 @@ class StateSpaceSettings(Settings):
         True, "whether the state and the last tokens reach over the ends of sentences"
     )
     seed: int = options.seed()
-    advanced: StateSpaceAdvanced = group(StateSpaceAdvanced)
+    advanced: StateSpaceLMAdvanced = group(StateSpaceLMAdvanced)
 
     @property
     def window(self) -> int:
@@ -142,6 +142,8 @@ class StateSpaceSettings(Settings):
             found[name] = "with joint_order=1"
         if self.order == 1:
             found["features"] = "with order=1"
-        if not self.internal:
-            found["inference"] = "without an internal state"
+        if not self.internal and self.training == "gradient":
+            # the rules learn from the whole state after its token was read, gradients only from what it foretells
+            for name in ("inference", "advanced.variance"):
+                found[name] = "without an internal state"
         return found

@@ -14,9 +14,9 @@ from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.contract import State
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.parameters import Parameters, drawn
+from tacenda_lm.state_space.parameters import Parameters, initial_parameters
 from tacenda_lm.state_space.predictor import StateSpacePredictor
-from tacenda_lm.state_space.settings import StateSpaceSettings
+from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Pieces, side_by_side, windows_of
 from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
 from tacenda_lm.stream_model import StreamModel
@@ -30,7 +30,7 @@ _SHORT = 16  # tokens at least of each of the places that are read side by side
 _LARGEST = 1e4  # of the numbers of an artefact; what training makes stays far below
 
 
-class StateSpaceLM(StreamModel[StateSpaceSettings, StateSpacePredictor]):
+class StateSpaceLM(StreamModel[StateSpaceLMSettings, StateSpacePredictor]):
     """A state-space language model.
 
         s^(t) = [A s(t-1); C x(t-1); ...; C x(t-n)],    P(y(t) | s^(t)) = softmax(B s^(t) + b)
@@ -42,10 +42,10 @@ class StateSpaceLM(StreamModel[StateSpaceSettings, StateSpacePredictor]):
     """
 
     name: ClassVar[str] = "state_space"
-    settings_class = StateSpaceSettings
+    settings_class = StateSpaceLMSettings
 
-    @configured_by(StateSpaceSettings)
-    def __init__(self, settings: StateSpaceSettings) -> None:
+    @configured_by(StateSpaceLMSettings)
+    def __init__(self, settings: StateSpaceLMSettings) -> None:
         super().__init__(settings)
         if settings.training == "rules" and settings.advanced.joint_order > 1:
             raise ConfigurationError(
@@ -67,7 +67,9 @@ class StateSpaceLM(StreamModel[StateSpaceSettings, StateSpacePredictor]):
         vocabulary = corpus.vocabulary
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         joint = self._runs(text, vocabulary)
-        parameters = drawn(settings, corpus.type_counts, vocabulary.unknown_id, len(joint))
+        parameters = initial_parameters(
+            settings, corpus.type_counts, vocabulary.unknown_id, len(joint)
+        )
         texts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
         positions = side_by_side(text, texts)
         rules = settings.training == "rules"

@@ -19,7 +19,7 @@ from tacenda_lm.state_space.recurrence import (
     forward,
     read,
 )
-from tacenda_lm.state_space.settings import StateSpaceSettings
+from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Text
 from tacenda_lm.streams import Stream
 from tacenda_lm.training import Trainer, dropout_mask
@@ -37,7 +37,7 @@ class _Trainer(Trainer):
 
     def __init__(
         self,
-        settings: StateSpaceSettings,
+        settings: StateSpaceLMSettings,
         parameters: Parameters,
         joint: JointTokens,
         text: Stream,
@@ -83,7 +83,7 @@ class GradientTrainer(_Trainer):
 
     def __init__(
         self,
-        settings: StateSpaceSettings,
+        settings: StateSpaceLMSettings,
         parameters: Parameters,
         joint: JointTokens,
         text: Stream,
