@@ -43,7 +43,7 @@ __all__ = [
 
 _SUMS = 1e-6  # accumulators to begin with
 LEAST_STEPS = 16
-"""Steps of an epoch at least: with fewer the rate rises at once, and a small text is left worse than unigrams."""
+"""Steps of an epoch at least; with fewer the learning rate rises at once, which spoils a fit to a small text."""
 
 _Positions = npt.NDArray[np.int64]
 
