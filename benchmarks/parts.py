@@ -220,7 +220,7 @@ PARTS = (
     Part(
         "language_models.mixtures",
         ("lm-mixtures",),
-        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *CACHES, *MIXTURE),
+        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MACHINES, *CACHES, *MIXTURE),
     ),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(

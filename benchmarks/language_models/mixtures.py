@@ -2,8 +2,9 @@
 
     python -m benchmarks.language_models.mixtures
 
-The HLBLs are those of `budgets`, the hidden Markov models those of `hidden_markov mixtures`, fitted now unless they are
-kept. Mixtures grow model by model; a row is saved as soon as it is found.
+The HLBLs are those of `budgets`, the hidden Markov models those of `hidden_markov mixtures`, the Boltzmann machine that
+of `thesis --only machines`, fitted now unless they are kept. Mixtures grow model by model; a row is saved as soon as it
+is found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from benchmarks.language_models import budgets, contexts
 from benchmarks.language_models.hidden_markov.fits import Texts
 from benchmarks.language_models.hidden_markov.mixtures import COMPONENTS, SHARED
 from benchmarks.language_models.kept import kept
-from tacenda_lm import VLHMM, KneserNey, LanguageModel, Mixture, NeuralCache, UnigramCache
+from tacenda_lm import (
+    VLHMM,
+    KneserNey,
+    LanguageModel,
+    Mixture,
+    NeuralCache,
+    TemporalFRBM,
+    UnigramCache,
+)
 
 PROTOCOL = {
     "text": budgets.PROTOCOL["text"],
@@ -26,8 +35,11 @@ PROTOCOL = {
     "HLBL": "of a quarter of an hour (lm-budgets); five of them with seeds 0 to 4",
     "VLHMM": f"2^15 states, classes by exchange, {COMPONENTS['exchange']['epochs']} epochs; predictive: 2^14 states, "
     "classes by what follows",
+    "TemporalFRBM": "100 features and hidden units, 8 epochs of the plain machine and 6 of the temporal one, by "
+    "likelihood",
     "caches": "UnigramCache and NeuralCache with their defaults; NeuralCache has the vectors of the first HLBL",
 }
+TEMPORAL: dict[str, Any] = {"features": 100, "hidden": 100, "frbm_epochs": 8, "epochs": 6}
 Row = dict[str, Any]
 
 
@@ -44,6 +56,18 @@ def hidden_markov(name: str, texts: Texts) -> VLHMM:
     return found
 
 
+def temporal(texts: Texts) -> TemporalFRBM:
+    """A temporal machine that is kept."""
+    model = TemporalFRBM(**TEMPORAL)
+    found: TemporalFRBM = kept(
+        "temporal-frbm-ptb",
+        model.settings.to_dict(),
+        parts.MACHINES,
+        lambda checkpoints: model.fit(texts.train, texts.valid, checkpoints=checkpoints),
+    )[0]
+    return found
+
+
 def growing(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     """The name of each mixture and its components, from n-grams to all."""
     found: dict[str, LanguageModel] = {"KneserNey": KneserNey(order=5).fit(texts.train)}
@@ -52,16 +76,18 @@ def growing(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     yield "KneserNey(5) + HLBL", dict(found)
     found |= {f"HLBL, seed {seed}": model for seed, model in enumerate(others, 1)}
     yield "KneserNey(5) + 5 HLBL", dict(found)
+    found["TemporalFRBM"] = temporal(texts)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM", dict(found)
     caches: dict[str, LanguageModel] = {
         "unigram cache": UnigramCache().fit(texts.train),
         "neural cache": NeuralCache.over(first),
     }
-    yield "KneserNey(5) + 5 HLBL + caches", {**found, **caches}
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + caches", {**found, **caches}
     found["VLHMM"] = hidden_markov("exchange", texts)
-    yield "KneserNey(5) + 5 HLBL + VLHMM", dict(found)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM", dict(found)
     found["VLHMM, predictive"] = hidden_markov("predictive", texts)
-    yield "KneserNey(5) + 5 HLBL + 2 VLHMM", dict(found)
-    yield "KneserNey(5) + 5 HLBL + 2 VLHMM + caches", {**found, **caches}
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM", dict(found)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM + caches", {**found, **caches}
 
 
 def main() -> None:
