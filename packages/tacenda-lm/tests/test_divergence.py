@@ -21,7 +21,7 @@ def text(n=150, seed=0):
 
 @pytest.mark.parametrize(
     "model",
-    [FRBM(features=4, hidden=5, epochs=3, learning_rate=100.0),
+    [FRBM(features=4, hidden=5, epochs=3, learning_rate=1e4),
      LBL(width=4, epochs=3, learning_rate=100.0)],
     ids=["frbm", "lbl"],
 )  # fmt: skip
