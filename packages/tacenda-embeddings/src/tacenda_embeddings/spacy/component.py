@@ -152,11 +152,13 @@ class TokenEmbeddings(ModelComponent):
     def restore(self, docs: Iterable[Doc]) -> list[Doc]:
         """Give documents back what a ``DocBin``, bytes or another process took from them, and return them.
 
-        A ``DocBin`` keeps no tensor: vectors that are missing are computed again. ``Doc.to_bytes``, and with it
+        A ``DocBin`` keeps no tensor: vectors that are missing, or are of another width, are computed again; of
+        several components that append, each restores its own columns, in the order of the pipeline. ``Doc.to_bytes``, and with it
         ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which `similarity` compares them.
         """
         given = list(docs)
-        for doc in self.pipe(doc for doc in given if self.target.read(doc) is None):
+        lacking = [doc for doc in given if not self.target.holds(doc, self.name, self.width)]
+        for doc in self.pipe(lacking):
             assert doc is not None
         self._hook(given)
         return given
