@@ -152,9 +152,10 @@ class TokenEmbeddings(ModelComponent):
     def restore(self, docs: Iterable[Doc]) -> list[Doc]:
         """Give documents back what a ``DocBin``, bytes or another process took from them, and return them.
 
-        A ``DocBin`` keeps no tensor: vectors that are missing, or are of another width, are computed again; of
-        several components that append, each restores its own columns, in the order of the pipeline. ``Doc.to_bytes``, and with it
-        ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which `similarity` compares them.
+        A ``DocBin`` keeps no tensor: vectors that are missing, or of another width, are computed again. Of several
+        components that append, each restores its own columns; call them in the order of the pipeline.
+        ``Doc.to_bytes``, and with it ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which
+        `similarity` compares them.
         """
         given = list(docs)
         lacking = [doc for doc in given if not self.target.holds(doc, self.name, self.width)]
