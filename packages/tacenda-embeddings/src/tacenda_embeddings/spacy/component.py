@@ -4,7 +4,9 @@ It holds any fitted embedder of the registry, writes one row per token into ``Do
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
 """
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -23,6 +25,7 @@ from tacenda_embeddings.spacy.ownership import (
     announce_width,
     announce_widths,
     check_ownership,
+    check_sourced,
     describe_pipes,
     earlier_owner,
 )
@@ -76,6 +79,9 @@ class TokenEmbeddings(ModelComponent):
         self.target = Target(target, mode)
         self._hooks = ContextHooks(self.target.name)
         self._previous_owner = "other"
+        # what spaCy last linked after this component, which may be in another pipeline than the one it was made in
+        self._later: list[weakref.ref[Any]] = []
+        self._linked_anew = False
 
     @property
     def embeddings(self) -> Any:
@@ -143,6 +149,13 @@ class TokenEmbeddings(ModelComponent):
             return self._fit(corpus, words, vocabulary, settings)
 
         self._initialize(nlp, artifact, corpus, fit)
+
+    def predict(self, docs: Sequence[Doc]) -> Any:
+        """Return one float32 array ``(n_tokens, width)`` per document; raises as `ModelComponent.predict` does."""
+        if self._linked_anew:
+            check_sourced(self._nlp(), self, [pipe for ref in self._later if (pipe := ref())])
+            self._linked_anew = False
+        return super().predict(docs)
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document."""
@@ -228,12 +241,15 @@ class TokenEmbeddings(ModelComponent):
 
     @listener_map.setter
     def listener_map(self, _: dict[str, Any]) -> None:
+        self._later, self._linked_anew = [], True
         nlp = self._nlp()
         if nlp is not None:
             describe_pipes(nlp)
 
     def find_listeners(self, component: Any) -> None:
         """Tell the layers of a later component that read these vectors how wide they are."""
+        with suppress(TypeError):  # a component that cannot be referred to weakly
+            self._later.append(weakref.ref(component))
         announce_width(self, component)
 
     def add_listener(self, listener: Any, component_name: str) -> None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 from thinc.api import Model
@@ -24,6 +24,7 @@ __all__ = [
     "announce_width",
     "announce_widths",
     "check_ownership",
+    "check_sourced",
     "describe_pipes",
     "earlier_owner",
 ]
@@ -95,12 +96,39 @@ def _check_listeners(
         elif appends and (_is_ours(pipeline[written][1]) or reader.position < here):
             continue
         elif written < here:
-            raise ConfigurationError(
-                f"{name!r} cannot write Doc.tensor: {reader.upstream!r} owns it and "
-                f"{reader.name!r} listens to it; give {name!r} a target of its own "
-                f"(config={{'target': 'lds'}} writes doc._.lds), or, if {reader.name!r} is meant "
-                f"to read {name!r}, set its upstream = {name!r}"
-            )
+            _refuse_to_write(name, repr(reader.upstream), reader.name)
+
+
+def _refuse_to_write(name: str, owner: str, listener: str) -> NoReturn:
+    raise ConfigurationError(
+        f"{name!r} cannot write Doc.tensor: {owner} owns it and {listener!r} listens to it; give {name!r} a target of "
+        f"its own (config={{'target': 'lds'}} writes doc._.lds), or, if {listener!r} is meant to read {name!r}, set "
+        f"its upstream = {name!r}"
+    )
+
+
+def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
+    """Check a component that is in another pipeline than ``nlp``, of which only what comes ``later`` is known.
+
+    A component that was sourced keeps its reference to the pipeline it was made in, until it is initialized. Raises
+    ConfigurationError if a listener to another component would read what it writes to ``Doc.tensor``.
+    """
+    pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
+    here = next((i for i, pipe in enumerate(pipes) if pipe is component), len(pipes))
+    after = {id(pipe) for pipe in pipes[here + 1 :]}
+    at_home = here < len(pipes) and all(id(pipe) in after for pipe in later)
+    if at_home or not component.target.is_tensor or component.target.mode != "replace":
+        return
+    passed = {component.name}
+    for pipe in later:
+        for node in _nodes(pipe):
+            if isinstance(node, Tok2VecListener) and node.upstream_name not in passed:
+                upstream = node.upstream_name
+                owner = "an earlier tok2vec" if upstream == "*" else repr(upstream)
+                _refuse_to_write(component.name, owner, pipe.name)
+        if isinstance(pipe, Tok2Vec) or (_is_ours(pipe) and pipe.target.is_tensor):
+            return  # which writes anew: that is what later listeners read
+        passed.add(getattr(pipe, "name", ""))
 
 
 def _announce_overwriting(
