@@ -1,11 +1,13 @@
-"""Where vectors go, whose columns are whose, and who may write Doc.tensor."""
+"""Where vectors go, and who may write Doc.tensor."""
 
+import gc
 import re
 
 import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc
+from spacy.training import Example
 
 from tacenda.errors import ConfigurationError
 
@@ -61,46 +63,6 @@ def test_extension_that_cannot_be_written_is_refused():
     with pytest.raises(ConfigurationError, match="read_only_vectors"):
         add(spacy.blank("en"), "vectors", target="read_only_vectors")
     Doc.remove_extension("read_only_vectors")
-
-
-@pytest.mark.parametrize("target", ["tensor", "side_by_side"])
-def test_appended_columns_stand_beside_the_others_and_are_recorded(
-    toy, toy_class, toy_corpus, target
-):
-    wide = toy_class(n_states=7, seed=1).fit(toy_corpus)
-    nlp = spacy.blank("en")
-    add(nlp, "first", mode="append", target=target).initialize(artifact=toy)
-    add(nlp, "second", mode="append", target=target).initialize(artifact=wide)
-    doc = nlp(TEXT)
-    array = doc.tensor if target == "tensor" else doc._.side_by_side
-    np.testing.assert_array_equal(array[:, :8], toy.transform([TEXT.split()])[0])
-    np.testing.assert_array_equal(array[:, 8:], wide.transform([TEXT.split()])[0])
-    assert doc._.get(f"{target}_columns") == {"first": [0, 8], "second": [8, 22]}
-    again = Doc(nlp.vocab).from_bytes(doc.to_bytes(exclude=["user_hooks"]))
-    assert again._.get(f"{target}_columns") == doc._.get(f"{target}_columns")
-
-
-def test_append_after_replace_puts_the_columns_down_to_their_writer(toy):
-    nlp = spacy.blank("en")
-    add(nlp, "first").initialize(artifact=toy)
-    add(nlp, "second", mode="append").initialize(artifact=toy)
-    assert nlp(TEXT)._.tensor_columns == {"first": [0, 8], "second": [8, 16]}
-    assert nlp("").tensor.shape == (0, 16)
-
-
-def test_appending_again_replaces_only_our_columns(toy):
-    nlp = spacy.blank("en")
-    first, second = add(nlp, "first", mode="append"), add(nlp, "second", mode="append")
-    first.initialize(artifact=toy)
-    second.initialize(artifact=toy)
-    doc = nlp(TEXT)
-    before = doc.tensor.copy()
-    for _ in range(2):
-        doc = first(second(doc))
-    np.testing.assert_array_equal(doc.tensor, before)
-    doc.tensor = doc.tensor[:, :3]  # somebody has replaced it
-    assert second(doc).tensor.shape == (5, 11)
-    assert second(doc)._.tensor_columns["second"] == [3, 11]
 
 
 @pytest.mark.parametrize("order", [("tok2vec", "toy", "tagger"), ("tok2vec", "tagger", "toy")])
@@ -168,6 +130,76 @@ def test_appending_after_the_listeners_is_no_clash(toy):
     add(nlp, "toy", mode="append").initialize(artifact=toy)
     nlp.initialize()
     assert nlp(TEXT)._.tensor_columns == {"tok2vec": [0, 8], "toy": [8, 16]}
+
+
+# -- sourced components --------------------------------------------------------------------------------
+
+
+def with_sourced(toy, *order, upstream="tok2vec", **config):
+    """A pipeline of new components around one that was sourced, and the pipeline that it comes from."""
+    home = spacy.blank("en")
+    add(home, "toy", **config).initialize(artifact=toy)
+    nlp = stock(*(name for name in order if name != "toy"), upstream=upstream)
+    nlp.initialize()
+    here = order.index("toy")
+    nlp.add_pipe(
+        "toy", source=home, **({"first": True} if here == 0 else {"after": order[here - 1]})
+    )
+    return nlp, home
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("upstream", ["tok2vec", "*"])
+@pytest.mark.parametrize("n_states", [4, 7])
+def test_sourced_component_does_not_overwrite_what_is_listened_to(
+    toy_class, toy_corpus, n_states, upstream, kept
+):
+    model = toy_class(n_states=n_states).fit(toy_corpus)
+    nlp, home = with_sourced(model, "tok2vec", "toy", "tagger", upstream=upstream)
+    if not kept:
+        del home
+        gc.collect()
+    with pytest.raises(
+        ConfigurationError, match=r"'toy' cannot write Doc.tensor: .*tok2vec'? owns"
+    ):
+        nlp(TEXT)
+    example = Example.from_dict(nlp.make_doc(TEXT), {"tags": ["N"] * 5})
+    with pytest.raises(ConfigurationError, match="'toy' cannot write"):
+        nlp.update([example], annotates=["toy"])
+
+
+@pytest.mark.parametrize(
+    ("order", "settings"),
+    [
+        (("toy", "tok2vec", "tagger"), {}),
+        (("tok2vec", "tagger", "toy"), {}),
+        (("tok2vec", "toy", "tagger"), {"target": "sourced_aside"}),
+        (("toy", "tagger"), {"upstream": "toy"}),
+    ],
+)
+def test_sourced_component_in_nobodys_way_works(toy, order, settings):
+    nlp, _ = with_sourced(toy, *order, **settings)
+    assert nlp(TEXT)[0].tag_ == "N"
+
+
+def test_components_sourced_in_another_order_are_in_another_pipeline(toy):
+    home = stock("tok2vec", "tagger")
+    home.initialize()
+    add(home, "toy", target="tensor", mode="replace")
+    home.get_pipe("toy")._set_model(toy)
+    nlp = spacy.blank("en")
+    for name in ("tok2vec", "toy", "tagger"):
+        nlp.add_pipe(name, source=home)
+    with pytest.raises(ConfigurationError, match="'toy' cannot write"):
+        nlp(TEXT)
+
+
+def test_sourced_component_works_again_in_its_own_pipeline(toy):
+    nlp, home = with_sourced(toy, "tok2vec", "toy", "tagger")
+    with pytest.raises(ConfigurationError, match="cannot write"):
+        nlp(TEXT)
+    home.add_pipe("sentencizer")
+    assert home(TEXT).tensor.shape == (5, 8)
 
 
 # -- the order of the pipeline -------------------------------------------------------------------------

@@ -150,6 +150,48 @@ def test_prediction_without_the_component_says_so(toy):
         nlp(DATA[0][0], disable=["token_embeddings"])
 
 
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("tok2vec", [VECTORS, concat(16, vectors=VECTORS, hash=HASH)])
+def test_prediction_after_initialization_without_the_component_says_so(
+    toy, tmp_path, tok2vec, saved
+):
+    nlp, examples, _ = build(toy, "tagger", tok2vec)
+    if saved:
+        nlp.to_disk(tmp_path / "pipeline")
+        nlp = spacy.load(tmp_path / "pipeline")
+    with pytest.raises(ConfigurationError, match="no vectors for a document of 5 tokens"):
+        nlp(DATA[0][0], disable=["token_embeddings"])
+    assert nlp(DATA[0][0])[0].tag_
+    with pytest.raises(ConfigurationError, match="no vectors for a document of 5 tokens"):
+        nlp.get_pipe("tagger").predict([examples[0].predicted])
+
+
+def test_merged_tokens_are_named_as_the_reason(toy):
+    nlp = train(toy, "tagger", {**VECTORS, "source": "merged"}, steps=1, target="merged")
+    doc = nlp(DATA[0][0])
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[:2])
+    with pytest.raises(ConfigurationError, match=r"rows for 5 tokens where .* has 4: .* merged"):
+        nlp.get_pipe("tagger")(doc)
+    nlp.get_pipe("token_embeddings").restore([doc])
+    assert nlp.get_pipe("tagger")(doc)[0].tag_
+
+
+@pytest.mark.parametrize(
+    ("target", "source"), [("written_aside", "tensor"), ("tensor", "written_aside")]
+)
+def test_source_that_another_name_is_written_for_is_told_that_name(toy, target, source):
+    nlp = spacy.blank("en")
+    add = {"embedder": "toy", "target": target}
+    nlp.add_pipe("token_embeddings", config=add).initialize(artifact=toy)
+    nlp.add_pipe("tagger", config=head("tagger", {**VECTORS, "source": source})).add_label("N")
+    place = "doc.tensor" if target == "tensor" else f"doc._.{target}"
+    with pytest.raises(
+        ConfigurationError, match=rf"'token_embeddings' writes {place}: set source = '{target}'"
+    ):
+        nlp.initialize()
+
+
 def test_model_of_another_width_is_refused(toy, toy_class, toy_corpus):
     nlp = train(toy, "tagger", VECTORS, steps=1)
     nlp.get_pipe("token_embeddings").initialize(artifact=toy_class(3).fit(toy_corpus))
@@ -183,6 +225,9 @@ def test_width_of_appended_columns_is_announced(toy):
         ({**VECTORS, "columns": [5, 2]}, r"columns must be \[start, stop\]"),
         ({**VECTORS, "columns": [0, 4], "width": 5}, "width says 5"),
         ({**VECTORS, "width": 0}, "width must be positive"),
+        ({**VECTORS, "source": "doc._.lds"}, "not 'doc._.lds': use 'lds'"),
+        ({**VECTORS, "source": "doc.tensor"}, "use 'tensor'"),
+        ({**VECTORS, "source": "my vectors"}, "such as 'lds' for doc._.lds"),
         ({**VECTORS, "dropout": 1.0}, "dropout"),
         ({**VECTORS, "scale": 0}, "scale"),
         ({**VECTORS, "projection": 0}, "projection"),

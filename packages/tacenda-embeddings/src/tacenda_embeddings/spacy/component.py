@@ -4,7 +4,9 @@ It holds any fitted embedder of the registry, writes one row per token into ``Do
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
 """
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -23,6 +25,7 @@ from tacenda_embeddings.spacy.ownership import (
     announce_width,
     announce_widths,
     check_ownership,
+    check_sourced,
     describe_pipes,
     earlier_owner,
 )
@@ -76,6 +79,9 @@ class TokenEmbeddings(ModelComponent):
         self.target = Target(target, mode)
         self._hooks = ContextHooks(self.target.name)
         self._previous_owner = "other"
+        # what spaCy last linked after this component, which may be in another pipeline than the one it was made in
+        self._later: list[weakref.ref[Any]] = []
+        self._linked_anew = False
 
     @property
     def embeddings(self) -> Any:
@@ -144,6 +150,13 @@ class TokenEmbeddings(ModelComponent):
 
         self._initialize(nlp, artifact, corpus, fit)
 
+    def predict(self, docs: Sequence[Doc]) -> Any:
+        """Return one float32 array ``(n_tokens, width)`` per document; raises as `ModelComponent.predict` does."""
+        if self._linked_anew:
+            check_sourced(self._nlp(), self, [pipe for ref in self._later if (pipe := ref())])
+            self._linked_anew = False
+        return super().predict(docs)
+
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document."""
         self.target.write(docs, vectors, self.name, self._previous_owner)
@@ -152,11 +165,14 @@ class TokenEmbeddings(ModelComponent):
     def restore(self, docs: Iterable[Doc]) -> list[Doc]:
         """Give documents back what a ``DocBin``, bytes or another process took from them, and return them.
 
-        A ``DocBin`` keeps no tensor: vectors that are missing are computed again. ``Doc.to_bytes``, and with it
-        ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which `similarity` compares them.
+        A ``DocBin`` keeps no tensor: vectors that are missing, or of another width, are computed again. Of several
+        components that append, each restores its own columns; call them in the order of the pipeline.
+        ``Doc.to_bytes``, and with it ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which
+        `similarity` compares them.
         """
         given = list(docs)
-        for doc in self.pipe(doc for doc in given if self.target.read(doc) is None):
+        lacking = [doc for doc in given if not self.target.holds(doc, self.name, self.width)]
+        for doc in self.pipe(lacking):
             assert doc is not None
         self._hook(given)
         return given
@@ -225,12 +241,15 @@ class TokenEmbeddings(ModelComponent):
 
     @listener_map.setter
     def listener_map(self, _: dict[str, Any]) -> None:
+        self._later, self._linked_anew = [], True
         nlp = self._nlp()
         if nlp is not None:
             describe_pipes(nlp)
 
     def find_listeners(self, component: Any) -> None:
         """Tell the layers of a later component that read these vectors how wide they are."""
+        with suppress(TypeError):  # a component that cannot be referred to weakly
+            self._later.append(weakref.ref(component))
         announce_width(self, component)
 
     def add_listener(self, listener: Any, component_name: str) -> None:

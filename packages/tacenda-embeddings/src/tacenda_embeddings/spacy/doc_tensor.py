@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
-__all__ = ["NAME", "as_they_are", "doc_tensor", "scales", "vectors_of"]
+__all__ = ["NAME", "as_they_are", "doc_tensor", "place_of", "scales", "vectors_of"]
 
 #: Name of the thinc node that reads; `ownership.announce_widths` looks for it.
 NAME = "doc_tensor"
@@ -57,6 +57,10 @@ def doc_tensor(
         A setting is out of range, or, later, a document has no vectors or too few columns.
     """
     width = _checked_width(width, columns)
+    if not source.isidentifier():
+        bare = source.rpartition(".")[2]
+        remedy = f": use {bare!r}" if bare.isidentifier() else ", such as 'lds' for doc._.lds"
+        _fail(f"source must be 'tensor' or the bare name of an extension, not {source!r}{remedy}")
     if not 0.0 <= dropout < 1.0:
         _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
     if not 0 < scale < float("inf"):
@@ -69,9 +73,7 @@ def doc_tensor(
         "scale": scale,
         "dropout": dropout,
         "announced": None,  # the width that `ownership.announce_widths` found in the pipeline
-        # Whether no vectors have been read since initialization: spaCy initializes on samples that no
-        # component has seen, so until then a document without vectors is no mistake.
-        "waiting": False,
+        "notes": _Notes(),
     }
     read: Model[list[Doc], list[Floats2d]] = Model(
         NAME, forward, init=init, dims={"nO": width}, attrs=attrs
@@ -88,7 +90,7 @@ def doc_tensor(
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
     """Set the width; the samples of spaCy have passed no component, so they may have no vectors."""
-    model.attrs["waiting"] = True
+    model.attrs["notes"].samples = list(X or [])
     if model.has_dim("nO"):
         return
     seen = (vectors_of(doc, model.attrs["source"]) for doc in X or [] if len(doc))
@@ -99,8 +101,16 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
     elif announced:
         model.set_dim("nO", announced)
     elif X is not None:
+        place = _where(model)
+        written = model.attrs["notes"].written
+        if written and model.attrs["source"] not in written.values():
+            name, target = next(reversed(written.items()))
+            _fail(
+                f"the width of {place} is not known, because no component before this one in the pipeline says that "
+                f"it writes it, but {name!r} writes {place_of(target)}: set source = {target!r}"
+            )
         _fail(
-            f"the width of {_where(model)} is not known, because no component before this one in the "
+            f"the width of {place} is not known, because no component before this one in the "
             "pipeline says that it writes it: move the embedding component before it and initialize it "
             "first, or set width"
         )
@@ -121,7 +131,7 @@ def forward(
 def as_they_are(
     model: Model[list[Doc], list[Floats2d]], docs: Sequence[Doc], is_train: bool
 ) -> list[Any]:
-    """Return the columns of each document (n_tokens, width), not scaled; zeros while the model waits for vectors."""
+    """Return the columns of each document (n_tokens, width), not scaled; zeros for samples of initialization."""
     ops, source, width = model.ops, model.attrs["source"], model.get_dim("nO")
     whole = model.attrs["stop"] is None
     rows = []
@@ -130,7 +140,7 @@ def as_they_are(
         if array is None or not whole or array.shape[1] != width:
             array = _columns(model, doc, array, is_train)
         elif len(doc):
-            model.attrs["waiting"] = False
+            model.attrs["notes"].samples = []
         rows.append(ops.asarray2f(array))
     return rows
 
@@ -141,14 +151,21 @@ def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> An
     if not len(doc):
         return model.ops.alloc2f(0, width)
     if array is None:
-        if model.attrs["waiting"] and not is_train:
+        if not is_train and any(doc is sample for sample in model.attrs["notes"].samples):
             return model.ops.alloc2f(len(doc), width)
+        there = _array(doc, model.attrs["source"])
+        if there is not None and there.ndim == 2:
+            _fail(
+                f"{_where(model)} has rows for {len(there)} tokens where the document has {len(doc)}: tokens were "
+                "merged or split since, so move the component that does this before the embedding component, or "
+                "after the one that reads the vectors"
+            )
         _fail(
             f"{_where(model)} holds no vectors for a document of {len(doc)} tokens: add the embedding "
             "component, or move it, before the one that reads it, and in training list it in [training] "
             "annotating_components (nlp.update(..., annotates=[...])); a DocBin keeps no tensor"
         )
-    model.attrs["waiting"] = False
+    model.attrs["notes"].samples = []
     have = array.shape[1]
     if (stop is None and have != width) or (stop is not None and have < stop):
         need = f"{width}" if stop is None else f"at least {stop}"
@@ -171,19 +188,48 @@ def scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
 
 def vectors_of(doc: Doc, source: str) -> Any:
     """Return what ``Doc.tensor`` or an extension holds for the tokens of a document (n_tokens, width), or None."""
-    if source == "tensor":
-        array = doc.tensor
-    else:
-        array = doc.user_data.get(("._.", source, None, None))
-        if array is None and Doc.has_extension(source):
-            array = doc._.get(source)  # whose getter may know it
+    array = _array(doc, source)
     if array is None or array.ndim != 2 or array.shape[0] != len(doc):
         return None
     return array
 
 
+class _Notes:
+    """What a layer knows of the pipeline around it; thinc leaves it out of what it saves, because it is an object.
+
+    Attributes
+    ----------
+    written
+        By component, the target of every embedding component before this layer.
+    samples
+        The documents of initialization, until vectors have been read. spaCy initializes on samples that no component
+        has seen: that these have no vectors is no mistake.
+    """
+
+    def __init__(self, written: dict[str, str] | None = None) -> None:
+        self.written = written or {}
+        self.samples: list[Doc] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Notes, (dict(self.written),)  # a copy has not been initialized
+
+
+def _array(doc: Doc, source: str) -> Any:
+    """Return what a document holds, for whichever tokens."""
+    if source == "tensor":
+        return doc.tensor
+    array = doc.user_data.get(("._.", source, None, None))
+    if array is None and Doc.has_extension(source):
+        array = doc._.get(source)  # whose getter may know it
+    return array
+
+
 def _where(model: Model[Any, Any]) -> str:
-    source = model.attrs["source"]
+    return place_of(model.attrs["source"])
+
+
+def place_of(source: str) -> str:
+    """Return a target or source as spaCy's analysis writes it."""
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
 
 

@@ -10,19 +10,21 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 from thinc.api import Model
 
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
+from tacenda_embeddings.spacy.doc_tensor import place_of
 from tacenda_embeddings.spacy.target import Target
 
 __all__ = [
     "announce_width",
     "announce_widths",
     "check_ownership",
+    "check_sourced",
     "describe_pipes",
     "earlier_owner",
 ]
@@ -65,7 +67,7 @@ def _check_order(
         written_before = reader.upstream is None and min(writers.values()) < reader.position
         if reader.position < here and theirs == name and not written_before:
             raise ConfigurationError(
-                f"{reader.name!r} reads {_place(target.name)}, which {name!r} writes only after it: move {name!r} "
+                f"{reader.name!r} reads {place_of(target.name)}, which {name!r} writes only after it: move {name!r} "
                 f"before it, as with nlp.add_pipe(..., name={name!r}, before={reader.name!r}) or in [nlp] pipeline"
             )
 
@@ -94,12 +96,39 @@ def _check_listeners(
         elif appends and (_is_ours(pipeline[written][1]) or reader.position < here):
             continue
         elif written < here:
-            raise ConfigurationError(
-                f"{name!r} cannot write Doc.tensor: {reader.upstream!r} owns it and "
-                f"{reader.name!r} listens to it; give {name!r} a target of its own "
-                f"(config={{'target': 'lds'}} writes doc._.lds), or, if {reader.name!r} is meant "
-                f"to read {name!r}, set its upstream = {name!r}"
-            )
+            _refuse_to_write(name, repr(reader.upstream), reader.name)
+
+
+def _refuse_to_write(name: str, owner: str, listener: str) -> NoReturn:
+    raise ConfigurationError(
+        f"{name!r} cannot write Doc.tensor: {owner} owns it and {listener!r} listens to it; give {name!r} a target of "
+        f"its own (config={{'target': 'lds'}} writes doc._.lds), or, if {listener!r} is meant to read {name!r}, set "
+        f"its upstream = {name!r}"
+    )
+
+
+def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
+    """Check a component that is in another pipeline than ``nlp``, of which only what comes ``later`` is known.
+
+    A component that was sourced keeps its reference to the pipeline it was made in, until it is initialized. Raises
+    ConfigurationError if a listener to another component would read what it writes to ``Doc.tensor``.
+    """
+    pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
+    here = next((i for i, pipe in enumerate(pipes) if pipe is component), len(pipes))
+    after = {id(pipe) for pipe in pipes[here + 1 :]}
+    at_home = here < len(pipes) and all(id(pipe) in after for pipe in later)
+    if at_home or not component.target.is_tensor or component.target.mode != "replace":
+        return
+    passed = {component.name}
+    for pipe in later:
+        for node in _nodes(pipe):
+            if isinstance(node, Tok2VecListener) and node.upstream_name not in passed:
+                upstream = node.upstream_name
+                owner = "an earlier tok2vec" if upstream == "*" else repr(upstream)
+                _refuse_to_write(component.name, owner, pipe.name)
+        if isinstance(pipe, Tok2Vec) or (_is_ours(pipe) and pipe.target.is_tensor):
+            return  # which writes anew: that is what later listeners read
+        passed.add(getattr(pipe, "name", ""))
 
 
 def _announce_overwriting(
@@ -115,7 +144,7 @@ def _announce_overwriting(
             continue
         if any(i < r.position <= j and r.upstream in (None, first) for r in readers):
             continue
-        place = _place(component.target.name)
+        place = place_of(component.target.name)
         warnings.warn(
             f"{second!r} overwrites what {first!r} wrote to {place}, and no component between them reads it: give "
             f"{name!r} a target of its own (config={{'target': 'lds'}}) or mode = 'append', or leave {first!r} out",
@@ -124,11 +153,13 @@ def _announce_overwriting(
 
 
 def announce_width(component: Any, other: Any) -> None:
-    """Tell every ``tacenda.DocTensor.v1`` of a later component how wide the vectors of ``component`` are."""
-    if component.target.mode != "replace" or component.width is None:
-        return
+    """Tell every ``tacenda.DocTensor.v1`` of a later component what ``component`` writes, and how wide it is."""
+    known = component.target.mode == "replace" and component.width is not None
     for node in _nodes(other):
-        if node.name == DOC_TENSOR and node.attrs["source"] == component.target.name:
+        if node.name != DOC_TENSOR:
+            continue
+        node.attrs["notes"].written[component.name] = component.target.name
+        if known and node.attrs["source"] == component.target.name:
             node.attrs["announced"] = component.width
 
 
@@ -139,7 +170,7 @@ def announce_widths(nlp: Any) -> None:
     ConfigurationError if a listener to one of our components is set to another width.
     """
     totals: dict[str, int | None] = {}
-    ours: set[str] = set()
+    ours: dict[str, str] = {}  # by name, where they write
     for name, pipe in nlp.pipeline:
         if _is_ours(pipe):
             key, width = pipe.target.name, pipe.width
@@ -147,11 +178,12 @@ def announce_widths(nlp: Any) -> None:
                 before = totals[key]
                 width = None if width is None or before is None else before + width
             totals[key] = width
-            ours.add(name)
+            ours[name] = key
             continue
         for node in _nodes(pipe):
             if node.name == DOC_TENSOR:
                 node.attrs["announced"] = totals.get(node.attrs["source"])
+                node.attrs["notes"].written = dict(ours)
             elif isinstance(node, Tok2VecListener) and node.upstream_name in ours:
                 _check_listener(name, node, totals.get("tensor"))
         if isinstance(pipe, Tok2Vec):
@@ -168,9 +200,9 @@ def describe_pipes(nlp: Any) -> None:
         meta = nlp.get_pipe_meta(name)
         if _is_ours(pipe):
             sentences = ["token.is_sent_start"] if pipe.context == "sentence" else []
-            changed = {"assigns": [_place(pipe.target.name)], "requires": sentences}
+            changed = {"assigns": [place_of(pipe.target.name)], "requires": sentences}
         else:
-            read = {_place(n.attrs["source"]) for n in _nodes(pipe) if n.name == DOC_TENSOR}
+            read = {place_of(n.attrs["source"]) for n in _nodes(pipe) if n.name == DOC_TENSOR}
             changed = {"requires": sorted({*meta.requires, *read})}
         if any(list(getattr(meta, key)) != value for key, value in changed.items()):
             # a copy: the original is that of all components of this factory
@@ -198,7 +230,7 @@ def _writers(nlp: Any, place: str) -> dict[str, int]:
     def writes(name: str, pipe: Any) -> bool:
         if _is_ours(pipe):
             return bool(pipe.target.name == place)
-        assigned = _place(place) in nlp.get_pipe_meta(name).assigns
+        assigned = place_of(place) in nlp.get_pipe_meta(name).assigns
         return assigned or (place == "tensor" and isinstance(pipe, Tok2Vec))
 
     return {name: i for i, (name, pipe) in enumerate(nlp.pipeline) if writes(name, pipe)}
@@ -230,11 +262,6 @@ def _readers(pipeline: list[tuple[str, Any]], place: str) -> list[_Reader]:
                     upstream = tok2vecs[0] if tok2vecs else ""
                 found.append(_Reader(i, name, upstream))
     return found
-
-
-def _place(name: str) -> str:
-    """Return a target or source as spaCy's analysis writes it."""
-    return "doc.tensor" if name == "tensor" else f"doc._.{name}"
 
 
 def _check_listener(name: str, node: Any, width: int | None) -> None:

@@ -65,6 +65,17 @@ class Target:
         """Return the vectors of a document (n_tokens, width), or None where nothing has been written for its tokens."""
         return vectors_of(doc, self.name)
 
+    def holds(self, doc: Doc, owner: str, width: int | None) -> bool:
+        """Return whether a document has the vectors of ``owner``; None as their width takes any."""
+        there = self.read(doc)
+        if there is None or width is None:
+            return there is not None
+        recorded = doc.user_data.get(self._columns_key) or {}
+        if owner not in recorded:
+            return self.mode == "replace" and there.shape[1] == width
+        start, stop = recorded[owner]
+        return bool(stop - start == width and stop <= there.shape[1])
+
     def _beside(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
         """Return the columns that are there and our own: after them, or in place of our earlier ones."""
         there = self.read(doc)
@@ -75,13 +86,17 @@ class Target:
         columns = {
             name: list(span) for name, span in recorded.items() if span[1] <= have and name != owner
         }
-        start, stop = recorded.get(owner, (have, have + width))
-        if stop - start != width or stop > have:
+        start, stop = recorded.get(owner, (have, have))
+        if stop > have:
             # the record is of columns that have been replaced since
-            start, stop = have, have + width
+            start = stop = have
+        end = start + width  # the model may have another width than the one that wrote our columns
+        for span in columns.values():
+            if span[0] >= stop:
+                span[:] = [bound + end - stop for bound in span]
         if have and not columns and start:
             columns[before] = [0, start]
-        columns[owner] = [start, stop]
+        columns[owner] = [start, end]
         doc.user_data[self._columns_key] = columns
         xp = get_array_module(rows)
         there = get_current_ops().asarray(there, dtype="float32")

@@ -1,0 +1,106 @@
+"""Columns beside each other: whose they are, and how a component finds, replaces and restores its own."""
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+TEXT = "the cat saw a dog"
+
+
+def add(nlp, name, **config):
+    return nlp.add_pipe("token_embeddings", name=name, config={"embedder": "toy", **config})
+
+
+@pytest.mark.parametrize("target", ["tensor", "side_by_side"])
+def test_appended_columns_stand_beside_the_others_and_are_recorded(
+    toy, toy_class, toy_corpus, target
+):
+    wide = toy_class(n_states=7, seed=1).fit(toy_corpus)
+    nlp = spacy.blank("en")
+    add(nlp, "first", mode="append", target=target).initialize(artifact=toy)
+    add(nlp, "second", mode="append", target=target).initialize(artifact=wide)
+    doc = nlp(TEXT)
+    array = doc.tensor if target == "tensor" else doc._.side_by_side
+    np.testing.assert_array_equal(array[:, :8], toy.transform([TEXT.split()])[0])
+    np.testing.assert_array_equal(array[:, 8:], wide.transform([TEXT.split()])[0])
+    assert doc._.get(f"{target}_columns") == {"first": [0, 8], "second": [8, 22]}
+    again = Doc(nlp.vocab).from_bytes(doc.to_bytes(exclude=["user_hooks"]))
+    assert again._.get(f"{target}_columns") == doc._.get(f"{target}_columns")
+
+
+def test_append_after_replace_puts_the_columns_down_to_their_writer(toy):
+    nlp = spacy.blank("en")
+    add(nlp, "first").initialize(artifact=toy)
+    add(nlp, "second", mode="append").initialize(artifact=toy)
+    assert nlp(TEXT)._.tensor_columns == {"first": [0, 8], "second": [8, 16]}
+    assert nlp("").tensor.shape == (0, 16)
+
+
+def test_appending_again_replaces_only_our_columns(toy):
+    nlp = spacy.blank("en")
+    first, second = add(nlp, "first", mode="append"), add(nlp, "second", mode="append")
+    first.initialize(artifact=toy)
+    second.initialize(artifact=toy)
+    doc = nlp(TEXT)
+    before = doc.tensor.copy()
+    for _ in range(2):
+        doc = first(second(doc))
+    np.testing.assert_array_equal(doc.tensor, before)
+    doc.tensor = doc.tensor[:, :3]  # somebody has replaced it
+    assert second(doc).tensor.shape == (5, 11)
+    assert second(doc)._.tensor_columns["second"] == [3, 11]
+
+
+@pytest.mark.parametrize("n_states", [2, 7])
+def test_columns_of_a_changed_model_replace_its_earlier_ones(toy, toy_class, toy_corpus, n_states):
+    changed = toy_class(n_states=n_states, seed=1).fit(toy_corpus)
+    nlp = spacy.blank("en")
+    for name in ("first", "second", "third"):
+        add(nlp, name, mode="append").initialize(artifact=toy)
+    doc = nlp(TEXT)
+    kept = doc.tensor.copy()
+    nlp.get_pipe("second").initialize(artifact=changed)
+    nlp.get_pipe("second")(doc)
+    [written] = changed.transform([TEXT.split()])
+    np.testing.assert_array_equal(doc.tensor, np.hstack([kept[:, :8], written, kept[:, 16:]]))
+    stop = 8 + changed.width
+    expected = {"first": [0, 8], "third": [stop, stop + 8], "second": [8, stop]}
+    assert doc._.tensor_columns == expected
+
+
+def test_restoring_gives_back_the_columns_of_every_component_that_appends(
+    toy, toy_class, toy_corpus
+):
+    wide = toy_class(n_states=7, seed=1).fit(toy_corpus)
+    nlp = spacy.blank("en")
+    components = [add(nlp, name, mode="append") for name in ("first", "second")]
+    for component, model in zip(components, (toy, wide), strict=True):
+        component.initialize(artifact=model)
+    doc = nlp(TEXT)
+    for kept in (False, True):
+        [again] = DocBin(docs=[doc], store_user_data=kept).get_docs(nlp.vocab)
+        for component in components:
+            component.restore([again])
+        np.testing.assert_array_equal(again.tensor, doc.tensor)
+        assert again._.tensor_columns == {"first": [0, 8], "second": [8, 22]}
+
+
+def test_restoring_keeps_what_another_component_appended(toy):
+    nlp = spacy.blank("en")
+    first = add(nlp, "first")
+    first.initialize(artifact=toy)
+    add(nlp, "second", mode="append").initialize(artifact=toy)
+    doc = nlp(TEXT)
+    [again] = first.restore([Doc(nlp.vocab).from_bytes(doc.to_bytes(exclude=["user_hooks"]))])
+    np.testing.assert_array_equal(again.tensor, doc.tensor)
+
+
+def test_restoring_replaces_a_tensor_of_another_width(toy):
+    nlp = spacy.blank("en")
+    component = add(nlp, "toy")
+    component.initialize(artifact=toy)
+    doc = nlp.make_doc(TEXT)
+    doc.tensor = np.ones((5, 3), "f")
+    component.restore([doc])
+    np.testing.assert_array_equal(doc.tensor, toy.transform([TEXT.split()])[0])
