@@ -156,7 +156,7 @@ def check_file(file: Path, force: bool) -> None:
     folder = file.absolute().parent
     if not folder.is_dir():
         raise ArtifactError(
-            f"{file} cannot be written, for there is no folder {folder}: make it, or choose another name"
+            f"cannot write {file}: there is no folder {folder}; make it, or choose another name"
         )
     if os.path.lexists(file) and not force:
         raise ArtifactError(
