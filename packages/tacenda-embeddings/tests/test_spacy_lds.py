@@ -44,7 +44,8 @@ def test_tensor_equals_the_model_without_spacy(nlp, lds, sentences):
 
 def test_vectors_depend_on_the_context(nlp, sentences):
     word = sentences[0][0]
-    alone, _, inside = nlp(word), None, nlp(" ".join([*sentences[1][:-1], word]))
+    alone, inside = nlp(word), nlp(" ".join([*sentences[1][:-1], word]))
+    assert alone[0].text == inside[-1].text
     assert not np.allclose(alone.tensor[0], inside.tensor[-1])
 
 

@@ -14,7 +14,8 @@ from spacy.training import Example
 from thinc.api import Config
 
 import tacenda
-from tacenda.errors import ConfigurationError
+from tacenda.artifact import Saveable
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.configuration import pipeline_config
 
@@ -91,14 +92,14 @@ def small(config):
     return Config().from_str(text.replace("length = 262144", "length = 512"), interpolate=False)
 
 
-def trained(config, steps=25):
+def trained(config, steps=25, annotates=("lds_embeddings",)):
     spacy.util.fix_random_seed(0)
     nlp = spacy.util.load_model_from_config(small(config))
     gold = examples(nlp)
     optimizer = nlp.initialize(lambda: gold)
     for step in range(steps):
         optimizer.learn_rate = 0.02 * (1 - step / steps)  # it ends where it has learned by heart
-        nlp.update(gold, sgd=optimizer, drop=0.0, annotates=["lds_embeddings"])
+        nlp.update(gold, sgd=optimizer, drop=0.0, annotates=list(annotates))
     return nlp
 
 
@@ -157,6 +158,9 @@ def test_the_written_configuration_has_everything_spacy_wants(lds):
         ([], {}, "name at least one"),
         (["tagger", "tagger"], {}, "named twice"),
         (["tagger", "nonsense"], {}, "nonsense"),
+        (["transformer", "tagger"], {}, "no configuration of transformer.* one of tagger, "),
+        (["lds_embeddings", "tok2vec"], {}, "name at least one"),
+        (["tagger"], {"output": "nonsense"}, "own_past_future.*'nonsense'"),
         (["sentencizer"], {}, "no component of sentencizer"),
         (["tagger"], {"cnn_layers": -1}, "negative"),
         (["tagger"], {"language": "qq"}, "'qq'"),
@@ -165,6 +169,55 @@ def test_the_written_configuration_has_everything_spacy_wants(lds):
 def test_what_cannot_be_written_is_named(lds, components, settings, match):
     with pytest.raises(ConfigurationError, match=match):
         pipeline_config(components, lds, **settings)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_embedding_components_may_be_named_as_the_pipeline_shows_them(lds, shared):
+    written = pipeline_config(["tagger", "ner"], lds, shared=shared)
+    for named in ("lds_embeddings", "token_embeddings", "varembed_embeddings", "tok2vec"):
+        assert pipeline_config([named, "tagger", "ner"], lds, shared=shared) == written
+
+
+def test_another_embedder_is_hosted_by_the_component_for_any(toy, tmp_path):
+    toy.save(tmp_path / "toy")
+    nlp = trained(
+        pipeline_config(["tagger"], str(tmp_path / "toy"), target="toys"),
+        steps=1,
+        annotates=["token_embeddings"],
+    )
+    assert nlp.pipe_names == ["token_embeddings", "tok2vec", "tagger"]
+    assert nlp.get_pipe("token_embeddings").embedder == "toy"
+    [expected] = toy.transform([["the", "cat"]])
+    np.testing.assert_array_equal(nlp("the cat")._.toys, expected)
+    with pytest.raises(ConfigurationError, match="'toy' has one output alone"):
+        pipeline_config(["tagger"], str(tmp_path / "toy"), output="own")
+
+
+class _LanguageModel(Saveable):
+    kind, name = "language_models", "nothing"
+
+    def config_dict(self):
+        return {}
+
+    def arrays(self):
+        return {"none": np.zeros(1, "f")}
+
+
+def test_models_of_another_kind_are_refused(lds, tmp_path):
+    _LanguageModel().save(tmp_path / "lm")
+    with pytest.raises(ConfigurationError, match=r"lm holds one of the language_models, not token"):
+        pipeline_config(["tagger"], str(tmp_path / "lm"))
+    with pytest.raises(ConfigurationError, match=r"lm holds one of the language_models, not token"):
+        pipeline_config(["tagger"], lds, vectors=str(tmp_path / "lm"))
+    with pytest.raises(ConfigurationError, match=r"'lds' gives a word no vector of its own"):
+        pipeline_config(["tagger"], lds, vectors=lds)
+
+
+def test_a_damaged_model_is_no_model_that_will_come(lds, tmp_path):
+    shutil.copytree(lds, tmp_path / "lds")
+    (tmp_path / "lds" / "model.json").write_text("{", encoding="utf8")
+    with pytest.raises(ArtifactError, match="damaged"):
+        pipeline_config(["tagger"], str(tmp_path / "lds"))
 
 
 # -- spacy train ---------------------------------------------------------------------------------------
@@ -198,9 +251,8 @@ def test_several_trainings_in_one_process_do_not_disturb_each_other(lds, model, 
     assert other.get_pipe("lds_embeddings").width == 8
     assert first.get_pipe("lds_embeddings").width == 12
     assert annotations(first) == annotations(again)
-    for nlp in (first, again):
-        weights = nlp.get_pipe("tok2vec").model.to_bytes()
-        assert weights == first.get_pipe("tok2vec").model.to_bytes()
+    weights = [nlp.get_pipe("tok2vec").model.to_bytes() for nlp in (first, again)]
+    assert weights[0] == weights[1]
 
 
 @pytest.fixture
@@ -301,6 +353,25 @@ def test_the_command_writes_what_spacy_debugs_without_complaint(run, lds, corpus
     assert done.returncode == 0, done.stdout + done.stderr
     assert run("init-config", "-", "--lds", lds, "--pipeline", "nonsense")[0] == 1
     assert "[components.tok2vec]" in run("init-config", "-", "--lds", lds)[1]
+
+
+def test_the_command_says_what_is_not_there_and_writes_all_the_same(run, lds, tmp_path):
+    config = tmp_path / "config.cfg"
+    status, _, err = run("init-config", config, "--lds", tmp_path / "lds", "--vectors", "my-lsd")
+    assert status == 0
+    absent, unknown, *_ = err.splitlines()
+    assert absent.startswith(f"--lds {tmp_path / 'lds'} is not there yet")
+    assert "--vectors my-lsd is not there yet" in unknown
+    assert "no installed model 'my-lsd'" in unknown
+    assert Config().from_disk(config)["paths"]["words"] == "my-lsd"
+    assert "not there" not in run("init-config", "-", "--lds", lds)[2]
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_refused(run, lds, tmp_path):
+    status, _, err = run("init-config", tmp_path / "none" / "config.cfg", "--lds", lds)
+    assert status == 1
+    assert f"there is no folder {tmp_path / 'none'}" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_outputs_are_a_setting_of_the_commands(run, lds, model, tmp_path):

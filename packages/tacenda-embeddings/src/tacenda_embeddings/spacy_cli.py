@@ -54,7 +54,7 @@ def init_config(
     if str(output) != "-":
         check_file(output, force)
     try:
-        from tacenda_embeddings.spacy.configuration import pipeline_config
+        from tacenda_embeddings.spacy.configuration import missing, pipeline_config
     except ImportError as error:
         raise ConfigurationError(
             f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
@@ -69,6 +69,11 @@ def init_config(
         target=target,
         output=model_output,
     )
+    for option, model in (("--lds", lds), ("--vectors", vectors)):
+        if model is not None and (reason := missing(model)) is not None:
+            typer.echo(
+                f"{option} {model} is not there yet, and training needs it: {reason}", err=True
+            )
     if str(output) == "-":
         typer.echo(config.to_str())
         return

@@ -12,6 +12,7 @@ from spacy.training import Example
 
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
+from tacenda_embeddings.spacy import vectors
 from tacenda_embeddings.spacy.vectors import NAME, MorphologicalVectors, use_vectors
 
 pytestmark = pytest.mark.usefixtures("spacy_entry_points")
@@ -148,7 +149,6 @@ def test_a_tagger_with_include_static_vectors_trains_on_them(nlp, texts):
 def test_a_training_configuration_may_name_a_pipeline_with_them(nlp, tmp_path):
     nlp.to_disk(tmp_path / "vectors")
     other = blank()
-    other.config["initialize"]["vectors"] = str(tmp_path / "vectors")
     config = other.config
     config["initialize"]["vectors"] = str(tmp_path / "vectors")
     other.config = config
@@ -158,12 +158,32 @@ def test_a_training_configuration_may_name_a_pipeline_with_them(nlp, tmp_path):
 
 def test_most_similar_words_are_those_with_the_largest_cosine(nlp, varembed):
     table = nlp.vocab.vectors
-    query = varembed.scaled_vectors([varembed.vocabulary.words[9]])
-    keys, rows, scores = table.most_similar(query, n=3)
-    assert scores.shape == rows.shape == (1, 3)
-    assert nlp.vocab.vectors.find(key=int(keys[0, 0])) == rows[0, 0]
-    assert scores[0, 0] == pytest.approx(1.0, abs=1e-3)
-    assert table.most_similar(query[:0])[0].shape == (0, 1)
+    words = [nlp.vocab.strings[key] for key in table.keys()]  # noqa: SIM118 - not a mapping
+    queries = varembed.scaled_vectors([words[9], UNSEEN, words[2]])
+    keys, rows, scores = table.most_similar(queries, batch_size=2, n=5)
+    assert keys.shape == rows.shape == scores.shape == (3, 5)
+    for query, found, where, cosines in zip(queries, keys, rows, scores, strict=True):
+        expected = {}
+        for word in words:
+            [vector] = varembed.scaled_vectors([word])
+            lengths = np.linalg.norm(query) * np.linalg.norm(vector)
+            expected[word] = float(query @ vector / lengths)
+        assert_allclose(cosines, sorted(expected.values(), reverse=True)[:5], atol=1e-4)
+        named = [nlp.vocab.strings[key] for key in found.tolist()]
+        assert len(set(named)) == 5
+        assert_allclose([expected[word] for word in named], cosines, atol=1e-4)
+        assert table.find(keys=found.tolist()).tolist() == where.tolist()
+    assert table.most_similar(queries[:0])[0].shape == (0, 1)
+
+
+def test_rows_are_found_by_keys_and_keys_by_rows(nlp, varembed):
+    table = nlp.vocab.vectors
+    words = [nlp.vocab.strings[table.find(row=row)] for row in range(len(table))]
+    assert len(words) == len(set(words)) == table.n_keys
+    assert_array_equal(varembed.scaled_vectors(words), table.data)
+    found = table.find(rows=[5, 2, 2])
+    assert found.dtype == np.uint64
+    assert [nlp.vocab.strings[key] for key in found.tolist()] == [words[5], words[2], words[2]]
 
 
 def test_keys_of_the_most_similar_words_are_strings_of_the_pipeline(nlp, varembed, tmp_path):
@@ -187,6 +207,27 @@ def test_words_never_seen_are_made_once(nlp, varembed, monkeypatch):
     assert_array_equal(nlp.vocab.vectors.get_batch(keys), first)
     assert asked == [UNSEEN, "zzzz"]
     assert_allclose(first[:2], make([UNSEEN, "zzzz"]), rtol=1e-6)
+
+
+def test_words_never_seen_are_kept_up_to_a_number(nlp, varembed, monkeypatch):
+    """What is kept is let go whole when it would be too much; what is given is the same."""
+    monkeypatch.setattr(vectors, "_KEPT_WORDS", 2)
+    table, asked = nlp.vocab.vectors, []
+    make = varembed.scaled_vectors
+    monkeypatch.setattr(
+        varembed, "scaled_vectors", lambda words: asked.append(list(words)) or make(words)
+    )
+    batches = [
+        ["zza", "zzb"],
+        ["zzb", "zzc"],
+        ["zzc", "zzb"],
+        ["zzd", "zze", "zzd", "zzf"],
+        ["zza"],
+    ]
+    for batch in batches:
+        keys = [nlp.vocab.strings.add(word) for word in batch]
+        assert_allclose(table.get_batch(keys), make(batch), rtol=1e-6)
+    assert asked == [["zza", "zzb"], ["zzb", "zzc"], ["zzd", "zze", "zzf"], ["zza"]]
 
 
 def test_one_section_of_a_training_configuration_is_enough(varembed, tmp_path):

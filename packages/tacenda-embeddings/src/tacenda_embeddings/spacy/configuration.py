@@ -5,8 +5,8 @@ convolutional network is exchanged: hashed features of the word, static vectors 
 embedding component, mixed by one layer, with none or few layers of convolution on top.
 """
 
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from spacy import util
@@ -14,12 +14,22 @@ from spacy.cli.init_config import init_config
 from thinc.api import Config
 
 from tacenda import artifact as artifacts
+from tacenda.artifact import by_name
+from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda_embeddings.spacy.vectors import NAME, USE
+from tacenda_embeddings.spacy.vectors import NAME, USE, word_model
+from tacenda_embeddings.text_vectors import with_output
 
-__all__ = ["pipeline_config"]
+__all__ = ["missing", "pipeline_config"]
 
 WIDTH = 96
+#: Components that are written here, whether or not they are named.
+_OURS = ("lds_embeddings", "varembed_embeddings", "token_embeddings", "tok2vec")
+#: Components of spaCy's that read a token-to-vector layer.
+_READERS = (
+    "tagger, morphologizer, trainable_lemmatizer, senter, parser, ner, spancat, spancat_singlelabel, textcat, "
+    "textcat_multilabel, entity_linker"
+)
 #: Keys of a model's configuration that hold a token-to-vector layer.
 _LAYER = "tok2vec"
 
@@ -40,7 +50,8 @@ def pipeline_config(
     Parameters
     ----------
     components
-        Factories, such as ``["tagger", "parser", "ner"]``, in their order; at least one that reads vectors.
+        Factories, such as ``["tagger", "parser", "ner"]``, in their order; at least one that reads vectors. ``tok2vec``
+        and the embedding components may be named or not: they are written first, as the other arguments say.
     lds
         Folder or name of a fitted LDS, or of another embedder. It is read in training, and need not exist yet.
     vectors
@@ -61,18 +72,27 @@ def pipeline_config(
     Raises
     ------
     ConfigurationError
-        There is no component that reads vectors, one is named twice or unknown to spaCy, or ``cnn_layers`` is
-        negative.
+        There is no component that reads vectors, one is named twice or unknown to spaCy, ``cnn_layers`` is
+        negative, or a model that is there is of the wrong kind or has no such output.
+    ArtifactError
+        A model that is there cannot be read.
     """
     names = _checked(components, cnn_layers)
     target = target or ("lds" if shared else "tensor")
-    factory, settings = _component_for(lds)
+    factory, settings = _component_for(lds, output)
+    if vectors is not None and missing(vectors) is None:
+        word_model(vectors)
     try:
         base = init_config(lang=language, pipeline=names, optimize="accuracy", silent=True)
     except (ImportError, ValueError, SystemExit) as error:
         raise ConfigurationError(
             f"spaCy makes no configuration of {', '.join(names)} for the language {language!r}: {error}"
         ) from error
+    if unknown := [name for name in names if name not in base["components"]]:
+        raise ConfigurationError(
+            f"spaCy makes no configuration of {', '.join(unknown)} beside vectors of tokens: leave it out, or take "
+            f"one of {_READERS}"
+        )
     layer = _layer(target, vectors is not None, cnn_layers)
     parts: dict[str, Any] = {factory: {"factory": factory, **settings, "target": target}}
     parts[factory]["output"] = output
@@ -104,7 +124,7 @@ def pipeline_config(
 
 
 def _checked(components: Sequence[str], cnn_layers: int) -> list[str]:
-    names = [name.strip() for name in components if name.strip() not in ("", "tok2vec")]
+    names = [name.strip() for name in components if name.strip() not in ("", *_OURS)]
     if not names:
         raise ConfigurationError("name at least one component, such as tagger")
     if len(set(names)) < len(names):
@@ -114,13 +134,27 @@ def _checked(components: Sequence[str], cnn_layers: int) -> list[str]:
     return names
 
 
-def _component_for(lds: str) -> tuple[str, dict[str, Any]]:
-    """Return the factory for a model, and what its settings must say of it."""
+def missing(model: str) -> str | None:
+    """Return what is wrong with the folder or name of a model where there is none; None where there is something."""
     try:
-        name = artifacts.read(Path(lds)).name
-    except ArtifactError:
-        name = "lds"  # not fitted yet
-    return ("lds_embeddings", {}) if name == "lds" else ("token_embeddings", {"embedder": name})
+        folder = by_name.locate(model)
+    except ArtifactError as error:
+        return str(error)
+    return None if os.path.lexists(folder) else f"there is no folder {folder}"
+
+
+def _component_for(lds: str, output: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the factory for a model, and what its settings must say of it."""
+    if missing(lds) is not None:
+        return "lds_embeddings", {}  # not fitted yet
+    artifact = artifacts.read(lds)
+    if artifact.kind != "embedders":
+        raise ConfigurationError(f"{lds} holds one of the {artifact.kind}, not token embeddings")
+    if output is not None:
+        with_output(resolve(artifact), output)
+    if artifact.name == "lds":
+        return "lds_embeddings", {}
+    return "token_embeddings", {"embedder": artifact.name}
 
 
 def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ __all__ = [
     "morphological_vectors",
     "use_vectors",
     "uses_vectors",
+    "word_model",
 ]
 
 NAME = "tacenda.MorphologicalVectors.v1"
@@ -98,6 +99,20 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
     return vectors
 
 
+def word_model(source: Any) -> Any:
+    """Return the fitted model whose vectors `use_vectors` takes; raise what it raises."""
+    from tacenda.errors import ConfigurationError
+    from tacenda.spacy import sources
+
+    model = sources.load(source, "embedders", "token embeddings", "transform")
+    if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
+        raise ConfigurationError(
+            f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
+            "a sentence: the vectors of a pipeline are made of varembed or sumembed"
+        )
+    return model
+
+
 def _hash(word: str) -> int:
     """Return the hash by which spaCy knows a word."""
     return int(get_string_id(word))
@@ -133,16 +148,7 @@ class MorphologicalVectors(BaseVectors):
 
     def take(self, source: Any) -> "MorphologicalVectors":
         """Take a model, or the one in a folder; raise what `use_vectors` raises."""
-        from tacenda.errors import ConfigurationError
-        from tacenda.spacy import sources
-
-        model = sources.load(source, "embedders", "token embeddings", "transform")
-        if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
-            raise ConfigurationError(
-                f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
-                "a sentence: the vectors of a pipeline are made of varembed or sumembed"
-            )
-        self._set(model)
+        self._set(word_model(source))
         return self
 
     def _set(self, model: Any) -> None:

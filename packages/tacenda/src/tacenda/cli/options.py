@@ -152,7 +152,12 @@ def say_sizes(corpus: Any) -> None:
 
 
 def check_file(file: Path, force: bool) -> None:
-    """Raise ArtifactError if there is a file of this name, which nobody said may be replaced."""
+    """Raise ArtifactError if there is a file of this name, which nobody said may be replaced, or no folder for it."""
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise ArtifactError(
+            f"cannot write {file}: there is no folder {folder}; make it, or choose another name"
+        )
     if os.path.lexists(file) and not force:
         raise ArtifactError(
             f"there is a file {file}: choose another name, or replace it by --force"
