@@ -24,7 +24,7 @@ _PAPER: dict[str, Any] = {"training": "rules", "inference": "map"}
 _RULES: dict[str, dict[str, Any]] = {
     "sparse": {**_PAPER, "epochs": 40, "patience": 8, "learning_rate": 1.0,
                "advanced": {"biases": False, "variance": 0.1, "streams": 16, "piece": 1, "last_piece": 16}},
-    "dense": {**_PAPER, "epochs": 10, "learning_rate": 1.0,
+    "dense": {**_PAPER, "epochs": 10, "learning_rate": 0.1,
               "advanced": {"biases": False, "variance": 0.1, "streams": 100, "piece": 1, "last_piece": 20}},
 }  # fmt: skip
 _GRADIENT: dict[str, dict[str, Any]] = {
