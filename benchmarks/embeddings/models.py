@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -63,15 +64,13 @@ def fitted(cache: Path, variant: str = "em") -> LDS:
 
 
 def version(cache: Path, variant: str | None, static: bool = False) -> str:
-    """Changes when the model (or the text behind word2vec) does, so that old cells do not count."""
-    parts = []
-    if variant:
-        fitted(cache, variant)
-        manifest = (folder(cache, variant) / "model.json").read_bytes()
-        parts.append(hashlib.sha256(manifest).hexdigest()[:10])
-    if static:
-        parts.append(text.corpus(cache).vocabulary.fingerprint[:10])
-    return "+".join(parts) or "none"
+    """Changes when the code or the settings of the model do, or the text, so that old cells do not count."""
+    if not variant and not static:
+        return "none"
+    made = [f"{variant} {code()}"] if variant else []
+    settings = LDS(**VARIANTS[variant]).settings.to_dict() if variant else {}
+    of = json.dumps([settings, text.corpus(cache).vocabulary.fingerprint], sort_keys=True)
+    return "+".join([*made, hashlib.sha256(of.encode()).hexdigest()[:10]])
 
 
 def main() -> None:

@@ -4,17 +4,20 @@
 
 Gold tokens, one Doc a sentence. Every pipeline trains as `spacy train` does with the configuration of
 `spacy init config`, until its score on the dev part stops improving; the step that is best there is tested. One
-training is one cell: it takes minutes, and a killed command goes on with the next one. The words per second of
-nlp.pipe are measured apart, on a quiet machine: `python -m benchmarks.embeddings.spacy_speed`.
+training is one cell: it takes minutes, and a killed command goes on with the next one. The results have every cell,
+so that a run can also be continued elsewhere. The words per second of nlp.pipe are measured apart, on a quiet machine:
+`python -m benchmarks.embeddings.spacy_speed`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import spacy
@@ -28,6 +31,7 @@ from thinc.api import Adam, compounding
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, models, pipelines, subwords
 
+NAME = "embeddings-spacy"
 TASKS = {"ewt-upos": "tagger", "wnut17": "ner", "conll2003": "ner"}
 EVERY, PATIENCE, MOST_STEPS = 200, 1600, 20_000  # steps, as `spacy init config` sets them
 TRAINING = f"patience {PATIENCE}"  # in the key of a cell: what was trained otherwise does not count
@@ -148,9 +152,26 @@ def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str
     return common.cell_key(**parts, training=TRAINING)
 
 
+def recorded(results: str, cache: Path) -> dict[str, dict[str, Any]]:
+    """The rows of a results file, by task and row."""
+    path = reporting.RESULTS / f"{common.results_name(results, cache)}.json"
+    rows = json.loads(path.read_text(encoding="utf8"))["rows"] if path.exists() else []
+    return {row["what"]: row for row in rows}
+
+
+def kept_cells(cache: Path, name: str, results: str) -> common.Cells:
+    """The cells of a benchmark, of the cache and of its results."""
+    cells = common.Cells(cache, name)
+    for row in recorded(results, cache).values():
+        for each in row.get("cells", ()) if row.get("training") == TRAINING else ():
+            key = key_of(row["task"], row["row"], each["size"], each["seed"], row["vectors"])
+            cells.values.setdefault(key, each)
+    return cells
+
+
 def run(options: argparse.Namespace) -> None:
     log = common.logger("spacy_rows", options.cache)
-    cells = common.Cells(options.cache, "spacy_rows")
+    cells = kept_cells(options.cache, "spacy_rows", NAME)
     for task_name in options.tasks:
         task = labelled.load(task_name)
         vectors: dict[Any, Any] = {}
@@ -178,50 +199,66 @@ def run(options: argparse.Namespace) -> None:
                         lambda: measure(task, size, seed, nlp, docs),  # noqa: B023
                     )
                     log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
+                    if not options.no_save:
+                        report(options)
 
 
 Case = tuple[str, str, str]  # task, row, and version of the vectors
 
 
-def summary(cells: common.Cells, case: Case, seeds: Sequence[int]) -> dict[str, Any]:
-    """Mean and spread over seeds of dev and test score, for every size that has cells."""
+def row_of(cells: common.Cells, case: Case, seeds: Sequence[int]) -> dict[str, Any]:
+    """A row of the results: its cells, and mean and spread over seeds of every size; empty if there are none."""
+    task, name, vectors = case
     found: dict[str, Any] = {}
+    kept = []
     for size in labelled.SIZES:
-        keys = [key_of(*case[:2], size, seed, case[2]) for seed in seeds]
-        measured = [cells.values[key] for key in keys if key in cells.values]
+        keys = {seed: key_of(task, name, size, seed, vectors) for seed in seeds}
+        measured = {seed: cells.values[key] for seed, key in keys.items() if key in cells.values}
         for part in ("dev", "test"):
             if measured:
-                found[f"{part} {size or 'all'}"] = common.spread([c[part] for c in measured])
-    return found
+                found[f"{part} {size or 'all'}"] = common.spread(
+                    [c[part] for c in measured.values()]
+                )
+        for seed, cell in measured.items():
+            what = {each: cell[each] for each in ("dev", "test", "step", "steps", "seconds")}
+            kept.append({"size": size, "seed": seed, **what})
+    made = {"vectors": vectors, "training": TRAINING, "cells": kept}
+    what = {"what": f"{task}, {name}", "task": task, "row": name}
+    return {**what, **found, **made} if kept else {}
 
 
-def complete(cells: common.Cells, case: Case, seeds: Sequence[int]) -> bool:
-    """Whether every size and seed has a cell."""
-    keys = [key_of(*case[:2], size, seed, case[2]) for size in labelled.SIZES for seed in seeds]
-    return all(key in cells.values for key in keys)
+def complete(row: dict[str, Any], seeds: Sequence[int]) -> bool:
+    """Whether a row has a cell for every size and seed."""
+    return len(row.get("cells", ())) == len(labelled.SIZES) * len(seeds)
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write benchmarks/results/embeddings-spacy.json from the cells that are there."""
-    cells = common.Cells(options.cache, "spacy_rows")
-    rows: list[dict[str, Any]] = []
-    unfinished = False
-    for task, component in TASKS.items():
-        for name, spec in pipelines.ROWS.items():
-            if spec.output and not models.folder(options.cache, spec.lds).exists():
-                unfinished = True
-                continue
-            case = (task, name, version(options, spec))
-            found = summary(cells, case, seeds_of(task, name, options.seeds))
-            unfinished |= not complete(cells, case, seeds_of(task, name, common.SEEDS))
-            if found:
-                kind = {"task": task, "component": component, "group": pipelines.group(name)}
-                rows.append({**kind, "row": name, **found})
+    """Write the rows that have new cells to benchmarks/results/embeddings-spacy.json."""
+    known = recorded(NAME, options.cache)
+    cells = kept_cells(options.cache, "spacy_rows", NAME)
+    rows: dict[str, dict[str, Any]] = {}
+    for task in options.tasks:
+        for name in common.chosen(pipelines.ROWS, options.only):
+            seeds = seeds_of(task, name, common.SEEDS)
+            found = row_of(cells, (task, name, version(options, pipelines.ROWS[name])), seeds)
+            if found and found["cells"] != known.get(found["what"], {}).get("cells"):
+                kind = {"component": TASKS[task], "group": pipelines.group(name)}
+                rows[found["what"]] = {**found, **kind}
+    unfinished = any(
+        not complete(
+            {**known, **rows}.get(f"{task}, {name}", {}), seeds_of(task, name, common.SEEDS)
+        )
+        for task in TASKS
+        for name in pipelines.ROWS
+    )
+    if not rows:
+        return
     reporting.save(
-        common.results_name("embeddings-spacy", options.cache),
+        common.results_name(NAME, options.cache),
         {**PROTOCOL, "text": common.text_of(options.cache)},
-        rows,
-        seeds=options.seeds,
+        list(rows.values()),
+        seeds=common.SEEDS,
+        keep="what",
         unfinished=unfinished,
     )
 

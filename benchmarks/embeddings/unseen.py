@@ -29,6 +29,7 @@ from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, text
 PICTURED = "treebank-drawn"
 TASKS = {"treebank-drawn": "tag accuracy", "conll2000": "chunk F1"}
 STATES = pipelines.STATES
+NAME = "embeddings-unseen"
 ROWS = {
     name: pipelines.ROWS[name]
     for name in (
@@ -68,7 +69,7 @@ def chunk_f1(nlp: spacy.Language, docs: list[Doc], gold: list[Example]) -> float
 
 def run(options: argparse.Namespace) -> None:
     log = common.logger("unseen", options.cache)
-    cells = common.Cells(options.cache, "unseen")
+    cells = spacy_rows.kept_cells(options.cache, "unseen", NAME)
     for name in options.tasks:
         task = labelled.load(name)
         score = chunk_f1 if name == "conll2000" else spacy_rows.score
@@ -127,26 +128,28 @@ def _n_gram_codes(ids: np.ndarray) -> np.ndarray:
 
 
 def report(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Write benchmarks/results/embeddings-unseen.json from the cells that are there; return its rows."""
-    cells = common.Cells(options.cache, "unseen")
+    """Write the rows that have new cells to benchmarks/results/embeddings-unseen.json; return all of its rows."""
+    known = spacy_rows.recorded(NAME, options.cache)
+    cells = spacy_rows.kept_cells(options.cache, "unseen", NAME)
     rows = []
     unfinished = False
     for task, measure in TASKS.items():
         runs = overlap(options, labelled.load(task))
         for name, row in ROWS.items():
             case = (task, name, spacy_rows.version(options, row))
-            found = spacy_rows.summary(cells, case, options.seeds)
-            unfinished |= not spacy_rows.complete(cells, case, common.SEEDS)
-            if found:
-                rows.append({"task": task, "measure": measure, "row": name, **found, **runs})
+            found = spacy_rows.row_of(cells, case, common.SEEDS)
+            unfinished |= not spacy_rows.complete(found, common.SEEDS)
+            if found and found["cells"] != known.get(found["what"], {}).get("cells"):
+                rows.append({**found, "measure": measure, **runs})
     reporting.save(
-        common.results_name("embeddings-unseen", options.cache),
+        common.results_name(NAME, options.cache),
         {**PROTOCOL, "text": common.text_of(options.cache)},
         rows,
-        seeds=options.seeds,
+        seeds=common.SEEDS,
+        keep="what",
         unfinished=unfinished,
     )
-    return rows
+    return list(spacy_rows.recorded(NAME, options.cache).values())
 
 
 def picture(path: Path, rows: list[dict[str, Any]]) -> None:
