@@ -52,7 +52,9 @@ def state(result: str) -> str:
     """`fresh`, `stale`, `partial` or `missing`: whether the code still gives all figures as they were measured."""
     if not (parts.RESULTS / f"{result}.json").exists():
         return "missing"
-    if any(changed(result, run) for run in runs(result)):
+    part = parts.part_of(result)
+    other = rewritten if part and part.timed else changed  # witnesses say nothing of times
+    if any(other(result, run) for run in runs(result)):
         return "stale"
     return "partial" if _report(result).get("unfinished") else "fresh"
 
@@ -126,7 +128,7 @@ def rewritten(result: str, run: dict[str, Any]) -> list[str]:
 def _same_since(part: Part, run: dict[str, Any]) -> bool:
     """Whether the witnesses of all that a part measures gave the same, on one machine, at the run and today."""
     names = {name for each in part.measures for name in _witnesses(each)}
-    if part.timed or not names:
+    if not names:
         return False
     today = {"code": {each: code(each) for each in part.measures}}
     return any(

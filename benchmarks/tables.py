@@ -159,8 +159,11 @@ def _changed(name: str, run: freshness.Run, columns: list[str]) -> list[str]:
     """The code that has changed since a run; that it gives the same says nothing of what it costs."""
     if not run.ours:
         return []
-    costs = any(COST.search(_spaced(column)) for column in columns)
-    return (freshness.rewritten if costs else freshness.changed)(name, run.run)
+    return (freshness.rewritten if _of_costs(columns) else freshness.changed)(name, run.run)
+
+
+def _of_costs(columns: list[str]) -> bool:
+    return any(COST.search(_spaced(column)) for column in columns)
 
 
 def _said_of_run(name: str, measured: freshness.Run, columns: list[str]) -> str:
@@ -172,14 +175,16 @@ def _said_of_run(name: str, measured: freshness.Run, columns: list[str]) -> str:
     part = parts.part_of(name)
     if part and part.timed:
         said += _load(run)
-    changed = _changed(name, measured, columns)
-    if changed and "code" in run:
-        folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in changed)
-        return f"{said}; since then {', '.join(f'`{each}`' for each in folders)} changed"
-    if changed:
+    if not measured.ours or not freshness.rewritten(name, run):
+        return said
+    changed = freshness.changed(name, run)
+    if not changed:
+        costs = ", costs apart" if _of_costs(columns) else ""
+        return f"{said}; today's code gives the same{costs}"
+    if "code" not in run:
         return f"{said}; the code has changed since"
-    same = measured.ours and freshness.rewritten(name, run)
-    return f"{said}; today's code gives the same" if same else said
+    folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in changed)
+    return f"{said}; since then {', '.join(f'`{each}`' for each in folders)} changed"
 
 
 def _load(run: dict[str, Any]) -> str:

@@ -120,7 +120,8 @@ def test_figures_stand_where_witnesses_of_the_changed_code_give_the_same(
     monkeypatch.setattr(freshness, "heard", lambda: heard)
     assert tables.render("made-up columns=row").endswith("; today's code gives the same.*\n")
     assert freshness.of_part(parts.PARTS[0]) == "fresh"
-    assert "`core/model.py` changed" in tables.render("made-up columns=row,words/s")  # of times
+    costs = tables.render("made-up columns=row,words/s")
+    assert costs.endswith("; today's code gives the same, costs apart.*\n")
     monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "other")})
     assert "`core/model.py` changed" in tables.render("made-up columns=row")
     monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "missing")})
@@ -130,7 +131,8 @@ def test_figures_stand_where_witnesses_of_the_changed_code_give_the_same(
     assert "`core/model.py` changed" in tables.render("made-up columns=row")
     heard[0]["machine"] = "a"
     monkeypatch.setattr(parts, "PARTS", (replace(parts.PARTS[0], timed=True),))
-    assert "`core/model.py` changed" in tables.render("made-up columns=row")
+    assert tables.render("made-up columns=row").endswith("; today's code gives the same.*\n")
+    assert freshness.of_part(parts.PARTS[0]) == "stale"  # its times are
 
 
 def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured, folder):
