@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from tacenda.fitting import Callback, FitLoop, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
@@ -20,15 +19,12 @@ from tacenda.fitting.trainable import State
 from tacenda_lm.recurrent.network import RESTING, Network, backward, forward, output
 from tacenda_lm.recurrent.predictor import RecurrentPredictor
 from tacenda_lm.recurrent.settings import RecurrentLMSettings
+from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.sequences import Ids
 from tacenda_lm.streams import Stream
 from tacenda_lm.training import Trainer, dropout_mask, put
 
 __all__ = ["FallingAfter", "FallingWhereHeldOutSays", "RecurrentTrainer", "WhenSettled", "Windows"]
-
-_Floats = npt.NDArray[np.floating[Any]]
-_Gradient = tuple[npt.NDArray[np.integer[Any]] | None, _Floats]
-"""Rows of a table, each once, and their gradients; None stands for all rows."""
 
 _NEVER = 1e9  # nats a token, before the first evaluation
 _EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
@@ -166,7 +162,7 @@ class RecurrentTrainer(Trainer):
 
     def gradients(
         self, places: npt.NDArray[np.int64], rng: np.random.Generator
-    ) -> tuple[float, dict[str, _Gradient]]:
+    ) -> tuple[float, dict[str, Gradient]]:
         """Return the summed loss at some places (steps, streams), and its gradients by the names of the tables.
 
         The states of the streams become those at the end of the window.
@@ -193,12 +189,12 @@ class RecurrentTrainer(Trainer):
             d_z *= inputs_kept
         return -float(log_probs.sum(dtype=np.float64)), {
             "transitions": (None, d_transitions),
-            "inputs": _by_word(read.ravel(), flat),
+            "inputs": by_row(read.ravel(), flat),
             "offsets": (None, d_offsets),
             "outputs": (None, self._d_outputs),
         }
 
-    def _descend(self, gradients: dict[str, _Gradient], rate: float) -> None:
+    def _descend(self, gradients: dict[str, Gradient], rate: float) -> None:
         """Move against the gradient, which is used up, and whose mean over the streams is clipped."""
         squares = sum(float(np.vdot(gradient, gradient)) for _, gradient in gradients.values())
         norm = float(np.sqrt(squares)) / self.settings.streams
@@ -237,12 +233,3 @@ class RecurrentTrainer(Trainer):
     def observe(self, nats: float) -> None:
         """Tell the schedule what the held-out text has after an epoch."""
         self.rate.observe(nats)
-
-
-def _by_word(words: Ids, gradients: _Floats) -> _Gradient:
-    """Return the different words, and the sum of the rows (tokens, width) of each."""
-    rows, place = np.unique(words, return_inverse=True)
-    tokens = np.arange(len(words))
-    ones = np.ones(len(words), gradients.dtype)
-    sums = csr_array((ones, (place, tokens)), shape=(len(rows), len(words)))
-    return rows, np.asarray(sums @ gradients)

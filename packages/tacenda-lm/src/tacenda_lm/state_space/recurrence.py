@@ -14,11 +14,11 @@ theorem, which asks for one more system with the matrix of a Newton step, (I + D
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array
 
+from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.state_space.inference import (
     SMALL,
     Product,
@@ -33,10 +33,8 @@ from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters, 
 __all__ = [
     "LIMIT",
     "Forward",
-    "Gradient",
     "Piece",
     "backward",
-    "by_row",
     "forward",
     "onward",
     "read",
@@ -52,10 +50,6 @@ class Piece(NamedTuple):
     words: Ints  # y, the tokens at these places
     live: Floats  # 1; 0 at a token that is context only, after which the state begins anew
     seen: Floats  # 1; 0 at a token that is unknown or context only
-
-
-Gradient: TypeAlias = tuple[Ints | None, Floats]
-"""Rows of a table, each once, and their gradients; None stands for all rows."""
 
 
 class Forward(NamedTuple):
@@ -248,15 +242,6 @@ def _through_time(
         back = d_rows[t] @ p.outputs[:, :n_q]
         d_q = g @ p.transition[:, :n_q] + (back if keep is None else back * keep[t, :, :n_q])
     return d_onward, d_gain
-
-
-def by_row(rows: Ints, gradients: Floats) -> Gradient:
-    """Return the different rows ascending, and the sums of the gradients of each."""
-    found, places = np.unique(rows, return_inverse=True)
-    n = len(places)
-    ones = np.ones(n, gradients.dtype)
-    chosen = csc_array((ones, places.reshape(-1), np.arange(n + 1)), shape=(len(found), n))
-    return found, np.asarray(chosen @ gradients)
 
 
 def _gain(p: Parameters, variance: float) -> Floats:
