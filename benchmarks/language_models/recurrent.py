@@ -48,7 +48,7 @@ PROTOCOL = {
 WIDTH = 300
 STARTS = ("random", "SSID", "EM")
 EM_ITERATIONS = {"SSID": (0, 0), "EM": (20, 2)}
-RATES = {"random": 1.0, "SSID": 0.5, "EM": 0.5}  # by lm-recurrent-choice
+RATES = {"random": 1.0, "SSID": 1.0, "EM": 1.0}  # by lm-recurrent-choice
 RUNS: dict[str, dict[str, Any]] = {
     "averaged": {"width": WIDTH},
     "dropout": {"width": WIDTH, "dropout": 0.3},
