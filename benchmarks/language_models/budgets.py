@@ -57,7 +57,7 @@ CHOSEN = {
     "minute": 1,
     "5 minutes": 1,
     "15 minutes": 0,
-}  # by lm-budgets-chosen; the last one still to be compared
+}  # by lm-budgets-chosen
 SEEDS = 5  # that an hour holds
 BUDGETS = (*TRIED, "hour")
 Row = dict[str, Any]
