@@ -103,7 +103,8 @@ def choose(budgets: list[str]) -> None:
         for settings in TRIED[budget]:
             model, fit = fitted(rest, None, "ptb-nine-tenths", **settings)
             found = model.perplexity(last, context="stream").value
-            row = {"what": f"{budget} {settings}", "budget": budget, **settings}
+            what = f"{budget}, {settings['width']} wide, {settings['copies']} trees"
+            row = {"what": what, "budget": budget, **settings}
             row |= {"held back": found, "CPU s": fit["CPU s"]}
             reporting.save("lm-budgets-chosen", CHOICE, [row], seeds=(0,), keep="what")
 
