@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tacenda.artifact import Configured, Saveable, require
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacenda.lookup import class_of, reserved
+from tacenda.lookup import class_of, reserved, token_list
 from tacenda.settings import Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import coarser_class
@@ -131,7 +131,7 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
         """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
         special = reserved(vocabulary.oov)
-        texts = [list(sentence) for sentence in sentences]
+        texts = [token_list(sentence) for sentence in sentences]
         unseen = dict.fromkeys(
             word
             for text in texts

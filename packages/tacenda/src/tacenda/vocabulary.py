@@ -27,6 +27,7 @@ from tacenda.lookup import (
     check_oov,
     class_of,
     reserved,
+    token_list,
 )
 from tacenda.offsets import checked_offsets
 from tacenda.word_classes import coarser_class
@@ -189,14 +190,17 @@ class Vocabulary:
         """Return the ids of the tokens of a text, int32 (tokens,).
 
         With ``remember`` the ids of unknown spellings are kept for the next time, up to a limit; False suits lists
-        of distinct strings.
+        of distinct strings. Raises CorpusError for one string instead of tokens, and for a token that is no string.
         """
-        if isinstance(tokens, str):
-            raise CorpusError("encode was given one string; give a list of tokens: text.split()")
-        if not isinstance(tokens, Sized):
-            tokens = list(tokens)
+        if isinstance(tokens, str) or not isinstance(tokens, Sized):
+            tokens = token_list(tokens)
         find = self._ids.__getitem__ if remember else self._ids.find
-        return np.fromiter(map(find, tokens), dtype=np.int32, count=len(tokens))
+        try:
+            return np.fromiter(map(find, tokens), dtype=np.int32, count=len(tokens))
+        except TypeError as error:  # a list or dictionary where a token should be
+            raise CorpusError(
+                f"a token is not a string ({error}); tokens must be strings"
+            ) from error
 
     def decode(self, ids: Iterable[int] | NDArray[np.integer[Any]]) -> list[str]:
         """The words of ids; a word outside the vocabulary comes back as its class or ``<unk>``.

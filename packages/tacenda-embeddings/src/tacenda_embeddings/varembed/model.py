@@ -25,6 +25,7 @@ from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import PluginUnavailableError
 from tacenda.fitting.checkpoint import Resume
+from tacenda.lookup import token_list
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed.fitted import FittedWords, Float32
@@ -143,9 +144,10 @@ class MorphologicalEmbedder(Configured[S]):
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
         """Return the vectors of every token of every sentence; they do not depend on the sentence.
 
-        One float32 array (tokens, width) for each token list. Raises NotFittedError.
+        One float32 array (tokens, width) for each token list. Raises NotFittedError, and CorpusError for a sentence or
+        a token of the wrong type.
         """
-        texts = [list(sentence) for sentence in sentences]
+        texts = [token_list(sentence) for sentence in sentences]
         rows = self.vectors(word for text in texts for word in text)
         bounds = np.cumsum([0, *map(len, texts)]).tolist()
         return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
@@ -156,7 +158,7 @@ class MorphologicalEmbedder(Configured[S]):
         With ``prior``, vectors are made from the morphemes even of words that were seen (the paper's "morphemes
         only").
         """
-        return self._fitted().look_up(list(words), prior)
+        return self._fitted().look_up(token_list(words), prior)
 
     def scaled_vectors(self, words: Iterable[str]) -> Float32:
         """Return `vectors` at one length, a mean square of 1 in every row; zeros stay.

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tacenda.corpus.marks import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.errors import CorpusError
-from tacenda.lookup import UNKNOWN, Normalization, Oov
+from tacenda.lookup import UNKNOWN, Normalization, Oov, not_a_string
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -83,10 +83,7 @@ class Types(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         if not isinstance(word, str):
-            raise CorpusError(
-                f"a token is a {type(word).__name__} ({word!r:.40}), not a string; "
-                "tokens must be strings"
-            )
+            raise not_a_string(word)
         self[word] = found = len(self)
         return found
 
