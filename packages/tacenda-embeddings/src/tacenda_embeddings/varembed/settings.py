@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -152,6 +153,24 @@ class WordVectorSettings(Settings):
     def check(self) -> None:
         """Refuse what is no device."""
         devices.check(self)
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what the start, the segmenter and the exact softmax leave unused."""
+        unused = {
+            ("start", "random"): ("start_scale", "start_window", "start_adjacent"),
+            ("start", "word2vec"): ("start_window", "start_adjacent"),
+            ("segmenter", "morfessor"): ("n_morphemes",),
+            ("segmenter", "ngrams"): ("n_morphemes", "max_pieces"),
+        }
+        found = {
+            f"advanced.{name}": f'with {option}="{value}"'
+            for (option, value), names in unused.items()
+            if getattr(self, option) == value
+            for name in names
+        }
+        if self.advanced.softmax == "exact":
+            found["advanced.negatives"] = 'with softmax="exact"'
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
