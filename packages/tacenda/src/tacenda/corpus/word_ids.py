@@ -129,14 +129,15 @@ def code_sentences(
     """Yield the provisional ids of sentences that are tokenized already, in blocks."""
     block: list[Sequence[str]] = []
     size = 0
-    for number, sentence in enumerate(track(sentences, "Reading sentences", unit=" sentences")):
+    bar = track(sentences, "Reading sentences", unit=" sentences")
+    for number, sentence in enumerate(bar, start=1):
         if isinstance(sentence, str | bytes) or not isinstance(sentence, Iterable):
             raise CorpusError(
                 f"sentence {number} is a {type(sentence).__name__}, not a list of tokens; "
                 "for lines of text use Corpus.from_text"
             )
         tokens = sentence if isinstance(sentence, list | tuple) else list(sentence)
-        block.append(sentence_without_marks(tokens, marks, number + 1))
+        block.append(sentence_without_marks(tokens, marks, number))
         size += len(block[-1])
         if size >= BLOCK_TOKENS:
             yield code(block, types)
@@ -156,7 +157,7 @@ def assemble(
     """Gather coded blocks, choose the vocabulary unless it is given, and renumber.
 
     Also return how many ``<unk>`` were written in the text. ``what`` is the text in words, for the error when it has no
-    tokens. Text that was split at whitespace brings a warning if it looks as if it should not have been.
+    tokens. Text that was split at whitespace causes a warning if it looks as if it should not have been.
     """
     ids = GrowingArray("ids", np.int32, place)
     offsets = GrowingArray("offsets", np.int64, place)
