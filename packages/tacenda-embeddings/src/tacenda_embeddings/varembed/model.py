@@ -21,9 +21,10 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.errors import PluginUnavailableError
+from tacenda.errors import ConfigurationError, PluginUnavailableError
 from tacenda.fitting.checkpoint import Resume
 from tacenda.lookup import token_list
 from tacenda.settings import configured_by
@@ -31,6 +32,7 @@ from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed.fitted import FittedWords, Float32
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
+    OUTPUTS,
     Output,
     SumEmbedSettings,
     VarEmbedSettings,
@@ -192,8 +194,7 @@ class MorphologicalEmbedder(Configured[S]):
 
     def config_dict(self) -> dict[str, Any]:
         """Return the settings but for the device, and those of the vocabulary, as JSON values."""
-        settings = self.settings.to_dict()
-        del settings["device"]
+        settings = devices.without_device(self.settings)
         return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -242,7 +243,11 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 
         ``output`` is another output than ``settings.output``; raises ConfigurationError if it is unknown.
         """
-        output = VarEmbedSettings(output=output or self.settings.output).output
+        output = output or self.settings.output
+        if output not in OUTPUTS:
+            raise ConfigurationError(
+                f"VarEmbed: output must be one of {', '.join(OUTPUTS)}, not {output!r:.80}"
+            )
         logits = super().vectors(words, prior=prior)
         if output == "probabilities":
             return np.asarray(sigmoid(logits), np.float32)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tacenda import devices
 from tacenda.settings import Settings, group, option
 
 __all__ = [
+    "OUTPUTS",
     "Output",
     "SumEmbedAdvanced",
     "SumEmbedSettings",
@@ -19,6 +20,8 @@ __all__ = [
 ]
 
 Output = Literal["logits", "log_odds", "probabilities"]
+
+OUTPUTS: tuple[str, ...] = get_args(Output)
 
 
 @dataclass(frozen=True, kw_only=True)
