@@ -201,6 +201,25 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved_words, t
     assert tacenda.load(tmp_path / "small").precision == "int8"
 
 
+def test_compact_of_a_model_onto_itself_says_the_size_it_had(run, saved_words):
+    size = sum(path.stat().st_size for path in saved_words.rglob("*") if path.is_file())
+    status, out, _ = run("compact", saved_words, "--output", saved_words, "--force")
+    assert status == 0
+    assert out.startswith(f"{size / 1e6:.1f} MB, now ")
+
+
+def test_compact_of_an_installed_model_says_its_size(run, saved_words, tmp_path, monkeypatch):
+    from tacenda.artifact import by_name
+
+    (saved_words / "more").write_bytes(bytes(5_000_000))
+    monkeypatch.setattr(by_name, "locate", lambda name: saved_words)
+    load = tacenda.load
+    monkeypatch.setattr(tacenda, "load", lambda m: load(saved_words if str(m) == "name" else m))
+    status, out, _ = run("compact", "name", "--output", tmp_path / "small")
+    assert status == 0
+    assert out.startswith("5.")
+
+
 def test_compact_does_both_tasks_with_both_forms(run, saved_words, tmp_path):
     pairs, tagged = tmp_path / "pairs.tsv", tmp_path / "tagged.conllu"
     pairs.write_text("a\tb\t9\nb\tc\t4\na\tc\t1\n", encoding="utf8")

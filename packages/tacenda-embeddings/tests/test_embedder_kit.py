@@ -170,6 +170,13 @@ class Crashing(Toy):
         return super().fit(corpus)
 
 
+class Spelling(Toy):
+    """Takes a string for its letters."""
+
+    def transform(self, sentences):
+        return super().transform(list(sentence) for sentence in sentences)
+
+
 class Unhashable(Toy):
     def transform(self, sentences):
         return super().transform([[t.encode("ascii").decode() for t in s] for s in sentences])
@@ -266,6 +273,7 @@ def test_what_fails_in_a_forked_process_is_told():
         (Lossy, "comes_back_from_bytes_bit_for_bit"),
         (Silent, "fit_returns_the_model_and_notes_the_text"),
         (Unhashable, "strange_tokens"),
+        (Spelling, "a_sentence_that_is_no_list_of_strings_is_refused"),
         (Fixed, "a_very_long_sentence_among_short_ones"),
     ],
 )

@@ -108,6 +108,15 @@ def test_it_comes_back_from_disk_with_both_models(model, tmp_path):
     assert isinstance(loaded.words, VarEmbed)
 
 
+def test_its_settings_are_those_of_the_two_models(model, lds, tmp_path):
+    model.save(tmp_path / "m")
+    for each in (model, tacenda.load(tmp_path / "m")):
+        assert each.settings.lds.n_states == lds.settings.n_states
+        assert each.settings.words == each.words.settings
+    assert model.with_output("mean").settings.lds == model.lds.with_output("mean").settings
+    assert MorphologicalLDS(lds={"n_states": 7}).with_output("mean").settings.lds.n_states == 7
+
+
 def test_it_is_a_component_of_a_pipeline(model, tmp_path):
     import spacy
 

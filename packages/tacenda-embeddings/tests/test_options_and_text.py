@@ -40,6 +40,30 @@ def test_an_option_of_the_group_is_named_where_it_is_looked_for():
         VarEmbed(kl="tokens")
 
 
+@pytest.mark.parametrize(
+    ("model", "plain", "group", "unused"),
+    [
+        (VarEmbed, {"start": "random"}, {}, {"start_scale": 2.0}),
+        (VarEmbed, {"start": "random"}, {}, {"start_window": 3}),
+        (VarEmbed, {"start": "random"}, {}, {"start_adjacent": 0.1}),
+        (VarEmbed, {"start": "word2vec"}, {}, {"start_window": 3}),
+        (VarEmbed, {"start": "word2vec"}, {}, {"start_adjacent": 0.1}),
+        (VarEmbed, {}, {"softmax": "exact"}, {"negatives": 3}),
+        (VarEmbed, {"segmenter": "morfessor"}, {}, {"n_morphemes": 3}),
+        (VarEmbed, {"segmenter": "ngrams"}, {}, {"n_morphemes": 3}),
+        (VarEmbed, {"segmenter": "ngrams"}, {}, {"max_pieces": 3}),
+        (LDS, {}, {"noise": "diagonal"}, {"subspace_factor": 2.0}),
+        (LDS, {"subspace_iterations": 0}, {}, {"subspace_factor": 2.0}),
+    ],
+)
+def test_an_option_without_effect_is_refused(model, plain, group, unused):
+    model(**plain, advanced=group)
+    model(advanced=unused)
+    [name] = unused
+    with pytest.raises(ConfigurationError, match=rf"advanced\.{name} has no effect with"):
+        model(**plain, advanced={**group, **unused})
+
+
 def test_every_form_of_a_text_gives_the_same_model(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n".join(LINES) + "\n", encoding="utf8")

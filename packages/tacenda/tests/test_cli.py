@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import tacenda
 from tacenda import plugins
 from tacenda.cli.main import app, main
+from tacenda.cli.options import settings_of
 from tacenda.errors import DataError
 
 
@@ -104,3 +105,16 @@ def test_plugins_lists_the_built_in_kernels_with_status():
 def test_a_kind_without_plugins_says_so(monkeypatch):
     monkeypatch.setattr(plugins, "available", lambda kind=None: [])
     assert "none is installed" in CliRunner().invoke(app, ["plugins"]).output
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [["advanced=1", "advanced.x=2"], ["advanced.x=2", "advanced=1"], ["a.b=1", "a.b.c=2"]],
+)
+def test_settings_that_contradict_each_other_are_refused(pairs):
+    with pytest.raises(typer.BadParameter, match="leave one of the two out"):
+        settings_of(pairs)
+
+
+def test_settings_of_a_group_are_gathered():
+    assert settings_of(['a={"x": 1}', "a.y=2", "b=c"]) == {"a": {"x": 1, "y": 2}, "b": "c"}

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings, folds, read_ratings, split, split_per_user
+from tacenda.ratings.table import number_ids
 
 TRIPLES = [("bob", "x", 3.0), ("al", "y", 5.0), ("al", "x", 1.0), ("cy", "z", 4.0)]
 tables = st.dictionaries(
@@ -243,6 +244,8 @@ def test_columns_may_stand_anywhere(tmp_path):
         (b"user,item,rating\n", "no ratings"),
         (b"1\t2\t3\n1\t3\n", "line 2: 2 fields where 3 are needed"),
         (b"1\t2\t3\n1\t3\tx\n", "line 2: the rating 'x' is not a number"),
+        (b"1\t2\t1_0\n1\t3\t4\n1\t4\t1_0\n", "line 3: the rating '1_0' is not a number"),
+        (b"1\t2\t3\n1\t" + b"x" * 1001 + b"\t4\n", "line 2: an id of 1,001 characters"),
         (b"1\t2\tnan\n1\t3\t4\n", "line 1: the rating 'nan' is not finite"),
         (b"1\t2\t3\n1\t2\t4\n", "more than once"),
         (b"1\t2\t3\n\t2\t4\n", "an empty user id"),
@@ -255,6 +258,25 @@ def test_a_file_that_cannot_be_read_says_where_and_why(content, message, tmp_pat
     with pytest.raises(DataError, match=message) as caught:
         read_ratings(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"separator": ""}, {"columns": (0, 1)}, {"columns": (0, 1, -1)}]
+)
+def test_options_that_cannot_be_are_refused_by_name(options, tmp_path):
+    path = tmp_path / "ratings"
+    path.write_text("1\t2\t3\n")
+    [name] = options
+    with pytest.raises(DataError, match=f"^{name} is "):
+        read_ratings(path, **options)
+
+
+def test_ids_that_would_make_all_others_wide_are_refused():
+    long = "x" * 1001
+    with pytest.raises(DataError, match="user id number 2 has 1,001 characters"):
+        number_ids(["a", long], "user")
+    with pytest.raises(DataError, match="1,001 characters"):
+        IdIndex(["a", long], "item")
 
 
 def test_another_encoding_can_be_named(tmp_path):

@@ -106,8 +106,14 @@ def test_a_model_of_another_class_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("factors", "message"),
     [
-        (np.array([1.0, np.nan]), "'factors' holds NaN, infinite or senselessly large values"),
-        (np.array([1.0, -1e300]), "'factors' holds NaN, infinite or senselessly large values"),
+        (
+            np.array([1.0, np.nan]),
+            r"'factors' holds NaN, infinite or implausibly large \(above 1e15\) values",
+        ),
+        (
+            np.array([1.0, -1e300]),
+            r"'factors' holds NaN, infinite or implausibly large \(above 1e15\) values",
+        ),
         (np.ones(2, np.float32), "'factors' is float32 and must be float64"),
         (np.ones((2, 2)), r"'factors' has shape \(2, 2\) and must have \(n\)"),
     ],

@@ -193,3 +193,10 @@ def test_what_cannot_name_a_file_is_a_clear_error(path):
 def test_any_name_that_a_file_could_have_is_a_path(tmp_path):
     for path in (tmp_path / "new", str(tmp_path), "\udcff", "", "a b\n"):
         assert store.path_of(path, ArtifactError) == Path(path)
+
+
+def test_the_size_of_a_folder_is_that_of_all_files_in_it(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a").write_bytes(bytes(3))
+    (tmp_path / "inner" / "b").write_bytes(bytes(4))
+    assert store.size_of(tmp_path) == 7

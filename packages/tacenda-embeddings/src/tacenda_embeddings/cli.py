@@ -220,6 +220,8 @@ def compact(
     accuracy of a linear tagger on either.
     """
     import tacenda
+    from tacenda import store
+    from tacenda.artifact import by_name
     from tacenda.datasets import conllu, word_similarity
     from tacenda_embeddings import losses
 
@@ -227,12 +229,12 @@ def compact(
     judged = list(word_similarity.read(pairs)) if pairs is not None else None
     sentences = list(conllu.read(tagged)) if tagged is not None else None
     check_output(output, force)
+    before = store.size_of(by_name.locate(folder))  # now, because the output may be the same folder
     embedder.save(output, precision=precision)
     smaller = tacenda.load(output)
     tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
     loss = losses.cosines(embedder, smaller, text, tokenizer, encoding, errors)
-    before, after = (sum(f.stat().st_size for f in d.rglob("*")) for d in (folder, output))
-    typer.echo(f"{before / 1e6:.1f} MB, now {after / 1e6:.1f} MB in {output}")
+    typer.echo(f"{before / 1e6:.1f} MB, now {store.size_of(output) / 1e6:.1f} MB in {output}")
     typer.echo(
         f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
         f"mean {loss.mean:.5f}, least {loss.least:.5f}"

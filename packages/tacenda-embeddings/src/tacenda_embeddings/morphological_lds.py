@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tacenda.artifact import Configured, Saveable, require
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacenda.lookup import class_of, reserved
+from tacenda.lookup import class_of, reserved, token_list
 from tacenda.settings import Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import coarser_class
@@ -86,15 +86,23 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
         return cls()._adopt(lds, words)
 
     def _adopt(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
-        self.lds, self.words = lds, words
+        self._take(lds, words)
         self._map = _learned_map(lds, words)
         self.fitted_on = {"lds": dict(lds.fitted_on), "words": dict(words.fitted_on)}
         return self
 
+    def _take(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> None:
+        """Set the two models, and the settings, which are theirs."""
+        self.lds, self.words = lds, words
+        self.settings = MorphologicalLDSSettings(lds=lds.settings)
+        # past the check of types: those of a SumEmbed say what the model is, though none can be fitted with them
+        object.__setattr__(self.settings, "words", words.settings)
+
     def with_output(self, output: Output) -> Self:
         """Return the same fitted model with another output of its LDS; it copies nothing. Raises ConfigurationError."""
         other = type(self)()
-        other.lds, other.words, other._map = self.lds.with_output(output), self.words, self._map
+        other._take(self.lds.with_output(output), self.words)
+        other._map = self._map
         other.figures, other.fitted_on = self.figures, self.fitted_on
         return other
 
@@ -131,7 +139,7 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
         """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
         special = reserved(vocabulary.oov)
-        texts = [list(sentence) for sentence in sentences]
+        texts = [token_list(sentence) for sentence in sentences]
         unseen = dict.fromkeys(
             word
             for text in texts
@@ -174,7 +182,7 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
                 "it does not hold an LDS and a model of word vectors: it is damaged"
             )
         model = cls()
-        model.lds, model.words = lds, words
+        model._take(lds, words)
         states = lds.settings.n_states
         shape = (1 + states + words.width, states)
         model._map = require(arrays, "map", shape=shape, dtype=np.float32, finite=True)

@@ -6,13 +6,14 @@
         def make_model(self):
             return MyEmbedder(width=8)
 
-About twenty-five tests are inherited: what ``fit``, ``transform`` and ``width`` promise to every host,
+About thirty tests are inherited: what ``fit``, ``transform`` and ``width`` promise to every host,
 threads and forked processes, the way to disk and back, and what is refused. Needs pytest: install
 ``tacenda-embeddings[testing]``.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 from tacenda.corpus import Corpus
-from tacenda.errors import NotFittedError, TacendaError
+from tacenda.errors import CorpusError, NotFittedError, TacendaError
 from tacenda.testing.models import ModelTests, assert_refuses, refusal_of
 from tacenda.testing.samples import STRANGE, Sentences, sample_sentences
 
@@ -147,6 +148,12 @@ class EmbedderTests(ModelTests):
         assert_refuses(lambda: model.transform([["a"]]), NotFittedError, "transform before fit")
         assert_refuses(lambda: model.save(tmp_path / "m"), NotFittedError, "save before fit")
         assert not (tmp_path / "m").exists()
+
+    def test_a_sentence_that_is_no_list_of_strings_is_refused(self, model: Any) -> None:
+        bad: tuple[Any, ...] = ("hello world", ["a", 1], ["a", None], [b"a"])
+        for sentence in bad:
+            what = f"transform([{sentence!r}])"
+            assert_refuses(partial(model.transform, [["a"], sentence]), CorpusError, what)
 
     @pytest.mark.parametrize("sentences", [[["a"]], [["a", "a"], ["a"]]])
     def test_a_text_of_one_word_is_served_or_refused_clearly(self, sentences: Sentences) -> None:

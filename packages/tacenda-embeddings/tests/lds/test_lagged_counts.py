@@ -194,6 +194,24 @@ def test_scaled_counts_forget_old_text():
     np.testing.assert_allclose((mixed.scaled(2.0)).unigram, 2 * mixed.unigram)
 
 
+def test_sums_remember_the_tokenizer_and_the_sources_of_both_texts():
+    old, new = (LaggedCounts.from_corpus(Text(zipf(500, 50, s), 50), 2) for s in (1, 2))
+    old.fitted_on |= {"sources": ["a.txt"], "tokenizer": "words"}
+    new.fitted_on |= {"sources": ["b.txt", "a.txt"], "tokenizer": "words"}
+    mixed = old.scaled(0.5) + new
+    assert mixed.fitted_on["tokenizer"] == "words"
+    assert mixed.fitted_on["sources"] == ["a.txt", "b.txt"]
+    del new.fitted_on["tokenizer"]
+    assert "tokenizer" not in (old + new).fitted_on
+
+
+def test_counts_of_different_tokenizers_are_not_added():
+    old, new = (LaggedCounts.from_corpus(Text(zipf(500, 50, s), 50), 2) for s in (1, 2))
+    old.fitted_on["tokenizer"], new.fitted_on["tokenizer"] = "words", "whitespace"
+    with pytest.raises(ConfigurationError, match="the same tokenizer"):
+        old + new
+
+
 def test_counts_that_do_not_fit_together_are_not_added():
     a = LaggedCounts.from_corpus(Text([0, 1, 2], 3), 2)
     with pytest.raises(CorpusError, match="counts to be added"):

@@ -22,6 +22,8 @@ KINDS = [
 def fitted(texts, kind, device="cpu", **more):
     model, given = kind
     advanced = {**SMALL, "n_morphemes": 60, **given.get("advanced", {})}
+    if advanced.get("softmax") == "exact":
+        del advanced["negatives"]
     settings = {"width": 6, "epochs": 2, "device": device, "advanced": advanced}
     return model(**settings).fit(texts[0], valid=texts[1], **more)
 

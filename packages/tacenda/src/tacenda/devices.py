@@ -51,6 +51,7 @@ __all__ = [
     "out_of_memory",
     "put",
     "resolve",
+    "without_device",
 ]
 
 Array = Any
@@ -91,11 +92,14 @@ def check(settings: HasDevice) -> None:
         settings.refuse("device", '"auto", "cpu", "cuda" or "cuda:" and a number')
 
 
-def everywhere(settings: declared.Settings) -> dict[str, Any]:
+def without_device(settings: declared.Settings) -> dict[str, Any]:
     """Return the settings but for the device, as JSON values: what a saved model and a checkpoint hold."""
     values = settings.to_dict()
     values.pop("device", None)
     return values
+
+
+everywhere = without_device  # as tacenda-surprise calls it
 
 
 def resolve(settings: HasDevice, operations: Iterable[str]) -> str:

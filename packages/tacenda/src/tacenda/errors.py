@@ -4,7 +4,7 @@ _LONGEST = 800  # characters of a message; what it quotes may be a whole hostile
 
 
 class TacendaError(Exception):
-    """Base of every error that is a user's to mend; the command line shows it in one line.
+    """Base of every error that the user can fix; the command line shows it in one line.
 
     What a message quotes from a file or an argument cannot harm a terminal: characters that are not
     printable are escaped, and the middle of a very long message is left out.
@@ -23,7 +23,7 @@ class PluginLoadError(PluginError):
 
 
 class PluginUnavailableError(PluginLoadError):
-    """A plugin is sound but cannot work here, for want of a device or of an optional package."""
+    """A plugin is sound but cannot work here, because a device or an optional package is missing."""
 
 
 class ArtifactError(TacendaError):

@@ -2,7 +2,7 @@
 
 ``importlib.metadata`` gives up on a whole ``entry_points.txt`` at the first line it cannot read, and its
 ``entry_points()`` on all distributions. Here damage stays where it is: sound lines of a damaged file count, a damaged
-line of a group of ours is an entry that says what is wrong with it, and each distribution brings at most one warning.
+line of a group of ours is an entry that says what is wrong with it, and each distribution causes at most one warning.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How any string finds its id: normalization, then its own type, then its class, then ``<unk>``."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -74,7 +75,9 @@ class Lookup(dict[str, int]):
         return found
 
     def find(self, word: str) -> int:
-        """Return the id of any string without remembering it."""
+        """Return the id of any string without remembering it. Raises CorpusError for what is no string."""
+        if not isinstance(word, str):
+            raise not_a_string(word)
         own = self.own(word)
         return self._stand_in(word) if own is None else own
 
@@ -102,6 +105,22 @@ class Lookup(dict[str, int]):
                 return found
             name = coarser_class(name)
         return self[UNKNOWN]
+
+
+def not_a_string(token: object) -> CorpusError:
+    """Return the error for a token that is no string."""
+    return CorpusError(
+        f"a token is a {type(token).__name__} ({token!r:.40}), not a string; tokens must be strings"
+    )
+
+
+def token_list(tokens: Iterable[str]) -> list[str]:
+    """Return the tokens of a sentence as a list. Raises CorpusError for one string, which would fall into letters."""
+    if isinstance(tokens, str):
+        raise CorpusError(
+            f"a sentence is one string ({tokens!r:.40}); give a list of tokens: text.split()"
+        )
+    return tokens if isinstance(tokens, list) else list(tokens)
 
 
 def check_oov(value: str) -> Oov:

@@ -234,6 +234,11 @@ def sweep(
                 remove(path)
 
 
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files in a folder and in those below it."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def sha256_of(path: Path) -> str:
     """Return the sha256 of a file in hexadecimal; the file is read in pieces."""
     with path.open("rb") as file:

@@ -8,9 +8,8 @@ class first (see ``tacenda.word_classes``), if that was frequent enough to be a 
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sized
 from functools import cached_property
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Self
 
@@ -27,8 +26,10 @@ from tacenda.lookup import (
     check_oov,
     class_of,
     reserved,
+    token_list,
 )
 from tacenda.offsets import checked_offsets
+from tacenda.packed_words import pack_words, unpack_words
 from tacenda.word_classes import coarser_class
 
 __all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary", "pack_words"]
@@ -92,7 +93,7 @@ class Vocabulary:
     def words(self) -> tuple[str, ...]:
         """The types in the order of their ids. Raises ArtifactError where those of a model are damaged."""
         assert self._packed is not None  # the constructor sets the words
-        return tuple(_unpacked(*self._packed))
+        return tuple(unpack_words(*self._packed, "vocabulary"))
 
     @cached_property
     def _ids(self) -> Lookup:
@@ -189,14 +190,17 @@ class Vocabulary:
         """Return the ids of the tokens of a text, int32 (tokens,).
 
         With ``remember`` the ids of unknown spellings are kept for the next time, up to a limit; False suits lists
-        of distinct strings.
+        of distinct strings. Raises CorpusError for one string instead of tokens, and for a token that is no string.
         """
-        if isinstance(tokens, str):
-            raise CorpusError("encode was given one string; give a list of tokens: text.split()")
-        if not isinstance(tokens, Sized):
-            tokens = list(tokens)
+        if isinstance(tokens, str) or not isinstance(tokens, Sized):
+            tokens = token_list(tokens)
         find = self._ids.__getitem__ if remember else self._ids.find
-        return np.fromiter(map(find, tokens), dtype=np.int32, count=len(tokens))
+        try:
+            return np.fromiter(map(find, tokens), dtype=np.int32, count=len(tokens))
+        except TypeError as error:  # a list or dictionary where a token should be
+            raise CorpusError(
+                f"a token is not a string ({error}); tokens must be strings"
+            ) from error
 
     def decode(self, ids: Iterable[int] | NDArray[np.integer[Any]]) -> list[str]:
         """The words of ids; a word outside the vocabulary comes back as its class or ``<unk>``.
@@ -384,18 +388,6 @@ def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
     return kept
 
 
-def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return words as UTF-8 text, uint8 (bytes,), and the offsets that cut it, int64 (words + 1,).
-
-    Word ``i`` is ``text[offsets[i] : offsets[i + 1]]``. Lone surrogates are encoded as Python's "surrogatepass" has
-    them, so that any string survives.
-    """
-    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum([len(data) for data in encoded], out=offsets[1:])
-    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
-
-
 def _checked(
     arrays: Mapping[str, NDArray[Any]],
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
@@ -417,22 +409,6 @@ def _checked(
     )  # these stay with the vocabulary, which never changes
     text.flags.writeable = offsets.flags.writeable = False
     return text, offsets, counts
-
-
-def _unpacked(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> list[str]:
-    """What `pack_words` packed; ArtifactError if it is no text."""
-    try:
-        whole = text.tobytes().decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise ArtifactError(
-            f"vocabulary.text is not UTF-8 ({error.reason}); the model is damaged"
-        ) from error
-    # decoded once and cut, which is faster than word by word: the places in characters, of which the first byte tells
-    is_first = np.append((text & 0xC0) != 0x80, True)
-    if not is_first[offsets].all():
-        raise ArtifactError("vocabulary.offsets cut a character in two; the model is damaged")
-    places = np.concatenate([[0], np.cumsum(is_first)])[offsets]
-    return [whole[i:j] for i, j in pairwise(places.tolist())]
 
 
 def _damaged(error: Exception) -> ArtifactError:

@@ -106,7 +106,19 @@ def test_written_unknown_words_are_counted_apart_from_rare_ones(tmp_path):
     assert Corpus.from_sentences(text, min_count=2).origin["written_unknown"] == 2
     again = Corpus.from_sentences(text, cache=tmp_path / "c", cache_key="1")
     assert again.origin == Corpus.open(tmp_path / "c").origin
+    hit = Corpus.from_sentences(text, cache=tmp_path / "c", cache_key="1")
+    assert hit.origin == again.origin
+    assert hit.origin["written_unknown"] == 2
     assert "written_unknown" not in Corpus.from_sentences([["a"]], min_count=2).origin
+
+
+def test_a_part_does_not_have_the_written_unknown_words_of_the_whole():
+    corpus = Corpus.from_sentences([["a", "<unk>"], ["<unk>", "b"], ["a"]])
+    rest, held_out = corpus.split(1 / 3)
+    for part in (corpus.head(1), rest, held_out):
+        assert "written_unknown" not in part.origin
+        assert part.origin["tokenizer"] == corpus.origin["tokenizer"]
+    assert corpus.head(3).origin == corpus.origin
 
 
 def test_ascii_whitespace_leaves_other_spaces_in_words():

@@ -138,6 +138,20 @@ def test_encode_gives_int32_and_takes_any_iterable():
     assert v.encode(("the", "dog"), remember=False).tolist() == [v.id_of("the"), v.unknown_id]
 
 
+@pytest.mark.parametrize("remember", [True, False])
+@pytest.mark.parametrize("digits", [True, False])
+@pytest.mark.parametrize("token", [1, 2.5, None, b"a", ["a"]])
+def test_tokens_that_are_not_strings_are_refused(token, digits, remember):
+    v = vocabulary(normalization=Normalization(digits=digits))
+    with pytest.raises(CorpusError, match="tokens must be strings"):
+        v.encode(["the", token], remember=remember)
+
+
+def test_one_string_is_not_taken_for_its_letters():
+    with pytest.raises(CorpusError, match="is one string"):
+        vocabulary().encode("the cat")
+
+
 def test_membership_does_not_change_by_looking_up():
     v = vocabulary("a a b", max_vocabulary=1, normalization=Normalization(lowercase=True))
     assert "b" not in v

@@ -151,3 +151,11 @@ def test_fingerprints_tell_data_and_settings_apart():
 def test_sources_without_batches_are_refused(make):
     with pytest.raises(ConfigurationError):
         make()
+
+
+def test_the_batches_of_an_epoch_are_counted_once(monkeypatch):
+    source = BlockBatches(np.arange(0, 1001, 10), batch_size=50)
+    shuffles, batches = [], source.batches
+    monkeypatch.setattr(source, "batches", lambda epoch: shuffles.append(epoch) or batches(epoch))
+    assert [source.n_batches(epoch) for epoch in (0, 0, 1, 1)] == [20] * 4
+    assert shuffles == [0, 1]

@@ -23,6 +23,7 @@ from tacenda.fitting import (
     Sweeps,
     fit,
 )
+from tacenda.fitting.history import LossMeter
 
 
 class Walk:
@@ -149,6 +150,44 @@ def test_divergence_without_evaluations_goes_back_to_the_last_whole_epoch():
     with pytest.raises(DivergenceError):
         fit(model, Steps(2), settings())
     assert model.x == 4
+
+
+class Overflowing(Walk):
+    """Its parameters are infinite after a step, before a loss says so."""
+
+    def __init__(self, step, **options):
+        super().__init__(**options)
+        self.last = step
+
+    def step(self, batch, learning_rate):
+        if not np.isfinite(self.x):
+            return np.nan, 2
+        found = super().step(batch, learning_rate)
+        if self.x == self.last:
+            self.x = np.array(np.inf)
+        return found
+
+
+def test_parameters_that_are_not_finite_are_not_those_that_are_kept():
+    model = Overflowing(4, losses=[1.0] * 4 + [np.nan])
+    with pytest.raises(DivergenceError, match="the best parameters before it are kept"):
+        fit(model, Steps(2), settings())
+    assert model.x == 2
+
+
+def test_where_only_the_start_is_finite_there_is_no_model_to_keep():
+    model = Overflowing(2, losses=[1.0] * 2 + [np.nan])
+    with pytest.raises(DivergenceError, match="no model to keep"):
+        fit(model, Steps(2), settings(on_divergence="return"))
+    assert model.x == 0
+
+
+def test_a_gradient_norm_that_is_not_finite_is_left_out_of_the_mean():
+    meter = LossMeter(1)
+    for step, norm in enumerate((1.0, np.inf, 3.0, None, np.nan)):
+        meter.add(step, 0.1, StepResult(1.0, 1, norm))
+    json.dumps(meter.state(), allow_nan=False)
+    assert meter.close_epoch() == (1.0, 2.0)
 
 
 def test_divergence_in_the_first_epoch_goes_back_to_the_start():

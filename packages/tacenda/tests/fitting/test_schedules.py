@@ -51,3 +51,24 @@ def test_configurations_are_json_and_tell_schedules_apart():
 def test_nonsense_is_refused(make):
     with pytest.raises(ConfigurationError):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StepDecay(0.1, epochs=0),
+        lambda: StepDecay(0.1, factor=float("nan")),
+        lambda: Cosine(0.1, epochs=0),
+        lambda: Cosine(0.1, floor=-1.0),
+        lambda: WarmUp(Schedule(0.1), 0),
+    ],
+)
+def test_schedules_that_cannot_be_followed_are_refused_when_they_are_made(make):
+    with pytest.raises(ConfigurationError):
+        make()
+
+
+def test_warm_ups_are_equal_if_all_of_them_is():
+    assert WarmUp(Cosine(0.1, epochs=3), 5) == WarmUp(Cosine(0.1, epochs=3), 5)
+    assert WarmUp(Cosine(0.1, epochs=3), 5) != WarmUp(Cosine(0.1, epochs=4), 5)
+    assert WarmUp(Cosine(0.1, epochs=3), 5) != WarmUp(Cosine(0.1, epochs=3), 6)

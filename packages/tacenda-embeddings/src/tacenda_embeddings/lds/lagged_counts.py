@@ -28,6 +28,7 @@ from tacenda.vocabulary import Vocabulary
 __all__ = ["LaggedCounts"]
 
 DEFAULT_BUDGET = 2 << 30
+_ORIGIN = ("sources", "tokenizer")  # of `Corpus.origin`, what stays true of sums
 
 
 class CountableCorpus(Protocol):
@@ -168,12 +169,13 @@ class LaggedCounts(Saveable):
                 f"cannot add counts of {other.n_lags} lags to counts of {self.n_lags}: "
                 "count both with the same n_lags"
             )
+        origin = self._common_origin(other)
         budget = min(self._memory_budget, other._memory_budget)
         store = RunStore(len(self.vocabulary), budget // 3, self._scratch)
         store.add(self.lags)
         store.add(other.lags)
         lags, storage = store.finish()
-        return LaggedCounts(
+        counts = LaggedCounts(
             self.vocabulary,
             lags,
             self.unigram + other.unigram,
@@ -181,6 +183,8 @@ class LaggedCounts(Saveable):
             scratch=self._scratch,
             storage=storage,
         )
+        counts.fitted_on |= origin
+        return counts
 
     def scaled(self, factor: float) -> "LaggedCounts":
         """Return all counts times ``factor`` (positive, finite) as float32, in memory."""
@@ -190,7 +194,7 @@ class LaggedCounts(Saveable):
             Counts(lag.indptr, lag.indices, np.multiply(lag.data, factor, dtype=np.float32))
             for lag in self.lags
         ]
-        return LaggedCounts(
+        counts = LaggedCounts(
             self.vocabulary,
             lags,
             self.unigram * float(factor),
@@ -198,6 +202,29 @@ class LaggedCounts(Saveable):
             scratch=self._scratch,
             storage=self._storage,  # the columns may still be mapped from there
         )
+        counts.fitted_on |= self._origin()
+        return counts
+
+    def _origin(self) -> dict[str, Any]:
+        """Return the files and the tokenizer of the text, as far as they are known."""
+        return {name: self.fitted_on[name] for name in _ORIGIN if self.fitted_on.get(name)}
+
+    def _common_origin(self, other: "LaggedCounts") -> dict[str, Any]:
+        """Return the origin of both texts together. Raises ConfigurationError for two tokenizers."""
+        ours, theirs = self._origin(), other._origin()
+        tokenizers = ours.get("tokenizer"), theirs.get("tokenizer")
+        if all(tokenizers) and tokenizers[0] != tokenizers[1]:
+            raise ConfigurationError(
+                f"cannot add counts of text that was cut by the tokenizer {tokenizers[1]!r} to counts of text cut by "
+                f"{tokenizers[0]!r}: count both with the same tokenizer"
+            )
+        found: dict[str, Any] = {}
+        sources = dict.fromkeys([*ours.get("sources", ()), *theirs.get("sources", ())])
+        if sources:
+            found["sources"] = list(sources)
+        if all(tokenizers):
+            found["tokenizer"] = tokenizers[0]
+        return found
 
     def config_dict(self) -> dict[str, Any]:
         """Return n_lags, and how the vocabulary looks words up."""

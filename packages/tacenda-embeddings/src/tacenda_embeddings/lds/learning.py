@@ -110,7 +110,8 @@ def partial_fit(
     """
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
         moments = _moments(settings, counts)
-        # What a state says of a word stays in proportion to how often the word occurs.
+        # Keep each word's relative rate P(w | x) / P(w), which is proportional to C times the whitening scale:
+        # multiply C by old scale / new scale.
         scale = (earlier.scale / moments.scale)[:, None].astype(np.float32)
         C = devices.put(earlier.parameters.C * scale, moments.device)
         C = subtract_along(C, moments.mean, C)

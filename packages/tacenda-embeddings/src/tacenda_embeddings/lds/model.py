@@ -357,8 +357,7 @@ class LDS(Configured[LDSSettings]):
 
     def config_dict(self) -> dict[str, Any]:
         """Return the settings but for the device, and those of the vocabulary, as JSON values."""
-        settings = self.settings.to_dict()
-        del settings["device"]
+        settings = devices.without_device(self.settings)
         return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -108,6 +109,15 @@ class LDSSettings(Settings):
         devices.check(self)
         if self.device.startswith("cuda") and self.advanced.noise != "full":
             self.refuse("device", f'"auto" or "cpu" with noise={self.advanced.noise!r}')
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what a fit without a subspace leaves unused."""
+        noise = self.advanced.noise
+        if noise != "full":
+            return {"advanced.subspace_factor": f'with noise="{noise}", which skips the subspace'}
+        if not self.subspace_iterations:
+            return {"advanced.subspace_factor": "with subspace_iterations=0"}
+        return {}
 
     @property
     def n_lags(self) -> int:

@@ -285,7 +285,7 @@ class MorphologicalVectors(BaseVectors):
             self._others = kept
         return self._ops.xp.stack([self._ops.asarray1f(kept[word]) for word in words])
 
-    # -- a model is what it is ---------------------------------------------------------------------
+    # -- read-only ----------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MorphologicalVectors):

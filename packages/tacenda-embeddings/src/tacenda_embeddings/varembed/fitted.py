@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import require
+from tacenda.lookup import not_a_string
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import WordVectorSettings
@@ -69,6 +70,8 @@ class FittedWords:
         """Return the row of a word that was trained, or -1."""
         row = self._rows.get(word)
         if row is None:
+            if not isinstance(word, str):
+                raise not_a_string(word)
             vocabulary = self.inventory.vocabulary
             row = vocabulary.id_of(word) if word in vocabulary else -1
             row = row if row >= 0 and self.trained[row] else -1

@@ -198,8 +198,8 @@ def _trained(
 
 def _settings_of_training(settings: WordVectorSettings) -> dict[str, Any]:
     """Return the settings that a run must share with the checkpoint it continues from."""
-    values = settings.to_dict()
-    del values["threads"], values["device"]
+    values = devices.without_device(settings)
+    del values["threads"]
     values["advanced"].pop("refit_morphemes", None)
     return values
 

@@ -21,15 +21,18 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.errors import PluginUnavailableError
+from tacenda.errors import ConfigurationError, PluginUnavailableError
 from tacenda.fitting.checkpoint import Resume
+from tacenda.lookup import token_list
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed.fitted import FittedWords, Float32
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
+    OUTPUTS,
     Output,
     SumEmbedSettings,
     VarEmbedSettings,
@@ -143,9 +146,10 @@ class MorphologicalEmbedder(Configured[S]):
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
         """Return the vectors of every token of every sentence; they do not depend on the sentence.
 
-        One float32 array (tokens, width) for each token list. Raises NotFittedError.
+        One float32 array (tokens, width) for each token list. Raises NotFittedError, and CorpusError for a sentence or
+        a token of the wrong type.
         """
-        texts = [list(sentence) for sentence in sentences]
+        texts = [token_list(sentence) for sentence in sentences]
         rows = self.vectors(word for text in texts for word in text)
         bounds = np.cumsum([0, *map(len, texts)]).tolist()
         return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
@@ -156,7 +160,7 @@ class MorphologicalEmbedder(Configured[S]):
         With ``prior``, vectors are made from the morphemes even of words that were seen (the paper's "morphemes
         only").
         """
-        return self._fitted().look_up(list(words), prior)
+        return self._fitted().look_up(token_list(words), prior)
 
     def scaled_vectors(self, words: Iterable[str]) -> Float32:
         """Return `vectors` at one length, a mean square of 1 in every row; zeros stay.
@@ -190,8 +194,7 @@ class MorphologicalEmbedder(Configured[S]):
 
     def config_dict(self) -> dict[str, Any]:
         """Return the settings but for the device, and those of the vocabulary, as JSON values."""
-        settings = self.settings.to_dict()
-        del settings["device"]
+        settings = devices.without_device(self.settings)
         return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -240,7 +243,11 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 
         ``output`` is another output than ``settings.output``; raises ConfigurationError if it is unknown.
         """
-        output = VarEmbedSettings(output=output or self.settings.output).output
+        output = output or self.settings.output
+        if output not in OUTPUTS:
+            raise ConfigurationError(
+                f"VarEmbed: output must be one of {', '.join(OUTPUTS)}, not {output!r:.80}"
+            )
         logits = super().vectors(words, prior=prior)
         if output == "probabilities":
             return np.asarray(sigmoid(logits), np.float32)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tacenda import devices
 from tacenda.settings import Settings, group, option
 
 __all__ = [
+    "OUTPUTS",
     "Output",
     "SumEmbedAdvanced",
     "SumEmbedSettings",
@@ -18,6 +20,8 @@ __all__ = [
 ]
 
 Output = Literal["logits", "log_odds", "probabilities"]
+
+OUTPUTS: tuple[str, ...] = get_args(Output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +156,24 @@ class WordVectorSettings(Settings):
     def check(self) -> None:
         """Refuse what is no device."""
         devices.check(self)
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what the start, the segmenter and the exact softmax leave unused."""
+        unused = {
+            ("start", "random"): ("start_scale", "start_window", "start_adjacent"),
+            ("start", "word2vec"): ("start_window", "start_adjacent"),
+            ("segmenter", "morfessor"): ("n_morphemes",),
+            ("segmenter", "ngrams"): ("n_morphemes", "max_pieces"),
+        }
+        found = {
+            f"advanced.{name}": f'with {option}="{value}"'
+            for (option, value), names in unused.items()
+            if getattr(self, option) == value
+            for name in names
+        }
+        if self.advanced.softmax == "exact":
+            found["advanced.negatives"] = 'with softmax="exact"'
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

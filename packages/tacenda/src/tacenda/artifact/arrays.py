@@ -201,7 +201,9 @@ def require(
     if shape is not None:
         _bind(name, array.shape, shape, dims if dims is not None else {})
     if finite and array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
-        raise ArtifactError(f"the array {name!r} holds NaN, infinite or senselessly large values")
+        raise ArtifactError(
+            f"the array {name!r} holds NaN, infinite or implausibly large (above 1e15) values"
+        )
     return array
 
 

@@ -50,7 +50,7 @@ class Saveable:
     name: ClassVar[str]
     distribution: ClassVar[str] = plugins.RUNTIME
     #: Names of arrays that are mapped when a saved model is loaded: large ones of which it needs a few places at a
-    #: time. Nobody has checked what is in them.
+    #: time. Their contents are not verified on load; the model must tolerate any values.
     mapped_arrays: ClassVar[frozenset[str]] = frozenset()
     #: Arrays (rows, columns) of floats that bear to be rounded.
     roundable: ClassVar[tuple[str, ...]] = ()

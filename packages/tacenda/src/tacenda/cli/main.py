@@ -170,13 +170,14 @@ def list_plugins(
 @app.command("models")
 def list_models() -> None:
     """List the installed models, which are loaded by their names."""
+    from tacenda import store
     from tacenda.artifact import by_name
     from tacenda.cli.data import human_size
 
     rows = [("name", "version", "licence", "size", "what it is")]
     for model in by_name.available():
-        size = sum(path.stat().st_size for path in model.folder.rglob("*") if path.is_file())
-        rows.append((model.name, model.version, model.license, human_size(size), model.summary))
+        size = human_size(store.size_of(model.folder))
+        rows.append((model.name, model.version, model.license, size, model.summary))
     typer.echo("\n".join(columns(rows)))
     if len(rows) == 1:
         typer.echo("(none is installed)")

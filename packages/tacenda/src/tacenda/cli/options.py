@@ -63,10 +63,21 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
         place = found
         for group in groups:
             place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise typer.BadParameter(
+                    f"--set {pair} sets an option of the group {group}, to which another --set gives the value "
+                    f"{place!r:.40}; leave one of the two out"
+                )
         try:
-            place[last] = json.loads(value)
+            read = json.loads(value)
         except (ValueError, RecursionError):
-            place[last] = value
+            read = value
+        if isinstance(place.get(last), dict):
+            raise typer.BadParameter(
+                f"--set {pair} sets the whole group {last}, of which another --set sets an option; "
+                "leave one of the two out"
+            )
+        place[last] = read
     return found
 
 

@@ -84,7 +84,7 @@ class Corpus:
     ) -> Self:
         """Tokenize text in one pass: a line is a sentence, empty lines are skipped.
 
-        Text that is split at whitespace and looks as if it was not tokenized brings a warning.
+        Text that is split at whitespace and looks as if it was not tokenized causes a warning.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class Corpus:
         if found is not None:
             # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
             known = found.vocabulary if vocabulary is None else vocabulary
-            return cls(found.ids, found.offsets, known, origin)
+            return cls(found.ids, found.offsets, known, found.manifest.origin)
         with caches.new_data(folder) as data:
             ids, offsets, words = assemble(Place(data))
             caches.commit(data, len(ids), len(offsets) - 1, words, origin, fingerprint)
@@ -341,7 +341,8 @@ class Corpus:
         n = min(n_sentences, self.n_sentences)
         offsets = self.offsets[: n + 1]
         ids = self.ids[: offsets[-1]]
-        return type(self)(ids, offsets, self.vocabulary, self.origin, place=self._place)
+        origin = self.origin if n == self.n_sentences else self._origin_of_a_part()
+        return type(self)(ids, offsets, self.vocabulary, origin, place=self._place)
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Self, Self]:
         """Return two corpora of whole sentences in order: the rest, and a random ``fraction`` of the sentences.
@@ -377,7 +378,11 @@ class Corpus:
         finally:
             kept_ids.close()
             kept_offsets.close()
-        return type(self)(ids, offsets, self.vocabulary, self.origin, place=place)
+        return type(self)(ids, offsets, self.vocabulary, self._origin_of_a_part(), place=place)
+
+    def _origin_of_a_part(self) -> dict[str, Any]:
+        """Return the origin without the written unknown words, which in a part nobody can tell from rare ones."""
+        return {name: fact for name, fact in self.origin.items() if name != "written_unknown"}
 
     @cached_property
     def type_counts(self) -> NDArray[np.int64]:

@@ -254,7 +254,7 @@ def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
     size = 0
     bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
     with bar:
-        for number, line in enumerate(bar):
+        for number, line in enumerate(bar, start=1):
             if not isinstance(line, str):
                 raise CorpusError(
                     f"line {number} of the text is a {type(line).__name__}, not a string; "

@@ -162,7 +162,7 @@ def laid_out(
 def forget_pages(array: NDArray[Any]) -> None:
     """Give back the memory that a mapped array takes; what is used again is read again."""
     if isinstance(array, np.memmap) and array.mode == "r":
-        mapped = array._mmap  # type: ignore[attr-defined]  # numpy has no public door to it
+        mapped = array._mmap  # type: ignore[attr-defined]  # numpy has no public API for this
         if hasattr(mapped, "madvise"):  # not on Windows
             mapped.madvise(mmap.MADV_DONTNEED)
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tacenda.corpus.marks import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.errors import CorpusError
-from tacenda.lookup import UNKNOWN, Normalization, Oov
+from tacenda.lookup import UNKNOWN, Normalization, Oov, not_a_string
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -83,10 +83,7 @@ class Types(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         if not isinstance(word, str):
-            raise CorpusError(
-                f"a token is a {type(word).__name__} ({word!r:.40}), not a string; "
-                "tokens must be strings"
-            )
+            raise not_a_string(word)
         self[word] = found = len(self)
         return found
 
@@ -132,14 +129,15 @@ def code_sentences(
     """Yield the provisional ids of sentences that are tokenized already, in blocks."""
     block: list[Sequence[str]] = []
     size = 0
-    for number, sentence in enumerate(track(sentences, "Reading sentences", unit=" sentences")):
+    bar = track(sentences, "Reading sentences", unit=" sentences")
+    for number, sentence in enumerate(bar, start=1):
         if isinstance(sentence, str | bytes) or not isinstance(sentence, Iterable):
             raise CorpusError(
                 f"sentence {number} is a {type(sentence).__name__}, not a list of tokens; "
                 "for lines of text use Corpus.from_text"
             )
         tokens = sentence if isinstance(sentence, list | tuple) else list(sentence)
-        block.append(sentence_without_marks(tokens, marks, number + 1))
+        block.append(sentence_without_marks(tokens, marks, number))
         size += len(block[-1])
         if size >= BLOCK_TOKENS:
             yield code(block, types)
@@ -159,7 +157,7 @@ def assemble(
     """Gather coded blocks, choose the vocabulary unless it is given, and renumber.
 
     Also return how many ``<unk>`` were written in the text. ``what`` is the text in words, for the error when it has no
-    tokens. Text that was split at whitespace brings a warning if it looks as if it should not have been.
+    tokens. Text that was split at whitespace causes a warning if it looks as if it should not have been.
     """
     ids = GrowingArray("ids", np.int32, place)
     offsets = GrowingArray("offsets", np.int64, place)

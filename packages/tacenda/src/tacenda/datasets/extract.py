@@ -1,4 +1,4 @@
-"""Unpack an archive that nobody vouched for, without letting it reach outside its folder.
+"""Unpack an untrusted archive, without letting it reach outside its folder.
 
 Absolute names, ``..``, drive letters and backslashes, names that occur twice, symbolic and hard links, devices and
 encrypted members are refused before anything of them is written. The number of files and the bytes actually

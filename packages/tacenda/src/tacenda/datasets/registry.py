@@ -113,7 +113,7 @@ class DatasetSpec:
 
 
 def available() -> list[DatasetSpec]:
-    """Return all registered datasets in order of their names; those that cannot be loaded bring a warning."""
+    """Return all registered datasets in order of their names; those that cannot be loaded cause a warning."""
     return sorted((spec for _, spec in _registered()), key=lambda spec: spec.name)
 
 
@@ -138,7 +138,7 @@ def get(name: str) -> DatasetSpec:
 
 
 def _registered() -> list[tuple[str, DatasetSpec]]:
-    """Return every (distribution, spec); a plugin that cannot be loaded brings a warning."""
+    """Return every (distribution, spec); a plugin that cannot be loaded causes a warning."""
     found: list[tuple[str, DatasetSpec]] = []
     for record in plugins.available("datasets"):
         try:

@@ -74,15 +74,18 @@ class ArrayBatches:
         self.batch_size, self.seed = batch_size, seed
 
     def n_batches(self, epoch: int) -> int:
+        """Return how many batches every epoch has."""
         return -(-self.n_items // self.batch_size)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Yield the rows of each batch, one array for each given, in an order that depends on seed and epoch."""
         order = _shuffled(np.arange(self.n_items), self.seed, epoch)
         for start in range(skip * self.batch_size, self.n_items, self.batch_size):
             rows = order[start : start + self.batch_size]
             yield tuple(array[rows] for array in self.arrays)
 
     def fingerprint(self) -> str:
+        """Identify the arrays, the batch size and the seed."""
         return fingerprint_arrays(self.arrays, "rows", self.batch_size, self.seed)
 
 
@@ -107,13 +110,17 @@ class BlockBatches:
         _check(batch_size, sum(len(self._filled(at)) for at in starts), "blocks that are not empty")
         self.batch_size, self.seed = batch_size, seed
         self._starts = np.array(starts)
+        self._counted: tuple[int, int] | None = None  # an epoch and its batches
 
     def _filled(self, start: int) -> NDArray[np.int64]:
         """The blocks that are not empty, of those that are shuffled together."""
         return start + np.flatnonzero(np.diff(self.offsets[start : start + _SHUFFLED + 1]) > 0)
 
     def n_batches(self, epoch: int) -> int:
-        return sum(1 for _ in self.batches(epoch))
+        """Return how many batches an epoch has, which takes its shuffle; the last answer is remembered."""
+        if self._counted is None or self._counted[0] != epoch:
+            self._counted = epoch, sum(1 for _ in self.batches(epoch))
+        return self._counted[1]
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[NDArray[np.int64]]:
         """Yield the numbers of the blocks of each batch, in an order that depends on seed and epoch."""
@@ -137,6 +144,7 @@ class BlockBatches:
             yield order
 
     def fingerprint(self) -> str:
+        """Identify the sizes of the blocks, the batch size and the seed."""
         return fingerprint_arrays((self.offsets,), "blocks", self.batch_size, self.seed)
 
 
@@ -153,11 +161,14 @@ class Sweeps:
         self.data = data
 
     def n_batches(self, epoch: int) -> int:
+        """Return 1."""
         return 1
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[int]:
+        """Yield the number of the epoch."""
         if not skip:
             yield epoch
 
     def fingerprint(self) -> str:
+        """Identify the data by what the model says of them."""
         return f"sweeps:{self.data}"

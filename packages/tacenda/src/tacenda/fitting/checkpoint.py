@@ -95,6 +95,9 @@ class CheckpointFolder:
             version = manifest["format"]
             if version != FORMAT:
                 raise self._damaged(f"has format {version!r}, this release reads {FORMAT}")
+            for name in ("identity", "progress", "files"):
+                if not isinstance(manifest[name], dict):
+                    raise self._damaged(f"has a {name} that is no JSON object")
             arrays = {
                 role: self._read_arrays(role, entry) for role, entry in manifest["files"].items()
             }
@@ -194,7 +197,7 @@ class Recorder:
         best: Mapping[str, Any] | None,
         best_version: int,
     ) -> None:
-        """Save a checkpoint. The first that cannot be written ends the fit; a later one brings a warning."""
+        """Save a checkpoint. The first that cannot be written ends the fit; a later one causes a warning."""
         try:
             moment = Checkpoint(self._identity, progress, model.state(), best)
             self.folder.write(moment, best_version)

@@ -17,6 +17,7 @@ from tacenda.fitting.trainable import (
     Trainable,
     check_state,
     copy_state,
+    is_plausible,
 )
 
 __all__ = ["BestSeen", "DivergenceError", "Evaluation", "History", "LossMeter", "saved_count"]
@@ -56,7 +57,7 @@ class History:
     learning_rates: list[float] = field(default_factory=list)
     """Learning rate of the last step of each finished epoch."""
     gradient_norms: list[float | None] = field(default_factory=list)
-    """Mean gradient norm of each finished epoch; None where the model reports none."""
+    """Mean of the finite gradient norms of each finished epoch; None where the model reports none."""
     evaluations: list[Evaluation] = field(default_factory=list)
     best: Evaluation | None = None
     """The evaluation whose parameters the model now holds, if the best were restored."""
@@ -178,8 +179,9 @@ class LossMeter:
                 raise DivergenceError("training loss", loss, step, rate)
             self._loss += loss
             self._count += float(result.units)
-            if result.gradient_norm is not None:
-                self._norm += float(result.gradient_norm)
+            norm = math.nan if result.gradient_norm is None else float(result.gradient_norm)
+            if math.isfinite(norm):
+                self._norm += norm
                 self._norms += 1
 
     def close_epoch(self) -> tuple[float, float | None]:
@@ -226,11 +228,18 @@ class BestSeen:
         return evaluation
 
     def keep(self) -> None:
-        """Copy the model's parameters, unless none are to be restored."""
+        """Copy the model's parameters, unless none are to be restored, or these are beyond use already."""
         if not self._keep:
             return
-        self.parameters = copy_state(self._saved())
-        self.version += 1
+        found = self._saved()
+        if is_plausible(found):
+            self.parameters = copy_state(found)
+            self.version += 1
+
+    @property
+    def holds_only_the_start(self) -> bool:
+        """Whether the copied parameters are those that the fit began with."""
+        return self.parameters is not None and self.version == 1
 
     def _saved(self) -> State:
         """The arrays that are kept, as the model has them now."""

@@ -161,7 +161,7 @@ def fit(
     try:
         return run.run(resume)
     except DivergenceError as error:
-        if error.first or not run.epoch:
+        if error.first or run.has_no_model:
             raise error.in_first_epoch() from None
         if settings.on_divergence == "raise":
             raise
@@ -203,6 +203,11 @@ class FitLoop:
     def epoch(self) -> int:
         """Number of epochs done."""
         return self.history.epochs
+
+    @property
+    def has_no_model(self) -> bool:
+        """Whether nothing has been learned that could be kept."""
+        return not self.epoch or self._best.holds_only_the_start
 
     def run(self, resume: Resume = False) -> History:
         """Train to the end, from the start or from a checkpoint."""

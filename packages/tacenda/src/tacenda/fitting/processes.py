@@ -107,7 +107,7 @@ def add_gradients(parameters: Iterable[Any]) -> None:
     for parameter in held:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    for dtype in {parameter.dtype for parameter in held}:
+    for dtype in dict.fromkeys(parameter.dtype for parameter in held):  # one order everywhere
         gradients = [parameter.grad for parameter in held if parameter.dtype == dtype]
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
         torch.distributed.all_reduce(flat)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
@@ -45,7 +45,16 @@ class StepDecay(Schedule):
     factor: float = 0.5
     epochs: int = 10
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_one(self.epochs, "a step decay", "epochs")
+        if not (math.isfinite(self.factor) and self.factor >= 0):
+            raise ConfigurationError(
+                f"a step decay's factor {self.factor} is not a finite number >= 0"
+            )
+
     def at(self, position: Position) -> float:
+        """Return the rate, decayed as often as so many whole epochs were done."""
         return self.rate * self.factor ** (position.epoch // self.epochs)
 
 
@@ -59,25 +68,43 @@ class Cosine(Schedule):
     epochs: int = 10
     floor: float = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_one(self.epochs, "a cosine", "epochs")
+        if not (math.isfinite(self.floor) and self.floor >= 0):
+            raise ConfigurationError(f"a cosine's floor {self.floor} is not a finite number >= 0")
+
     def at(self, position: Position) -> float:
+        """Return the rate of a place on the cosine, which fractions of an epoch move on."""
         done = min(1.0, (position.epoch + position.fraction) / self.epochs)
         return self.floor + 0.5 * (self.rate - self.floor) * (1.0 + math.cos(math.pi * done))
 
 
+@dataclass
 class WarmUp(Schedule):
     """Another schedule, multiplied by (step + 1) / steps during the first ``steps`` steps."""
 
-    def __init__(self, then: Schedule, steps: int) -> None:
-        if steps < 1:
-            raise ConfigurationError(f"warm-up of {steps} steps; give at least 1")
-        super().__init__(then.rate)
-        self.then, self.steps = then, steps
+    rate: float = field(init=False, repr=False)
+    then: Schedule
+    steps: int
+
+    def __post_init__(self) -> None:
+        self.rate = self.then.rate
+        super().__post_init__()
+        _at_least_one(self.steps, "a warm-up", "steps")
 
     def at(self, position: Position) -> float:
+        """Return the rate of the other schedule, or a growing part of it."""
         return self.then.at(position) * min(1.0, (position.step + 1) / self.steps)
 
     def config(self) -> dict[str, Any]:
         return {"schedule": "WarmUp", "steps": self.steps, "then": self.then.config()}
+
+
+def _at_least_one(value: float, schedule: str, what: str) -> None:
+    """Raise ConfigurationError for a schedule over less than one epoch or step."""
+    if not value >= 1:
+        raise ConfigurationError(f"{schedule} of {value} {what}; give at least 1")
 
 
 def as_schedule(rate: Schedule | float) -> Schedule:

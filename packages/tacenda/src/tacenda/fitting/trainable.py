@@ -85,8 +85,8 @@ class BatchSource(Protocol):
 def check_state(found: State, own: State) -> None:
     """Raise ValueError unless a state that was saved could be one of the model whose state is ``own`` now.
 
-    Its floating-point arrays must be there, of the same type and shape, and no number may be infinite or senselessly
-    large. There may be more arrays, as those of an optimizer, which has none before its first step.
+    Its floating-point arrays must be there, of the same type and shape, and no number may be infinite or implausibly
+    large (above 1e15). There may be more arrays, as those of an optimizer, which has none before its first step.
     """
     for name, array in own.items():
         like, kept = np.asarray(array), found[name]
@@ -95,8 +95,19 @@ def check_state(found: State, own: State) -> None:
                 f"{name!r} is {kept.dtype} of shape {kept.shape}, not {like.dtype} of {like.shape}"
             )
     for name, array in found.items():
-        if array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
-            raise ValueError(f"{name!r} holds NaN, infinite or senselessly large numbers")
+        if not _is_plausible(array):
+            raise ValueError(
+                f"{name!r} holds NaN, infinite or implausibly large (above 1e15) numbers"
+            )
+
+
+def is_plausible(state: State) -> bool:
+    """Return whether no number of a state is NaN, infinite or implausibly large, so that it is worth keeping."""
+    return all(_is_plausible(np.asarray(array)) for array in state.values())
+
+
+def _is_plausible(array: NDArray[Any]) -> bool:
+    return array.dtype.kind != "f" or bool((np.abs(array) <= np.float64(LARGEST)).all())
 
 
 def copy_state(state: State) -> dict[str, NDArray[Any]]:

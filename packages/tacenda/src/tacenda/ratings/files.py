@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
-from tacenda.ratings.table import Duplicates, IdIndex, Ratings
+from tacenda.ratings.table import LONGEST_ID, Duplicates, IdIndex, Ratings
 from tacenda.store import path_of
 
 _LARGEST = 1e38  # float32 holds no more
@@ -56,9 +56,16 @@ def read_ratings(
     Raises
     ------
     DataError
-        Something cannot be read; the message names file and line.
+        Something cannot be read, or an id is longer than 1,000 characters; the message names file and line. Or
+        ``separator`` is empty, or ``columns`` are not three places.
     """
     path = path_of(path, DataError)
+    if separator == "":
+        raise DataError("separator is empty; give what stands between fields, or None to find it")
+    if len(columns) != 3 or not all(isinstance(at, int | np.integer) and at >= 0 for at in columns):
+        raise DataError(
+            f"columns is {columns!r}; give the places of user, item and rating, counted from 0"
+        )
     users, items, values = _Numbering(), _Numbering(), array("f")
     user_at, item_at, _ = columns
     for fields, value in _parsed(path, separator, header, columns, encoding):
@@ -106,10 +113,18 @@ def _parsed(
                 f"{path}, line {line}: the rating {text!r:.80} is {fault}; "
                 "check separator, header and columns"
             )
+        for at in columns[:2]:
+            if len(fields[at]) > LONGEST_ID:
+                raise DataError(
+                    f"{path}, line {line}: an id of {len(fields[at]):,} characters, where {LONGEST_ID:,} are allowed; "
+                    "check separator and columns"
+                )
         yield fields, value
 
 
 def _is_number(text: str) -> bool:
+    if "_" in text:  # which Python lets stand between digits
+        return False
     try:
         float(text)
     except ValueError:

@@ -6,7 +6,7 @@ they are first asked for. Both together take 16 bytes a rating.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacenda.errors import DataError
 from tacenda.offsets import checked_offsets
 
-__all__ = ["Duplicates", "IdIndex", "Ratings"]
+__all__ = ["LONGEST_ID", "Duplicates", "IdIndex", "Ratings"]
 
 Duplicates = Literal["error", "last"]
 Ints = NDArray[np.int32]
@@ -25,6 +25,8 @@ Offsets = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 _AT_ONCE = 1 << 22
+LONGEST_ID = 1_000
+"""The most characters of an id: in memory every id takes the room of the longest."""
 
 
 class IdIndex:
@@ -84,6 +86,8 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
 
     The numbering depends on the set of ids alone, not on the order of the rows.
     """
+    if isinstance(raw, list | tuple):
+        _checked_lengths(raw, what)
     array = np.asarray(raw)
     if array.dtype.kind == "f":
         raise DataError(f"{what} ids are floats; give integers or strings")
@@ -98,7 +102,18 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
 def _as_strings(raw: Iterable[object]) -> NDArray[np.str_]:
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
         return raw.astype(np.str_)
-    return np.array([str(value) for value in raw], dtype=np.str_)
+    return np.array(_checked_lengths([str(value) for value in raw], "raw"), dtype=np.str_)
+
+
+def _checked_lengths(raw: Sequence[Any], what: str) -> Sequence[Any]:
+    """Return the ids. Raises DataError for a very long one: an array has room for the longest in every place."""
+    for number, one in enumerate(raw, start=1):
+        if isinstance(one, str) and len(one) > LONGEST_ID:
+            raise DataError(
+                f"{what} id number {number} has {len(one):,} characters, and at most {LONGEST_ID:,} are allowed: "
+                f"{one[:40]!r}..."
+            )
+    return raw
 
 
 class Ratings:

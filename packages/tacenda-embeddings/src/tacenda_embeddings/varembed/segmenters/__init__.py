@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from itertools import pairwise
 from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.offsets import checked_offsets
-from tacenda.vocabulary import pack_words
+from tacenda.packed_words import pack_words, unpack_words
 
 __all__ = [
     "MAX_LETTERS",
@@ -107,8 +106,4 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
     text = require(arrays, f"{prefix}.text", shape=("bytes",), dtype=np.uint8)
     offsets = require(arrays, f"{prefix}.offsets", shape=("cuts",), dtype=np.int64)
     checked_offsets(offsets, len(text), what=f"{prefix}.offsets", error=ArtifactError)
-    data = text.tobytes()
-    try:
-        return [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(offsets.tolist())]
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{prefix}.text is not UTF-8: the file is damaged") from error
+    return unpack_words(text, offsets, prefix)

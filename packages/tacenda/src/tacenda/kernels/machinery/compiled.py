@@ -77,7 +77,7 @@ def _stamp_with_sources(dispatcher: Any, target: Callable[..., Any]) -> None:
     packages = {of_kernels}
     if not target.__module__.startswith(of_kernels):
         packages.add(target.__module__.partition(".")[0])
-    # numba has no public door to this: the index file of a function keeps a stamp, and is ignored where it differs
+    # numba has no public API for this: the index file of a function keeps a stamp, and is ignored where it differs
     index = dispatcher._cache._cache_file
     index._source_stamp = (index._source_stamp, *map(_sources, sorted(packages)))
 

@@ -34,7 +34,11 @@ def in_parts(work: Callable[[int, int], None], n: int, threads: int) -> None:
 def over_ranges(
     work: Callable[[int, int], None], ranges: Iterable[tuple[int, int]], threads: int
 ) -> None:
-    """Call ``work(first, last)`` for each of the ranges, which idle threads take in their order."""
+    """Call ``work(first, last)`` for each of the ranges, which idle threads take in their order.
+
+    ``work`` must not come back here with as many threads: those of the pool are at work, and the inner call would wait
+    for them for ever.
+    """
     left = iter(list(ranges))
 
     def take() -> None:
