@@ -333,8 +333,11 @@ def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
         ("item,word\n1,a\n2,b\n1,a\n", "goes back to the text '1'"),
         ("item,word\n1,\n", "empty region"),
         ("item,region\n1,a\n", "no column 'word'"),
-        ("word,item,word\n1,a,b\n", "two columns 'word'"),
-        ('item,word\n1,"a\n', "columns"),
+        ("word,item,word\n1,a,b\n", "2 columns 'word'"),
+        ("item,rt,rt,word\n1,300,301,a\n", "2 columns 'rt'.*name of its own"),
+        (",item,word,\n7,1,a,x\n", "several columns without a name"),
+        ('item,word\n1,"a\n', "columns.*--no-quotes"),
+        ('item,word\n\n1,"He\n1,said,"\n1,and\n', "lines 3 to 4 of .*--no-quotes"),
         ("", "no column"),
     ],
 )
@@ -350,6 +353,53 @@ def test_quotes_may_be_part_of_the_regions(tmp_path):
     path.write_text('word\tzone\n"a\t1\nb"\t2\n', encoding="utf8")
     [item] = read_items(path, region="word", quotes=False)
     assert (item.name, item.regions) == ("items.tsv", ['"a', 'b"'])
+
+
+def test_a_quoted_word_does_not_swallow_the_rows_below_it(tmp_path):
+    path = tmp_path / "items.tsv"
+    words = ['"He', 'said,"', "and", '"Go', 'away,"', "then."]
+    path.write_text("item\tword\n" + "".join(f"1\t{word}\n" for word in words), encoding="utf8")
+    with pytest.raises(DataError, match=r"lines 2 to 3 of .*quotes=False"):
+        read_items(path, region="word", text=["item"])
+    [item] = read_items(path, region="word", text=["item"], quotes=False)
+    assert item.regions == words
+
+
+def test_empty_columns_of_a_spreadsheet_are_left_out(tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("item,word,,\n1,a,,\n1,b,,\n", encoding="utf8")
+    [item] = read_items(path, region="word", text="item")
+    assert (item.regions, item.others) == (["a", "b"], {"item": ["1", "1"]})
+    path.write_text('"","item","word"\n"1","x","a"\n', encoding="utf8")  # as R numbers rows
+    assert read_items(path, region="word")[0].others == {"": ["1"], "item": ["x"]}
+
+
+def test_texts_are_told_apart_by_all_their_columns(tmp_path):
+    path = tmp_path / "items.tsv"
+    path.write_text("a\tb\tword\n1 2\t3\tx\n1\t2 3\ty\n", encoding="utf8")
+    items = read_items(path, region="word", text=["a", "b"])
+    assert [(item.name, item.regions) for item in items] == [
+        ("'1 2' '3'", ["x"]),
+        ("'1' '2 3'", ["y"]),
+    ]
+
+
+def test_texts_of_several_files_have_names_of_their_own(model, tmp_path):
+    items, texts = [], []
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "1.txt"
+        path.write_text("a b\n", encoding="utf8")
+        texts.append(path)
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f"item,word\n1,a\n{name},b\n", encoding="utf8")
+        items += read_items(path, region="word", text="item")
+    assert values(surprisal_table(model, texts), "text") == [
+        str(path) for path in texts for _ in range(2)
+    ]
+    assert values(surprisal_table(model, items), "text") == ["x.csv 1", "x", "y.csv 1", "y"]
+    same = surprisal_table(model, [texts[0], texts[0]], previous=0)
+    assert values(same, "text")[1:3] == [str(texts[0]), f"{texts[0]} (2)"]
 
 
 def test_a_column_of_the_file_may_not_be_one_of_the_table(model, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -66,7 +67,7 @@ def surprisal_table(
     texts
         A string is a text and a ``Path`` is the file of one; several in a list, or in a dictionary with their names; or
         what `tacenda_lm.read_items` returns, whose regions are then the words. Texts without a name are numbered from
-        1, and files have their own.
+        1, and files have their own, with their folders where several files have one name.
     previous
         How many words before a word have their figures in its row (spill-over).
     unknown
@@ -134,24 +135,52 @@ def _read(
     """The words of each text."""
     if isinstance(texts, str | os.PathLike):
         texts = [texts]
-    named: Iterable[tuple[str | None, Any]] = (
+    named: list[tuple[str | None, Any]] = list(
         texts.items() if isinstance(texts, Mapping) else ((None, each) for each in texts)
     )
-    for number, (name, text) in enumerate(named, start=1):
+    names = _distinct(
+        [_names(number, *each) for number, each in enumerate(named, start=1)],
+    )
+    for number, (name, (_, text)) in enumerate(zip(names, named, strict=True), start=1):
         if isinstance(text, Item):
             for region in text.regions:
                 sentence_without_marks(region.split(), "refuse", number)
             words = list(region_words(text.regions, tokenize, split))
-            yield _Text(text.name, words, text.others)
+            yield _Text(name, words, text.others)
             continue
-        if not isinstance(text, str | os.PathLike):
-            raise CorpusError(
-                f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
-            )
-        name = name or (str(number) if isinstance(text, str) else Path(text).name)
         blocks = lines_without_marks(text_blocks(text, encoding, errors), "refuse", name)
         whole = "\n".join(chain.from_iterable(blocks))
         yield _Text(name, list(text_words(whole, tokenize, split)), {})
+
+
+def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
+    """What a text may be called, the shortest first. Raises CorpusError for what is no text."""
+    if isinstance(text, Item):
+        return (text.name, *text.longer_names)
+    if not isinstance(text, str | os.PathLike):
+        raise CorpusError(
+            f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
+        )
+    if name:
+        return (name,)
+    return (str(number),) if isinstance(text, str) else (Path(text).name, str(Path(text)))
+
+
+def _distinct(choices: Sequence[Sequence[str]]) -> list[str]:
+    """A name for each text that no other has: the shortest that will do, or its longest with a number behind it."""
+    names = [each[0] for each in choices]
+    for longer in (1, 2):
+        times = Counter(names)
+        names = [
+            each[min(longer, len(each) - 1)] if times[name] > 1 else name
+            for name, each in zip(names, choices, strict=True)
+        ]
+    seen: Counter[str] = Counter()
+    for i, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[i] = f"{name} ({seen[name]})"
+    return names
 
 
 def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Text) -> ScoredText:
