@@ -207,6 +207,65 @@ def test_what_can_be_misread_is_said(model, text, options, said):
     assert any(said in note for note in table.notes)
 
 
+def test_one_token_is_one_token(model):
+    with pytest.warns(
+        UserWarning, match="1 token is unknown only because punctuation is attached:"
+    ):
+        surprisal_table(
+            model, "a b", tokenizer=lambda word: [f"{word}."] if word == "b" else [word]
+        )
+
+
+def test_the_tokenizer_of_the_fit_leaves_no_other_to_be_given(model):
+    for tokenizer in (None, "words"):
+        table = surprisal_table(model, "a. b", tokenizer=tokenizer)
+        assert table.notes == ()
+    whole = KneserNey(order=2).fit(Corpus.from_text(["Jan came", "etc. b"] * 3, tokenizer="words"))
+    assert not any("tokenizer" in note for note in quiet(whole, "in Jan. b").notes)
+    spaced = KneserNey(order=2).fit(Corpus.from_sentences([["a", "b", "."]] * 3))
+    assert any("tokenizer" in note for note in quiet(spaced, "a b.").notes)
+
+
+def quiet(model, text, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return surprisal_table(model, text, **options)
+
+
+def test_items_of_several_sentences_that_are_read_as_one_are_announced(model, tmp_path):
+    path = tmp_path / "items.tsv"
+
+    def notes(*items, **options):
+        rows = [f"{i}\t{word}" for i, item in enumerate(items) for word in item.split()]
+        path.write_text("\n".join(["item\tword", *rows]), encoding="utf8")
+        found = quiet(model, read_items(path, region="word", text="item"), **options).notes
+        return [note for note in found if "split='sentences'" in note]
+
+    assert notes("a b. B a.", "a b.")[0].startswith("1 of 2 items seem to hold several")
+    assert notes("a b. B a.", "a b.", split="sentences") == []
+    assert notes("a b. b a.", "Mr. B a", "a b.") == []  # no sentence begins there
+    assert notes("a b. B a.", *["a b."] * 10) == []
+    assert not any("items" in note for note in quiet(model, "a b. B a.").notes)
+
+
+def test_spans_are_places_in_a_string_with_other_line_ends(fitted):
+    text = "\ufeffThe cat\r\n\r\nand\r\n the dog.\r\n"
+    table = quiet(fitted, text)
+    cut = [text[a:b] for a, b in zip(values(table, "start"), values(table, "end"), strict=True)]
+    assert cut == values(table, "word") == ["The", "cat", "and", "the", "dog."]
+    assert values(table, "sentence") == [1, 1, 2, 3, 3]
+    assert values(table, "known")[0]
+
+
+def test_marks_are_refused_without_advice_that_cannot_be_followed(model, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("word\na\n<s>\n", encoding="utf8")
+    for texts in ("a <s>", read_items(path, region="word")):
+        with pytest.raises(CorpusError, match="<s> is written") as caught:
+            surprisal_table(model, texts)
+        assert "skip" not in str(caught.value)
+
+
 def test_a_text_without_unknown_words_teaches_nothing_of_them(fitted):
     with pytest.warns(UserWarning, match="min_count=2"):
         surprisal_table(fitted, "The zebra sat.")
@@ -449,6 +508,16 @@ def test_a_stream_takes_any_delimiter_and_several_tables_under_one_header(model)
         surprisal_table(model, "a").write(stream, delimiter="||")
 
 
+def test_the_ending_of_a_file_is_what_it_holds(model, tmp_path):
+    table = surprisal_table(model, "a b")
+    table.write(tmp_path / "t.TSV")
+    assert (tmp_path / "t.TSV").read_text(encoding="utf8").startswith("text\tsentence")
+    for name in ("t.csv.gz", "t.tsv.GZ", "t.xlsx"):
+        with pytest.raises(ConfigurationError, match=f"{name} is named like"):
+            table.write(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
 def test_a_file_that_cannot_be_written_is_named(model, tmp_path):
     with pytest.raises(DataError, match="nowhere"):
         surprisal_table(model, "a").write(tmp_path / "nowhere" / "table.csv")
@@ -489,6 +558,9 @@ def test_a_frame_of_pandas_itself(model):
     ("options", "error"),
     [
         ({"previous": -1}, ConfigurationError),
+        ({"previous": 1.5}, ConfigurationError),
+        ({"previous": "2"}, ConfigurationError),
+        ({"unknown": "even", "unseen_types": "many"}, ConfigurationError),
         ({"split": "words"}, ConfigurationError),
         ({"context": "page"}, ConfigurationError),
         ({"unknown": "none"}, ConfigurationError),

@@ -95,9 +95,10 @@ def read_items(
         for each in kept:
             item.others[each].append(own[each])
         last = key
+    names = _names(list(found), file)
     return [
-        item._replace(name=name, longer_names=longer)
-        for item, (name, *longer) in zip(found.values(), _names(list(found), file), strict=True)
+        item._replace(name=each[0], longer_names=each[1:])
+        for item, each in zip(found.values(), names, strict=True)
     ]
 
 

@@ -19,10 +19,11 @@ from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
-from tacenda_lm.surprisal.misreadings import misreadings
+from tacenda_lm.surprisal.misreadings import misreadings, unsplit_items
 from tacenda_lm.surprisal.table import (
     ScoredText,
     SurprisalTable,
+    checked_previous,
     log_frequencies,
     tabulated,
 )
@@ -109,13 +110,18 @@ def surprisal_table(
     checked_split(split)
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
-    tokenize = get_tokenizer(_fitted_tokenizer(model) if tokenizer is None else tokenizer)
+    checked_previous(previous)
+    fitted = _fitted_tokenizers(model)
+    tokenize = get_tokenizer(_the_one(fitted) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
-    found = [
-        _scored(model, shares, context, each)
-        for each in _read(texts, tokenize, split, encoding, errors)
-    ]
-    notes = list(misreadings(model.vocabulary, shares.way, found))
+    read = list(_read(texts, tokenize, split, encoding, errors))
+    found = [_scored(model, shares, context, each) for each in read]
+    # what splits at spaces only says nothing of how the text was tokenized before
+    as_fitted = tokenizer is None or {"callable" if callable(tokenizer) else tokenizer} == fitted
+    as_fitted = as_fitted and not any("whitespace" in name for name in fitted)
+    notes = list(misreadings(model.vocabulary, shares.way, found, as_fitted=as_fitted))
+    if split == "lines":
+        notes += unsplit_items([[word.text for word in each.words] for each in read if each.item])
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return tabulated(found, previous, notes)
@@ -127,6 +133,7 @@ class _Text(NamedTuple):
     name: str
     words: list[Word]
     others: Mapping[str, list[str]]
+    item: bool = False  # whether the words are regions
 
 
 def _read(
@@ -144,12 +151,15 @@ def _read(
     for number, (name, (_, text)) in enumerate(zip(names, named, strict=True), start=1):
         if isinstance(text, Item):
             for region in text.regions:
-                sentence_without_marks(region.split(), "refuse", number)
+                sentence_without_marks(region.split(), "refuse", number, skippable=False)
             words = list(region_words(text.regions, tokenize, split))
-            yield _Text(name, words, text.others)
+            yield _Text(name, words, text.others, item=True)
             continue
-        blocks = lines_without_marks(text_blocks(text, encoding, errors), "refuse", name)
+        blocks = text_blocks(text, encoding, errors)
+        blocks = lines_without_marks(blocks, "refuse", name, skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
+        if isinstance(text, str):  # spans are places in the string as it was given
+            whole = f" {text[1:]}" if text.startswith("\ufeff") else text
         yield _Text(name, list(text_words(whole, tokenize, split)), {})
 
 
@@ -210,15 +220,20 @@ def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _T
     )
 
 
-def _fitted_tokenizer(model: LanguageModel) -> str:
-    """The tokenizer of the text a model was fitted to; that of its components for a model made of models."""
+def _fitted_tokenizers(model: LanguageModel) -> set[str]:
+    """The tokenizer of the text a model was fitted to; those of its components for a model made of models."""
     models: list[Any] = [model, *model.nested().values()]
     known = [(getattr(each, "fitted_on", None) or {}).get("tokenizer") for each in models]
-    names = {name for name in known if name} or {getattr(model, "string_tokenizer", "whitespace")}
+    names = {str(name) for name in known if name}
+    return names or {str(getattr(model, "string_tokenizer", "whitespace"))}
+
+
+def _the_one(names: set[str]) -> str:
+    """The tokenizer to use where none was given. Raises ConfigurationError if it cannot be told."""
     if len(names) > 1 or "callable" in names:
         raise ConfigurationError(
             "give tokenizer: the model was fitted with one that is not saved with it"
             if "callable" in names
             else f"give tokenizer: the parts of the model were fitted with different ones, {sorted(names)}"
         )
-    return str(names.pop())
+    return next(iter(names))
