@@ -135,8 +135,13 @@ def test_a_note_names_the_option(run, saved, tmp_path):
     status, _, err = run("surprisal", saved, path, "--region", "word")
     assert status == 0
     assert "use --split sentences" in err
+    path.write_text("s,word\n1,The\n1,cat.\n2,The\n2,dog.\n", encoding="utf8")
+    status, out, err = run("surprisal", saved, path, "--region", "word", "--sentence", "s")
+    assert (status, [row["sentence"] for row in rows(out)]) == (0, ["1", "1", "2", "2"])
+    assert "--split" not in err
 
 
 def test_an_item_column_without_a_region_is_wrong_usage(run, saved, story):
     assert run("surprisal", saved, story, "--item", "item")[0] == 2
+    assert run("surprisal", saved, story, "--sentence", "s")[0] == 2
     assert run("surprisal", saved)[0] == 2

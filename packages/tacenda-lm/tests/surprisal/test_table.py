@@ -414,6 +414,24 @@ def test_quotes_may_be_part_of_the_regions(tmp_path):
     assert (item.name, item.regions) == ("items.tsv", ['"a', 'b"'])
 
 
+def test_a_column_says_where_sentences_begin(model, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text(
+        "item,sentence,word\n1,x,a\n1,x,b\n1,y,b\n2,y,a\n2,y,b\n2,x,a\n", encoding="utf8"
+    )
+    items = read_items(path, region="word", text="item", sentence="sentence")
+    table = surprisal_table(model, items)
+    assert values(table, "sentence") == [1, 1, 2, 1, 1, 2]
+    assert values(table, "surprisal")[2] == pytest.approx(bits("</s>", "b"))
+    with pytest.raises(ConfigurationError, match="leave out split"):
+        surprisal_table(model, items, split="sentences")
+    with pytest.raises(DataError, match="no column 's'"):
+        read_items(path, region="word", sentence="s")
+    path.write_text("s,word\n1,a\n2,b\n", encoding="utf8")
+    [item] = read_items(path, region="word", sentence="s")
+    assert (item.starts, item.others) == ([True, True], {"s": ["1", "2"]})
+
+
 def test_a_quoted_word_does_not_swallow_the_rows_below_it(tmp_path):
     path = tmp_path / "items.tsv"
     words = ['"He', 'said,"', "and", '"Go', 'away,"', "then."]

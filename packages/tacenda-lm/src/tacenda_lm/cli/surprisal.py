@@ -37,6 +37,10 @@ def surprisal(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column that tells items apart; may be repeated."),
     ] = None,
+    sentence: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that tells the sentences of an item apart."),
+    ] = None,
     quotes: Annotated[
         bool, typer.Option(help="Values of item files may stand in double quotes.")
     ] = True,
@@ -73,8 +77,9 @@ def surprisal(
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
 
-    if item and region is None:
-        raise typer.BadParameter("--item needs --region COLUMN, the column of the regions")
+    if (item or sentence) and region is None:
+        name = "--item" if item else "--sentence"
+        raise typer.BadParameter(f"{name} needs --region COLUMN, the column of the regions")
     standard_input = [str(file) for file in files].count("-")
     if standard_input > 1:
         raise typer.BadParameter("- is standard input, which can be read once: give it once")
@@ -94,7 +99,12 @@ def surprisal(
             each
             for file in files
             for each in read_items(
-                file, region=region, text=item or [], quotes=quotes, encoding=encoding
+                file,
+                region=region,
+                text=item or [],
+                sentence=sentence,
+                quotes=quotes,
+                encoding=encoding,
             )
         ]
     with warnings.catch_warnings():

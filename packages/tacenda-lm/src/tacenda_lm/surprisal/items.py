@@ -22,6 +22,9 @@ class Item(NamedTuple):
     name: str
     regions: list[str]
     others: dict[str, list[str]]  # the other columns of the file, a value for every region
+    starts: list[bool] | None = (
+        None  # whether a sentence begins with the region; None where the file says nothing
+    )
     longer_names: tuple[str, ...] = ()  # with the file, for where other files have this name too
 
 
@@ -38,6 +41,7 @@ def read_items(
     *,
     region: str,
     text: str | Sequence[str] = (),
+    sentence: str | None = None,
     delimiter: str | None = None,
     quotes: bool = True,
     encoding: str = "utf-8",
@@ -55,6 +59,10 @@ def read_items(
     text
         The column, or columns, that tell texts apart, such as ``["item", "condition"]``. The rows of a text stand
         together. Without any the whole file is one text.
+    sentence
+        A column that tells the sentences of a text apart: one begins where its value is another than in the row before.
+        Without it a text is one sentence, unless it is split at its punctuation when it is scored. A column that is
+        called ``sentence`` gives way to the numbers of the table.
     delimiter
         What stands between columns; by default a tab, a semicolon or a comma, whichever the first row has.
     quotes
@@ -77,10 +85,11 @@ def read_items(
         delimiter = next((each for each in "\t;," if each in first), ",")
     [head, *rows] = _rows(chain([first], lines), delimiter, quotes, file) or [_Row(1, 1, [])]
     apart = (text,) if isinstance(text, str) else tuple(text)
-    columns = _columns(head.values, rows, (region, *apart), file)
-    kept = [name for name in columns if name != region]
+    columns = _columns(head.values, rows, (region, *apart, *([sentence] if sentence else [])), file)
+    kept = [name for name in columns if name != region and (name, sentence) != ("sentence",) * 2]
     found: dict[tuple[str, ...], Item] = {}
     last: tuple[str, ...] | None = None
+    before = ""
     for start, end, values in rows:
         own = {name: values[place] for name, place in columns.items()}
         key = tuple(own[each] for each in apart)
@@ -90,7 +99,11 @@ def read_items(
                 "tell texts apart"
             )
         _check_region(own[region], start, end, file)
-        item = found.setdefault(key, Item("", [], {each: [] for each in kept}))
+        new = Item("", [], {each: [] for each in kept}, [] if sentence else None)
+        item = found.setdefault(key, new)
+        if item.starts is not None and sentence is not None:
+            item.starts.append(item is new or own[sentence] != before)
+            before = own[sentence]
         item.regions.append(own[region].strip())
         for each in kept:
             item.others[each].append(own[each])

@@ -74,8 +74,8 @@ def unsplit_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
     if several and several >= _MANY * len(items):
         yield (
             f"{several:,} of {len(items):,} items seem to hold several sentences, and each item is read as one, with "
-            "nothing between a full stop and the word behind it: use split='sentences', unless the text the model was "
-            "fitted to has several sentences in a line"
+            "nothing between a full stop and the word behind it: use split='sentences', or name the column that "
+            "tells sentences apart (sentence), unless the text the model was fitted to has several sentences in a line"
         )
 
 

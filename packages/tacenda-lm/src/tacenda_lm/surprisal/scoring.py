@@ -121,7 +121,9 @@ def surprisal_table(
     as_fitted = as_fitted and not any("whitespace" in name for name in fitted)
     notes = list(misreadings(model.vocabulary, shares.way, found, as_fitted=as_fitted))
     if split == "lines":
-        notes += unsplit_items([[word.text for word in each.words] for each in read if each.item])
+        notes += unsplit_items(
+            [[word.text for word in each.words] for each in read if each.unsplit]
+        )
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return tabulated(found, previous, notes)
@@ -133,7 +135,7 @@ class _Text(NamedTuple):
     name: str
     words: list[Word]
     others: Mapping[str, list[str]]
-    item: bool = False  # whether the words are regions
+    unsplit: bool = False  # whether this is an item whose file does not say where sentences begin
 
 
 def _read(
@@ -152,8 +154,12 @@ def _read(
         if isinstance(text, Item):
             for region in text.regions:
                 sentence_without_marks(region.split(), "refuse", number, skippable=False)
-            words = list(region_words(text.regions, tokenize, split))
-            yield _Text(name, words, text.others, item=True)
+            if text.starts is not None and split == "sentences":
+                raise ConfigurationError(
+                    "a column of the items says where sentences begin (sentence): leave out split='sentences'"
+                )
+            words = list(region_words(text.regions, tokenize, split, text.starts))
+            yield _Text(name, words, text.others, unsplit=text.starts is None)
             continue
         blocks = text_blocks(text, encoding, errors)
         blocks = lines_without_marks(blocks, "refuse", name, skippable=False)
