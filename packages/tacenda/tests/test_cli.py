@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -11,8 +12,8 @@ from typer.testing import CliRunner
 import tacenda
 from tacenda import plugins
 from tacenda.cli.main import app, main
-from tacenda.cli.options import settings_of
-from tacenda.errors import DataError
+from tacenda.cli.options import check_file, settings_of
+from tacenda.errors import ArtifactError, DataError
 
 
 def tacenda_command(*arguments, **environment):
@@ -40,7 +41,7 @@ def failing():
         raise ZeroDivisionError
 
     plugins.register("commands", "failing", group)
-    yield
+    yield group
     plugins.unregister("commands", "failing")
 
 
@@ -63,6 +64,63 @@ def test_a_bug_is_not_disguised(failing, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "bug"])
     with pytest.raises(ZeroDivisionError):
         main()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), "reading or writing failed: No space left"),
+        (PermissionError(13, "Permission denied", "x.txt"), "x.txt cannot be used: Permission"),
+        (UnicodeEncodeError("ascii", "a\u00e9", 1, 2, "no"), "'\\xe9': set PYTHONIOENCODING=utf-8"),
+        (MemoryError("unable to allocate"), "not enough memory (MemoryError: unable to allocate)"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_line(failing, monkeypatch, capsys, error, said):
+    @failing.command()
+    def refused():
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "refused"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+    monkeypatch.setenv("TACENDA_DEBUG", "1")
+    with pytest.raises(type(error)):
+        main()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_full_disk_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tacenda", "plugins", "--no-load"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "tacenda: reading or writing failed: No space left on device\n"
+
+
+def test_only_regular_files_are_replaced(tmp_path):
+    file = tmp_path / "file"
+    check_file(file, False)
+    file.write_text("x")
+    check_file(file, True)
+    with pytest.raises(ArtifactError, match="--force"):
+        check_file(file, False)
+    with pytest.raises(ArtifactError, match="is a folder"):
+        check_file(tmp_path, True)
+    for other in (Path(os.devnull), Path("/dev/stdout")):
+        if other.exists():
+            with pytest.raises(ArtifactError, match=r"no regular file.*redirect") as caught:
+                check_file(other, True)
+            assert "--force" not in str(caught.value)
 
 
 def test_plugin_commands_are_listed_with_their_distribution_and_run(failing):

@@ -95,6 +95,29 @@ def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
+@posix
+def test_the_file_behind_a_link_is_replaced_and_the_link_stays(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    with store.replacing(link) as part:
+        part.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    store.write_file(link, b"its own")  # what a folder of ours names is never another's
+    assert (link.is_symlink(), target.read_text()) == (False, "new")
+
+
+@posix
+def test_a_pipe_is_not_replaced(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="no regular file"), store.replacing(path) as part:
+        part.write_text("x")
+    assert path.is_fifo()
+
+
 def test_an_error_of_the_caller_is_not_swallowed(tmp_path):
     """Least of all one that looks like a folder swept away."""
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Literal, TypeAlias, cast, get_args
 from weakref import WeakKeyDictionary
 
@@ -108,8 +109,12 @@ def checked_way(way: str, unseen_types: int | None) -> Unknown:
             "unknown = 'even' shares the probability of unknown words among unseen_types words: give that number, "
             f"and give it with 'even' only (unknown is {way!r}, unseen_types {unseen_types!r})"
         )
-    if unseen_types is not None and not unseen_types >= 1:
-        raise ConfigurationError(f"unseen_types must be at least 1, not {unseen_types!r}")
+    if unseen_types is not None and not (
+        isinstance(unseen_types, Real) and 1 <= unseen_types < math.inf
+    ):
+        raise ConfigurationError(
+            f"unseen_types must be a number of at least 1, not {unseen_types!r}"
+        )
     return cast("Unknown", way)
 
 

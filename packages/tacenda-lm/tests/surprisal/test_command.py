@@ -2,6 +2,9 @@
 
 import csv
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -80,6 +83,7 @@ def test_what_can_be_misread_goes_to_standard_error(run, saved, story):
         (["--split", "pages"], "pages"),
         (["--context", "world"], "world"),
         (["--region", "word"], "word"),
+        (["--output", "table.xlsx"], "table.xlsx"),
         (["--output", "no/such/folder/t.csv"], "no/such"),
         (["--encoding", "none"], "none"),
     ],
@@ -91,6 +95,53 @@ def test_a_mistake_is_one_line_and_status_1(run, saved, story, arguments, said):
     assert err.count("\n") == 1
 
 
+@pytest.fixture
+def stdin(monkeypatch):
+    def given(data):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return given
+
+
+def test_a_word_on_standard_input_is_no_file_name(run, saved, story, stdin, monkeypatch):
+    monkeypatch.chdir(story.parent)
+    stdin(b"story.txt")
+    status, out, _ = run("surprisal", saved, "-")
+    assert (status, [row["word"] for row in rows(out)]) == (0, ["story.txt"])
+
+
+def test_standard_input_is_read_once_and_holds_no_items(run, saved, stdin):
+    stdin(b"The cat")
+    assert run("surprisal", saved, "-", "-")[0] == 2
+    assert run("surprisal", saved, "-", "--region", "word")[0] == 2
+
+
+def test_what_is_printed_is_utf_8(saved, story):
+    story.write_text("The caf\u00e9\n", encoding="utf8")
+    done = subprocess.run(
+        [sys.executable, "-m", "tacenda", "lm", "surprisal", saved, story],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ",caf\u00e9,".encode() in done.stdout
+
+
+def test_a_note_names_the_option(run, saved, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("word\nThe\ncat.\nThe\ndog.\n", encoding="utf8")
+    status, _, err = run("surprisal", saved, path, "--region", "word")
+    assert status == 0
+    assert "use --split sentences" in err
+    path.write_text("s,word\n1,The\n1,cat.\n2,The\n2,dog.\n", encoding="utf8")
+    status, out, err = run("surprisal", saved, path, "--region", "word", "--sentence", "s")
+    assert (status, [row["sentence"] for row in rows(out)]) == (0, ["1", "1", "2", "2"])
+    assert "--split" not in err
+
+
 def test_an_item_column_without_a_region_is_wrong_usage(run, saved, story):
     assert run("surprisal", saved, story, "--item", "item")[0] == 2
+    assert run("surprisal", saved, story, "--sentence", "s")[0] == 2
     assert run("surprisal", saved)[0] == 2

@@ -207,6 +207,65 @@ def test_what_can_be_misread_is_said(model, text, options, said):
     assert any(said in note for note in table.notes)
 
 
+def test_one_token_is_one_token(model):
+    with pytest.warns(
+        UserWarning, match="1 token is unknown only because punctuation is attached:"
+    ):
+        surprisal_table(
+            model, "a b", tokenizer=lambda word: [f"{word}."] if word == "b" else [word]
+        )
+
+
+def test_the_tokenizer_of_the_fit_leaves_no_other_to_be_given(model):
+    for tokenizer in (None, "words"):
+        table = surprisal_table(model, "a. b", tokenizer=tokenizer)
+        assert table.notes == ()
+    whole = KneserNey(order=2).fit(Corpus.from_text(["Jan came", "etc. b"] * 3, tokenizer="words"))
+    assert not any("tokenizer" in note for note in quiet(whole, "in Jan. b").notes)
+    spaced = KneserNey(order=2).fit(Corpus.from_sentences([["a", "b", "."]] * 3))
+    assert any("tokenizer" in note for note in quiet(spaced, "a b.").notes)
+
+
+def quiet(model, text, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return surprisal_table(model, text, **options)
+
+
+def test_items_of_several_sentences_that_are_read_as_one_are_announced(model, tmp_path):
+    path = tmp_path / "items.tsv"
+
+    def notes(*items, **options):
+        rows = [f"{i}\t{word}" for i, item in enumerate(items) for word in item.split()]
+        path.write_text("\n".join(["item\tword", *rows]), encoding="utf8")
+        found = quiet(model, read_items(path, region="word", text="item"), **options).notes
+        return [note for note in found if "split='sentences'" in note]
+
+    assert notes("a b. B a.", "a b.")[0].startswith("1 of 2 items seem to hold several")
+    assert notes("a b. B a.", "a b.", split="sentences") == []
+    assert notes("a b. b a.", "Mr. B a", "a b.") == []  # no sentence begins there
+    assert notes("a b. B a.", *["a b."] * 10) == []
+    assert not any("items" in note for note in quiet(model, "a b. B a.").notes)
+
+
+def test_spans_are_places_in_a_string_with_other_line_ends(fitted):
+    text = "\ufeffThe cat\r\n\r\nand\r\n the dog.\r\n"
+    table = quiet(fitted, text)
+    cut = [text[a:b] for a, b in zip(values(table, "start"), values(table, "end"), strict=True)]
+    assert cut == values(table, "word") == ["The", "cat", "and", "the", "dog."]
+    assert values(table, "sentence") == [1, 1, 2, 3, 3]
+    assert values(table, "known")[0]
+
+
+def test_marks_are_refused_without_advice_that_cannot_be_followed(model, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("word\na\n<s>\n", encoding="utf8")
+    for texts in ("a <s>", read_items(path, region="word")):
+        with pytest.raises(CorpusError, match="<s> is written") as caught:
+            surprisal_table(model, texts)
+        assert "skip" not in str(caught.value)
+
+
 def test_a_text_without_unknown_words_teaches_nothing_of_them(fitted):
     with pytest.warns(UserWarning, match="min_count=2"):
         surprisal_table(fitted, "The zebra sat.")
@@ -333,8 +392,11 @@ def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
         ("item,word\n1,a\n2,b\n1,a\n", "goes back to the text '1'"),
         ("item,word\n1,\n", "empty region"),
         ("item,region\n1,a\n", "no column 'word'"),
-        ("word,item,word\n1,a,b\n", "two columns 'word'"),
-        ('item,word\n1,"a\n', "columns"),
+        ("word,item,word\n1,a,b\n", "2 columns 'word'"),
+        ("item,rt,rt,word\n1,300,301,a\n", "2 columns 'rt'.*name of its own"),
+        (",item,word,\n7,1,a,x\n", "several columns without a name"),
+        ('item,word\n1,"a\n', "columns.*--no-quotes"),
+        ('item,word\n\n1,"He\n1,said,"\n1,and\n', "lines 3 to 4 of .*--no-quotes"),
         ("", "no column"),
     ],
 )
@@ -350,6 +412,71 @@ def test_quotes_may_be_part_of_the_regions(tmp_path):
     path.write_text('word\tzone\n"a\t1\nb"\t2\n', encoding="utf8")
     [item] = read_items(path, region="word", quotes=False)
     assert (item.name, item.regions) == ("items.tsv", ['"a', 'b"'])
+
+
+def test_a_column_says_where_sentences_begin(model, tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text(
+        "item,sentence,word\n1,x,a\n1,x,b\n1,y,b\n2,y,a\n2,y,b\n2,x,a\n", encoding="utf8"
+    )
+    items = read_items(path, region="word", text="item", sentence="sentence")
+    table = surprisal_table(model, items)
+    assert values(table, "sentence") == [1, 1, 2, 1, 1, 2]
+    assert values(table, "surprisal")[2] == pytest.approx(bits("</s>", "b"))
+    with pytest.raises(ConfigurationError, match="leave out split"):
+        surprisal_table(model, items, split="sentences")
+    with pytest.raises(DataError, match="no column 's'"):
+        read_items(path, region="word", sentence="s")
+    path.write_text("s,word\n1,a\n2,b\n", encoding="utf8")
+    [item] = read_items(path, region="word", sentence="s")
+    assert (item.starts, item.others) == ([True, True], {"s": ["1", "2"]})
+
+
+def test_a_quoted_word_does_not_swallow_the_rows_below_it(tmp_path):
+    path = tmp_path / "items.tsv"
+    words = ['"He', 'said,"', "and", '"Go', 'away,"', "then."]
+    path.write_text("item\tword\n" + "".join(f"1\t{word}\n" for word in words), encoding="utf8")
+    with pytest.raises(DataError, match=r"lines 2 to 3 of .*quotes=False"):
+        read_items(path, region="word", text=["item"])
+    [item] = read_items(path, region="word", text=["item"], quotes=False)
+    assert item.regions == words
+
+
+def test_empty_columns_of_a_spreadsheet_are_left_out(tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("item,word,,\n1,a,,\n1,b,,\n", encoding="utf8")
+    [item] = read_items(path, region="word", text="item")
+    assert (item.regions, item.others) == (["a", "b"], {"item": ["1", "1"]})
+    path.write_text('"","item","word"\n"1","x","a"\n', encoding="utf8")  # as R numbers rows
+    assert read_items(path, region="word")[0].others == {"": ["1"], "item": ["x"]}
+
+
+def test_texts_are_told_apart_by_all_their_columns(tmp_path):
+    path = tmp_path / "items.tsv"
+    path.write_text("a\tb\tword\n1 2\t3\tx\n1\t2 3\ty\n", encoding="utf8")
+    items = read_items(path, region="word", text=["a", "b"])
+    assert [(item.name, item.regions) for item in items] == [
+        ("'1 2' '3'", ["x"]),
+        ("'1' '2 3'", ["y"]),
+    ]
+
+
+def test_texts_of_several_files_have_names_of_their_own(model, tmp_path):
+    items, texts = [], []
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "1.txt"
+        path.write_text("a b\n", encoding="utf8")
+        texts.append(path)
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f"item,word\n1,a\n{name},b\n", encoding="utf8")
+        items += read_items(path, region="word", text="item")
+    assert values(surprisal_table(model, texts), "text") == [
+        str(path) for path in texts for _ in range(2)
+    ]
+    assert values(surprisal_table(model, items), "text") == ["x.csv 1", "x", "y.csv 1", "y"]
+    same = surprisal_table(model, [texts[0], texts[0]], previous=0)
+    assert values(same, "text")[1:3] == [str(texts[0]), f"{texts[0]} (2)"]
 
 
 def test_a_column_of_the_file_may_not_be_one_of_the_table(model, tmp_path):
@@ -399,6 +526,16 @@ def test_a_stream_takes_any_delimiter_and_several_tables_under_one_header(model)
         surprisal_table(model, "a").write(stream, delimiter="||")
 
 
+def test_the_ending_of_a_file_is_what_it_holds(model, tmp_path):
+    table = surprisal_table(model, "a b")
+    table.write(tmp_path / "t.TSV")
+    assert (tmp_path / "t.TSV").read_text(encoding="utf8").startswith("text\tsentence")
+    for name in ("t.csv.gz", "t.tsv.GZ", "t.xlsx"):
+        with pytest.raises(ConfigurationError, match=f"{name} is named like"):
+            table.write(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
 def test_a_file_that_cannot_be_written_is_named(model, tmp_path):
     with pytest.raises(DataError, match="nowhere"):
         surprisal_table(model, "a").write(tmp_path / "nowhere" / "table.csv")
@@ -439,6 +576,9 @@ def test_a_frame_of_pandas_itself(model):
     ("options", "error"),
     [
         ({"previous": -1}, ConfigurationError),
+        ({"previous": 1.5}, ConfigurationError),
+        ({"previous": "2"}, ConfigurationError),
+        ({"unknown": "even", "unseen_types": "many"}, ConfigurationError),
         ({"split": "words"}, ConfigurationError),
         ({"context": "page"}, ConfigurationError),
         ({"unknown": "none"}, ConfigurationError),

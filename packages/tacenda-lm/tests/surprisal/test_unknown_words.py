@@ -83,7 +83,15 @@ def test_a_vocabulary_without_words_still_spells():
 
 @pytest.mark.parametrize(
     ("way", "unseen_types"),
-    [("letters", None), ("even", None), ("even", 0), ("spelling", 10), ("class", 10)],
+    [
+        ("letters", None),
+        ("even", None),
+        ("even", 0),
+        ("even", "many"),
+        ("even", math.inf),
+        ("spelling", 10),
+        ("class", 10),
+    ],
 )
 def test_a_way_that_says_too_little_or_too_much_is_refused(way, unseen_types):
     with pytest.raises(ConfigurationError, match=r"unknown|unseen_types"):

@@ -196,15 +196,28 @@ def commit(source: Path, target: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary name; the file that is written there takes the place of ``path`` at the end."""
+    """Yield a temporary name; the file that is written there takes the place of ``path`` at the end.
+
+    Of a link, the file that it leads to is replaced. Raises OSError for a device or a pipe.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    with _replacing(target) as part:
+        yield part
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """As `replacing`, of the name itself."""
     with temporary(path.parent) as scratch:
         yield scratch / path.name
         commit(scratch / path.name, path)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file that appears, or is replaced, in one step."""
-    with replacing(path) as part:
+    """Write a file that appears, or is replaced, in one step; in the place of a link, if there is one."""
+    with _replacing(path) as part:
         part.write_bytes(data)
 
 

@@ -68,6 +68,12 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
     assert decoded(Corpus.from_text(path)) == [["word", "word"]]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word_of_a_string():
+    assert (
+        Corpus.from_text("\ufeffa b").vocabulary.words == Corpus.from_text("a b").vocabulary.words
+    )
+
+
 def test_nul_and_other_controls_are_kept(tmp_path):
     path = tmp_path / "nul.txt"
     path.write_bytes(b"a\x00b c\n\x00")
@@ -145,12 +151,22 @@ def _read_with_failing_open(path):
         list(corpus_lines.read_blocks(path))
 
 
-@pytest.mark.parametrize("options", [{"encoding": "utf-99"}, {"errors": "shrug"}])
-def test_unknown_encodings_and_handlers_are_named(tmp_path, options):
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("encoding", "utf-99"),
+        ("encoding", "rot13"),
+        ("encoding", "base64"),
+        ("errors", "shrug"),
+        ("errors", "xmlcharrefreplace"),
+        ("errors", "surrogateescape"),
+    ],
+)
+def test_encodings_and_handlers_that_are_none_are_named(tmp_path, option, value):
     path = tmp_path / "text.txt"
     path.write_text("a")
-    with pytest.raises(CorpusError, match=r"utf-99|shrug"):
-        Corpus.from_text(path, **options)
+    with pytest.raises(CorpusError, match=f"{option} is '{value}'"):
+        Corpus.from_text(path, **{option: value})
 
 
 def test_progress_counts_the_bytes_of_the_files(tmp_path):

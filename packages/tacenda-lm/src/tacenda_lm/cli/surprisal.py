@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from tacenda.cli.options import Encoding, Errors, Force, check_file, input_text
+from tacenda.cli.options import Encoding, Errors, Force, as_options, check_file, input_text
 from tacenda_lm.cli.arguments import Folder, Tokenizer, load_model
 
 
@@ -17,7 +18,9 @@ def surprisal(
     folder: Folder,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Texts, or files of items; - is standard input."),
+        typer.Argument(
+            metavar="FILE...", help="Texts, of which - is standard input, or files of items."
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -33,6 +36,10 @@ def surprisal(
     item: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column that tells items apart; may be repeated."),
+    ] = None,
+    sentence: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that tells the sentences of an item apart."),
     ] = None,
     quotes: Annotated[
         bool, typer.Option(help="Values of item files may stand in double quotes.")
@@ -68,22 +75,36 @@ def surprisal(
     """
     from tacenda_lm.surprisal.items import read_items
     from tacenda_lm.surprisal.scoring import surprisal_table
+    from tacenda_lm.surprisal.table import check_ending
 
-    if item and region is None:
-        raise typer.BadParameter("--item needs --region COLUMN, the column of the regions")
+    if (item or sentence) and region is None:
+        name = "--item" if item else "--sentence"
+        raise typer.BadParameter(f"{name} needs --region COLUMN, the column of the regions")
+    standard_input = [str(file) for file in files].count("-")
+    if standard_input > 1:
+        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    if standard_input and region is not None:
+        raise typer.BadParameter("items are not read from standard input: name a file for -")
     if output is not None:
+        check_ending(output)
         check_file(output, force)
     model = load_model(folder)
     texts: Any
     if region is None:
         given = (input_text(file, encoding, errors) for file in files)
-        texts = [text if isinstance(text, Path) else "\n".join(text) for text in given]
+        # with a line end behind it no text is taken for the name of a file
+        texts = [text if isinstance(text, Path) else "\n".join([*text, ""]) for text in given]
     else:
         texts = [
             each
             for file in files
             for each in read_items(
-                file, region=region, text=item or [], quotes=quotes, encoding=encoding
+                file,
+                region=region,
+                text=item or [],
+                sentence=sentence,
+                quotes=quotes,
+                encoding=encoding,
             )
         ]
     with warnings.catch_warnings():
@@ -101,6 +122,8 @@ def surprisal(
             errors=errors,
         )
     for note in table.notes:
-        typer.echo(f"note: {note}", err=True)
+        typer.echo(f"note: {as_options(note)}", err=True)
     delimiter = "\t" if tabs else None
+    if output is None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as a file is
     table.write(sys.stdout if output is None else output, delimiter=delimiter)

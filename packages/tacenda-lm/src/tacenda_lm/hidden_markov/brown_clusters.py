@@ -110,7 +110,8 @@ class BrownClusters:
                 )
             lines.append(f"{path}\t{word}\t{self._counts[word]}\n")
         try:
-            store.write_file(place, "".join(lines).encode("utf-8"))
+            with store.replacing(place) as part:
+                part.write_text("".join(lines), encoding="utf-8", newline="")
         except OSError as error:
             raise DataError(f"cannot write {place}: {error.strerror or error}") from error
 

@@ -209,7 +209,9 @@ class LanguageModelScorer(ModelComponent):
             scored_text(doc, name, vocabulary, self.normalizing, self.prefix)
             for name, doc in named.items()
         ]
-        notes = list(misreadings(vocabulary, self.unknown, texts))
+        fitted = (getattr(self.language_model, "fitted_on", None) or {}).get("tokenizer")
+        as_fitted = str(fitted).startswith("spacy:")
+        notes = list(misreadings(vocabulary, self.unknown, texts, as_fitted=as_fitted))
         for note in notes:
             warnings.warn(note, stacklevel=2)
         return tabulated(texts, previous, notes)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from tacenda.corpus.lines import read_blocks, text_file
@@ -19,18 +22,33 @@ class Item(NamedTuple):
     name: str
     regions: list[str]
     others: dict[str, list[str]]  # the other columns of the file, a value for every region
+    starts: list[bool] | None = (
+        None  # whether a sentence begins with the region; None where the file says nothing
+    )
+    longer_names: tuple[str, ...] = ()  # with the file, for where other files have this name too
+
+
+class _Row(NamedTuple):
+    """A row of a file, with the lines that it stands on."""
+
+    first: int
+    last: int
+    values: list[str]
 
 
 def read_items(
     path: str | os.PathLike[str],
     *,
     region: str,
-    text: Sequence[str] = (),
+    text: str | Sequence[str] = (),
+    sentence: str | None = None,
     delimiter: str | None = None,
     quotes: bool = True,
     encoding: str = "utf-8",
 ) -> list[Item]:
     """Read a file with a row for each region, in the order in which they are read.
+
+    Columns without a name and without a value, as spreadsheets leave them, are left out.
 
     Parameters
     ----------
@@ -39,8 +57,12 @@ def read_items(
     region
         The column that holds the region: a word, or several with spaces between them.
     text
-        The columns that tell texts apart, such as ``["item", "condition"]``. The rows of a text stand together. Without
-        any the whole file is one text.
+        The column, or columns, that tell texts apart, such as ``["item", "condition"]``. The rows of a text stand
+        together. Without any the whole file is one text.
+    sentence
+        A column that tells the sentences of a text apart: one begins where its value is another than in the row before.
+        Without it a text is one sentence, unless it is split at its punctuation when it is scored. A column that is
+        called ``sentence`` gives way to the numbers of the table.
     delimiter
         What stands between columns; by default a tab, a semicolon or a comma, whichever the first row has.
     quotes
@@ -53,61 +75,107 @@ def read_items(
     CorpusError
         The file cannot be read.
     DataError
-        A column is missing, a row has more or fewer values than there are columns, a region is empty, or the rows of a
-        text do not stand together; the message names the row.
+        A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
+        empty or goes over several lines, or the rows of a text do not stand together; the message names the row.
     """
     file = text_file(path)
     lines = (f"{line}\n" for block in read_blocks(file, encoding) for line in block)
     first = next(lines, "")
     if delimiter is None:
         delimiter = next((each for each in "\t;," if each in first), ",")
-    rows = _rows(_chained(first, lines), delimiter, quotes, file.name)
-    _, names = next(rows, (0, []))
-    for name in (region, *text):
-        if names.count(name) != 1:
-            found = "two columns" if name in names else "no column"
-            raise DataError(f"{file} has {found} {name!r}: its first row has {names!r:.300}")
-    kept = [name for name in names if name != region]
-    items: dict[str, Item] = {}
-    last = None
-    for number, values in rows:
-        if len(values) != len(names):
-            advice = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
+    [head, *rows] = _rows(chain([first], lines), delimiter, quotes, file) or [_Row(1, 1, [])]
+    apart = (text,) if isinstance(text, str) else tuple(text)
+    columns = _columns(head.values, rows, (region, *apart, *([sentence] if sentence else [])), file)
+    kept = [name for name in columns if name != region and (name, sentence) != ("sentence",) * 2]
+    found: dict[tuple[str, ...], Item] = {}
+    last: tuple[str, ...] | None = None
+    before = ""
+    for start, end, values in rows:
+        own = {name: values[place] for name, place in columns.items()}
+        key = tuple(own[each] for each in apart)
+        if key != last and key in found:
             raise DataError(
-                f"row {number} of {file} has {len(values)} values and the first row has {len(names)}"
-                f"{advice if quotes else ''}"
+                f"row {end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all columns that "
+                "tell texts apart"
             )
-        row = dict(zip(names, values, strict=True))
-        name = " ".join(row[each] for each in text) if text else file.name
-        if name != last and name in items:
-            raise DataError(
-                f"row {number} of {file} goes back to the text {name!r}: sort the file, or name all columns that tell "
-                "texts apart"
-            )
-        if not row[region].strip():
-            raise DataError(f"row {number} of {file} has an empty region: fill it or leave it out")
-        item = items.setdefault(name, Item(name, [], {each: [] for each in kept}))
-        item.regions.append(row[region].strip())
+        _check_region(own[region], start, end, file)
+        new = Item("", [], {each: [] for each in kept}, [] if sentence else None)
+        item = found.setdefault(key, new)
+        if item.starts is not None and sentence is not None:
+            item.starts.append(item is new or own[sentence] != before)
+            before = own[sentence]
+        item.regions.append(own[region].strip())
         for each in kept:
-            item.others[each].append(row[each])
-        last = name
-    return list(items.values())
+            item.others[each].append(own[each])
+        last = key
+    names = _names(list(found), file)
+    return [
+        item._replace(name=each[0], longer_names=each[1:])
+        for item, each in zip(found.values(), names, strict=True)
+    ]
 
 
-def _chained(first: str, lines: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from lines
-
-
-def _rows(
-    lines: Iterator[str], delimiter: str, quotes: bool, name: str
-) -> Iterator[tuple[int, list[str]]]:
-    """The values of each row that is not empty, with the line on which it ends."""
+def _rows(lines: Iterator[str], delimiter: str, quotes: bool, file: Path) -> list[_Row]:
+    """The rows that are not empty, each with as many values as the first."""
+    advice = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
     style = {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
+    rows: list[_Row] = []
+    end = 0
     try:
         reader = csv.reader(lines, strict=True, **cast("Any", style))
         for values in reader:
+            start, end = end + 1, reader.line_num
+            if values and rows and len(values) != len(rows[0].values):
+                raise DataError(
+                    f"row {end} of {file} has {len(values)} values and the first row has {len(rows[0].values)}"
+                    f"{advice if quotes else ''}"
+                )
             if values:
-                yield reader.line_num, values
-    except (csv.Error, TypeError) as error:
-        raise DataError(f"{name} cannot be read as columns: {error}") from error
+                rows.append(_Row(start, end, values))
+    except TypeError as error:
+        raise DataError(f"{file.name} cannot be read as columns: {error}") from error
+    except csv.Error as error:
+        raise DataError(
+            f"{file.name} cannot be read as columns: {error}{advice if quotes else ''}"
+        ) from error
+    return rows
+
+
+def _columns(
+    names: Sequence[str], rows: Sequence[_Row], asked: Sequence[str], file: Path
+) -> dict[str, int]:
+    """The places of the columns by their names, without those that have neither a name nor a value."""
+    places = [
+        i for i, name in enumerate(names) if name.strip() or any(row.values[i] for row in rows)
+    ]
+    named = Counter(names[i] for i in places)
+    twice = next((name for name, n in named.items() if n > 1), None)
+    if twice is not None:
+        which = f"{named[twice]} columns {twice!r}" if twice else "several columns without a name"
+        raise DataError(f"{file} has {which}: give each a name of its own in its first row")
+    for name in asked:
+        if name not in named:
+            raise DataError(f"{file} has no column {name!r}: its first row has {names!r:.300}")
+    return {names[i]: i for i in places}
+
+
+def _check_region(region: str, start: int, end: int, file: Path) -> None:
+    """Raise DataError for a region without a word, and for one that has swallowed the rows below it."""
+    if "\n" in region or "\r" in region:
+        raise DataError(
+            f"lines {start} to {end} of {file} are one region, {region!r:.60}, for it stands in double quotes: if the "
+            "quotes of this file are part of the text, read it with quotes=False (--no-quotes); if not, write the "
+            "region in one line"
+        )
+    if not region.strip():
+        raise DataError(f"row {end} of {file} has an empty region: fill it or leave it out")
+
+
+def _names(keys: Sequence[tuple[str, ...]], file: Path) -> list[tuple[str, ...]]:
+    """Names of the texts of a file, the shortest first, each of which no other text of the file has."""
+    if not any(keys):
+        return [(file.name, str(file)) for _ in keys]
+    names = [" ".join(key) for key in keys]
+    if len(set(names)) < len(names):
+        names = [" ".join(map(repr, key)) for key in keys]
+    return [(name, f"{file.name} {name}", f"{file} {name}") for name in names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,10 +19,11 @@ from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
-from tacenda_lm.surprisal.misreadings import misreadings
+from tacenda_lm.surprisal.misreadings import misreadings, unsplit_items
 from tacenda_lm.surprisal.table import (
     ScoredText,
     SurprisalTable,
+    checked_previous,
     log_frequencies,
     tabulated,
 )
@@ -66,7 +68,7 @@ def surprisal_table(
     texts
         A string is a text and a ``Path`` is the file of one; several in a list, or in a dictionary with their names; or
         what `tacenda_lm.read_items` returns, whose regions are then the words. Texts without a name are numbered from
-        1, and files have their own.
+        1, and files have their own, with their folders where several files have one name.
     previous
         How many words before a word have their figures in its row (spill-over).
     unknown
@@ -108,13 +110,20 @@ def surprisal_table(
     checked_split(split)
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
-    tokenize = get_tokenizer(_fitted_tokenizer(model) if tokenizer is None else tokenizer)
+    checked_previous(previous)
+    fitted = _fitted_tokenizers(model)
+    tokenize = get_tokenizer(_the_one(fitted) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
-    found = [
-        _scored(model, shares, context, each)
-        for each in _read(texts, tokenize, split, encoding, errors)
-    ]
-    notes = list(misreadings(model.vocabulary, shares.way, found))
+    read = list(_read(texts, tokenize, split, encoding, errors))
+    found = [_scored(model, shares, context, each) for each in read]
+    # what splits at spaces only says nothing of how the text was tokenized before
+    as_fitted = tokenizer is None or {"callable" if callable(tokenizer) else tokenizer} == fitted
+    as_fitted = as_fitted and not any("whitespace" in name for name in fitted)
+    notes = list(misreadings(model.vocabulary, shares.way, found, as_fitted=as_fitted))
+    if split == "lines":
+        notes += unsplit_items(
+            [[word.text for word in each.words] for each in read if each.unsplit]
+        )
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return tabulated(found, previous, notes)
@@ -126,6 +135,7 @@ class _Text(NamedTuple):
     name: str
     words: list[Word]
     others: Mapping[str, list[str]]
+    unsplit: bool = False  # whether this is an item whose file does not say where sentences begin
 
 
 def _read(
@@ -134,24 +144,59 @@ def _read(
     """The words of each text."""
     if isinstance(texts, str | os.PathLike):
         texts = [texts]
-    named: Iterable[tuple[str | None, Any]] = (
+    named: list[tuple[str | None, Any]] = list(
         texts.items() if isinstance(texts, Mapping) else ((None, each) for each in texts)
     )
-    for number, (name, text) in enumerate(named, start=1):
+    names = _distinct(
+        [_names(number, *each) for number, each in enumerate(named, start=1)],
+    )
+    for number, (name, (_, text)) in enumerate(zip(names, named, strict=True), start=1):
         if isinstance(text, Item):
             for region in text.regions:
-                sentence_without_marks(region.split(), "refuse", number)
-            words = list(region_words(text.regions, tokenize, split))
-            yield _Text(text.name, words, text.others)
+                sentence_without_marks(region.split(), "refuse", number, skippable=False)
+            if text.starts is not None and split == "sentences":
+                raise ConfigurationError(
+                    "a column of the items says where sentences begin (sentence): leave out split='sentences'"
+                )
+            words = list(region_words(text.regions, tokenize, split, text.starts))
+            yield _Text(name, words, text.others, unsplit=text.starts is None)
             continue
-        if not isinstance(text, str | os.PathLike):
-            raise CorpusError(
-                f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
-            )
-        name = name or (str(number) if isinstance(text, str) else Path(text).name)
-        blocks = lines_without_marks(text_blocks(text, encoding, errors), "refuse", name)
+        blocks = text_blocks(text, encoding, errors)
+        blocks = lines_without_marks(blocks, "refuse", name, skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
+        if isinstance(text, str):  # spans are places in the string as it was given
+            whole = f" {text[1:]}" if text.startswith("\ufeff") else text
         yield _Text(name, list(text_words(whole, tokenize, split)), {})
+
+
+def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
+    """What a text may be called, the shortest first. Raises CorpusError for what is no text."""
+    if isinstance(text, Item):
+        return (text.name, *text.longer_names)
+    if not isinstance(text, str | os.PathLike):
+        raise CorpusError(
+            f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
+        )
+    if name:
+        return (name,)
+    return (str(number),) if isinstance(text, str) else (Path(text).name, str(Path(text)))
+
+
+def _distinct(choices: Sequence[Sequence[str]]) -> list[str]:
+    """A name for each text that no other has: the shortest that will do, or its longest with a number behind it."""
+    names = [each[0] for each in choices]
+    for longer in (1, 2):
+        times = Counter(names)
+        names = [
+            each[min(longer, len(each) - 1)] if times[name] > 1 else name
+            for name, each in zip(names, choices, strict=True)
+        ]
+    seen: Counter[str] = Counter()
+    for i, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[i] = f"{name} ({seen[name]})"
+    return names
 
 
 def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Text) -> ScoredText:
@@ -181,15 +226,20 @@ def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _T
     )
 
 
-def _fitted_tokenizer(model: LanguageModel) -> str:
-    """The tokenizer of the text a model was fitted to; that of its components for a model made of models."""
+def _fitted_tokenizers(model: LanguageModel) -> set[str]:
+    """The tokenizer of the text a model was fitted to; those of its components for a model made of models."""
     models: list[Any] = [model, *model.nested().values()]
     known = [(getattr(each, "fitted_on", None) or {}).get("tokenizer") for each in models]
-    names = {name for name in known if name} or {getattr(model, "string_tokenizer", "whitespace")}
+    names = {str(name) for name in known if name}
+    return names or {str(getattr(model, "string_tokenizer", "whitespace"))}
+
+
+def _the_one(names: set[str]) -> str:
+    """The tokenizer to use where none was given. Raises ConfigurationError if it cannot be told."""
     if len(names) > 1 or "callable" in names:
         raise ConfigurationError(
             "give tokenizer: the model was fitted with one that is not saved with it"
             if "callable" in names
             else f"give tokenizer: the parts of the model were fitted with different ones, {sorted(names)}"
         )
-    return str(names.pop())
+    return next(iter(names))

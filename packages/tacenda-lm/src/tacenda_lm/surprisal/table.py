@@ -21,6 +21,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import chain
+from numbers import Integral
+from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
 import numpy as np
@@ -37,6 +39,8 @@ __all__ = ["MEASURES", "ScoredText", "SurprisalTable", "log_frequencies", "tabul
 #: The columns that are repeated for the words before.
 MEASURES = ("surprisal", "surprisal_with_punctuation", "known", "log_frequency", "length")
 _ROWS = 1 << 14  # written at a time
+#: endings of files that are not plain text
+_NO_TEXT = (".gz", ".bz2", ".xz", ".zst", ".zip", ".xls", ".xlsx", ".xlsm", ".ods", ".parquet")
 
 #: Numbers with a mask over what is missing.
 Numbers: TypeAlias = np.ma.MaskedArray[Any, Any]
@@ -127,13 +131,14 @@ class SurprisalTable:
         DataError
             The file cannot be written.
         ConfigurationError
-            The delimiter is not one character.
+            The delimiter is not one character, or the name of the file is that of a compressed file or a spreadsheet.
         """
         if hasattr(target, "write"):
             self._write(target, delimiter or ",", header)
             return
         file = path_of(target, DataError)
-        delimiter = delimiter or ("\t" if file.suffix in (".tsv", ".tab") else ",")
+        check_ending(file)
+        delimiter = delimiter or ("\t" if file.suffix.lower() in (".tsv", ".tab") else ",")
         try:
             with replacing(file) as new, new.open("w", encoding="utf-8", newline="") as stream:
                 self._write(stream, delimiter, header)
@@ -188,16 +193,30 @@ def _cell(value: object) -> object:
     return f"{value:.10g}" if isinstance(value, float) else value
 
 
+def checked_previous(previous: int) -> None:
+    """Raise ConfigurationError unless this is a number of words."""
+    if isinstance(previous, bool) or not isinstance(previous, Integral) or previous < 0:
+        raise ConfigurationError(f"previous must be a whole number, 0 or more, not {previous!r}")
+
+
+def check_ending(file: Path) -> None:
+    """Raise ConfigurationError for a file whose name says that it holds something else than text."""
+    if file.suffix.lower() in _NO_TEXT:
+        raise ConfigurationError(
+            f"{file} is named like a {file.suffix} file, and a table is written as plain text: choose a name that ends "
+            "in .csv or .tsv"
+        )
+
+
 def tabulated(
     texts: Iterable[ScoredText], previous: int, notes: Sequence[str] = ()
 ) -> SurprisalTable:
     """Return the rows of scored texts, each with the measures of ``previous`` words before it in its text.
 
-    Raises ConfigurationError for a negative ``previous``, and DataError where a further column has the name of one of
-    ours.
+    Raises ConfigurationError where ``previous`` is no number of words, and DataError where a further column has the
+    name of one of ours.
     """
-    if previous < 0:
-        raise ConfigurationError(f"previous must be 0 or more, not {previous!r}")
+    checked_previous(previous)
     given = list(texts)
     if not given:
         raise DataError("there is no text: give at least one")

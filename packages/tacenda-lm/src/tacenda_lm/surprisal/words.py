@@ -72,14 +72,19 @@ def text_words(text: str, tokenize: Tokenizer, split: Split) -> Iterator[Word]:
             yield Word(word, start, end, sentence, *tokens_of(word))
 
 
-def region_words(regions: Sequence[str], tokenize: Tokenizer, split: Split) -> Iterator[Word]:
+def region_words(
+    regions: Sequence[str], tokenize: Tokenizer, split: Split, starts: Sequence[bool] | None = None
+) -> Iterator[Word]:
     """Yield the regions of an item as words; spans are those of the regions with a space between them.
+
+    ``starts`` says with which of them a sentence begins; without it that is found as in a line of text.
 
     Raises DataError where a region has no token.
     """
     tokens_of = _tokens_of(tokenize)
     sentence = start = 0
-    for region, begins in zip(regions, sentence_starts(regions, split), strict=True):
+    starts = sentence_starts(regions, split) if starts is None else starts
+    for region, begins in zip(regions, starts, strict=True):
         sentence += begins
         yield Word(region, start, start + len(region), sentence, *tokens_of(region))
         start += len(region) + 1

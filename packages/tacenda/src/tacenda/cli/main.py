@@ -4,7 +4,8 @@ Its groups are those of the core, by ``module:attribute``, and the plugins of th
 imported only when one of its commands is run, so help is fast, and a broken plugin disturbs neither the help nor
 the other commands.
 
-An error of Tacenda's own is one line on standard error and exit status 1; wrong usage exits with 2.
+An error of Tacenda's own, one of reading and writing and a want of memory are one line on standard error and exit
+status 1; wrong usage exits with 2.
 ``TACENDA_DEBUG=1`` shows the traceback instead.
 """
 
@@ -17,6 +18,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -259,12 +261,48 @@ def main() -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning  # type: ignore[assignment]
-            app(prog_name="tacenda")
-    except TacendaError as error:
+            try:
+                app(prog_name="tacenda")
+            finally:
+                _flush()
+    except (TacendaError, OSError, UnicodeEncodeError, MemoryError) as error:
         if os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
             raise
-        print("tacenda:", as_options(describe(error)), file=sys.stderr)
+        print("tacenda:", as_options(_in_one_line(error)), file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _flush() -> None:
+    """Write what standard output still holds, and drop what cannot be written, so that nobody tries again."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        with suppress(OSError, ValueError):  # it may have no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # who read the output wants no more of it
+            raise SystemExit(1) from None
+        if isinstance(error, OSError):
+            raise
+
+
+def _in_one_line(error: BaseException) -> str:
+    """What an error that is no bug says to a user."""
+    if isinstance(error, UnicodeEncodeError):
+        return (
+            f"the output cannot be written as {error.encoding}, which has no {error.object[error.start]!a}: set "
+            "PYTHONIOENCODING=utf-8"
+        )
+    if isinstance(error, OSError):
+        where = (
+            f"{error.filename} cannot be used" if error.filename else "reading or writing failed"
+        )
+        return f"{where}: {error.strerror or describe(error)}"
+    if isinstance(error, MemoryError):
+        return (
+            f"there is not enough memory ({describe(error)}): give less at a time, or more memory"
+        )
+    return describe(error)
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:

@@ -45,7 +45,7 @@ Scheduler = Annotated[
 
 #: Arguments of Python that are options of commands; error messages name them as Python has them.
 _OPTIONS = re.compile(
-    r"\b(blank_lines|duplicates|encoding|errors|marks|tokenizer)=([\"'])([\w:-]+)\2"
+    r"\b(blank_lines|duplicates|encoding|errors|marks|split|tokenizer)=([\"'])([\w:-]+)\2"
 )
 
 
@@ -163,8 +163,19 @@ def say_sizes(corpus: Any) -> None:
 
 
 def check_file(file: Path, force: bool) -> None:
-    """Raise ArtifactError if there is a file of this name, which nobody said may be replaced, or no folder for it."""
-    folder = file.absolute().parent
+    """Raise ArtifactError if a command cannot write this file, before its work.
+
+    There is a file of the name, which nobody said may be replaced, or what no file may replace: a folder, a device, a
+    pipe, the output of the command; or there is no folder for it.
+    """
+    if file.is_dir():
+        raise ArtifactError(f"{file} is a folder: name a file, such as {file / 'output'}")
+    if file.exists() and (not file.is_file() or _is_standard_output(file)):
+        raise ArtifactError(
+            f"{file} is no regular file, which could be replaced: choose another name, or, of a command that prints, "
+            "leave out --output and redirect what it prints"
+        )
+    folder = Path(os.path.realpath(file)).parent
     if not folder.is_dir():
         raise ArtifactError(
             f"cannot write {file}: there is no folder {folder}; make it, or choose another name"
@@ -173,6 +184,14 @@ def check_file(file: Path, force: bool) -> None:
         raise ArtifactError(
             f"there is a file {file}: choose another name, or replace it by --force"
         )
+
+
+def _is_standard_output(file: Path) -> bool:
+    """Whether a file is where standard output goes, under whatever name."""
+    try:
+        return os.path.samestat(file.stat(), os.fstat(1))
+    except OSError:
+        return False
 
 
 def check_output(folder: Path, force: bool = False) -> None:

@@ -112,7 +112,8 @@ def text_blocks(
         return file_blocks(files, encoding, errors, marks)
     if isinstance(text, str):
         refuse_file_name(text)
-        return lines_without_marks(line_blocks(io.StringIO(text, newline="\n")), marks, "the text")
+        lines = io.StringIO(text.removeprefix("\ufeff"), newline="\n")
+        return lines_without_marks(line_blocks(lines), marks, "the text")
     if isinstance(text, list | tuple) and text and isinstance(text[0], str):
         refuse_file_name(text[0])
     return lines_without_marks(line_blocks(cast("Iterable[object]", text)), marks, "the text")
@@ -149,11 +150,7 @@ def decoded_blocks(
 
     ``name`` is what error messages call the file.
     """
-    try:
-        decoder = codecs.getincrementaldecoder(encoding)(errors)
-        codecs.lookup_error(errors)
-    except (LookupError, ValueError) as error:
-        raise CorpusError(f"{error}; use e.g. encoding='utf-8', errors='replace'") from error
+    decoder = _decoder(encoding, errors)
     tail: list[str] = []
     n_lines = n_bytes = n_tail = 0
     at_start = True
@@ -186,6 +183,18 @@ def decoded_blocks(
             n_tail += len(rest)
     if tail:
         yield ["".join(tail)]
+
+
+def _decoder(encoding: str, errors: str) -> codecs.IncrementalDecoder:
+    """What decodes bytes that come in pieces. Raises CorpusError for no encoding of text, and for another handler."""
+    if errors not in ("strict", "replace", "ignore"):
+        raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding)  # refuses codecs from bytes to bytes
+        return codecs.getincrementaldecoder(encoding)(errors)
+    except (LookupError, TypeError, ValueError) as error:
+        reason = str(error).partition(";")[0]
+        raise CorpusError(f"encoding is {encoding!r}: {reason}; use e.g. 'utf-8'") from error
 
 
 def whole_number(digits: str) -> int | None:

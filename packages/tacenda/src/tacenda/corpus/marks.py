@@ -41,9 +41,11 @@ def check_marks(marks: str) -> Marks:
 
 
 def lines_without_marks(
-    blocks: Iterable[list[str]], marks: Marks, name: str
+    blocks: Iterable[list[str]], marks: Marks, name: str, *, skippable: bool = True
 ) -> Iterator[list[str]]:
     """Yield blocks of lines as ``marks`` says; ``name`` is what an error calls the text.
+
+    ``skippable`` says whether who reads the error can ask for "skip".
 
     Raises CorpusError, which names the line, where a mark is written and refused.
     """
@@ -52,36 +54,38 @@ def lines_without_marks(
         lines = block
         if marks != "keep" and any(_HINT in line for line in block):
             lines = [
-                _line_without_marks(line, marks, f"{name}, line {number}")
+                _line_without_marks(line, marks, f"{name}, line {number}", skippable)
                 for number, line in enumerate(block, n_lines + 1)
             ]
         yield lines
         n_lines += len(block)
 
 
-def sentence_without_marks(tokens: Tokens, marks: Marks, number: int) -> Tokens | list[str]:
+def sentence_without_marks(
+    tokens: Tokens, marks: Marks, number: int, *, skippable: bool = True
+) -> Tokens | list[str]:
     """Return the tokens of a sentence, the ``number``-th of its text, as ``marks`` says. Raises CorpusError."""
     if marks == "keep" or (START not in tokens and BOUNDARY not in tokens):
         return tokens
     if marks == "refuse":
         found = next(token for token in tokens if token in (START, BOUNDARY))
-        raise refusal(found, f"sentence {number}")
+        raise refusal(found, f"sentence {number}", skippable)
     return [token for token in tokens if token not in (START, BOUNDARY)]
 
 
-def _line_without_marks(line: str, marks: Marks, place: str) -> str:
+def _line_without_marks(line: str, marks: Marks, place: str, skippable: bool) -> str:
     """The line as ``marks`` says, "refuse" or "skip"."""
     if marks == "skip":
         return _MARK.sub(" ", line)
     found = _MARK.search(line)
     if found:
-        raise refusal(found[0], place)
+        raise refusal(found[0], place, skippable)
     return line
 
 
-def refusal(mark: str, place: str) -> CorpusError:
+def refusal(mark: str, place: str, skippable: bool = True) -> CorpusError:
     """Return the error for a mark that stands at a place of a text."""
+    skip = ', or pass marks="skip", which reads marks as spaces' if skippable else ""
     return CorpusError(
-        f"{place}: {mark} is written in the text, and a language model marks the sentences itself: take it out, or "
-        'pass marks="skip", which reads marks as spaces'
+        f"{place}: {mark} is written in the text, and a language model marks the sentences itself: take it out{skip}"
     )
