@@ -69,6 +69,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         AlgoBase.__init__(self)
         self.settings = settings
         self.model: RatingModel | None = None
+        self.bu = self.bi = self.pu = self.qi = None
         self._choices: Choices | None = None
         if self.rated is not None:
             self._require_conditional()
@@ -191,6 +192,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
         self._seen = Identities.of(data.ratings, data.identities)
         self._new_users, self._choices = NewUsers(), None
+        self.bu = self.bi = self.pu = self.qi = None
         tables = model.tables
         if tables is not None:  # what users of Surprise read
             self.bu = tables.user_biases[:n].astype(float)
@@ -478,8 +480,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         """The model of what gets chosen, fitted when it is asked for first."""
         self._fitted()
         if self._choices is None:
-            ratings = self._data(self.trainset).ratings
-            self._choices = Choices.of(ratings, self._seen)
+            self._choices = Choices.of(ratings_of(self.trainset), self._seen)
         return self._choices
 
     def _lists(

@@ -94,11 +94,15 @@ class Spread(NamedTuple):
         return self._replace(users=users, items=items)
 
     def deviations(
-        self, users: Numbers, items: Numbers, predictions: npt.NDArray[np.floating[Any]]
+        self,
+        users: Numbers,
+        items: Numbers,
+        scores: npt.NDArray[np.floating[Any]],
+        scale: tuple[float, float],
     ) -> Floats:
-        """Standard deviations (pairs,) of ratings with these predictions."""
+        """Standard deviations (pairs,) of ratings with these scores, which are clipped to ``scale`` first."""
         variances = self.users[users] + self.items[items]
-        factors = Curve(*self.curve.tolist()).factors(predictions)
+        factors = Curve(*self.curve.tolist()).factors(np.clip(scores, *scale))
         return np.asarray(np.sqrt(variances * factors), np.float32)
 
     @classmethod
