@@ -32,7 +32,15 @@ from tacenda_surprise.new_users import Given, NewUser, NewUsers
 from tacenda_surprise.output import EpochPrinter, no_collection, prediction_objects, why_impossible
 from tacenda_surprise.settings import AlgorithmSettings
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.trainsets import FitData, as_list, as_trainset, merged, numbers, ratings_of
+from tacenda_surprise.trainsets import (
+    FitData,
+    as_list,
+    as_pairs,
+    as_trainset,
+    merged,
+    numbers,
+    ratings_of,
+)
 
 __all__ = ["TacendaAlgorithm"]
 
@@ -78,7 +86,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     @property
     def predicts_unknown(self) -> bool:
-        """Whether an unknown user or item leaves anything to predict from."""
+        """Whether pairs with an unknown user or item can be predicted."""
         return True
 
     @property
@@ -189,7 +197,9 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         self.model = model
         self._users, self._items = data.users, trainset._raw2inner_id_items
         n = trainset.n_users
-        self._quiet = {str(raw): number for raw, number in data.users.items() if number >= n}
+        self._unrated_users = {
+            str(raw): number for raw, number in data.users.items() if number >= n
+        }
         self._seen = Identities.of(data.ratings, data.identities)
         self._new_users, self._choices = NewUsers(), None
         self.bu = self.bi = self.pu = self.qi = None
@@ -215,7 +225,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         trainset
-            The new ratings, or old and new ones; of a pair in both the new rating counts.
+            The new ratings, or old and new ones, as for ``fit``; of a pair in both the new rating counts.
         n_epochs
             Passes over all ratings, old and new; None leaves the number to the model.
         callbacks
@@ -225,8 +235,11 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         ------
         ConfigurationError
             The model cannot go on, or the rating scales differ.
+        DataError
+            A rating is not finite or off the scale.
         """
-        model, trainset = copy(self._fitted()), as_trainset(trainset)
+        model = copy(self._fitted())
+        trainset = as_trainset(trainset, self.trainset.rating_scale)
         everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
         data = self._data(everything)
         model.partial_fit(
@@ -327,7 +340,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         elif (new := self._new_users.get(raw := u.removeprefix(UNKNOWN))) is not None:
             return float(new.model_user.score(np.array([item]))[0])
         else:
-            user = self._quiet.get(raw, -1)
+            user = self._unrated_users.get(raw, -1)
         if not self.predicts_unknown and (user < 0 or item < 0):
             raise PredictionImpossible(why_impossible(user, item))
         return float(model.score_pairs(np.array([user]), np.array([item]))[0])
@@ -358,7 +371,10 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
     # -- what AlgoBase has nothing like ------------------------------------------------------------
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects."""
+        """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects.
+
+        Raises ConfigurationError if there is not one item for every user.
+        """
         model = self._fitted()
         scores = self._per_pair(
             uids, iids, model.score_pairs, lambda user, items: user.score(items)
@@ -379,14 +395,20 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included."""
+        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included.
+
+        Raises ConfigurationError if there is not one item for every user.
+        """
         model = self._fitted()
         return self._per_pair(
             uids, iids, model.deviations, lambda user, items: user.deviations(items)
         )
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Return probabilities (pairs, levels) of the ratings `levels`; a continuous scale is refused."""
+        """Return probabilities (pairs, levels) of the ratings `levels`.
+
+        Raises ConfigurationError on a continuous scale, or if there is not one item for every user.
+        """
         model = self._fitted()
         catalogue = model.catalogue
         return self._per_pair(
@@ -546,9 +568,23 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         scale = self.trainset.rating_scale
         return self._add(Given.of(uid, dict(ratings), as_list(rated, "rated"), self._items, scale))
 
+    def _knows(self, uid: Any) -> bool:
+        """Whether the user was fitted, is known by identities, or was folded in."""
+        return uid in self._users or self._new_users.get(str(uid)) is not None
+
+    def _seen_by(self, uid: Any) -> list[Any]:
+        """Raw ids of what a user is known to have rated; none of an unknown one."""
+        new, found = self._new_users.get(str(uid)), np.zeros(0, np.int64)
+        if uid in self._users:
+            found = self._seen.of_user(self._users[uid])
+        elif new is not None:
+            found = new.seen
+        raw = list(self._items)
+        return [raw[item] for item in found.tolist()]
+
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:
-            if uid not in self._users and self._new_users.get(str(uid)) is None:
+            if not self._knows(uid):
                 raise DataError(
                     f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
                 )
@@ -561,11 +597,7 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         of_new_user: Callable[[FoldedUser, Numbers], npt.NDArray[np.float32]],
     ) -> Floats:
         """Ask the model, or a new user, about pairs of raw ids; the answers have one row a pair."""
-        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
-        if len(uids) != len(iids):
-            raise ConfigurationError(
-                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-            )
+        uids, iids = as_pairs(uids, iids)
         users, items = numbers(uids, self._users), numbers(iids, self._items)
         found = of_model(users, items).astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):

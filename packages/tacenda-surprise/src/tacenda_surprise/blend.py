@@ -23,7 +23,7 @@ from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import By, Lists
 from tacenda_surprise.models.spread import coverage_factor
 from tacenda_surprise.storage import load_errors
-from tacenda_surprise.trainsets import as_list, as_trainset, join, numbers, ratings_of
+from tacenda_surprise.trainsets import as_list, as_pairs, as_trainset, join, numbers, ratings_of
 
 __all__ = ["Blend"]
 
@@ -149,7 +149,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot go on.
         """
         self._fitted()
-        trainset = as_trainset(trainset)
+        trainset = as_trainset(trainset, self.trainset.rating_scale)
         gone_on = [copy(algo) for algo in self.fitted]
         for algo in gone_on:
             if not isinstance(algo, TacendaAlgorithm):
@@ -209,7 +209,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
             center, factor = float(config["center"]), float(config["factor"])
             whole = np.isfinite([*weights, *usual, center, factor]).all() and (weights >= 0).all()
             if not (n and weights.shape == usual.shape == (n,) and whole and factor > 0):
-                raise ArtifactError("the weights of the blend are none: it is damaged")
+                raise ArtifactError("the blend's weights are invalid: the folder is damaged")
             unfitted = [type(part).from_settings(part.settings) for part in parts]
             blend = cls(unfitted, float(config["holdout"]), True, config["random_state"])
             AlgoBase.fit(blend, parts[0].trainset)
@@ -238,21 +238,22 @@ class Blend(AlgoBase):  # type: ignore[misc]
         return float(weights.combine(np.array([estimates], float))[0])
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Estimate the ratings (pairs,) of raw ids."""
-        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
-        if len(uids) != len(iids):
-            raise ConfigurationError(
-                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-            )
+        """Estimate the ratings (pairs,) of raw ids.
+
+        Raises ConfigurationError if there is not one item for every user.
+        """
+        uids, iids = as_pairs(uids, iids)
         pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
         return np.array([prediction.est for prediction in self.test(pairs)])
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
         """Estimate the ratings (users, items) of all items, in the order of their inner ids.
 
-        Quick for Tacenda's algorithms; others are asked for one pair after the other.
+        Quick for Tacenda's algorithms; others are asked for one pair after the other. Raises DataError for an
+        unknown user.
         """
-        weights = self._fitted()
+        weights, uids = self._fitted(), as_list(uids, "uids")
+        self._require_known(uids)
         low, high = self.trainset.rating_scale
         items = [self.trainset.to_raw_iid(i) for i in self.trainset.all_items()]
         every = np.stack([_of_users(algo, uids, items) for algo in self.fitted], axis=-1)
@@ -262,9 +263,11 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Return standard deviations (pairs,) of the ratings of raw ids, their noise included.
 
-        The weighted average of those of the algorithms, with a factor fitted to the ratings held out.
+        The weighted average of those of the algorithms, with a factor fitted to the ratings held out. Raises
+        ConfigurationError if there is not one item for every user.
         """
         weights = self._fitted()
+        uids, iids = as_pairs(uids, iids)
         pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
         found = _deviations(self.fitted, self._usual, pairs) @ _shares(weights)
         return np.asarray(self._factor * found)
@@ -279,16 +282,13 @@ class Blend(AlgoBase):  # type: ignore[misc]
     ) -> dict[Any, list[tuple[Any, float]]]:
         """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
-        ``by`` says what is best, as in `TacendaAlgorithm.top_n`. Raises DataError for a user who is not in the
-        trainset.
+        ``by`` says what is best, as in `TacendaAlgorithm.top_n`. Raises DataError for an unknown user.
         """
         self._fitted()
         trainset = self.trainset
         users = trainset._raw2inner_id_users
         wanted = list(users) if uids is None else as_list(uids, "uids")
-        for uid in wanted:
-            if uid not in users:
-                raise DataError(f"user {uid!r} is not in the trainset")
+        self._require_known(wanted)
         raw = [trainset.to_raw_iid(i) for i in trainset.all_items()]
         lists = Lists.of(None if by == "rating" else self.choices, by, len(raw))
         found: dict[Any, list[tuple[Any, float]]] = {}
@@ -296,8 +296,18 @@ class Blend(AlgoBase):  # type: ignore[misc]
         for start in range(0, len(wanted), block):
             part = wanted[start : start + block]
             for uid, scores in zip(part, self.predict_users(part), strict=True):
-                seen = np.array(sorted({i for i, _ in trainset.ur[users[uid]]}), np.int64)
-                x = None if lists.choices is None else lists.choices.users[users[uid]]
+                if uid in users:
+                    seen = np.array(sorted({i for i, _ in trainset.ur[users[uid]]}), np.int64)
+                else:
+                    seen = self._seen_by(uid)
+                x = None
+                if lists.choices is not None:
+                    known = uid in users
+                    x = (
+                        lists.choices.users[users[uid]]
+                        if known
+                        else lists.choices.of_new_user(seen)[0]
+                    )
                 hidden = seen if exclude_seen else None
                 items, values = lists.best(scores.astype(np.float32), x, n, hidden)
                 found[uid] = [
@@ -323,14 +333,42 @@ class Blend(AlgoBase):  # type: ignore[misc]
     ) -> BlendedUser:
         """Predict for a user the blend was not fitted to, see `TacendaAlgorithm.fold_in`.
 
-        An algorithm that is not one of Tacenda's counts with what it says of an unknown user.
+        An algorithm that is not one of Tacenda's counts with what it says of an unknown user. Raises
+        ConfigurationError if ``uid`` is a user of the trainset, DataError for a rating off the scale.
         """
-        weights, given = self._fitted(), dict(ratings)
+        weights, given, rated = self._fitted(), dict(ratings), as_list(rated, "rated")
+        # Before any algorithm is told, so that all know the user or none.
+        ours = [algo for algo in self.fitted if isinstance(algo, TacendaAlgorithm)]
+        known = [self.trainset._raw2inner_id_users, *(algo._users for algo in ours)]
+        if uid is not None and any(uid in users for users in known):
+            raise ConfigurationError(
+                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
+            )
         users = [
             algo.fold_in(given, rated, uid=uid) if isinstance(algo, TacendaAlgorithm) else algo
             for algo in self.fitted
         ]
-        return BlendedUser(self, users, weights, given, as_list(rated, "rated"))
+        return BlendedUser(self, users, weights, given, rated)
+
+    def _require_known(self, uids: Iterable[Any]) -> None:
+        ours = [algo for algo in self.fitted if isinstance(algo, TacendaAlgorithm)]
+        for uid in uids:
+            if uid in self.trainset._raw2inner_id_users or any(algo._knows(uid) for algo in ours):
+                continue
+            raise DataError(
+                f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
+            )
+
+    def _seen_by(self, uid: Any) -> npt.NDArray[np.int64]:
+        """Inner ids of what a user without ratings in the trainset is known to have rated, ascending."""
+        raw = (
+            iid
+            for algo in self.fitted
+            if isinstance(algo, TacendaAlgorithm)
+            for iid in algo._seen_by(uid)
+        )
+        found = numbers(raw, self.trainset._raw2inner_id_items)
+        return np.unique(found[found >= 0])
 
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
@@ -418,7 +456,7 @@ def _deviations(
 
 def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:
     """Estimates (users, items) of one algorithm, whatever its inner ids."""
-    if isinstance(algo, TacendaAlgorithm) and all(uid in algo._users for uid in uids):
+    if isinstance(algo, TacendaAlgorithm) and all(map(algo._knows, uids)):
         found = np.asarray(algo.predict_users(uids))
         places = numbers(items, algo._items)
         strange = np.flatnonzero(places < 0).tolist()
