@@ -17,7 +17,7 @@ from tacenda.offsets import checked_offsets
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.identities import Identities
 
-MOST_LEVELS = 50  # ten stars in fifths; nobody clicks on a finer scale
+MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as continuous
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def deviation(ratings: Ratings) -> float:
     return found if found > 1e-6 else (high - low) / 4 or 1.0
 
 
-def noisiness(ratings: Ratings) -> float:
+def sparsity(ratings: Ratings) -> float:
     """How little users and items have ratings: 2 if every user and item has one rating, towards 0 as they have more."""
     roots = _roots(np.diff(ratings.user_offsets)) + _roots(ratings.item_counts)
     return roots / max(len(ratings), 1)

@@ -54,7 +54,7 @@ class Choices(NamedTuple):
 
     @classmethod
     def of(cls, ratings: Ratings, seen: Identities) -> Self:
-        """Fit to ``seen``, whom has rated what, ``ratings`` among it."""
+        """Fit to ``seen`` (who has rated what), which includes ``ratings``."""
         n_users, n_items = seen.n_users, ratings.n_items
         rng = np.random.default_rng(_SEED)
         width = min(_WIDTH, n_items, max(n_users, 1))

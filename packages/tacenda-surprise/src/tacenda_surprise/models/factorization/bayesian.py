@@ -6,12 +6,12 @@ which `samples.average` brings to one scalar product; the unit is the standard d
 standardized for the chain. The spread over samples is what is not known of the parameters; together with the noise it
 is the predictive deviation (Salakhutdinov and Mnih 2008).
 
-Where the noise is far from normal, as of ratings that nearly all are the highest ones, factors explain some of it and
+Where the noise is far from normal, for example when nearly all ratings are the highest, factors explain some of it and
 predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
 weight f on it, and 1 - f on `BiasModel`, the two together predict best. Where that is less than one, the samples are
-drawn together accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than that of
-others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the ratings
-left out then say how large the noise is altogether.
+shrunk towards the biases accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than
+that of others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the
+ratings left out then say how large the noise is altogether.
 """
 
 from __future__ import annotations
