@@ -7,7 +7,7 @@ from surprise.model_selection import cross_validate
 
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF
-from tacenda_surprise.blend import fit_weights
+from tacenda_surprise.models.blending import fit_weights
 from tacenda_surprise.testing import SurpriseTests
 
 PARTS = [

@@ -77,7 +77,10 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
         AlgoBase.__init__(self)
         self.settings = settings
         self.model: RatingModel | None = None
-        self.bu = self.bi = self.pu = self.qi = None
+        self.bu: Floats | None = None
+        self.bi: Floats | None = None
+        self.pu: Floats | None = None
+        self.qi: Floats | None = None
         self._choices: Choices | None = None
         if self.rated is not None:
             self._require_conditional()
@@ -574,13 +577,12 @@ class TacendaAlgorithm(HasSettings[S], AlgoBase):  # type: ignore[misc]
 
     def _seen_by(self, uid: Any) -> list[Any]:
         """Raw ids of what a user is known to have rated; none of an unknown one."""
-        new, found = self._new_users.get(str(uid)), np.zeros(0, np.int64)
+        raw, found = list(self._items), []
         if uid in self._users:
-            found = self._seen.of_user(self._users[uid])
-        elif new is not None:
-            found = new.seen
-        raw = list(self._items)
-        return [raw[item] for item in found.tolist()]
+            found = self._seen.of_user(self._users[uid]).tolist()
+        elif (new := self._new_users.get(str(uid))) is not None:
+            found = new.seen.tolist()
+        return [raw[item] for item in found]
 
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:

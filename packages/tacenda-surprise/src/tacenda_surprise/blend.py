@@ -10,18 +10,18 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
-from surprise import AlgoBase, Dataset, Prediction, Reader, Trainset
+from surprise import AlgoBase, Prediction
 from surprise.utils import get_rng
 
 from tacenda import artifact
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise.algorithm import UNKNOWN, TacendaAlgorithm
+from tacenda_surprise.blend_parts import deviations_of, estimates_of, estimates_of_users, parted
+from tacenda_surprise.models.blending import Weights, deviation_factor, fit_weights, usual_errors
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import By, Lists
-from tacenda_surprise.models.spread import coverage_factor
 from tacenda_surprise.storage import load_errors
 from tacenda_surprise.trainsets import as_list, as_pairs, as_trainset, join, numbers, ratings_of
 
@@ -32,36 +32,6 @@ Floats = npt.NDArray[np.float64]
 _NAME = "blend"
 _NOBODY = object()  # an id that no trainset has
 _SCORES = 2_000_000  # of one algorithm in memory at a time
-
-
-class Weights(NamedTuple):
-    """prediction = center + sum_k weights_k (prediction_k - center)."""
-
-    weights: Floats  # (models,), not negative
-    center: float  # mean of the ratings
-
-    def combine(self, predictions: Floats) -> Floats:
-        """Blend predictions (pairs, models) into (pairs,)."""
-        return np.asarray(self.center + (predictions - self.center) @ self.weights)
-
-
-def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weights:
-    """Find the non-negative weights with the least squared error of ``predictions`` (ratings, models).
-
-    ``truth`` (ratings,) are the ratings. ``ridge``, a share of the spread of the predictions, pulls towards the
-    plain average: models that predict nearly the same have weights that are hardly determined.
-
-    Raises DataError if there is nothing to fit to.
-    """
-    n, k = predictions.shape
-    if not n or not k:
-        raise DataError("a blend needs at least one model and one rating held out")
-    center = float(truth.mean())
-    X, y = predictions - center, truth - center
-    size = np.sqrt(ridge * (X**2).mean() * n)
-    X = np.concatenate([X, size * np.eye(k)])
-    y = np.concatenate([y, np.full(k, size / k)])
-    return Weights(nnls(X, y)[0], center)
 
 
 class Blend(AlgoBase):  # type: ignore[misc]
@@ -126,21 +96,20 @@ class Blend(AlgoBase):  # type: ignore[misc]
         if not self.algorithms:
             raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
         trainset = as_trainset(trainset)
-        part, held_out = _parts(trainset, self.holdout, get_rng(self.random_state))
+        part, held_out = parted(trainset, self.holdout, get_rng(self.random_state))
         first = [deepcopy(algo).fit(part) for algo in self.algorithms]
         truth = np.array([rating for _, _, rating in held_out])
-        estimates = _estimates(first, held_out)
+        estimates = estimates_of(first, held_out)
         weights = fit_weights(estimates, truth)
-        usual = np.sqrt(np.mean((estimates - truth[:, None]) ** 2, axis=0))
-        deviations = _deviations(first, usual, held_out) @ _shares(weights)
+        usual = usual_errors(estimates, truth)
         errors = truth - np.clip(weights.combine(estimates), *trainset.rating_scale)
-        factor = np.sqrt(coverage_factor(errors / np.maximum(deviations, 1e-9)))
+        factor = deviation_factor(errors, weights.deviations(deviations_of(first, usual, held_out)))
         if self.refit:
             first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
         # All at once: an interrupted fit leaves the blend as it was.
         AlgoBase.fit(self, trainset)
         self._weights, self.fitted = weights, first
-        self._usual, self._factor, self._choices = usual, float(factor), None
+        self._usual, self._factor, self._choices = usual, factor, None
         return self
 
     def partial_fit(self, trainset: Any, n_epochs: int | None = None) -> Self:
@@ -256,7 +225,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         self._require_known(uids)
         low, high = self.trainset.rating_scale
         items = [self.trainset.to_raw_iid(i) for i in self.trainset.all_items()]
-        every = np.stack([_of_users(algo, uids, items) for algo in self.fitted], axis=-1)
+        every = np.stack([estimates_of_users(algo, uids, items) for algo in self.fitted], axis=-1)
         combined = weights.combine(every.reshape(-1, every.shape[-1]))
         return np.asarray(np.clip(combined, low, high).reshape(len(uids), len(items)))
 
@@ -269,7 +238,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         weights = self._fitted()
         uids, iids = as_pairs(uids, iids)
         pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
-        found = _deviations(self.fitted, self._usual, pairs) @ _shares(weights)
+        found = weights.deviations(deviations_of(self.fitted, self._usual, pairs))
         return np.asarray(self._factor * found)
 
     def top_n(
@@ -296,18 +265,11 @@ class Blend(AlgoBase):  # type: ignore[misc]
         for start in range(0, len(wanted), block):
             part = wanted[start : start + block]
             for uid, scores in zip(part, self.predict_users(part), strict=True):
-                if uid in users:
-                    seen = np.array(sorted({i for i, _ in trainset.ur[users[uid]]}), np.int64)
-                else:
-                    seen = self._seen_by(uid)
-                x = None
+                x, seen = None, self._seen_by(uid)
                 if lists.choices is not None:
-                    known = uid in users
-                    x = (
-                        lists.choices.users[users[uid]]
-                        if known
-                        else lists.choices.of_new_user(seen)[0]
-                    )
+                    own = users.get(uid)
+                    known = lists.choices.users
+                    x = lists.choices.of_new_user(seen)[0] if own is None else known[own]
                 hidden = seen if exclude_seen else None
                 items, values = lists.best(scores.astype(np.float32), x, n, hidden)
                 found[uid] = [
@@ -360,7 +322,10 @@ class Blend(AlgoBase):  # type: ignore[misc]
             )
 
     def _seen_by(self, uid: Any) -> npt.NDArray[np.int64]:
-        """Inner ids of what a user without ratings in the trainset is known to have rated, ascending."""
+        """Inner ids of what a user has rated, or is known to where the trainset has no ratings of theirs; ascending."""
+        inner = self.trainset._raw2inner_id_users.get(uid)
+        if inner is not None:
+            return np.array(sorted({i for i, _ in self.trainset.ur[inner]}), np.int64)
         raw = (
             iid
             for algo in self.fitted
@@ -377,7 +342,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         pairs = list(testset)
         if not pairs:
             return []
-        combined = self._fitted().combine(_estimates(self.fitted, pairs))
+        combined = self._fitted().combine(estimates_of(self.fitted, pairs))
         estimates = np.clip(combined, *self.trainset.rating_scale).tolist()
         predictions = [
             Prediction(uid, iid, truth, estimate, {"was_impossible": False})
@@ -429,61 +394,3 @@ class BlendedUser(NamedTuple):
             (raw[item], value)
             for item, value in zip(items, values.astype(float).tolist(), strict=True)
         ]
-
-
-def _shares(weights: Weights) -> Floats:
-    """The weights, of sum one."""
-    total = weights.weights.sum()
-    n = len(weights.weights)
-    return weights.weights / total if total > 0 else np.full(n, 1 / n)
-
-
-def _deviations(
-    algorithms: Sequence[AlgoBase], usual: Floats, pairs: Sequence[tuple[Any, Any, Any]]
-) -> Floats:
-    """Standard deviations (pairs, algorithms); the ``usual`` error of an algorithm that knows none."""
-    uids, iids = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return np.stack(
-        [
-            algo.predict_std(uids, iids)
-            if isinstance(algo, TacendaAlgorithm)
-            else np.full(len(uids), error)
-            for algo, error in zip(algorithms, usual, strict=True)
-        ],
-        axis=-1,
-    )
-
-
-def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:
-    """Estimates (users, items) of one algorithm, whatever its inner ids."""
-    if isinstance(algo, TacendaAlgorithm) and all(map(algo._knows, uids)):
-        found = np.asarray(algo.predict_users(uids))
-        places = numbers(items, algo._items)
-        strange = np.flatnonzero(places < 0).tolist()
-        found = found[:, places]
-        for column in strange:  # an item that was only in the part held out
-            found[:, column] = algo.predict_many(list(uids), [items[column]] * len(uids))
-        return found
-    rows = [[algo.predict(uid, iid).est for iid in items] for uid in uids]
-    return np.array(rows, float).reshape(len(uids), len(items))
-
-
-def _estimates(algorithms: Iterable[AlgoBase], pairs: list[tuple[Any, Any, Any]]) -> Floats:
-    """Estimates (pairs, algorithms), clipped to the scale."""
-    return np.array([[p.est for p in algo.test(pairs)] for algo in algorithms]).T
-
-
-def _parts(
-    trainset: Trainset, holdout: float, rng: np.random.RandomState
-) -> tuple[Trainset, list[tuple[Any, Any, float]]]:
-    """Split a trainset: a trainset without some of the ratings, and these ratings."""
-    triples = [
-        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
-    ]
-    n = max(1, round(holdout * len(triples)))
-    if n >= len(triples):
-        raise DataError("fewer than two ratings cannot be split for a blend; give more ratings")
-    order = rng.permutation(len(triples))
-    data = Dataset(Reader(rating_scale=trainset.rating_scale))
-    part = data.construct_trainset([(*triples[k], None) for k in order[n:]])
-    return part, [triples[k] for k in order[:n]]
