@@ -291,3 +291,19 @@ def test_what_all_algorithms_have_is_shown_last():
     shown = list(inspect.signature(ConditionalPMF).parameters)
     assert shown[0] == "n_factors"
     assert shown[-3:] == ["rated", "verbose", "random_state"]
+
+
+def test_factors_and_biases_are_none_where_there_are_none(trainset):
+    machine = RBM(n_hidden=2, n_epochs=1)
+    for one in (machine, machine.fit(trainset), PMF()):
+        assert [one.bu, one.bi, one.pu, one.qi] == [None] * 4
+
+
+def test_what_is_chosen_is_of_the_last_fit_whatever_the_next_is_given(trainset):
+    user, item = trainset.to_raw_uid(0), trainset.to_raw_iid(0)
+    algo, other = (ConditionalPMF(n_factors=2, n_epochs=1, random_state=0) for _ in range(2))
+    algo.fit(trainset).rated = [("somebody else", item)]
+    assert algo.top_n(3, [user]) == other.fit(trainset).top_n(3, [user])
+    algo.rated = [(f"user {k}", trainset.to_raw_iid(i)) for k in range(9) for i in range(50)]
+    algo._choices = None
+    assert algo.top_n(3, [user]) == other.top_n(3, [user])

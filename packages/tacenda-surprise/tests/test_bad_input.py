@@ -1,5 +1,7 @@
 """Data that is wrong or hardly there: a clear error, or what the documentation says."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -44,6 +46,20 @@ def fitted(make_dataset):
         return make().fit(make_dataset(triples, scale).build_full_trainset())
 
     return fit
+
+
+class Frame:
+    """What is asked of a data frame of pandas."""
+
+    def __init__(self, *columns):
+        self.columns, self.shape, self.ndim = columns, (len(columns[0]), len(columns)), 2
+        self.iloc = self
+
+    def __getitem__(self, at):
+        return np.array(self.columns[at[1]])
+
+    def __array__(self, dtype=None, copy=None):
+        return np.zeros(self.shape)
 
 
 class Interrupts:
@@ -189,19 +205,6 @@ def test_settings_that_diverge_score_badly_and_do_not_end_a_search(data):
 
 
 def test_fits_to_a_sparse_matrix_or_a_frame(trainset):
-    class Frame:
-        """What is asked of a data frame of pandas."""
-
-        def __init__(self, *columns):
-            self.columns, self.shape, self.ndim = columns, (len(columns[0]), len(columns)), 2
-            self.iloc = self
-
-        def __getitem__(self, at):
-            return np.array(self.columns[at[1]])
-
-        def __array__(self, dtype=None, copy=None):
-            return np.zeros(self.shape)
-
     u, i, r = (np.array(column) for column in zip(*trainset.all_ratings(), strict=True))
     table = csr_array((r, (u.astype(int), i.astype(int))))
     of_table = PMF(**SMALL).fit(table)
@@ -272,3 +275,16 @@ def test_a_blend_of_what_hardly_is(make, make_dataset):
     blend = Blend([make(), BiasOnly()], random_state=0).fit(data.build_full_trainset())
     assert 1 <= blend.predict("a", "x").est <= 5
     assert 1 <= blend.predict("nobody", "nothing").est <= 5
+
+
+@pytest.mark.parametrize("fitted", [PMF(n_factors=2, n_epochs=2), Blend([BiasOnly()])])
+def test_a_frame_of_new_ratings_is_on_the_scale_of_the_old(trainset, fitted):
+    algo = deepcopy(fitted).fit(trainset)
+    items = [trainset.to_raw_iid(0), trainset.to_raw_iid(1)]
+    algo.partial_fit(Frame(["newcomer"] * 2, items, [3.0, 4.0]))
+    assert algo.trainset.rating_scale == trainset.rating_scale
+    assert algo.trainset.n_ratings == trainset.n_ratings + 2
+    with pytest.raises(DataError, match="off the scale"):
+        algo.partial_fit(Frame(["newcomer"], items[:1], [99.0]))
+    with pytest.raises(DataError, match=r"third column .* holds no numbers"):
+        algo.partial_fit(Frame(["newcomer"], items[:1], ["good"]))

@@ -7,7 +7,7 @@ from surprise.model_selection import cross_validate
 
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF
-from tacenda_surprise.blend import fit_weights
+from tacenda_surprise.models.blending import fit_weights
 from tacenda_surprise.testing import SurpriseTests
 
 PARTS = [
@@ -195,3 +195,45 @@ def test_nothing_to_blend(trainset, make_dataset):
         Blend(PARTS).test([("a", "b", 3.0)])
     with pytest.raises(DataError, match="fewer than two ratings"):
         Blend(PARTS).fit(make_dataset([("a", "x", 3.0)]).build_full_trainset())
+
+
+def test_every_part_of_a_blend_is_told_what_an_iterator_gives_once(trainset):
+    parts = [ConditionalPMF(n_factors=2, n_epochs=2, random_state=k) for k in (0, 1)]
+    blend = Blend(parts, random_state=0).fit(trainset)
+    rated = ["item 1", "item 2"]
+    given = {"item 3": 5.0}
+    one = blend.fold_in(given, iter(rated))
+    other = blend.fold_in(given, rated)
+    assert one.predict("item 7") == other.predict("item 7")
+    assert not {"item 1", "item 2", "item 3"} & {iid for iid, _ in one.top_n(60)}
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_a_blend_lists_items_for_users_folded_in(refit, trainset, tmp_path):
+    blend = Blend(PARTS[:2], refit=refit, random_state=0).fit(trainset)
+    new = blend.fold_in({"item 3": 5.0, "item 4": 1.0}, ["item 5"], uid="newcomer")
+    for by in ("both", "rating", "choice"):
+        expected = new.top_n(8, by=by)
+        found = blend.top_n(8, ["newcomer"], by=by)["newcomer"]
+        assert [iid for iid, _ in found] == [iid for iid, _ in expected]
+        np.testing.assert_allclose([e for _, e in found], [e for _, e in expected], atol=1e-4)
+    assert not {"item 3", "item 4", "item 5"} & {
+        i for i, _ in blend.top_n(60, ["newcomer"])["newcomer"]
+    }
+    if refit:
+        blend.save(tmp_path / "blend")
+        again = Blend.load(tmp_path / "blend")
+        assert again.top_n(3, ["newcomer"]) == blend.top_n(3, ["newcomer"])
+    with pytest.raises(ConfigurationError, match="is in the trainset already"):
+        blend.fold_in({}, uid=trainset.to_raw_uid(0))
+
+
+def test_a_blend_refuses_what_its_parts_refuse(blend):
+    with pytest.raises(DataError, match=r"'nobody' is not in the trainset; fold_in\(uid="):
+        blend.predict_users(["nobody"])
+    with pytest.raises(ConfigurationError, match="uids is 'user 1'"):
+        blend.predict_users("user 1")
+    with pytest.raises(ConfigurationError, match="uids is 'user 1'"):
+        blend.predict_std("user 1", "item 1")
+    with pytest.raises(ConfigurationError, match="2 users and 1 items"):
+        blend.predict_std(["a", "b"], ["c"])

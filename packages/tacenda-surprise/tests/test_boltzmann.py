@@ -517,3 +517,16 @@ def test_users_folded_in_are_predicted_as_well_as_users_fitted(orientation, ordi
     folded = np.sqrt(np.mean(squares))
     assert folded < rmse(fitted, held_out) + 0.03
     assert folded < np.sqrt(np.mean((strangers - held_out.values) ** 2)) - 0.04
+
+
+def test_users_folded_in_after_going_on_have_the_penalty_of_all_ratings():
+    now = synthetic_ratings.generate(300, 60, 6000, seed=8).ratings
+    few = now.select(np.arange(len(now)) % 12 == 0)
+    model = RBMModel(n_hidden=3, epochs=2).fit(few)
+    assert model._penalty > now_penalty(model, now)
+    model.partial_fit(now, epochs=1)
+    assert model._penalty == now_penalty(model, now)
+
+
+def now_penalty(model, ratings):
+    return model.settings.penalty_for(ratings)

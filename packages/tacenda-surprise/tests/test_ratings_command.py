@@ -6,7 +6,10 @@ import pytest
 
 import tacenda
 from tacenda.cli.main import main
+from tacenda.ratings import read_ratings, split_last
 from tacenda_surprise import PMF
+from tacenda_surprise.cli import _times
+from tacenda_surprise.models import BiasModel
 
 FAST = ["--set", "n_factors=3", "--set", "epochs=4"]
 
@@ -175,6 +178,12 @@ def test_recommends_with_an_algorithm_that_was_saved(run, trainset, tmp_path):
         (["evaluate", "FILE", "--lists", "last"], 2, "--time"),
         (["evaluate", "FILE", "--model", "pmf", "--set", "pmf.n_factor=3"], 1, "n_factor"),
         (["recommend", "FILE"], 2, "--user"),
+        (
+            ["fit", "FILE", "-o", "NEW", "--model", "pmf", "--set", "rbm.n_hidden=5"],
+            2,
+            "not asked for",
+        ),
+        (["fit", "FILE", "-o", "NEW", "--model", "pmf", "--set", "pmf=3"], 2, "pmf.NAME=VALUE"),
         (["fit", "FILE", "--output", "FILE"], 1, "not a folder"),
     ],
 )
@@ -206,3 +215,31 @@ def test_a_device_that_is_not_there_is_missed_before_any_work(run, file, tmp_pat
     assert "finds no CUDA device" in said
     assert "Traceback" not in said
     assert not (tmp_path / "model").exists()
+
+
+def test_what_a_folder_without_choices_cannot_tell_is_refused(run, file, tmp_path):
+    folder = tmp_path / "bare"
+    BiasModel().fit(read_ratings(file)).save(folder)
+    asked = ("recommend", folder, "--user", "user 1", "--json")
+    status, out, _ = run(*asked)
+    assert status == 0
+    assert json.loads(out) == json.loads(run(*asked, "--by", "rating")[1])
+    for options in (["--by", "both"], ["--by", "choice"], ["--min-ratings", 3]):
+        status, _, err = run(*asked, *options)
+        assert status == 2
+        assert options[0] in err
+        assert "tacenda ratings fit" in " ".join(err.replace("│", " ").split())
+
+
+def test_times_that_differ_by_a_second_tell_what_came_last(tmp_path):
+    path = tmp_path / "timed.csv"
+    start = 1_700_000_000
+    path.write_text("".join(f"ann,film {k},{1 + k % 5},{start + 9 - k}\n" for k in range(10)))
+    ratings = read_ratings(path)
+    times = _times(path, ratings, None, (0, 1, 3), "utf-8")
+    assert (times - start).tolist() == [9 - k for k in range(10)]
+    _, last = split_last(ratings, times)
+    assert last.items.raw[last.item_ids].tolist() == ["film 0", "film 1"]
+    path.write_text(path.read_text() + "ann,film 3,4,99\n")
+    again = _times(path, read_ratings(path, duplicates="last"), None, (0, 1, 3), "utf-8")
+    assert again[3] == 99

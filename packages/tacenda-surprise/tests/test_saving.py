@@ -12,6 +12,7 @@ from tacenda.errors import ArtifactError, NotFittedError
 from tacenda.settings import configured_by, option
 from tacenda_surprise import PMF, RBM, ConditionalPMF, Recommender
 from tacenda_surprise.algorithm import TacendaAlgorithm
+from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.pmf import PMFSettings
 from tacenda_surprise.storage import pack_ids, unpack_ids
 
@@ -195,3 +196,11 @@ def test_a_mean_off_the_scale_and_a_scale_without_end_are_refused(catalogue, sav
     artifact.write(saved, found)
     with pytest.raises(ArtifactError, match="no rating scale"):
         tacenda.load(saved)
+
+
+def test_a_deviation_of_nothing_among_the_choices_is_refused(trainset):
+    choices = PMF(n_factors=2, n_epochs=1).fit(trainset).choices
+    arrays = choices.arrays()
+    arrays["choices.liking"] = arrays["choices.liking"] * np.float32([1, 0])
+    with pytest.raises(ArtifactError, match=r"'choices.liking' holds no deviation"):
+        Choices.found(arrays, len(choices.users), len(choices.items))

@@ -1,5 +1,7 @@
 """Ratings in another unit: where all ratings become a r + b, predictions become a times as much plus b, to rounding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from tacenda_surprise.models import (
     PMFModel,
     RBMModel,
 )
+from tacenda_surprise.models.spread import Curve
 
 CHAIN = {"n_factors": 2, "burn_in": 3, "n_samples": 8}
 MODELS = {
@@ -85,3 +88,34 @@ def test_early_stopping_is_hardly_worse_than_without(name):
         found = model.score_pairs(test.user_ids, test.item_ids)
         errors.append(float(np.sqrt(np.mean((found - test.values) ** 2))))
     assert errors[1] < 1.005 * errors[0]
+
+
+@pytest.mark.parametrize("name", ["bias", "pmf", "bayesian_pmf"])
+def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, name):
+    """Of users fitted and folded in alike: the curve of the variances was fitted to clipped predictions."""
+    model = MODELS[name]().fit(ratings)
+    folded = model.fold_in(*ratings.of_user(0))
+    users, items = np.zeros(5, int), np.arange(5)
+    # a curve that rises up to a point beyond the end, where it stays level
+    curve = Curve(5.0, 10.0, slope=0.5)
+    model._catalogue = replace(model.catalogue, mean=model.catalogue.mean + 100)
+    if name == "bayesian_pmf":
+        unit = model._unit._replace(curve=curve, mean=model._unit.mean + 100)
+        at_end = unit._replace(curve=Curve())
+        model._unit = unit
+        cases = (model.deviations(users, items), folded._replace(unit=unit).deviations(items))
+        model._unit = at_end
+        expected = (model.deviations(users, items), folded._replace(unit=at_end).deviations(items))
+    else:
+        spread = folded.spread._replace(curve=np.array(curve, np.float32))
+        at_end = folded.spread._replace(curve=np.array(Curve(), np.float32))
+        cases, expected = [], []
+        for one, kept in ((spread, cases), (at_end, expected)):
+            if name == "bias":
+                model._biases = model._biases._replace(spread=one)
+            else:
+                model._spread = one
+            kept += [model.deviations(users, items)]
+            kept += [folded._replace(spread=one, mean=folded.mean + 100).deviations(items)]
+    for one, other in zip(cases, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)

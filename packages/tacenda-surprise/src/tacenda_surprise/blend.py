@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
-from surprise import AlgoBase, Dataset, Prediction, Reader, Trainset
+from surprise import AlgoBase, Prediction
 from surprise.utils import get_rng
 
 from tacenda import artifact
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise.algorithm import UNKNOWN, TacendaAlgorithm
+from tacenda_surprise.blend_parts import deviations_of, estimates_of, estimates_of_users, parted
+from tacenda_surprise.models.blending import Weights, deviation_factor, fit_weights, usual_errors
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import By, Lists
-from tacenda_surprise.models.spread import coverage_factor
 from tacenda_surprise.storage import load_errors
-from tacenda_surprise.trainsets import as_list, as_trainset, join, numbers, ratings_of
+from tacenda_surprise.trainsets import as_list, as_pairs, as_trainset, join, numbers, ratings_of
 
 __all__ = ["Blend"]
 
@@ -32,36 +32,6 @@ Floats = npt.NDArray[np.float64]
 _NAME = "blend"
 _NOBODY = object()  # an id that no trainset has
 _SCORES = 2_000_000  # of one algorithm in memory at a time
-
-
-class Weights(NamedTuple):
-    """prediction = center + sum_k weights_k (prediction_k - center)."""
-
-    weights: Floats  # (models,), not negative
-    center: float  # mean of the ratings
-
-    def combine(self, predictions: Floats) -> Floats:
-        """Blend predictions (pairs, models) into (pairs,)."""
-        return np.asarray(self.center + (predictions - self.center) @ self.weights)
-
-
-def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weights:
-    """Find the non-negative weights with the least squared error of ``predictions`` (ratings, models).
-
-    ``truth`` (ratings,) are the ratings. ``ridge``, a share of the spread of the predictions, pulls towards the
-    plain average: models that predict nearly the same have weights that are hardly determined.
-
-    Raises DataError if there is nothing to fit to.
-    """
-    n, k = predictions.shape
-    if not n or not k:
-        raise DataError("a blend needs at least one model and one rating held out")
-    center = float(truth.mean())
-    X, y = predictions - center, truth - center
-    size = np.sqrt(ridge * (X**2).mean() * n)
-    X = np.concatenate([X, size * np.eye(k)])
-    y = np.concatenate([y, np.full(k, size / k)])
-    return Weights(nnls(X, y)[0], center)
 
 
 class Blend(AlgoBase):  # type: ignore[misc]
@@ -126,21 +96,20 @@ class Blend(AlgoBase):  # type: ignore[misc]
         if not self.algorithms:
             raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
         trainset = as_trainset(trainset)
-        part, held_out = _parts(trainset, self.holdout, get_rng(self.random_state))
+        part, held_out = parted(trainset, self.holdout, get_rng(self.random_state))
         first = [deepcopy(algo).fit(part) for algo in self.algorithms]
         truth = np.array([rating for _, _, rating in held_out])
-        estimates = _estimates(first, held_out)
+        estimates = estimates_of(first, held_out)
         weights = fit_weights(estimates, truth)
-        usual = np.sqrt(np.mean((estimates - truth[:, None]) ** 2, axis=0))
-        deviations = _deviations(first, usual, held_out) @ _shares(weights)
+        usual = usual_errors(estimates, truth)
         errors = truth - np.clip(weights.combine(estimates), *trainset.rating_scale)
-        factor = np.sqrt(coverage_factor(errors / np.maximum(deviations, 1e-9)))
+        factor = deviation_factor(errors, weights.deviations(deviations_of(first, usual, held_out)))
         if self.refit:
             first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
         # All at once: an interrupted fit leaves the blend as it was.
         AlgoBase.fit(self, trainset)
         self._weights, self.fitted = weights, first
-        self._usual, self._factor, self._choices = usual, float(factor), None
+        self._usual, self._factor, self._choices = usual, factor, None
         return self
 
     def partial_fit(self, trainset: Any, n_epochs: int | None = None) -> Self:
@@ -149,7 +118,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot go on.
         """
         self._fitted()
-        trainset = as_trainset(trainset)
+        trainset = as_trainset(trainset, self.trainset.rating_scale)
         gone_on = [copy(algo) for algo in self.fitted]
         for algo in gone_on:
             if not isinstance(algo, TacendaAlgorithm):
@@ -209,7 +178,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
             center, factor = float(config["center"]), float(config["factor"])
             whole = np.isfinite([*weights, *usual, center, factor]).all() and (weights >= 0).all()
             if not (n and weights.shape == usual.shape == (n,) and whole and factor > 0):
-                raise ArtifactError("the weights of the blend are none: it is damaged")
+                raise ArtifactError("the blend's weights are invalid: the folder is damaged")
             unfitted = [type(part).from_settings(part.settings) for part in parts]
             blend = cls(unfitted, float(config["holdout"]), True, config["random_state"])
             AlgoBase.fit(blend, parts[0].trainset)
@@ -238,35 +207,38 @@ class Blend(AlgoBase):  # type: ignore[misc]
         return float(weights.combine(np.array([estimates], float))[0])
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Estimate the ratings (pairs,) of raw ids."""
-        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
-        if len(uids) != len(iids):
-            raise ConfigurationError(
-                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-            )
+        """Estimate the ratings (pairs,) of raw ids.
+
+        Raises ConfigurationError if there is not one item for every user.
+        """
+        uids, iids = as_pairs(uids, iids)
         pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
         return np.array([prediction.est for prediction in self.test(pairs)])
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
         """Estimate the ratings (users, items) of all items, in the order of their inner ids.
 
-        Quick for Tacenda's algorithms; others are asked for one pair after the other.
+        Quick for Tacenda's algorithms; others are asked for one pair after the other. Raises DataError for an
+        unknown user.
         """
-        weights = self._fitted()
+        weights, uids = self._fitted(), as_list(uids, "uids")
+        self._require_known(uids)
         low, high = self.trainset.rating_scale
         items = [self.trainset.to_raw_iid(i) for i in self.trainset.all_items()]
-        every = np.stack([_of_users(algo, uids, items) for algo in self.fitted], axis=-1)
+        every = np.stack([estimates_of_users(algo, uids, items) for algo in self.fitted], axis=-1)
         combined = weights.combine(every.reshape(-1, every.shape[-1]))
         return np.asarray(np.clip(combined, low, high).reshape(len(uids), len(items)))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Return standard deviations (pairs,) of the ratings of raw ids, their noise included.
 
-        The weighted average of those of the algorithms, with a factor fitted to the ratings held out.
+        The weighted average of those of the algorithms, with a factor fitted to the ratings held out. Raises
+        ConfigurationError if there is not one item for every user.
         """
         weights = self._fitted()
+        uids, iids = as_pairs(uids, iids)
         pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
-        found = _deviations(self.fitted, self._usual, pairs) @ _shares(weights)
+        found = weights.deviations(deviations_of(self.fitted, self._usual, pairs))
         return np.asarray(self._factor * found)
 
     def top_n(
@@ -279,16 +251,13 @@ class Blend(AlgoBase):  # type: ignore[misc]
     ) -> dict[Any, list[tuple[Any, float]]]:
         """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
-        ``by`` says what is best, as in `TacendaAlgorithm.top_n`. Raises DataError for a user who is not in the
-        trainset.
+        ``by`` says what is best, as in `TacendaAlgorithm.top_n`. Raises DataError for an unknown user.
         """
         self._fitted()
         trainset = self.trainset
         users = trainset._raw2inner_id_users
         wanted = list(users) if uids is None else as_list(uids, "uids")
-        for uid in wanted:
-            if uid not in users:
-                raise DataError(f"user {uid!r} is not in the trainset")
+        self._require_known(wanted)
         raw = [trainset.to_raw_iid(i) for i in trainset.all_items()]
         lists = Lists.of(None if by == "rating" else self.choices, by, len(raw))
         found: dict[Any, list[tuple[Any, float]]] = {}
@@ -296,8 +265,11 @@ class Blend(AlgoBase):  # type: ignore[misc]
         for start in range(0, len(wanted), block):
             part = wanted[start : start + block]
             for uid, scores in zip(part, self.predict_users(part), strict=True):
-                seen = np.array(sorted({i for i, _ in trainset.ur[users[uid]]}), np.int64)
-                x = None if lists.choices is None else lists.choices.users[users[uid]]
+                x, seen = None, self._seen_by(uid)
+                if lists.choices is not None:
+                    own = users.get(uid)
+                    known = lists.choices.users
+                    x = lists.choices.of_new_user(seen)[0] if own is None else known[own]
                 hidden = seen if exclude_seen else None
                 items, values = lists.best(scores.astype(np.float32), x, n, hidden)
                 found[uid] = [
@@ -323,14 +295,45 @@ class Blend(AlgoBase):  # type: ignore[misc]
     ) -> BlendedUser:
         """Predict for a user the blend was not fitted to, see `TacendaAlgorithm.fold_in`.
 
-        An algorithm that is not one of Tacenda's counts with what it says of an unknown user.
+        An algorithm that is not one of Tacenda's counts with what it says of an unknown user. Raises
+        ConfigurationError if ``uid`` is a user of the trainset, DataError for a rating off the scale.
         """
-        weights, given = self._fitted(), dict(ratings)
+        weights, given, rated = self._fitted(), dict(ratings), as_list(rated, "rated")
+        # Before any algorithm is told, so that all know the user or none.
+        ours = [algo for algo in self.fitted if isinstance(algo, TacendaAlgorithm)]
+        known = [self.trainset._raw2inner_id_users, *(algo._users for algo in ours)]
+        if uid is not None and any(uid in users for users in known):
+            raise ConfigurationError(
+                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
+            )
         users = [
             algo.fold_in(given, rated, uid=uid) if isinstance(algo, TacendaAlgorithm) else algo
             for algo in self.fitted
         ]
-        return BlendedUser(self, users, weights, given, as_list(rated, "rated"))
+        return BlendedUser(self, users, weights, given, rated)
+
+    def _require_known(self, uids: Iterable[Any]) -> None:
+        ours = [algo for algo in self.fitted if isinstance(algo, TacendaAlgorithm)]
+        for uid in uids:
+            if uid in self.trainset._raw2inner_id_users or any(algo._knows(uid) for algo in ours):
+                continue
+            raise DataError(
+                f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
+            )
+
+    def _seen_by(self, uid: Any) -> npt.NDArray[np.int64]:
+        """Inner ids of what a user has rated, or is known to where the trainset has no ratings of theirs; ascending."""
+        inner = self.trainset._raw2inner_id_users.get(uid)
+        if inner is not None:
+            return np.array(sorted({i for i, _ in self.trainset.ur[inner]}), np.int64)
+        raw = (
+            iid
+            for algo in self.fitted
+            if isinstance(algo, TacendaAlgorithm)
+            for iid in algo._seen_by(uid)
+        )
+        found = numbers(raw, self.trainset._raw2inner_id_items)
+        return np.unique(found[found >= 0])
 
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
@@ -339,7 +342,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         pairs = list(testset)
         if not pairs:
             return []
-        combined = self._fitted().combine(_estimates(self.fitted, pairs))
+        combined = self._fitted().combine(estimates_of(self.fitted, pairs))
         estimates = np.clip(combined, *self.trainset.rating_scale).tolist()
         predictions = [
             Prediction(uid, iid, truth, estimate, {"was_impossible": False})
@@ -391,61 +394,3 @@ class BlendedUser(NamedTuple):
             (raw[item], value)
             for item, value in zip(items, values.astype(float).tolist(), strict=True)
         ]
-
-
-def _shares(weights: Weights) -> Floats:
-    """The weights, of sum one."""
-    total = weights.weights.sum()
-    n = len(weights.weights)
-    return weights.weights / total if total > 0 else np.full(n, 1 / n)
-
-
-def _deviations(
-    algorithms: Sequence[AlgoBase], usual: Floats, pairs: Sequence[tuple[Any, Any, Any]]
-) -> Floats:
-    """Standard deviations (pairs, algorithms); the ``usual`` error of an algorithm that knows none."""
-    uids, iids = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return np.stack(
-        [
-            algo.predict_std(uids, iids)
-            if isinstance(algo, TacendaAlgorithm)
-            else np.full(len(uids), error)
-            for algo, error in zip(algorithms, usual, strict=True)
-        ],
-        axis=-1,
-    )
-
-
-def _of_users(algo: AlgoBase, uids: Sequence[Any], items: Sequence[Any]) -> Floats:
-    """Estimates (users, items) of one algorithm, whatever its inner ids."""
-    if isinstance(algo, TacendaAlgorithm) and all(uid in algo._users for uid in uids):
-        found = np.asarray(algo.predict_users(uids))
-        places = numbers(items, algo._items)
-        strange = np.flatnonzero(places < 0).tolist()
-        found = found[:, places]
-        for column in strange:  # an item that was only in the part held out
-            found[:, column] = algo.predict_many(list(uids), [items[column]] * len(uids))
-        return found
-    rows = [[algo.predict(uid, iid).est for iid in items] for uid in uids]
-    return np.array(rows, float).reshape(len(uids), len(items))
-
-
-def _estimates(algorithms: Iterable[AlgoBase], pairs: list[tuple[Any, Any, Any]]) -> Floats:
-    """Estimates (pairs, algorithms), clipped to the scale."""
-    return np.array([[p.est for p in algo.test(pairs)] for algo in algorithms]).T
-
-
-def _parts(
-    trainset: Trainset, holdout: float, rng: np.random.RandomState
-) -> tuple[Trainset, list[tuple[Any, Any, float]]]:
-    """Split a trainset: a trainset without some of the ratings, and these ratings."""
-    triples = [
-        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
-    ]
-    n = max(1, round(holdout * len(triples)))
-    if n >= len(triples):
-        raise DataError("fewer than two ratings cannot be split for a blend; give more ratings")
-    order = rng.permutation(len(triples))
-    data = Dataset(Reader(rating_scale=trainset.rating_scale))
-    part = data.construct_trainset([(*triples[k], None) for k in order[n:]])
-    return part, [triples[k] for k in order[:n]]

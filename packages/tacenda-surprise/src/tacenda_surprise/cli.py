@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from array import array
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tacenda.cli.options import Force, check_output, settings_of
 from tacenda.errors import DataError
 from tacenda.progress import track
 from tacenda.ratings import Ratings, folds, read_ratings, split_last, split_per_user
+from tacenda.ratings.files import _parsed
 from tacenda_surprise.models.base import FoldedUser, RatingModel, new_model
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.choices import Choices
@@ -114,7 +116,7 @@ def evaluate(
 ) -> None:
     """Cross-validate models on a file of ratings."""
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
-    chosen = settings_of(settings or [])
+    chosen = _chosen(settings, model or _ALL)
     models = [_new(name, chosen, seed) for name in model or _ALL]
     if lists is not None:
         times = None
@@ -122,8 +124,8 @@ def evaluate(
             if time_column is None:
                 raise typer.BadParameter("--lists last needs --time, the column of the time")
             user_at, item_at, _ = columns.split(",")
-            at = f"{user_at},{item_at},{time_column}"
-            times = _read(file, separator, at, None, encoding, duplicates).values
+            places = int(user_at), int(item_at), time_column
+            times = _times(file, ratings, separator, places, encoding)
         _compare_lists(models, ratings, times, n, by, seed, as_json=as_json)
         return
     rows = [cross_validated(one, ratings, n_folds, seed)._asdict() for one in models]
@@ -155,7 +157,7 @@ def fit(
     force: Force = False,
 ) -> None:
     """Fit a model to a file of ratings and save it."""
-    unfitted = _new(model, settings_of(settings or []))
+    unfitted = _new(model, _chosen(settings, [model]))
     check_output(output, force)
     ratings = _read(file, separator, columns, scale, encoding, duplicates)
     found = unfitted.fit(ratings).to_artifact()
@@ -182,7 +184,13 @@ def recommend(
         Path | None,
         typer.Option(help="The ratings again, to leave out what users have rated."),
     ] = None,
-    by: ByOption = RankedBy.both,
+    by: Annotated[
+        RankedBy | None,
+        typer.Option(
+            help="What is best, as for `evaluate`; both if not given, or rating where the folder does not "
+            "say what gets chosen."
+        ),
+    ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="An item that is not to be listed; may be repeated.")
     ] = None,
@@ -201,11 +209,18 @@ def recommend(
     catalogue = model.catalogue
     n_users, n_items = len(catalogue.users), len(catalogue.items)
     choices = Choices.found(artifact.read(folder).arrays, n_users, n_items)
+    ranked_by = by or (RankedBy.rating if choices is None else RankedBy.both)
     unsupported = None
-    if min_ratings and choices is not None:
+    if choices is not None:
         unsupported = choices.popularity * n_users < min_ratings - 0.5
+    elif min_ratings or ranked_by is not RankedBy.rating:
+        asked = "--min-ratings" if min_ratings else f"--by {ranked_by.value}"
+        raise typer.BadParameter(
+            f"{asked} needs to know who has rated what, and {folder} does not say: fit the model with "
+            "tacenda ratings fit, or save the algorithm"
+        )
     excluded = [catalogue.items.number(item) for item in exclude or []]
-    lists = Lists.of(choices, by.value, n_items, None, excluded, unsupported)
+    lists = Lists.of(choices, ranked_by.value, n_items, None, excluded, unsupported)
     known = None
     if seen is not None:
         ratings = _read(seen, separator, columns, None, encoding, "last")
@@ -264,12 +279,62 @@ def _read(
     )
 
 
+def _names() -> set[str]:
+    """Names of all models there are."""
+    return {plugin.name for plugin in plugins.available("recommenders")}
+
+
+def _chosen(settings: list[str] | None, models: list[str]) -> dict[str, Any]:
+    """Read the options of ``--set``. Raises BadParameter for those of a model that is not among ``models``."""
+    chosen = settings_of(settings or [])
+    for name in _names() & set(chosen):
+        if not isinstance(chosen[name], dict):
+            raise typer.BadParameter(
+                f"--set {name}={chosen[name]} sets a model; give one of its options, {name}.NAME=VALUE"
+            )
+        if name not in models:
+            first = next(iter(chosen[name]), "NAME")
+            raise typer.BadParameter(
+                f"--set {name}.{first} is for a model that is not asked for; leave it out, or give --model {name}"
+            )
+    return chosen
+
+
+def _times(
+    file: Path,
+    ratings: Ratings,
+    separator: str | None,
+    places: tuple[int, int, int],
+    encoding: str,
+) -> npt.NDArray[np.float64]:
+    """The times (n_ratings,) of the ratings of a file, in their order; of a pair rated twice that of the last.
+
+    Not as ratings are read, whose float32 holds seconds since 1970 to the minute only. Raises DataError where a
+    rating has no time.
+    """
+    users, items, values = [], [], array("d")
+    for fields, value in _parsed(file, separator, None, places, encoding):
+        users.append(fields[places[0]].strip())
+        items.append(fields[places[1]].strip())
+        values.append(value)
+    u, i = ratings.users.numbers(users), ratings.items.numbers(items)
+    known = (u >= 0) & (i >= 0)
+    keys = ratings.user_ids.astype(np.int64) * ratings.n_items + ratings.item_ids
+    order = np.argsort(keys)
+    wanted = u[known].astype(np.int64) * ratings.n_items + i[known]
+    times = np.full(len(ratings), np.nan)
+    times[order[np.searchsorted(keys, wanted, sorter=order)]] = np.frombuffer(values)[known]
+    if not np.isfinite(times).all():
+        raise DataError(f"{file}: a rating has no time in column {places[2]}; check --time")
+    return times
+
+
 def _new(name: str, chosen: Mapping[str, Any], seed: int | None = None) -> RatingModel:
     """Make a model with the options of all models and those of its own, ``NAME.option``.
 
     Options go by the words of the model or by those of its algorithm for Surprise.
     """
-    names = {plugin.name for plugin in plugins.available("recommenders")}
+    names = _names()
     options = {key: value for key, value in chosen.items() if key not in names}
     options |= chosen.get(name, {})
     for algorithm in ALGORITHMS:
@@ -289,7 +354,7 @@ def _new(name: str, chosen: Mapping[str, Any], seed: int | None = None) -> Ratin
 def _compare_lists(
     models: list[RatingModel],
     ratings: Ratings,
-    times: npt.NDArray[np.float32] | None,
+    times: npt.NDArray[np.float64] | None,
     n: int,
     by: RankedBy,
     seed: int,

@@ -7,8 +7,8 @@
     pipe.train(dataset)
 
 The configuration of a scorer is the settings class of its model (`tacenda_surprise.models`), but that the seed
-follows from LensKit's random generator unless it is given. Scores are expected ratings; `ChoiceScorer` ranks items
-by how likely they are to be chosen and liked, as ``top_n`` does.
+follows from LensKit's random generator, where there is one, unless another than 0 is given. Scores are expected
+ratings; `ChoiceScorer` ranks items by how likely they are to be chosen and liked, as ``top_n`` does.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from tacenda.ratings import Ratings
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.trainsets import FitData, as_list, more_ids, numbers, ratings_of
 
-_DENSE = 0.9  # a larger part of all pairs says nothing about anybody
-_FEW = 100  # pairs: of so few anything may be true
+_DENSE = 0.9  # above this density the pairs carry no information
+_FEW = 100  # too few pairs to judge density
 
 
 class Numbered(NamedTuple):

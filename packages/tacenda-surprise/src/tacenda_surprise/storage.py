@@ -230,7 +230,7 @@ def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashab
             for kind, raw in zip(types.tolist(), encoded, strict=True)
         ]
     except ValueError as error:
-        raise ArtifactError(f"the array '{name}.text' holds an id that is none: {error}") from error
+        raise ArtifactError(f"the array '{name}.text' holds an invalid id: {error}") from error
     if len(set(found)) != len(found):
         raise ArtifactError(f"the array '{name}.text' holds an id twice")
     return found

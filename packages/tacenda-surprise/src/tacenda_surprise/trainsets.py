@@ -29,13 +29,13 @@ class FitData(NamedTuple):
     users: dict[Hashable, int]
 
 
-def as_trainset(data: Any) -> Trainset:
-    """A Trainset as it is, or one of a data frame or a sparse matrix, whose scale is that of its ratings.
+def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
+    """A Trainset as it is, or one of a data frame or a sparse matrix, on ``scale``; None: that of its ratings.
 
     The first three columns of a data frame are users, items and ratings, whatever their names; row and column of a
     sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
 
-    Raises DataError for anything else.
+    Raises DataError for anything else, and for ratings that are not finite numbers.
     """
     if isinstance(data, Trainset):
         return data
@@ -49,10 +49,16 @@ def as_trainset(data: Any) -> Trainset:
             f"ratings are given as a {type(data).__name__}; give a Trainset, a sparse matrix, or a data frame "
             "whose columns are users, items and ratings"
         )
-    values = np.array(columns[2], np.float64)
+    try:
+        values = np.array(columns[2], np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"the third column of the data frame, that of the ratings, holds no numbers: {error}; give users, "
+            "items and ratings in this order"
+        ) from error
     if not len(values) or not np.isfinite(values).all():
-        raise DataError("the ratings are none, or not all finite; correct or leave them out")
-    reader = Reader(rating_scale=(float(values.min()), float(values.max())))
+        raise DataError("there are no ratings, or some are not finite; correct or leave them out")
+    reader = Reader(rating_scale=scale or (float(values.min()), float(values.max())))
     rows = zip(columns[0], columns[1], values.tolist(), strict=True)
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
 
@@ -189,6 +195,16 @@ def as_list(ids: Iterable[Any], what: str) -> list[Any]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
     return ids if isinstance(ids, list) else list(ids)
+
+
+def as_pairs(uids: Iterable[Any], iids: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """Users and items of pairs as lists. Raises ConfigurationError for texts, or where there is not one of each."""
+    uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
+    if len(uids) != len(iids):
+        raise ConfigurationError(
+            f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+        )
+    return uids, iids
 
 
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -5,7 +5,7 @@ import pytest
 
 import tacenda
 from tacenda.datasets import synthetic_ratings
-from tacenda.errors import DataError, FittingError, NotFittedError
+from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
 from tacenda.fitting import Callback
 from tacenda.ratings import IdIndex, Ratings, split
 from tacenda_surprise.models import (
@@ -15,6 +15,7 @@ from tacenda_surprise.models import (
     Identities,
     PMFModel,
 )
+from tacenda_surprise.models.factorization.gibbs import Gibbs
 
 MAKERS = {
     "sgd": lambda **more: PMFModel(**{"n_factors": 5, "epochs": 12, **more}),
@@ -234,3 +235,53 @@ def test_a_wider_scale_and_new_levels_are_taken_over(ratings):
     with pytest.raises(DataError):
         Ratings(ratings.user_ids[:1], ratings.item_ids[:1], [9.0], ratings.users, ratings.items,
                 scale=(1, 5))  # fmt: skip
+
+
+def test_random_numbers_of_a_chain_are_never_drawn_again(ratings, tmp_path, monkeypatch):
+    used, drawn = [], Gibbs.__init__
+
+    def noted(self, settings, width, ratings, known, start=None, chain=0, *more, **named):
+        used.append(chain)
+        drawn(self, settings, width, ratings, known, start, chain, *more, **named)
+
+    monkeypatch.setattr(Gibbs, "__init__", noted)
+    model = BayesianPMFModel(n_factors=2, burn_in=16, n_samples=2).fit(ratings)
+    model.partial_fit(ratings, epochs=1).save(tmp_path / "model")
+    tacenda.load(tmp_path / "model").partial_fit(ratings, epochs=1)
+    assert used == [0, 1, 2, 3]
+    model.fit(ratings).partial_fit(ratings, epochs=1)
+    assert used[4:] == [0, 1, 2]
+
+
+def test_going_on_by_no_samples_is_refused_and_changes_nothing(ratings):
+    model = BayesianPMFModel(n_factors=2, burn_in=2, n_samples=2).fit(ratings)
+    before = model.arrays()
+    with pytest.raises(ConfigurationError, match="epochs is 0: give at least 1"):
+        model.partial_fit(ratings, epochs=0)
+    for name, array in model.arrays().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_ratings_of_a_few_leave_what_is_known_of_the_others(ratings):
+    model = PMFModel(n_factors=2, epochs=3).fit(ratings)
+    before = model._spread.users.copy()
+    for last in (4, 8):
+        model.partial_fit(ratings.select(ratings.user_ids < last), epochs=1)
+        assert model.fitted_on["n_ratings"] == len(ratings)
+    np.testing.assert_array_equal(model._spread.users, before)
+
+
+@pytest.mark.parametrize("model_class", [PMFModel, BayesianPMFModel])
+def test_with_too_many_levels_the_scale_becomes_continuous(ratings, model_class):
+    options = {"epochs": 2} if model_class is PMFModel else {"burn_in": 2, "n_samples": 2}
+    model = model_class(n_factors=2, **options).fit(ratings)
+    values = ratings.values + np.arange(len(ratings)) % 71 / 100
+    finer = Ratings(
+        ratings.user_ids, ratings.item_ids, values.clip(1, 5), ratings.users, ratings.items,
+        scale=ratings.scale,
+    )  # fmt: skip
+    model.partial_fit(finer, epochs=1)
+    assert model.catalogue.levels.shape == model.catalogue.counts.shape == (0,)
+    assert np.isfinite(model.deviations(np.array([0, 1]), np.array([0, 1]))).all()
+    with pytest.raises(ConfigurationError, match="at most 50 levels"):
+        model.probabilities(np.array([0]), np.array([0]))

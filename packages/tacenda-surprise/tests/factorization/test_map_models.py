@@ -17,7 +17,7 @@ from tacenda_surprise.models import (
     Identities,
     PMFModel,
 )
-from tacenda_surprise.models.catalogue import noisiness
+from tacenda_surprise.models.catalogue import sparsity
 from tacenda_surprise.models.factorization.defaults import Used, user_weights
 from tacenda_surprise.models.factorization.training import ALS, initial_tables
 
@@ -157,9 +157,9 @@ def test_noisy_users_disturb_the_others_less(found, model_class):
 
 def test_penalties_fall_as_rows_and_columns_fill(parts):
     full, few = parts
-    assert 0 < noisiness(full) < noisiness(few) <= 2
+    assert 0 < sparsity(full) < sparsity(few) <= 2
     one = Ratings.from_triples([("u", "i", 3.0)], scale=(1, 5))
-    assert noisiness(one) == 2.0
+    assert sparsity(one) == 2.0
     found = [Used.of(FactorizationSettings(), ratings).user_factors.each for ratings in (full, few)]
     assert found[0] < found[1]
     given = FactorizationSettings(penalty=0.5, epochs=7)

@@ -51,6 +51,7 @@ class FoldedFactors(NamedTuple):
     factors: Floats
     variance: float  # of a rating, without what the items add
     spread: Spread
+    scale: tuple[float, float]  # lowest and highest rating
     mean: float
     item_factors: Floats
     item_biases: Floats
@@ -69,7 +70,7 @@ class FoldedFactors(NamedTuple):
     def deviations(self, items: Numbers) -> Floats:
         """See `tacenda_surprise.models.spread`, (items,)."""
         own = self.spread._replace(users=np.array([self.variance], np.float32))
-        return own.deviations(np.zeros(len(items), np.int64), items, self.score(items))
+        return own.deviations(np.zeros(len(items), np.int64), items, self.score(items), self.scale)
 
 
 class Loop(NamedTuple):

@@ -157,7 +157,8 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """See `tacenda_surprise.models.spread`, (pairs,)."""
-        return self._fitted().spread.deviations(users, items, self.score_pairs(users, items))
+        scores, scale = self.score_pairs(users, items), self.catalogue.scale
+        return self._fitted().spread.deviations(users, items, scores, scale)
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -173,7 +174,8 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
             bias = float(left.sum()) / (penalty + len(left))
         nothing = np.zeros((len(c), 0), np.float32)
         variance = spread.of_new_user(len(left))
-        return FoldedFactors(mean + bias, nothing[0], variance, spread, 0.0, nothing, c)
+        scale = self.catalogue.scale
+        return FoldedFactors(mean + bias, nothing[0], variance, spread, scale, 0.0, nothing, c)
 
     def config_dict(self) -> dict[str, Any]:
         """Settings, penalties and scale, as JSON values."""

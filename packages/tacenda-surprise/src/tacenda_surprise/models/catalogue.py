@@ -17,7 +17,7 @@ from tacenda.offsets import checked_offsets
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.identities import Identities
 
-MOST_LEVELS = 50  # ten stars in fifths; nobody clicks on a finer scale
+MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as continuous
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ class Catalogue:
         Returns
         -------
         The catalogue with new users and items at its end, its scale and levels widened where needed and
-        its mean unchanged; the ratings and the identities in its numbers.
+        its mean unchanged; the ratings and the identities in its numbers. With more than `MOST_LEVELS`
+        levels the scale is continuous from then on.
         """
         users, user_numbers = _extended(self.users, ratings.users)
         items, item_numbers = _extended(self.items, ratings.items)
@@ -101,7 +102,8 @@ class Catalogue:
                 len(users), len(items),
             )  # fmt: skip
         counts = np.zeros(len(levels), np.float32)
-        counts[np.searchsorted(levels, self.levels)] = self.counts
+        if len(levels):
+            counts[_nearest(self.levels, levels)] = self.counts
         catalogue = replace(
             self, users=users, items=items, scale=scale, levels=levels, counts=counts
         )
@@ -161,7 +163,7 @@ def deviation(ratings: Ratings) -> float:
     return found if found > 1e-6 else (high - low) / 4 or 1.0
 
 
-def noisiness(ratings: Ratings) -> float:
+def sparsity(ratings: Ratings) -> float:
     """How little users and items have ratings: 2 if every user and item has one rating, towards 0 as they have more."""
     roots = _roots(np.diff(ratings.user_offsets)) + _roots(ratings.item_counts)
     return roots / max(len(ratings), 1)
@@ -206,9 +208,15 @@ def possible_levels(
 
 def _counts(ratings: Ratings, levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """How many ratings are nearest to each level (levels,)."""
-    middle = (levels[1:] + levels[:-1]) / 2
-    at = np.searchsorted(middle, ratings.values) if len(levels) else np.zeros(0, np.int64)
+    at = _nearest(ratings.values, levels) if len(levels) else np.zeros(0, np.int64)
     return np.bincount(at, minlength=len(levels)).astype(np.float32)
+
+
+def _nearest(
+    values: npt.NDArray[np.float32], levels: npt.NDArray[np.float32]
+) -> npt.NDArray[np.int64]:
+    """The number of the level that is nearest to each of ``values``."""
+    return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
 
 
 def _extended(old: IdIndex, new: IdIndex) -> tuple[IdIndex, npt.NDArray[np.int64]]:

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from tacenda.errors import ArtifactError
 from tacenda.kernels.ratings import solves as rating_solves
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.catalogue import deviation, require_floats
@@ -53,7 +54,7 @@ class Choices(NamedTuple):
 
     @classmethod
     def of(cls, ratings: Ratings, seen: Identities) -> Self:
-        """Fit to ``seen``, whom has rated what, ``ratings`` among it."""
+        """Fit to ``seen`` (who has rated what), which includes ``ratings``."""
         n_users, n_items = seen.n_users, ratings.n_items
         rng = np.random.default_rng(_SEED)
         width = min(_WIDTH, n_items, max(n_users, 1))
@@ -101,7 +102,10 @@ class Choices(NamedTuple):
             "choices.liking": ("liking",),
         }
         sizes = {"users": n_users, "items": n_items, "liking": 2}
-        return cls(*require_floats(arrays, shapes, sizes).values())
+        choices = cls(*require_floats(arrays, shapes, sizes).values())
+        if choices.liking[1] <= 0:
+            raise ArtifactError("the array 'choices.liking' holds no deviation: it is damaged")
+        return choices
 
 
 def solved(offsets: npt.NDArray[np.int64], ids: Numbers, others: Floats) -> Floats:

@@ -6,13 +6,14 @@ relative entropy (an exponential family, in which theta and phi are found for ev
     P(r = s_k) ~ pi_k exp(theta s_k + phi s_k^2)
 
 A normal distribution cut into levels has another mean near the ends of the scale, and does not know which levels
-people use.
+people use. On a continuous scale a rating has the density of a normal distribution.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -47,6 +48,11 @@ def nearest(means: Floats, deviations: Floats, levels: Floats, counts: Floats) -
         variance = (deviations[part] / width).astype(np.float64) ** 2
         found[part] = _tilted(usual, s, mean, variance)
     return found
+
+
+def density(ratings: npt.ArrayLike, means: Doubles, deviations: Doubles) -> Doubles:
+    """The density (pairs,) of ``ratings`` that are normal with these ``means`` and ``deviations``, all (pairs,)."""
+    return np.asarray(norm.pdf(ratings, means, deviations), np.float64)
 
 
 def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Doubles:

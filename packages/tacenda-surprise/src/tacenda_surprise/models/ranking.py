@@ -36,7 +36,7 @@ class Lists(NamedTuple):
     """
 
     choices: Choices | None = None  # None: by the expected rating
-    by: By = "both"
+    by: By = "rating"
     hidden: npt.NDArray[np.bool_] | None = None  # (items,), in nobody's list
 
     @classmethod
@@ -51,10 +51,14 @@ class Lists(NamedTuple):
     ) -> Lists:
         """Lists of ``candidates`` alone, all items if None, without those ``excluded`` or ``unsupported`` (items,).
 
-        Raises ConfigurationError if ``by`` is something else.
+        Raises ConfigurationError if ``by`` is something else, or there are no ``choices`` to rank by.
         """
         if by not in ("both", "rating", "choice"):
             raise ConfigurationError(f"by is {by!r}; give 'both', 'rating' or 'choice'")
+        if choices is None and by != "rating":
+            raise ConfigurationError(
+                f"by is {by!r}, and there is no model of what gets chosen: give Choices, or by='rating'"
+            )
         hidden = np.zeros(n_items, bool) if unsupported is None else unsupported.copy()
         if candidates is not None:
             others = np.ones(n_items, bool)

@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
         return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
 
     def with_unknown(self) -> Sizes:
-        """With a last row for who has no ratings."""
+        """With a last row for a user or item without ratings."""
         return Sizes(np.append(self.counts, 0.0), np.append(self.squares, 0.0))
 
 
@@ -63,7 +63,7 @@ class Curve(NamedTuple):
         """Read the numbers of an artefact. Raises ArtifactError."""
         found = np.array(numbers, np.float64)
         if found.shape != (4,) or not (np.abs(found) < LARGEST).all() or found[1] <= 0:
-            raise ArtifactError("the curve of the variances is none: it is damaged")
+            raise ArtifactError("the variance curve is invalid: the file is damaged")
         return cls(*found.tolist())
 
     def factors(self, predictions: npt.NDArray[np.floating[Any]]) -> Doubles:
@@ -94,11 +94,15 @@ class Spread(NamedTuple):
         return self._replace(users=users, items=items)
 
     def deviations(
-        self, users: Numbers, items: Numbers, predictions: npt.NDArray[np.floating[Any]]
+        self,
+        users: Numbers,
+        items: Numbers,
+        scores: npt.NDArray[np.floating[Any]],
+        scale: tuple[float, float],
     ) -> Floats:
-        """Standard deviations (pairs,) of ratings with these predictions."""
+        """Standard deviations (pairs,) of ratings with these scores, which are clipped to ``scale`` first."""
         variances = self.users[users] + self.items[items]
-        factors = Curve(*self.curve.tolist()).factors(predictions)
+        factors = Curve(*self.curve.tolist()).factors(np.clip(scores, *scale))
         return np.asarray(np.sqrt(variances * factors), np.float32)
 
     @classmethod
@@ -114,7 +118,9 @@ class Spread(NamedTuple):
         spread = cls(*require_floats(arrays, shapes, sizes).values())
         positive = (spread.users > 0).all() and (spread.items >= 0).all()
         if not (positive and (spread.user > 0).all() and spread.curve[1] > 0):
-            raise ArtifactError("the array 'spread.users' holds what is no variance: it is damaged")
+            raise ArtifactError(
+                "the array 'spread.users' holds a value that is not positive: it is damaged"
+            )
         return spread
 
     def arrays(self) -> dict[str, Floats]:
@@ -139,7 +145,7 @@ class Variances(NamedTuple):
         found = np.array(numbers, np.float64)
         n = len(_PRIOR_WIDTH)
         if found.shape != (n + 5,) or not (np.abs(found) < LARGEST).all():
-            raise ArtifactError("the parameters of the variances are none: it is damaged")
+            raise ArtifactError("the parameters of the variances are invalid: the file is damaged")
         return cls(found[:n], float(found[n]), Curve.from_list(found[n + 1 :]))
 
     def spread(self, users: Sizes, items: Sizes) -> Spread:

@@ -64,7 +64,6 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         if whole:
             known = self._known(ratings, identities)
             machine, history = train(settings, scale, loop, ratings, known, epochs)
-        self._penalty = settings.penalty_for(ratings)
         self._finish(machine, history, scale, catalogue, ratings)
 
     def _go_on(
@@ -100,6 +99,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         ratings: Ratings,
     ) -> None:
         self._catalogue, self.history = catalogue, history
+        self._penalty = self.settings.penalty_for(ratings)
         self._adopt(machine, scale)
         self._note(ratings, history, "RMSE of the ratings held out")
 

@@ -12,10 +12,10 @@ from tacenda import devices
 from tacenda.errors import ConfigurationError
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, group, option
-from tacenda_surprise.models.catalogue import noisiness
+from tacenda_surprise.models.catalogue import sparsity
 
 _PENALTY = 0.02
-_USUAL_NOISE, _STEEP = 0.3, 8  # up to which noisiness it holds, and how steeply it grows beyond
+_USUAL_NOISE, _STEEP = 0.3, 8  # up to which sparsity it holds, and how steeply it grows beyond
 _SIDE_PENALTY, _SIDE_TOTAL = 0.002, 3.0  # of weights of identities: for each case, and in all
 _BATCH, _BATCHES = 32, 40  # cases of a minibatch at least, and minibatches of an epoch at most
 
@@ -208,7 +208,7 @@ class ConditionalBoltzmannSettings(BoltzmannSettings):
 
 def _excess(ratings: Ratings) -> float:
     """How many times as large penalties are where users and items have few ratings."""
-    return max(noisiness(ratings) / _USUAL_NOISE, 1.0) ** _STEEP
+    return max(sparsity(ratings) / _USUAL_NOISE, 1.0) ** _STEEP
 
 
 def idle_options(validation: float, optimizer: str, *, offset: bool) -> dict[str, str]:

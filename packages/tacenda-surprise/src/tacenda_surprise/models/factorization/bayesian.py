@@ -6,12 +6,12 @@ which `samples.average` brings to one scalar product; the unit is the standard d
 standardized for the chain. The spread over samples is what is not known of the parameters; together with the noise it
 is the predictive deviation (Salakhutdinov and Mnih 2008).
 
-Where the noise is far from normal, as of ratings that nearly all are the highest ones, factors explain some of it and
+Where the noise is far from normal, for example when nearly all ratings are the highest, factors explain some of it and
 predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
 weight f on it, and 1 - f on `BiasModel`, the two together predict best. Where that is less than one, the samples are
-drawn together accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than that of
-others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the ratings
-left out then say how large the noise is altogether.
+shrunk towards the biases accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than
+that of others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the
+ratings left out then say how large the noise is altogether.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tacenda import devices
 from tacenda.artifact import Configured
 from tacenda.artifact.arrays import LARGEST
-from tacenda.errors import ArtifactError
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitSettings, History, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings.sgd import Tables
@@ -67,7 +67,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     _samples: Samples | None = None
     _tables: Tables | None = None
     _unit: Unit | None = None
-    _chains = 0
+    _chains = 1  # the number of the last chain, which no later one may have
     _weight, _wider = 1.0, 1.0
 
     @configured_by(BayesianSettings)
@@ -82,6 +82,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         burn_in, n = sweeps(settings, ratings, width)
         device = device_for(settings, width, ratings, known)
         start, left_out, self._weight, self._wider = None, None, 1.0, 1.0
+        self._chains = 1
         with devices.out_of_memory(settings, LESS):
             if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
                 part, held_out = split(standard, _HELD_OUT, seed=settings.seed)
@@ -103,9 +104,14 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         """Go on with the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
 
         Known users and items are found by their raw ids and keep their numbers, and new ones follow. Of a
-        user without ratings nothing is known from then on. The default is ``n_samples``.
+        user without ratings nothing is known from then on. The default is ``n_samples``. Raises ConfigurationError if
+        ``epochs`` is 0.
         """
         old = self._fitted()
+        if epochs == 0:
+            raise ConfigurationError(
+                f"{type(self).__name__} goes on by drawing samples, and epochs is 0: give at least 1"
+            )
         catalogue, ratings, identities = self.catalogue.grown(ratings, identities)
         known = self._known(ratings, identities)
         users = lengthened(old.users[-1], ratings.n_users)
@@ -116,7 +122,6 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         gamma[old.gamma.shape[1] :] = 1.0
         numbers = (float(part[-1]) for part in (old.nu, old.tau))
         start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
-        self._chains += 1
         unit = self._learned(self._unit).unit
         standard = standardized(ratings, catalogue.mean, unit)
         width = users.shape[1] - 1
@@ -124,10 +129,10 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         lasting = burn_in // 4, n if epochs is None else epochs
         device = device_for(self.settings, width, ratings, known)
         with devices.out_of_memory(self.settings, LESS):
-            chain = Gibbs(
-                self.settings, width, standard, known, start, self._chains, lasting, device
-            )
+            number = self._chains + 1
+            chain = Gibbs(self.settings, width, standard, known, start, number, lasting, device)
             self._sample(loop, chain, standard, ratings, catalogue, unit)
+        self._chains = number
 
     def _run(self, loop: Loop, chain: Gibbs, ratings: Ratings) -> History:
         data = ""
@@ -188,7 +193,8 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), unit)
         if left_out is not None:
             self._wider = left_out.factor(curve, factor)
-        return Unit(mean, unit, (noises * factor * self._wider).astype(np.float32), curve)
+        noises = (noises * factor * self._wider).astype(np.float32)
+        return Unit(mean, unit, noises, curve, self.catalogue.scale)
 
     def _fitted(self) -> Samples:
         return self._learned(self._samples)
@@ -203,9 +209,10 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Spread over the samples and noise together, (pairs,)."""
         samples, users, items = self._fitted(), np.asarray(users), np.asarray(items)
-        predictions = self.catalogue.clip(self.score_pairs(users, items))
         variances = samples.variances(users, items)
-        return self._learned(self._unit).deviations(variances, users, predictions)
+        return self._learned(self._unit).deviations(
+            variances, users, self.score_pairs(users, items)
+        )
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -220,7 +227,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
     # -- artefact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings, scale, unit and curve of the noise, as JSON values."""
+        """Settings, scale, unit and curve of the noise, number of the last chain, as JSON values."""
         unit = self._learned(self._unit)
         return {
             "settings": devices.everywhere(self.settings),
@@ -228,6 +235,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
             "unit": unit.unit,
             "weight": self._weight,
             "wider": self._wider,
+            "chains": self._chains,
             "curve": list(unit.curve),
         }
 
@@ -272,11 +280,17 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         unit, curve = float(config["unit"]), Curve.from_list(config["curve"])
         if not 0 < unit < LARGEST:
             raise ArtifactError(f"its ratings have a deviation of {unit}: the file is damaged")
-        model._unit = Unit(model._catalogue.mean, unit, found["noises"], curve)
+        scale = model._catalogue.scale
+        model._unit = Unit(model._catalogue.mean, unit, found["noises"], curve, scale)
         model._weight, model._wider = float(config["weight"]), float(config["wider"])
         if not (0 <= model._weight <= 1 and 0 < model._wider < LARGEST):
             raise ArtifactError(
                 f"its weight is {model._weight}, its noise {model._wider} times as large: the file is damaged"
+            )
+        model._chains = config.get("chains", 1)
+        if type(model._chains) is not int or not 1 <= model._chains < LARGEST:
+            raise ArtifactError(
+                f"the number of its last chain is {model._chains!r}: the file is damaged"
             )
         model._samples = Samples(*(found[f"samples.{name}"] for name in Samples._fields))
         averages = {name: found[f"average.{name}"] for name in _AVERAGES}

@@ -35,7 +35,7 @@ from tacenda.kernels.ratings.sgd import Penalties, Rates
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats
 from tacenda_surprise.models.bias import alternated
-from tacenda_surprise.models.catalogue import deviation, noisiness
+from tacenda_surprise.models.catalogue import deviation, sparsity
 from tacenda_surprise.models.factorization.settings import BayesianSettings, FactorizationSettings
 
 Doubles = npt.NDArray[np.float64]
@@ -92,8 +92,8 @@ class Used(NamedTuple):
         epochs = _first(settings.epochs, _EPOCHS[settings.solver])
         rate = _first(settings.learning_rate, _RATE / unit)
         bias_rate = more.bias_learning_rate if settings.biased else 0.0
-        noise = noisiness(ratings)
-        suitable = Weight(_PENALTY * unit * noise**0.5)
+        sparse = sparsity(ratings)
+        suitable = Weight(_PENALTY * unit * sparse**0.5)
         if not als:
             suitable = suitable._replace(once=_KAPPA * suitable.each)
         biases = Weight(_ALS_BIAS_PENALTY), Weight(_ALS_BIAS_PENALTY)
@@ -122,7 +122,7 @@ class Used(NamedTuple):
             item_factors=_weight(suitable, more.item_penalty, settings.penalty),
             user_biases=_weight(biases[0], more.user_bias_penalty, more.bias_penalty),
             item_biases=_weight(biases[1], more.item_bias_penalty, more.bias_penalty),
-            side=_first(getattr(settings, "side_penalty", None), _SIDE_PENALTY * unit * noise),
+            side=_first(getattr(settings, "side_penalty", None), _SIDE_PENALTY * unit * sparse),
         )
 
     def penalties(self, ratings: Ratings, weights: Floats) -> Penalties:
@@ -198,7 +198,7 @@ def bayesian_width(settings: BayesianSettings, ratings: Ratings) -> int:
         return settings.n_factors
     if not len(ratings):
         return _WIDTHS[0]
-    return int(np.clip(round(_WIDTH / noisiness(ratings)), *_WIDTHS))
+    return int(np.clip(round(_WIDTH / sparsity(ratings)), *_WIDTHS))
 
 
 def sweeps(settings: BayesianSettings, ratings: Ratings, width: int) -> tuple[int, int]:

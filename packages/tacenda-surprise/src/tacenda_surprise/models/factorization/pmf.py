@@ -204,10 +204,12 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         before = self._learned(self._spread)
         self._catalogue, self.history, self._fitted = catalogue, history, found
         self._spread = self._spread_of(ratings)
-        if len(ratings) < self.fitted_on["n_ratings"]:
+        n_before = self.fitted_on["n_ratings"]
+        if len(ratings) < n_before:
             # Of who was known before, these ratings are not all.
             self._spread = before.lengthened(self._spread)
         self._note(ratings, history, _HELD_OUT)
+        self.fitted_on["n_ratings"] = max(n_before, len(ratings))
 
     def _parameters(self) -> _Fitted:
         return self._learned(self._fitted)
@@ -216,8 +218,8 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """See `tacenda_surprise.models.spread`, (pairs,)."""
-        predictions = self.catalogue.clip(self.score_pairs(users, items))
-        return self._learned(self._spread).deviations(users, items, predictions)
+        scores, scale = self.score_pairs(users, items), self.catalogue.scale
+        return self._learned(self._spread).deviations(users, items, scores, scale)
 
     def fold_in(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -231,11 +233,11 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
         prior = np.zeros(self.settings.n_factors, np.float32)
         if self.conditional and len(known):
             prior = tables.side_factors[known].mean(axis=0)
-        mean = self.catalogue.mean
+        mean, scale = self.catalogue.mean, self.catalogue.scale
         bias, factors = fold(used, tables, mean, items, rated, prior)
         variance = spread.of_new_user(len(items))
         return FoldedFactors(
-            bias, factors, variance, spread, mean, tables.item_factors, tables.item_biases
+            bias, factors, variance, spread, scale, mean, tables.item_factors, tables.item_biases
         )
 
     @property

@@ -1,10 +1,10 @@
 """Stochastic gradient descent in rounds, for devices that visit thousands of rows side by side.
 
-In a round all of some users are visited while the items stay as they are, then all items that these have rated while
-the users stay (`tacenda.kernels.ratings.visits`): the steps of `SGD`, each rating once from either side, in an order in
-which rows can be visited at once and which no accident of timing changes. With several rounds to an epoch the two sides
-grow together, as they do where every rating moves both. What the users' visits leave is what the items' visits see, so
-that the sides do not halve the work as they do there, and rates of factors have to be lower.
+Each round visits a subset of the users, each with all of their ratings, while the items stay as they are, then all
+items that these have rated while the users stay (`tacenda.kernels.ratings.visits`): the steps of `SGD`, each rating
+once from either side, in an order in which rows can be visited at once and which no accident of timing changes. With
+several rounds to an epoch the two sides grow together, as they do where every rating moves both. Here each side fits
+the full residual in turn, so factor learning rates must be lower.
 
 The conditioning factors take one step after a round, with the sums g_u of the users' visits:
 

@@ -182,14 +182,15 @@ class Unit(NamedTuple):
     unit: float
     noises: Floats  # (users + 1,) standardized variances, the last one of an unknown user
     curve: Curve
+    scale: tuple[float, float]  # lowest and highest rating
 
     def ratings(self, scores: Floats) -> Floats:
         """Turn standardized scores into ratings."""
         return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
 
-    def deviations(self, variances: Floats, users: Numbers, predictions: Floats) -> Floats:
-        """Standard deviations of ratings with these ``predictions``, whose scores have ``variances``."""
-        noise = self.noises[users] * self.curve.factors(predictions)
+    def deviations(self, variances: Floats, users: Numbers, scores: Floats) -> Floats:
+        """Standard deviations of ratings whose ``scores``, clipped for the curve alone, have ``variances``."""
+        noise = self.noises[users] * self.curve.factors(np.clip(scores, *self.scale))
         return np.asarray(self.unit * np.sqrt(variances + noise), np.float32)
 
 

@@ -30,7 +30,8 @@ class FactorizationAdvanced(Settings):
     rate_decay: float | None = option(
         None,
         """factor on all learning rates after every epoch; None: by which they fall to 3% over all epochs
-        (give it where a fit is to go on with more epochs); the thesis has 1""",
+        (give it where a fit to less than 200,000 ratings is to go on from its checkpoints with more epochs;
+        one to more begins afresh); the thesis has 1""",
         at_least=0,
         at_most=1,
     )
