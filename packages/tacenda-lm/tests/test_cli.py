@@ -199,6 +199,22 @@ def test_a_tokenizer_that_is_not_kept_has_to_be_named(run, text, valid, tmp_path
     assert "perplexity" in out
 
 
+def test_a_mixture_splits_text_as_its_components_were_fitted(run, tmp_path):
+    lines = ["Don't go, Jim.", "Go!"]
+    model = KneserNey(order=2).fit(tacenda.Corpus.from_text(lines, tokenizer="words"))
+    Mixture({"inner": Mixture([model]), "other": model}).save(tmp_path / "mixed")
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(lines), encoding="utf8")
+    _, out, _ = run("perplexity", tmp_path / "mixed", file, "--json")
+    assert json.loads(out)["n_oov"] == 0
+    other = KneserNey(order=2).fit(tacenda.Corpus.from_text(lines, vocabulary=model.vocabulary))
+    Mixture([model, other]).save(tmp_path / "mixed-up")
+    status, _, err = run("perplexity", tmp_path / "mixed-up", file)
+    assert status != 0
+    assert "different tokenizers" in err
+    assert "--tokenizer" in err
+
+
 # -- exchange ------------------------------------------------------------------------------------------
 
 

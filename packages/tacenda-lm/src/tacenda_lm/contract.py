@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
 from tacenda.corpus.text import Sentence, tokens_of
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
@@ -30,6 +30,7 @@ __all__ = [
     "LanguageModelContract",
     "State",
     "distributions_of",
+    "fitted_tokenizer",
     "ranks_and_entropies",
     "rows_of_block",
     "states_before",
@@ -292,6 +293,32 @@ class LanguageModelContract(Saveable):
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         states = (states_before(self, self.start(), ids[i:j]) for i, j in cuts)
         yield from distributions_of(self, chain.from_iterable(states))
+
+
+def fitted_tokenizer(model: LanguageModelContract) -> str:
+    """Return the tokenizer of the text a model was fitted to, or of that of its components for a model made of models.
+
+    Without any it is the model's `string_tokenizer`. Raises ConfigurationError where it was a function, which is not
+    saved with a model, or where components had different ones.
+    """
+    names = _fitted_tokenizers(model) or {model.string_tokenizer}
+    if "callable" in names:
+        raise ConfigurationError(
+            "the model was fitted with a tokenizer of your own, which is not saved with it: give tokenizer"
+        )
+    if len(names) > 1:
+        raise ConfigurationError(
+            f"the parts of the model were fitted with different tokenizers, {sorted(names)}: give tokenizer"
+        )
+    return names.pop()
+
+
+def _fitted_tokenizers(model: Any) -> set[str]:
+    """The tokenizers that a model knows of, else those that the models in it do."""
+    known = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
+    if known:
+        return {str(known)}
+    return set().union(*map(_fitted_tokenizers, model.nested().values()))
 
 
 def states_before(model: LanguageModelContract, state: State, ids: Ids) -> Iterator[State]:

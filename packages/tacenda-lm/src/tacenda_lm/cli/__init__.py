@@ -293,7 +293,7 @@ def mix(
     models = [load_model(folder) for folder in folders]
     mixture = Mixture(dict(zip(_names(folders), models, strict=True)), given)
     if valid is not None:
-        text = list(sentences_of_file(models[0], valid, tokenizer, marks, encoding, errors))
+        text = list(sentences_of_file(mixture, valid, tokenizer, marks, encoding, errors))
         mixture.fit_weights(text, marks="keep")
         name = "text the weights were fitted on"
         mixture.record(text, name, context=mixture.own_context, marks="keep")

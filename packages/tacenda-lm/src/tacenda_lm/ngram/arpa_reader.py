@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -217,7 +218,7 @@ class _Reader:
         if UNKNOWN not in words and "<UNK>" in words:
             words[words.index("<UNK>")] = UNKNOWN
         if len(set(words)) < len(words):
-            twice = next(word for word in words if words.count(word) > 1)
+            twice = next(word for word, times in Counter(words).items() if times > 1)
             self._fail(f"the unigram {twice!r} is listed twice")
         if BOUNDARY not in words:
             self._fail(f"there is no unigram {BOUNDARY}: an end of sentence cannot be predicted")

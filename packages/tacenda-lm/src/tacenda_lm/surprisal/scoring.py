@@ -15,6 +15,7 @@ from tacenda.corpus.lines import text_blocks
 from tacenda.corpus.marks import lines_without_marks, sentence_without_marks
 from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda_lm.contract import fitted_tokenizer
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
@@ -108,7 +109,7 @@ def surprisal_table(
     checked_split(split)
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
-    tokenize = get_tokenizer(_fitted_tokenizer(model) if tokenizer is None else tokenizer)
+    tokenize = get_tokenizer(fitted_tokenizer(model) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
     found = [
         _scored(model, shares, context, each)
@@ -179,17 +180,3 @@ def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _T
         log_frequencies(vocabulary, ids, of_unknown),
         text.others,
     )
-
-
-def _fitted_tokenizer(model: LanguageModel) -> str:
-    """The tokenizer of the text a model was fitted to; that of its components for a model made of models."""
-    models: list[Any] = [model, *model.nested().values()]
-    known = [(getattr(each, "fitted_on", None) or {}).get("tokenizer") for each in models]
-    names = {name for name in known if name} or {getattr(model, "string_tokenizer", "whitespace")}
-    if len(names) > 1 or "callable" in names:
-        raise ConfigurationError(
-            "give tokenizer: the model was fitted with one that is not saved with it"
-            if "callable" in names
-            else f"give tokenizer: the parts of the model were fitted with different ones, {sorted(names)}"
-        )
-    return str(names.pop())
