@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import tacenda
+from tacenda.artifact import by_name
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import HLBL, BrownClusters, KneserNey, Mixture, brown_clusters
 
@@ -129,6 +130,13 @@ def test_generate_repeats_with_its_seed(run, saved):
     _, out, _ = run("generate", saved, "--beam", 5, "-n", 2, "--json")
     best, second = json.loads(out)
     assert best["log_prob"] >= second["log_prob"]
+
+
+@pytest.mark.parametrize("option", ["--seed", "--temperature", "--k"])
+def test_a_beam_takes_no_option_of_random_draws(run, saved, option):
+    status, out, err = run("generate", saved, "--beam", 5, option, 1)
+    assert (status, out) == (2, "")
+    assert f"leave out {option}" in err
 
 
 def test_mix_fits_weights_and_saves_a_mixture(run, saved, valid, tmp_path):
@@ -426,9 +434,22 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved, valid, 
     assert f"tokens: {figures[0]}, now {figures[1]}\n" in out
 
 
+def test_compact_measures_an_installed_model_where_it_lies(run, saved, tmp_path, monkeypatch):
+    installed = by_name.InstalledModel("small-lm", "small", "1", "", "", saved)
+    monkeypatch.setattr(by_name, "available", lambda: [installed])
+    (saved / "weight.bin").write_bytes(bytes(3_000_000))
+    status, out, _ = run("compact", "small-lm", "--output", tmp_path / "small")
+    assert status == 0
+    assert out.startswith("3.0 MB, now 0.0 MB")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--precision", "int8"], "has no --precision"), (["--bits", 99], "bits")],
+    [
+        (["--precision", "int8"], "has no --precision"),
+        (["--bits", 99], "bits"),
+        (["--bits", 0], "bits"),
+    ],
 )
 def test_a_form_that_a_model_does_not_have_is_refused(run, saved, tmp_path, arguments, message):
     status, out, err = run("compact", saved, "--output", tmp_path / "small", *arguments)

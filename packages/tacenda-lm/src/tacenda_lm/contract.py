@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +31,15 @@ __all__ = [
     "State",
     "distributions_of",
     "fitted_tokenizer",
+    "log_softmax",
+    "not_of_this_model",
     "ranks_and_entropies",
     "rows_of_block",
     "states_before",
     "vector_of",
 ]
 
+F = TypeVar("F", bound=np.floating[Any])
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
 
@@ -68,13 +71,22 @@ class State:
         value = self.value
         if not isinstance(value, tuple) or (n is not None and len(value) != n):
             self.check_begun()
-            raise _not_of_this_model()
+            raise not_of_this_model()
         return value
 
     def vector(self, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
         """Return the value, for a model whose values are the bytes of ``n`` numbers. Raises DataError."""
         self.check_begun()
         return vector_of(self.value, dtype, n)
+
+    def words(self, most: int, n_types: int) -> tuple[int, ...]:
+        """Return the value, for a model whose values are tuples of 1 to ``most`` word ids. Raises DataError."""
+        found = self.parts()
+        if not 1 <= len(found) <= most or not all(
+            isinstance(word, int) and 0 <= word < n_types for word in found
+        ):
+            raise not_of_this_model()
+        return found
 
     def check_begun(self) -> None:
         """Raise DataError if nothing was written into the state yet."""
@@ -106,11 +118,12 @@ def vector_of(data: Any, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDAr
     """Return the ``n`` numbers whose bytes a state holds, any number if None. Raises DataError."""
     size = np.dtype(dtype).itemsize
     if not isinstance(data, bytes) or len(data) % size or n not in (None, len(data) // size):
-        raise _not_of_this_model()
+        raise not_of_this_model()
     return np.frombuffer(data, dtype)
 
 
-def _not_of_this_model() -> DataError:
+def not_of_this_model() -> DataError:
+    """The error of a model that is given a state it did not make."""
     return DataError("the state is not one of this model: begin with its start()")
 
 
@@ -336,6 +349,13 @@ def distributions_of(
     rest = iter(states)
     while block := list(islice(rest, size)):
         yield model.log_probs(block)
+
+
+def log_softmax(scores: npt.NDArray[F]) -> npt.NDArray[F]:
+    """Return log(exp(s_i) / sum_j exp(s_j)) for every row; ``scores`` (..., types) are overwritten."""
+    scores -= scores.max(axis=-1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    return scores
 
 
 def rows_of_block(n_types: int) -> int:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 
 import pytest
 
@@ -59,6 +60,24 @@ def test_regions_of_items(run, saved, tmp_path):
         ("310", "sat.", "1"),
         ("299", "The", "2"),
     ]
+
+
+def test_items_may_come_from_standard_input_or_have_undecodable_bytes(
+    run, saved, tmp_path, monkeypatch
+):
+    content = b"region,rt\nThe cat,300\nsat\xff.,310\n"
+    path = tmp_path / "items.csv"
+    path.write_bytes(content)
+    assert run("surprisal", saved, path, "--region", "region")[0] == 1
+    options = ("--region", "region", "--errors", "replace")
+    status, out, _ = run("surprisal", saved, path, *options)
+    assert status == 0
+    found = rows(out)
+    assert [row["word"] for row in found] == ["The cat", "sat\ufffd."]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    status, out, _ = run("surprisal", saved, "-", *options)
+    assert status == 0
+    assert rows(out) == [{**row, "text": "standard input"} for row in found]
 
 
 def test_what_can_be_misread_goes_to_standard_error(run, saved, story):

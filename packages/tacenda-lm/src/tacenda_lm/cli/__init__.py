@@ -227,10 +227,13 @@ def generate(
     context: Annotated[str, typer.Option(help="What every sentence begins with.")] = "",
     n: Annotated[int, typer.Option("-n", "--n", min=1, help="How many sentences.")] = 5,
     max_words: Annotated[int, typer.Option(min=1, help="The longest continuation.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random choices.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the random choices; 0 by default.")
+    ] = None,
     temperature: Annotated[
-        float, typer.Option(help="Below 1, probable words are drawn more often.")
-    ] = 1.0,
+        float | None,
+        typer.Option(help="Below 1, probable words are drawn more often; 1 by default."),
+    ] = None,
     k: Annotated[
         int | None, typer.Option("--k", min=1, help="Draw from the K most probable words only.")
     ] = None,
@@ -245,13 +248,19 @@ def generate(
     """Print sentences of a model: random ones, or with --beam the most probable ones."""
     import numpy as np
 
+    given = {"--seed": seed, "--temperature": temperature, "--k": k}
+    drawing = [name for name, value in given.items() if value is not None]
+    if beam is not None and drawing:
+        raise typer.BadParameter(
+            f"--beam searches and draws nothing at random: leave out {' and '.join(drawing)}"
+        )
     model = load_model(folder)
     if beam is not None:
         found = model.beam(context, width=max(beam, n), n=n, max_words=max_words)
     else:
-        rng = np.random.default_rng(seed)
+        rng, heat = np.random.default_rng(seed or 0), 1.0 if temperature is None else temperature
         found = [
-            model.sample(context, max_words=max_words, seed=rng, temperature=temperature, k=k)
+            model.sample(context, max_words=max_words, seed=rng, temperature=heat, k=k)
             for _ in range(n)
         ]
     if as_json:

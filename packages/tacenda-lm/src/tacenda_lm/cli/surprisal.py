@@ -66,7 +66,7 @@ def surprisal(
     surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
     same of the words before. What can be misread in them is said on standard error.
     """
-    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.items import items_of_lines, read_items
     from tacenda_lm.surprisal.scoring import surprisal_table
 
     if item and region is None:
@@ -74,18 +74,15 @@ def surprisal(
     if output is not None:
         check_file(output, force)
     model = load_model(folder)
-    texts: Any
-    if region is None:
-        given = (input_text(file, encoding, errors) for file in files)
-        texts = [text if isinstance(text, Path) else "\n".join(text) for text in given]
-    else:
-        texts = [
-            each
-            for file in files
-            for each in read_items(
-                file, region=region, text=item or [], quotes=quotes, encoding=encoding
-            )
-        ]
+    texts: list[Any] = []
+    columns: dict[str, Any] = {"region": region, "text": item or [], "quotes": quotes}
+    for given in (input_text(file, encoding, errors) for file in files):
+        if region is None:
+            texts.append(given if isinstance(given, Path) else "\n".join(given))
+        elif isinstance(given, Path):
+            texts += read_items(given, **columns, encoding=encoding, errors=errors)
+        else:
+            texts += items_of_lines(given, "standard input", "standard input", **columns)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
         table = surprisal_table(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import DataError
 
-__all__ = ["Item", "read_items"]
+__all__ = ["Item", "items_of_lines", "read_items"]
 
 
 class Item(NamedTuple):
@@ -29,6 +30,7 @@ def read_items(
     delimiter: str | None = None,
     quotes: bool = True,
     encoding: str = "utf-8",
+    errors: str = "strict",
 ) -> list[Item]:
     """Read a file with a row for each region, in the order in which they are read.
 
@@ -45,8 +47,8 @@ def read_items(
         What stands between columns; by default a tab, a semicolon or a comma, whichever the first row has.
     quotes
         Whether a value may stand in double quotes. Turn it off for a file in which these are part of the text.
-    encoding
-        Of the file.
+    encoding, errors
+        Of the file, as in ``open``.
 
     Raises
     ------
@@ -57,11 +59,31 @@ def read_items(
         text do not stand together; the message names the row.
     """
     file = text_file(path)
-    lines = (f"{line}\n" for block in read_blocks(file, encoding) for line in block)
+    lines = chain.from_iterable(read_blocks(file, encoding, errors))
+    return items_of_lines(
+        lines, file, file.name, region=region, text=text, delimiter=delimiter, quotes=quotes
+    )
+
+
+def items_of_lines(
+    given: Iterable[str],
+    file: object,
+    whole: str,
+    *,
+    region: str,
+    text: Sequence[str] = (),
+    delimiter: str | None = None,
+    quotes: bool = True,
+) -> list[Item]:
+    """Return what `read_items` does from lines without their ends.
+
+    ``file`` is what errors call the lines, ``whole`` the name of the text where no columns tell texts apart.
+    """
+    lines = (f"{line}\n" for line in given)
     first = next(lines, "")
     if delimiter is None:
         delimiter = next((each for each in "\t;," if each in first), ",")
-    rows = _rows(_chained(first, lines), delimiter, quotes, file.name)
+    rows = _rows(chain([first], lines), delimiter, quotes, whole)
     _, names = next(rows, (0, []))
     for name in (region, *text):
         if names.count(name) != 1:
@@ -78,7 +100,7 @@ def read_items(
                 f"{advice if quotes else ''}"
             )
         row = dict(zip(names, values, strict=True))
-        name = " ".join(row[each] for each in text) if text else file.name
+        name = " ".join(row[each] for each in text) if text else whole
         if name != last and name in items:
             raise DataError(
                 f"row {number} of {file} goes back to the text {name!r}: sort the file, or name all columns that tell "
@@ -92,11 +114,6 @@ def read_items(
             item.others[each].append(row[each])
         last = name
     return list(items.values())
-
-
-def _chained(first: str, lines: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from lines
 
 
 def _rows(
