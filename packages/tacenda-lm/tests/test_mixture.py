@@ -239,7 +239,7 @@ def test_a_mixture_of_nothing_or_of_other_things_is_refused():
         Mixture(None)
     with pytest.raises(ConfigurationError, match="a KneserNey is not: give a list"):
         Mixture(KneserNey())
-    with pytest.raises(ConfigurationError, match="a str is none"):
+    with pytest.raises(ConfigurationError, match="a str is not one"):
         Mixture("ab")
     with pytest.raises(NotFittedError):
         Mixture([KneserNey()]).fit_weights([["a"]])

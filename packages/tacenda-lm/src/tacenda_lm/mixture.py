@@ -91,7 +91,7 @@ class Mixture(LanguageModel):
         for model in models.values():
             if not isinstance(model, LanguageModel):
                 raise ConfigurationError(
-                    f"a mixture is made of language models, and a {type(model).__name__} is none"
+                    f"a mixture is made of language models, and a {type(model).__name__} is not one"
                 )
         self._models = dict(models)
         self._maps: list[_Map] = []
