@@ -235,7 +235,7 @@ class _Reader:
         return words, _Listed(np.arange(len(words))[:, None], probs, backoffs)
 
     def _odd_unigrams(self, count: int, words: list[str]) -> Float64:
-        """Read lines of which one is not in the usual form, or is wrong: add their words, return their numbers (lines, 2)."""
+        """Read lines, one of them in an unusual form or wrong: add their words, return their numbers (lines, 2)."""
         lines = self._lines(1, len(words), count, _SLOW)
         fields = [line.split(" ") for line in lines]
         for i, each in enumerate(fields):
