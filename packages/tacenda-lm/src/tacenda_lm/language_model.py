@@ -15,15 +15,16 @@ import numpy.typing as npt
 from tacenda.artifact import Configured
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus
-from tacenda.errors import ConfigurationError, DataError, FittingError
+from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import Settings
 from tacenda.store import path_of
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import State, ranks_and_entropies
+from tacenda_lm.contract import ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
+from tacenda_lm.normalization import largest_deviation
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import (
     BlankLines,
@@ -41,7 +42,6 @@ __all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 
 S = TypeVar("S", bound=Settings)
 _LN2 = math.log(2)
-_STATES = 64  # whose distributions are checked at once
 
 
 class Rescored(NamedTuple):
@@ -375,39 +375,7 @@ class LanguageModel(KenlmInterface, Generation):
         DataError
             A distribution is not normalised, or holds NaN; the message names the context.
         """
-        worst = 0.0
-        for states, shown in self._contexts_to_check(sentences, n_contexts, seed):
-            sums = np.exp(self.log_probs(states).astype(np.float64)).sum(axis=1)
-            off = np.where(np.isfinite(sums), np.abs(sums - 1), np.inf)
-            i = int(off.argmax())
-            if off[i] > tolerance:
-                raise DataError(
-                    f"the probabilities of the next word after {shown[i]!r:.200} sum to {sums[i]:.8g}, "
-                    f"which is further from 1 than {tolerance:g}: the model is damaged or not normalised"
-                )
-            worst = max(worst, float(off[i]))
-        return worst
-
-    def _contexts_to_check(
-        self, sentences: Text | None, n_contexts: int, seed: int
-    ) -> Iterator[tuple[list[State], list[str]]]:
-        """States with the contexts that they stand for, as an error message shows them."""
-        vocabulary = self.vocabulary
-        if sentences is None:
-            rng = np.random.default_rng(seed)
-            drawn = rng.integers(len(vocabulary), size=(-(-n_contexts // 10), 9))
-            sequences = [row.tolist() for row in drawn]
-        else:
-            ids, offsets = encoded_text(sentences, vocabulary, self.string_tokenizer)
-            sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
-        yield [self.null()], ["no word"]
-        for sequence in sequences:
-            states, shown = [self.start()], ["<s>"]
-            for word in sequence:
-                states.append(self.advance(states[-1], word))
-                shown.append(f"{shown[-1]} {vocabulary.words[word]}")
-            for i in range(0, len(states), _STATES):
-                yield states[i : i + _STATES], shown[i : i + _STATES]
+        return largest_deviation(self, sentences, n_contexts, seed, tolerance)
 
 
 class ConfiguredLanguageModel(LanguageModel, Configured[S]):
