@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +34,7 @@ from tacenda_lm.sequences import (
     encoded_text,
     with_ends,
 )
+from tacenda_lm.text_facts import TextFacts, say_what_unknown_is, text_facts
 from tacenda_lm.training import FitContext
 from tacenda_lm.unknown_words import UnknownWords
 
@@ -63,30 +63,6 @@ class Rescored(NamedTuple):
     total: float
     score: float
     log_prob: float
-
-
-class TextFacts(Protocol):
-    """What a model's card says of a text; that of a `Corpus`, or of a text elsewhere."""
-
-    @property
-    def n_tokens(self) -> int:
-        """How many tokens."""
-
-    @property
-    def n_sentences(self) -> int:
-        """How many sentences."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What its ids mean."""
-
-    @property
-    def type_counts(self) -> npt.NDArray[np.int64]:
-        """How often each type occurs, (types,)."""
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Where it came from."""
 
 
 class LanguageModel(KenlmInterface, Generation):
@@ -160,11 +136,11 @@ class LanguageModel(KenlmInterface, Generation):
     @contextmanager
     def _recording(self, corpus: TextFacts, valid: Text | None, marks: Marks) -> Iterator[None]:
         """Around the learning itself: say what the model was fitted on, and measure held-out text."""
-        _say_what_unknown_is(corpus)
+        say_what_unknown_is(corpus)
         self.fitted_on = {}
         self.figures = []
         yield
-        self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
+        self.fitted_on = {**text_facts(corpus), **self.fitted_on}
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context, marks=marks)
 
@@ -395,26 +371,3 @@ class ConfiguredLanguageModel(LanguageModel, Configured[S]):
         settings = self.settings.to_dict()
         settings.pop("device", None)
         return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
-
-
-def _say_what_unknown_is(corpus: TextFacts) -> None:
-    """Say once that ``<unk>`` in a text is no word, which lmplz refuses and the Penn Treebank is full of."""
-    n = corpus.origin.get("written_unknown", 0)
-    if n:
-        times = "once" if n == 1 else f"{n:,} times"
-        warnings.warn(
-            f"<unk> is written {times} in the text; it is the unknown word there, as in the Penn Treebank and in "
-            "WikiText, and whatever is outside the vocabulary is scored like it",
-            stacklevel=5,  # of fit, which enters a context
-        )
-
-
-def _text_facts(corpus: TextFacts) -> dict[str, Any]:
-    """What an artefact says of the text its model was fitted on."""
-    return {
-        "n_tokens": corpus.n_tokens,
-        "n_sentences": corpus.n_sentences,
-        "n_types": len(corpus.vocabulary),
-        "n_unknown": int(corpus.type_counts[corpus.vocabulary.oov_ids].sum()),
-        **corpus.origin,
-    }

@@ -30,7 +30,7 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.contract import State
 from tacenda_lm.kenlm_interface import FullScore
-from tacenda_lm.language_model import ConfiguredLanguageModel, TextFacts
+from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.ngram.counts import Counted, by_order, count_ngrams
 from tacenda_lm.ngram.layout import ABOVE_ONE
 from tacenda_lm.ngram.pruning import pruned
@@ -52,6 +52,7 @@ from tacenda_lm.sequences import (
     checked_ids,
     checked_pairs,
 )
+from tacenda_lm.text_facts import TextFacts
 from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
