@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import tacenda
+from tacenda.artifact import by_name
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import HLBL, BrownClusters, KneserNey, Mixture, brown_clusters
 
@@ -131,6 +132,13 @@ def test_generate_repeats_with_its_seed(run, saved):
     assert best["log_prob"] >= second["log_prob"]
 
 
+@pytest.mark.parametrize("option", ["--seed", "--temperature", "--k"])
+def test_a_beam_takes_no_option_of_random_draws(run, saved, option):
+    status, out, err = run("generate", saved, "--beam", 5, option, 1)
+    assert (status, out) == (2, "")
+    assert f"leave out {option}" in err
+
+
 def test_mix_fits_weights_and_saves_a_mixture(run, saved, valid, tmp_path):
     KneserNey(order=1).fit(TEXT).save(tmp_path / "unigrams")
     status, out, _ = run(
@@ -197,6 +205,22 @@ def test_a_tokenizer_that_is_not_kept_has_to_be_named(run, text, valid, tmp_path
     status, out, _ = run("perplexity", tmp_path / "own", valid, "--tokenizer", "whitespace")
     assert status == 0
     assert "perplexity" in out
+
+
+def test_a_mixture_splits_text_as_its_components_were_fitted(run, tmp_path):
+    lines = ["Don't go, Jim.", "Go!"]
+    model = KneserNey(order=2).fit(tacenda.Corpus.from_text(lines, tokenizer="words"))
+    Mixture({"inner": Mixture([model]), "other": model}).save(tmp_path / "mixed")
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(lines), encoding="utf8")
+    _, out, _ = run("perplexity", tmp_path / "mixed", file, "--json")
+    assert json.loads(out)["n_oov"] == 0
+    other = KneserNey(order=2).fit(tacenda.Corpus.from_text(lines, vocabulary=model.vocabulary))
+    Mixture([model, other]).save(tmp_path / "mixed-up")
+    status, _, err = run("perplexity", tmp_path / "mixed-up", file)
+    assert status != 0
+    assert "different tokenizers" in err
+    assert "--tokenizer" in err
 
 
 # -- exchange ------------------------------------------------------------------------------------------
@@ -410,9 +434,22 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved, valid, 
     assert f"tokens: {figures[0]}, now {figures[1]}\n" in out
 
 
+def test_compact_measures_an_installed_model_where_it_lies(run, saved, tmp_path, monkeypatch):
+    installed = by_name.InstalledModel("small-lm", "small", "1", "", "", saved)
+    monkeypatch.setattr(by_name, "available", lambda: [installed])
+    (saved / "weight.bin").write_bytes(bytes(3_000_000))
+    status, out, _ = run("compact", "small-lm", "--output", tmp_path / "small")
+    assert status == 0
+    assert out.startswith("3.0 MB, now 0.0 MB")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--precision", "int8"], "has no --precision"), (["--bits", 99], "bits")],
+    [
+        (["--precision", "int8"], "has no --precision"),
+        (["--bits", 99], "bits"),
+        (["--bits", 0], "bits"),
+    ],
 )
 def test_a_form_that_a_model_does_not_have_is_refused(run, saved, tmp_path, arguments, message):
     status, out, err = run("compact", saved, "--output", tmp_path / "small", *arguments)

@@ -166,6 +166,20 @@ def test_the_same_words_in_another_order_are_the_same_words(models):
     np.testing.assert_allclose(mixture.next_word("a0"), expected)
 
 
+def test_a_component_that_is_fitted_again_has_its_new_words():
+    first = KneserNey(order=2).fit([["a", "b"], ["a"]])
+    second = KneserNey(order=2).fit([["a", "b"], ["a"]])
+    mixture = Mixture([first, second])
+    assert np.isfinite(mixture.score("a b"))
+    second.fit([["b", "a"], ["b"]])
+    assert second.vocabulary.words != first.vocabulary.words
+    expected = Mixture([first, second])
+    assert mixture.score("a b") == expected.score("a b")
+    second.fit([["x"]])
+    with pytest.raises(CorpusError, match="does not have the words"):
+        mixture.score("a b")
+
+
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
     from tacenda_lm import contract, mixture
 
@@ -225,7 +239,7 @@ def test_a_mixture_of_nothing_or_of_other_things_is_refused():
         Mixture(None)
     with pytest.raises(ConfigurationError, match="a KneserNey is not: give a list"):
         Mixture(KneserNey())
-    with pytest.raises(ConfigurationError, match="a str is none"):
+    with pytest.raises(ConfigurationError, match="a str is not one"):
         Mixture("ab")
     with pytest.raises(NotFittedError):
         Mixture([KneserNey()]).fit_weights([["a"]])

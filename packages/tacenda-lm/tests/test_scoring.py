@@ -96,6 +96,19 @@ def test_many_sentences_are_scored_as_one_by_one(model):
     assert model.score_batch([]).shape == (0,)
 
 
+def test_an_impossible_sentence_leaves_the_scores_of_others_alone():
+    impossible = TABLE.copy()
+    impossible[WORDS.index("a"), WORDS.index("c")] = 0.0
+    with np.errstate(divide="ignore"):
+        model = Tiny(impossible)
+    lines = ["a b", "a c", "", "b a"]
+    for eos in (True, False):
+        found = model.score_batch(lines, eos=eos)
+        expected = [model.score(line, eos=eos) if line else 0.0 for line in lines]
+        assert found[1] == -math.inf
+        np.testing.assert_allclose(found, expected)
+
+
 def test_states_can_be_written_into_as_with_kenlm(model):
     first, second = State(), State()
     model.BeginSentenceWrite(first)

@@ -79,3 +79,28 @@ def test_there_is_a_word_for_each_state(name):
     for states, words in ((2, 1), (1, 2), (0, 1), (1, 0)):
         score = partial(model.log_prob, [model.start()] * states, np.zeros(words, np.int64))
         assert_refuses(score, DataError, f"log_prob of {states} states and {words} words")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LBL", ()),
+        ("LBL", (1, 2, 3) * 20),
+        ("LBL", (10**6,)),
+        ("LBL", ("a",)),
+        ("VLHMM", (99, bytes(8))),
+        ("VLHMM", (0, bytes(12))),
+        ("VLHMM", (-1, bytes(8))),
+        ("HMM", (1, bytes(20))),
+        ("HMM", ("a", bytes(20))),
+    ],
+)
+def test_a_state_of_a_model_of_another_size_is_refused(name, value):
+    model, state = fitted(name), State(value)
+    word = next(n for n, each in enumerate(model.vocabulary.words) if not each.startswith("<"))
+    for act in (
+        lambda: model.advance(state, word),
+        lambda: model.log_probs([state]),
+        lambda: model.score_from(state, np.array([word, word])),
+    ):
+        assert_refuses(act, DataError, f"{name} of a state that holds {value!r:.40}")

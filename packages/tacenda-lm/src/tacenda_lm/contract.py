@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tacenda.artifact import Saveable
 from tacenda.corpus import Corpus
 from tacenda.corpus.text import Sentence, tokens_of
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Context
@@ -30,12 +30,17 @@ __all__ = [
     "LanguageModelContract",
     "State",
     "distributions_of",
+    "fitted_tokenizer",
+    "fitted_tokenizers",
+    "log_softmax",
+    "not_of_this_model",
     "ranks_and_entropies",
     "rows_of_block",
     "states_before",
     "vector_of",
 ]
 
+F = TypeVar("F", bound=np.floating[Any])
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
 
@@ -67,13 +72,22 @@ class State:
         value = self.value
         if not isinstance(value, tuple) or (n is not None and len(value) != n):
             self.check_begun()
-            raise _not_of_this_model()
+            raise not_of_this_model()
         return value
 
     def vector(self, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
         """Return the value, for a model whose values are the bytes of ``n`` numbers. Raises DataError."""
         self.check_begun()
         return vector_of(self.value, dtype, n)
+
+    def words(self, most: int, n_types: int) -> tuple[int, ...]:
+        """Return the value, for a model whose values are tuples of 1 to ``most`` word ids. Raises DataError."""
+        found = self.parts()
+        if not 1 <= len(found) <= most or not all(
+            isinstance(word, int) and 0 <= word < n_types for word in found
+        ):
+            raise not_of_this_model()
+        return found
 
     def check_begun(self) -> None:
         """Raise DataError if nothing was written into the state yet."""
@@ -105,11 +119,12 @@ def vector_of(data: Any, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDAr
     """Return the ``n`` numbers whose bytes a state holds, any number if None. Raises DataError."""
     size = np.dtype(dtype).itemsize
     if not isinstance(data, bytes) or len(data) % size or n not in (None, len(data) // size):
-        raise _not_of_this_model()
+        raise not_of_this_model()
     return np.frombuffer(data, dtype)
 
 
-def _not_of_this_model() -> DataError:
+def not_of_this_model() -> DataError:
+    """The error of a model that is given a state it did not make."""
     return DataError("the state is not one of this model: begin with its start()")
 
 
@@ -294,6 +309,37 @@ class LanguageModelContract(Saveable):
         yield from distributions_of(self, chain.from_iterable(states))
 
 
+def fitted_tokenizer(model: LanguageModelContract) -> str:
+    """Return the tokenizer of the text a model was fitted to, or of that of its components for a model made of models.
+
+    Without any it is the model's `string_tokenizer`. Raises ConfigurationError where it was a function, which is not
+    saved with a model, or where components had different ones.
+    """
+    names = fitted_tokenizers(model)
+    if "callable" in names:
+        raise ConfigurationError(
+            "the model was fitted with a tokenizer of your own, which is not saved with it: give tokenizer"
+        )
+    if len(names) > 1:
+        raise ConfigurationError(
+            f"the parts of the model were fitted with different tokenizers, {sorted(names)}: give tokenizer"
+        )
+    return names.pop()
+
+
+def fitted_tokenizers(model: LanguageModelContract) -> set[str]:
+    """Return the tokenizers of the texts that a model, or those in it, were fitted to, else its `string_tokenizer`."""
+    return _recorded_tokenizers(model) or {model.string_tokenizer}
+
+
+def _recorded_tokenizers(model: Any) -> set[str]:
+    """The tokenizers that a model knows of, else those that the models in it do."""
+    known = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
+    if known:
+        return {str(known)}
+    return set().union(*map(_recorded_tokenizers, model.nested().values()))
+
+
 def states_before(model: LanguageModelContract, state: State, ids: Ids) -> Iterator[State]:
     """Yield the state before every id of a sequence that continues from ``state``."""
     for word in ids.tolist():
@@ -309,6 +355,13 @@ def distributions_of(
     rest = iter(states)
     while block := list(islice(rest, size)):
         yield model.log_probs(block)
+
+
+def log_softmax(scores: npt.NDArray[F]) -> npt.NDArray[F]:
+    """Return log(exp(s_i) / sum_j exp(s_j)) for every row; ``scores`` (..., types) are overwritten."""
+    scores -= scores.max(axis=-1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    return scores
 
 
 def rows_of_block(n_types: int) -> int:

@@ -8,7 +8,7 @@ the sorted rows of the whole text, from which `KneserNey` goes on as if it had c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,8 @@ def fit(
         raise DataError(
             f"{often!r} occurs 2^32 times or more, which cannot be counted: take a part of the text"
         )
+    if isinstance(valid, Iterator):  # read twice: to check it, and to measure it
+        valid = cast("Text", list(valid))
     if valid is not None:
         as_corpus(
             valid, vocabulary, marks=marks

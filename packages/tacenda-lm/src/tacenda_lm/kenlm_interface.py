@@ -21,6 +21,7 @@ from tacenda_lm.sequences import (
     checked_blank_lines,
     encoded,
     encoded_text,
+    sums_of_pieces,
 )
 
 __all__ = ["FullScore", "KenlmInterface"]
@@ -104,8 +105,8 @@ class KenlmInterface(LanguageModelContract):
             listed = list(sentences_of(sentences, self.string_tokenizer))
             marked = {i: tokens for i, tokens in enumerate(listed) if self._has_marks(tokens)}
             ids, offsets = encoded(listed, self.vocabulary, eos=eos)
-        sums = np.concatenate([[0.0], np.cumsum(self.score_corpus(ids, offsets))])
-        found = np.diff(sums[offsets]) / _LN10
+        sums = sums_of_pieces(self.score_corpus(ids, offsets), offsets[:-1], offsets[1:])
+        found = sums / _LN10
         if eos and not counted:
             found[np.diff(offsets) == 1] = 0.0
         for i, tokens in marked.items():

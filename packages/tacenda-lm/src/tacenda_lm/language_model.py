@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +14,16 @@ import numpy.typing as npt
 from tacenda.artifact import Configured
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus
-from tacenda.errors import ConfigurationError, DataError, FittingError
+from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting.checkpoint import Resume
 from tacenda.settings import Settings
 from tacenda.store import path_of
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import State, ranks_and_entropies
+from tacenda_lm.contract import ranks_and_entropies
 from tacenda_lm.generation import Generation
 from tacenda_lm.kenlm_interface import KenlmInterface
+from tacenda_lm.normalization import largest_deviation
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import (
     BlankLines,
@@ -34,6 +34,7 @@ from tacenda_lm.sequences import (
     encoded_text,
     with_ends,
 )
+from tacenda_lm.text_facts import TextFacts, say_what_unknown_is, text_facts
 from tacenda_lm.training import FitContext
 from tacenda_lm.unknown_words import UnknownWords
 
@@ -41,7 +42,6 @@ __all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
 
 S = TypeVar("S", bound=Settings)
 _LN2 = math.log(2)
-_STATES = 64  # whose distributions are checked at once
 
 
 class Rescored(NamedTuple):
@@ -63,30 +63,6 @@ class Rescored(NamedTuple):
     total: float
     score: float
     log_prob: float
-
-
-class TextFacts(Protocol):
-    """What a model's card says of a text; that of a `Corpus`, or of a text elsewhere."""
-
-    @property
-    def n_tokens(self) -> int:
-        """How many tokens."""
-
-    @property
-    def n_sentences(self) -> int:
-        """How many sentences."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What its ids mean."""
-
-    @property
-    def type_counts(self) -> npt.NDArray[np.int64]:
-        """How often each type occurs, (types,)."""
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Where it came from."""
 
 
 class LanguageModel(KenlmInterface, Generation):
@@ -160,11 +136,11 @@ class LanguageModel(KenlmInterface, Generation):
     @contextmanager
     def _recording(self, corpus: TextFacts, valid: Text | None, marks: Marks) -> Iterator[None]:
         """Around the learning itself: say what the model was fitted on, and measure held-out text."""
-        _say_what_unknown_is(corpus)
+        say_what_unknown_is(corpus)
         self.fitted_on = {}
         self.figures = []
         yield
-        self.fitted_on = {**_text_facts(corpus), **self.fitted_on}
+        self.fitted_on = {**text_facts(corpus), **self.fitted_on}
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context, marks=marks)
 
@@ -375,39 +351,7 @@ class LanguageModel(KenlmInterface, Generation):
         DataError
             A distribution is not normalised, or holds NaN; the message names the context.
         """
-        worst = 0.0
-        for states, shown in self._contexts_to_check(sentences, n_contexts, seed):
-            sums = np.exp(self.log_probs(states).astype(np.float64)).sum(axis=1)
-            off = np.where(np.isfinite(sums), np.abs(sums - 1), np.inf)
-            i = int(off.argmax())
-            if off[i] > tolerance:
-                raise DataError(
-                    f"the probabilities of the next word after {shown[i]!r:.200} sum to {sums[i]:.8g}, "
-                    f"which is further from 1 than {tolerance:g}: the model is damaged or not normalised"
-                )
-            worst = max(worst, float(off[i]))
-        return worst
-
-    def _contexts_to_check(
-        self, sentences: Text | None, n_contexts: int, seed: int
-    ) -> Iterator[tuple[list[State], list[str]]]:
-        """States with the contexts that they stand for, as an error message shows them."""
-        vocabulary = self.vocabulary
-        if sentences is None:
-            rng = np.random.default_rng(seed)
-            drawn = rng.integers(len(vocabulary), size=(-(-n_contexts // 10), 9))
-            sequences = [row.tolist() for row in drawn]
-        else:
-            ids, offsets = encoded_text(sentences, vocabulary, self.string_tokenizer)
-            sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
-        yield [self.null()], ["no word"]
-        for sequence in sequences:
-            states, shown = [self.start()], ["<s>"]
-            for word in sequence:
-                states.append(self.advance(states[-1], word))
-                shown.append(f"{shown[-1]} {vocabulary.words[word]}")
-            for i in range(0, len(states), _STATES):
-                yield states[i : i + _STATES], shown[i : i + _STATES]
+        return largest_deviation(self, sentences, n_contexts, seed, tolerance)
 
 
 class ConfiguredLanguageModel(LanguageModel, Configured[S]):
@@ -427,26 +371,3 @@ class ConfiguredLanguageModel(LanguageModel, Configured[S]):
         settings = self.settings.to_dict()
         settings.pop("device", None)
         return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
-
-
-def _say_what_unknown_is(corpus: TextFacts) -> None:
-    """Say once that ``<unk>`` in a text is no word, which lmplz refuses and the Penn Treebank is full of."""
-    n = corpus.origin.get("written_unknown", 0)
-    if n:
-        times = "once" if n == 1 else f"{n:,} times"
-        warnings.warn(
-            f"<unk> is written {times} in the text; it is the unknown word there, as in the Penn Treebank and in "
-            "WikiText, and whatever is outside the vocabulary is scored like it",
-            stacklevel=5,  # of fit, which enters a context
-        )
-
-
-def _text_facts(corpus: TextFacts) -> dict[str, Any]:
-    """What an artefact says of the text its model was fitted on."""
-    return {
-        "n_tokens": corpus.n_tokens,
-        "n_sentences": corpus.n_sentences,
-        "n_types": len(corpus.vocabulary),
-        "n_unknown": int(corpus.type_counts[corpus.vocabulary.oov_ids].sum()),
-        **corpus.origin,
-    }

@@ -13,6 +13,7 @@ A state's value holds those of the components.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -90,10 +91,11 @@ class Mixture(LanguageModel):
         for model in models.values():
             if not isinstance(model, LanguageModel):
                 raise ConfigurationError(
-                    f"a mixture is made of language models, and a {type(model).__name__} is none"
+                    f"a mixture is made of language models, and a {type(model).__name__} is not one"
                 )
         self._models = dict(models)
-        self._maps: list[_Map] | None = None
+        self._maps: list[_Map] = []
+        self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
         self._weights = checked_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
@@ -123,11 +125,11 @@ class Mixture(LanguageModel):
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit every component, which saves its progress in a folder of its own, and the weights to held-out text."""
-        self._maps = None
         for name, model in self._models.items():
             if model.keeps_checkpoints:
                 stage = fitting.stage(name)
-                place, resume = stage.checkpoints, stage.resume  # what marks are refused has been
+                place, resume = stage.checkpoints, stage.resume
+                # marks to be refused were already refused when the corpus was read
                 model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
                 fitting = fitting.after_first()
             else:
@@ -184,10 +186,13 @@ class Mixture(LanguageModel):
 
         Raises NotFittedError, and CorpusError where the components do not have the same words.
         """
-        vocabulary = next(iter(self._models.values())).vocabulary
-        if self._maps is None:
-            self._maps = [_map(vocabulary, each, name) for name, each in self._models.items()]
-        return vocabulary
+        theirs = [model.vocabulary for model in self._models.values()]
+        known = len(self._mapped) == len(theirs) and all(map(is_, self._mapped, theirs))
+        if not known:  # a component may have been fitted again since
+            named = zip(theirs, self._models, strict=True)
+            self._maps = [_map(theirs[0], each, name) for each, name in named]
+            self._mapped = theirs
+        return theirs[0]
 
     @property
     def string_tokenizer(self) -> str:
@@ -294,8 +299,7 @@ class Mixture(LanguageModel):
 
     def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
         """The components with their ids of `vocabulary`'s words; None where the ids are the same."""
-        _ = self.vocabulary
-        assert self._maps is not None
+        _ = self.vocabulary  # which makes the maps
         return zip(self._models.values(), self._maps, strict=True)
 
     def _mixed(self, scores: Float64) -> Float64:
@@ -346,9 +350,8 @@ class Mixture(LanguageModel):
         return model
 
 
-def _map(first: Vocabulary, other: LanguageModel, name: str) -> _Map:
-    """The ids of another model for the words of the first; None where they are the same ids."""
-    theirs = other.vocabulary
+def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
+    """The ids of another vocabulary for the words of the first; None where they are the same ids."""
     if first.fingerprint == theirs.fingerprint:
         return None
     same_look_up = (first.normalization, first.oov) == (theirs.normalization, theirs.oov)

@@ -58,9 +58,11 @@ def patience(default: int) -> Any:
     return option(default, doc, at_least=1)
 
 
-def across_sentences(remark: str = "; false in the thesis") -> Any:
-    """Declare whether a text is a stream; the remark ends the explanation."""
-    return option(True, f"whether the context reaches over the ends of sentences{remark}")
+def across_sentences(
+    remark: str = "; false in the thesis", what: str = "the context reaches"
+) -> Any:
+    """Declare whether a text is a stream; ``what`` begins the explanation and the remark ends it."""
+    return option(True, f"whether {what} over the ends of sentences{remark}")
 
 
 def threads() -> Any:

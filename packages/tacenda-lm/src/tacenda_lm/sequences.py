@@ -36,6 +36,7 @@ __all__ = [
     "laid_end_to_end",
     "occurrences",
     "pieces",
+    "sums_of_pieces",
     "with_ends",
 ]
 
@@ -144,6 +145,20 @@ def occurrences(ids: Ids, n_types: int) -> npt.NDArray[np.int64]:
     for piece in pieces(ids):
         counts += np.bincount(piece, minlength=n_types)
     return counts
+
+
+def sums_of_pieces(
+    values: npt.NDArray[Any], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> Float64:
+    """Return the sum of the values from each begin to its end: float64 (pieces,), 0 where a piece is empty.
+
+    An infinity or NaN among the values is in the sum of its own piece only.
+    """
+    if not len(begins):
+        return np.empty(0)
+    padded = np.append(values.astype(np.float64), 0.0)  # an index may be the end of the values
+    found = np.add.reduceat(padded, np.stack([begins, ends], axis=1).ravel())[::2]
+    return np.where(begins == ends, 0.0, found)
 
 
 def checked_blank_lines(blank_lines: str) -> BlankLines:

@@ -82,13 +82,14 @@ class UnknownWords:
     def log_shares(self, words: Iterable[str]) -> Float64:
         """Return what `log_share` gives for each word, float64 (words,)."""
         given = list(words)
-        new = [word for word in dict.fromkeys(given) if word not in self._known]
+        known = self._known  # another thread may put a new dictionary in its place
+        new = [word for word in dict.fromkeys(given) if word not in known]
         if new:
-            if len(self._known) + len(new) > _REMEMBERED:
-                self._known = {}
-                new = list(dict.fromkeys(given))
-            self._known.update(zip(new, self._found(new).tolist(), strict=True))
-        return np.fromiter(map(self._known.__getitem__, given), np.float64, len(given))
+            if len(known) + len(new) > _REMEMBERED:
+                known, new = {}, list(dict.fromkeys(given))
+            known.update(zip(new, self._found(new).tolist(), strict=True))
+            self._known = known
+        return np.fromiter(map(known.__getitem__, given), np.float64, len(given))
 
     def _found(self, words: Sequence[str]) -> Float64:
         shares = np.zeros(len(words))

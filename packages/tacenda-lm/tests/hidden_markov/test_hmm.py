@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tacenda import Corpus
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting.checkpoint import CheckpointFolder
 from tacenda_lm import HMM
@@ -33,6 +34,14 @@ def test_it_finds_the_two_kinds():
     model = HMM(n_states=3, epochs=40).fit(text(400))
     path = model.viterbi(["a", "c", "b", "e"], eos=False)
     assert path[0] == path[2] != path[1] == path[3]
+
+
+def test_states_are_those_of_the_tokens_that_are_scored():
+    """A model of a text that was split at ASCII whitespace takes a no-break space as part of a word."""
+    lines = ["a\u00a0b c", "c a\u00a0b"] * 3
+    model = HMM(n_states=2, epochs=1).fit(Corpus.from_text(lines, tokenizer="ascii_whitespace"))
+    assert len(list(model.full_scores(lines[0]))) == 3
+    assert len(model.posterior(lines[0]).classes) == len(model.viterbi(lines[0])) == 3
 
 
 def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):

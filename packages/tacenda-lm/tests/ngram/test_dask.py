@@ -44,6 +44,12 @@ def test_the_table_is_that_of_one_machine(client, file, order, partition_bytes):
     assert_same(there, KneserNey(order=order).fit(file, valid="w1 w2\n"))
 
 
+def test_held_out_text_may_be_an_iterator(client, file):
+    corpus = ClusterCorpus.from_text(file, client=client)
+    there = on_cluster.fit(KneserNey(order=2), corpus, valid=iter(["w1 w2", "w3"]))
+    assert_same(there, KneserNey(order=2).fit(file, valid=["w1 w2", "w3"]))
+
+
 def test_rows_in_many_pieces_make_the_same_table(client, file, monkeypatch):
     monkeypatch.setattr(on_cluster, "_PIECE_BYTES", 5000)
     options = {"max_vocabulary": 100, "oov": "classes"}

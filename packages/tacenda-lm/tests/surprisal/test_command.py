@@ -64,6 +64,24 @@ def test_regions_of_items(run, saved, tmp_path):
     ]
 
 
+def test_items_may_come_from_standard_input_or_have_undecodable_bytes(
+    run, saved, tmp_path, monkeypatch
+):
+    content = b"region,rt\nThe cat,300\nsat\xff.,310\n"
+    path = tmp_path / "items.csv"
+    path.write_bytes(content)
+    assert run("surprisal", saved, path, "--region", "region")[0] == 1
+    options = ("--region", "region", "--errors", "replace")
+    status, out, _ = run("surprisal", saved, path, *options)
+    assert status == 0
+    found = rows(out)
+    assert [row["word"] for row in found] == ["The cat", "sat\ufffd."]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    status, out, _ = run("surprisal", saved, "-", *options)
+    assert status == 0
+    assert rows(out) == [{**row, "text": "standard input"} for row in found]
+
+
 def test_what_can_be_misread_goes_to_standard_error(run, saved, story):
     story.write_text("The zebra sat.\n", encoding="utf8")
     status, out, err = run("surprisal", saved, story, "--unknown", "class")
@@ -110,10 +128,9 @@ def test_a_word_on_standard_input_is_no_file_name(run, saved, story, stdin, monk
     assert (status, [row["word"] for row in rows(out)]) == (0, ["story.txt"])
 
 
-def test_standard_input_is_read_once_and_holds_no_items(run, saved, stdin):
+def test_standard_input_is_read_once(run, saved, stdin):
     stdin(b"The cat")
     assert run("surprisal", saved, "-", "-")[0] == 2
-    assert run("surprisal", saved, "-", "--region", "word")[0] == 2
 
 
 def test_what_is_printed_is_utf_8(saved, story):

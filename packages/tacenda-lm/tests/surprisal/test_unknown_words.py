@@ -12,7 +12,7 @@ from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError
 from tacenda.lookup import Normalization
 from tacenda.testing.samples import sample_sentences
-from tacenda_lm import KneserNey, UnknownWords
+from tacenda_lm import KneserNey, UnknownWords, unknown_words
 from tacenda_lm.spelling import LetterModel
 
 VOCABULARY = Vocabulary(["</s>", "<unk>", "ab", "a", "bba"], [3, 2, 5, 4, 3])
@@ -140,3 +140,19 @@ def test_a_corpus_that_forgot_its_unknown_words_has_no_bits_per_character():
     corpus = Corpus.from_sentences([LINE.split()], vocabulary=model.vocabulary)
     assert model.perplexity(corpus).bits_per_character is None
     assert model.perplexity(corpus).log_prob_spelling is None
+
+
+def test_shares_are_found_while_another_thread_makes_room_for_more(monkeypatch):
+    """The other thread comes between the look-up of what is known and the answer."""
+    monkeypatch.setattr(unknown_words, "_REMEMBERED", 3)
+    shares = UnknownWords(VOCABULARY, "even", 9)
+    shares.log_share("b")
+    found, others = shares._found, [["x", "y", "z", "w"]]
+
+    def interrupted(words):
+        if others:
+            shares.log_shares(others.pop())
+        return found(words)
+
+    monkeypatch.setattr(shares, "_found", interrupted)
+    assert len(shares.log_shares(["b", "zebra"])) == 2

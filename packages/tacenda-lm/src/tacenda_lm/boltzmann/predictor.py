@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import DataError
 from tacenda_lm.boltzmann.parameters import (
     BoltzmannParameters,
     context_features,
@@ -25,7 +24,7 @@ from tacenda_lm.boltzmann.parameters import (
     sigmoid,
     unnormalised,
 )
-from tacenda_lm.contract import State, rows_of_block
+from tacenda_lm.contract import State, log_softmax, not_of_this_model, rows_of_block
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.streams import Contexts, Stream
 
@@ -78,7 +77,7 @@ class BoltzmannPredictor:
         found = np.empty((len(states), len(self.parameters.words)), np.float32)
         for i in range(0, len(states), _ROWS):
             some = states[i : i + _ROWS]
-            found[i : i + len(some)] = _normalised(self._scores(self._inputs(some)))
+            found[i : i + len(some)] = log_softmax(self._scores(self._inputs(some)))
         return found
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
@@ -90,18 +89,11 @@ class BoltzmannPredictor:
         return found
 
     def _parts(self, state: State) -> tuple[tuple[int, ...], bytes]:
-        state.check_begun()
-        value = state.value
+        words, data = state.parts(2)
         width = self.parameters.hidden * 4 if self.temporal else 0
-        if (
-            not isinstance(value, tuple)
-            or len(value) != 2
-            or not isinstance(value[0], tuple)
-            or not isinstance(value[1], bytes)
-            or len(value[1]) != width
-        ):
-            raise DataError("the state is not one of this model: begin with its start()")
-        return value[0], value[1]
+        if not isinstance(words, tuple) or not isinstance(data, bytes) or len(data) != width:
+            raise not_of_this_model()
+        return words, data
 
     def _inputs(self, states: Sequence[State]) -> _Single:
         """Return b_t (states, hidden)."""
@@ -143,7 +135,7 @@ class BoltzmannPredictor:
         rows = rows_of_block(len(self.parameters.words))
         for part in self._parts_of(stream):
             for i in range(0, len(part.inputs), rows):
-                yield _normalised(self._scores(part.inputs[i : i + rows]))
+                yield log_softmax(self._scores(part.inputs[i : i + rows]))
 
     def _scored(self, part: _Part) -> Float64:
         found = np.empty(len(part.targets), np.float64)
@@ -212,13 +204,6 @@ class BoltzmannPredictor:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the parameters by name."""
         return self.parameters._asdict()
-
-
-def _normalised(scores: _Single) -> _Single:
-    """Return log-probabilities; the scores are overwritten."""
-    scores -= scores.max(axis=1, keepdims=True)
-    scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
-    return scores
 
 
 def _picked(scores: _Single, words: Ids) -> Float64:

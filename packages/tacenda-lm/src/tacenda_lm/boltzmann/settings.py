@@ -75,9 +75,8 @@ class FRBMSettings(Settings):
         at_least=1,
         at_most=1 << 20,
     )
-    across_sentences: bool = option(
-        True,
-        "whether the context reaches over the ends of sentences, which are words like others; true in the thesis",
+    across_sentences: bool = options.across_sentences(
+        ", which are words like others; true in the thesis"
     )
     seed: int = options.seed()
     advanced: FRBMAdvanced = group(FRBMAdvanced)

@@ -121,7 +121,8 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         if self.keeps_checkpoints:
-            place, resume = fitting.checkpoints, fitting.resume  # what marks are refused has been
+            place, resume = fitting.checkpoints, fitting.resume
+            # marks to be refused were already refused when the corpus was read
             self.model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
         else:
             self.model.fit(corpus, valid, marks="keep")

@@ -100,9 +100,13 @@ def load_model(folder: Path) -> LanguageModel:
 
 def tokenizer_of(model: LanguageModel, given: str | None) -> str:
     """Return the tokenizer that was given, or else the one that the model was fitted with."""
-    known = str(getattr(model, "fitted_on", {}).get("tokenizer") or model.string_tokenizer)
-    if given is None and known == "callable":
-        raise typer.BadParameter(
-            "the model was fitted with a tokenizer of your own, which is not saved with it: give --tokenizer"
-        )
-    return given or known
+    from tacenda.errors import ConfigurationError
+    from tacenda_lm.contract import fitted_tokenizer
+
+    if given is not None:
+        return given
+    try:
+        return fitted_tokenizer(model)
+    except ConfigurationError as error:
+        cause = str(error).removesuffix("give tokenizer")
+        raise typer.BadParameter(f"{cause}give --tokenizer") from error

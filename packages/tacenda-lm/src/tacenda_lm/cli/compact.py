@@ -38,6 +38,7 @@ def compact(
 ) -> None:
     """Save a model in fewer bits, and print what is lost: the perplexity of --text before and after."""
     import tacenda
+    from tacenda.artifact.by_name import locate
     from tacenda.errors import ConfigurationError
     from tacenda_lm import KneserNey
 
@@ -48,12 +49,12 @@ def compact(
         if given[name]:
             raise ConfigurationError(f"a model {model.name!r} has no --{name}: leave it out")
     check_output(output, force)
+    before = _size(locate(folder))
     if isinstance(model, KneserNey):
-        model.smaller(prune=prune, bits=bits or 8).save(output)
+        model.smaller(prune=prune, bits=8 if bits is None else bits).save(output)
     else:
         model.save(output, precision=precision or "int8")  # type: ignore[arg-type] # checked there
-    before, after = (sum(f.stat().st_size for f in d.rglob("*")) for d in (folder, output))
-    typer.echo(f"{before / 1e6:.1f} MB, now {after / 1e6:.1f} MB in {output}")
+    typer.echo(f"{before / 1e6:.1f} MB, now {_size(output) / 1e6:.1f} MB in {output}")
     if text is not None:
         sentences = list(sentences_of_file(model, text, tokenizer, "refuse", encoding, errors))
         old, new = (
@@ -63,3 +64,8 @@ def compact(
         typer.echo(
             f"perplexity of {text}, {new.n_tokens:,} tokens: {old.value:.2f}, now {new.value:.2f}"
         )
+
+
+def _size(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

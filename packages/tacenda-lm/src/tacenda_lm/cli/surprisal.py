@@ -73,40 +73,34 @@ def surprisal(
     surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
     same of the words before. What can be misread in them is said on standard error.
     """
-    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.items import items_of_lines, read_items
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
 
     if (item or sentence) and region is None:
         name = "--item" if item else "--sentence"
         raise typer.BadParameter(f"{name} needs --region COLUMN, the column of the regions")
-    standard_input = [str(file) for file in files].count("-")
-    if standard_input > 1:
+    if [str(file) for file in files].count("-") > 1:
         raise typer.BadParameter("- is standard input, which can be read once: give it once")
-    if standard_input and region is not None:
-        raise typer.BadParameter("items are not read from standard input: name a file for -")
     if output is not None:
         check_ending(output)
         check_file(output, force)
     model = load_model(folder)
-    texts: Any
-    if region is None:
-        given = (input_text(file, encoding, errors) for file in files)
-        # with a line end behind it no text is taken for the name of a file
-        texts = [text if isinstance(text, Path) else "\n".join([*text, ""]) for text in given]
-    else:
-        texts = [
-            each
-            for file in files
-            for each in read_items(
-                file,
-                region=region,
-                text=item or [],
-                sentence=sentence,
-                quotes=quotes,
-                encoding=encoding,
-            )
-        ]
+    texts: list[Any] = []
+    columns: dict[str, Any] = {
+        "region": region,
+        "text": item or [],
+        "sentence": sentence,
+        "quotes": quotes,
+    }
+    for given in (input_text(file, encoding, errors) for file in files):
+        if region is None:
+            # with a line end behind it no text is taken for the name of a file
+            texts.append(given if isinstance(given, Path) else "\n".join([*given, ""]))
+        elif isinstance(given, Path):
+            texts += read_items(given, **columns, encoding=encoding, errors=errors)
+        else:
+            texts += items_of_lines(given, ("standard input",), **columns)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
         table = surprisal_table(

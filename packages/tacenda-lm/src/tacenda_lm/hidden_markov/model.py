@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.contract import State, vector_of
+from tacenda_lm.contract import State, not_of_this_model, vector_of
 from tacenda_lm.hidden_markov.inference import Tables
 from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
 from tacenda_lm.language_model import ConfiguredLanguageModel
@@ -88,10 +88,17 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
     def _reach(self, state: State, word: int) -> npt.NDArray[np.float32]:
         """Return p(z | state) for the states z of the word's class: (k,)."""
         tables = self.tables
-        group, data = state.parts(2)
+        group, vector = self._taken_apart(state)
         if group == _START:
             return np.asarray(tables.starts[tables.lexicon.classes[word]])
-        return tables.reach(group, vector_of(data, np.float32), int(tables.lexicon.classes[word]))
+        return tables.reach(group, vector, int(tables.lexicon.classes[word]))
+
+    def _taken_apart(self, state: State) -> tuple[int, npt.NDArray[np.float32]]:
+        """The class of a state and its probabilities (k,), none at the start. Raises DataError for another model's."""
+        group, data = state.parts(2)
+        if not isinstance(group, int) or not _START <= group < len(self.tables.starts):
+            raise not_of_this_model()
+        return group, vector_of(data, np.float32, 0 if group == _START else self.tables.k)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return natural log p(word | state) for pairs, float64 (states,)."""
@@ -108,7 +115,8 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
         """
         tables = self.tables
         rows = np.empty((len(states), len(self.vocabulary)), np.float32)
-        groups = np.array([state.parts(2)[0] for state in states], np.int64)
+        parts = [self._taken_apart(state) for state in states]
+        groups = np.array([group for group, _ in parts], np.int64)
         for group in np.unique(groups).tolist():
             own = np.flatnonzero(groups == group)
             if group == _START:
@@ -116,7 +124,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
                 continue
             for i in range(0, len(own), _ROWS):
                 some = own[i : i + _ROWS]
-                vectors = np.stack([vector_of(states[n].parts(2)[1], np.float32) for n in some])
+                vectors = np.stack([parts[n][1] for n in some])
                 rows[some] = tables.words(tables.onward(group, vectors))
         return np.log(np.maximum(rows, _LEAST))
 
@@ -168,7 +176,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
         Parameters
         ----------
         sentence
-            Words, or a string of words with spaces between.
+            Words, or a string, which is split as `score` splits it.
         eos
             Whether the sentence ends there; ``</s>`` is then the last word.
         """
@@ -214,8 +222,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
         return path + classes * k
 
     def _ids(self, sentence: str | Sequence[str], eos: bool) -> Ids:
-        words = sentence.split() if isinstance(sentence, str) else list(sentence)
-        ids = np.asarray(self.vocabulary.encode(words), np.int32)
+        ids = np.asarray(self.vocabulary.encode(self._tokens(sentence)), np.int32)
         return np.append(ids, np.int32(self.vocabulary.boundary_id)) if eos else ids
 
     # -- artefact ----------------------------------------------------------------------------------

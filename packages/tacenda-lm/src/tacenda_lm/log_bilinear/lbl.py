@@ -115,7 +115,7 @@ class LBLPredictor:
 
     def after(self, state: State, word: int) -> State:
         """Return the state after one more word."""
-        return State((*state.parts(), word)[-self.n :])
+        return State((*self._window(state), word)[-self.n :])
 
     def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
         """Return natural log-probabilities of every next word, (states, types)."""
@@ -124,13 +124,17 @@ class LBLPredictor:
         words = np.zeros((len(states), self.n), np.int64)
         present = np.zeros(words.shape, bool)
         for i, state in enumerate(states):
-            window = state.parts()[::-1]
+            window = self._window(state)[::-1]
             words[i, : len(window)], present[i, : len(window)] = window, True
         return self._fetched(Contexts(words, present, words[:, 0]))
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
         """Return natural log p(word | state), (states,)."""
         return self.log_probs(states)[np.arange(len(words)), words].astype(np.float64)
+
+    def _window(self, state: State) -> tuple[int, ...]:
+        """The last words, oldest first. Raises DataError for the state of another model."""
+        return state.words(self.n, len(self.parameters.words))
 
     def _rows(self, batch: Contexts) -> devices.Array:
         there = Contexts(*(devices.put(array, self._device) for array in batch))
@@ -157,7 +161,7 @@ class LBLPredictor:
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
         """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
-        window = state.parts()
+        window = self._window(state)
         text = np.concatenate([np.array(window, np.int32), ids])
         # the window is scored too, as the beginning of one sequence, and left out
         found = self.score(Stream(text, np.array([0, len(text)])))[len(window) - 1 :]

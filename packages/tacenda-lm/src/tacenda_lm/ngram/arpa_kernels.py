@@ -1,4 +1,4 @@
-"""Compiled reading of the lines of an ARPA file that are as most are; others are left to ``arpa_reader``.
+"""Compiled reading of the lines of an ARPA file in the usual form; others are left to ``arpa_reader``.
 
 Such a line is a number, the words of an n-gram, all in the vocabulary, and perhaps a number, with one space or tab
 between them.
@@ -107,10 +107,10 @@ def read_ngrams(
 ):
     """Read up to ``n_lines`` lines of n-grams from byte ``at`` on; return how many were read, and where it stopped.
 
-    It stops at a line that is not as most are, or that does not end in ``text``. ``words``, ``cuts`` and ``slots`` are
-    the vocabulary with ``<s>``, whose number is ``start``; ``boundary`` is the id of ``</s>``, which both have in a
-    table. ``rows`` (lines, columns) takes the key, the first word first, and then log-probability and back-off, base
-    10, as float64; ``values`` is the same memory as float64.
+    It stops at a line that is not in the usual form, or that does not end in ``text``. ``words``, ``cuts`` and
+    ``slots`` are the vocabulary with ``<s>``, whose number is ``start``; ``boundary`` is the id of ``</s>``, which both
+    have in a table. ``rows`` (lines, columns) takes the key, the first word first, and then log-probability and
+    back-off, base 10, as float64; ``values`` is the same memory as float64.
     """
     n_keys, end = rows.shape[1] - 2, len(text)
     for line in range(n_lines):

@@ -4,7 +4,7 @@ A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for e
 ``\n-grams:`` and its n-grams, one per line: a base-10 log-probability, the words and, if longer n-grams begin
 with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
 
-Lines that are as most are go through compiled code; what it leaves is read, or refused, line by line here.
+Lines in the usual form go through compiled code; what it leaves is read, or refused, line by line here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -35,7 +36,7 @@ __all__ = ["read_arpa"]
 
 _BYTES = 1 << 22  # held at a time
 _LINES = 1 << 16  # of a block
-_SLOW = 1 << 10  # lines of a block that has one that is not as most are
+_SLOW = 1 << 10  # lines of a block that has one not in the usual form
 _LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
 
 
@@ -217,7 +218,7 @@ class _Reader:
         if UNKNOWN not in words and "<UNK>" in words:
             words[words.index("<UNK>")] = UNKNOWN
         if len(set(words)) < len(words):
-            twice = next(word for word in words if words.count(word) > 1)
+            twice = next(word for word, times in Counter(words).items() if times > 1)
             self._fail(f"the unigram {twice!r} is listed twice")
         if BOUNDARY not in words:
             self._fail(f"there is no unigram {BOUNDARY}: an end of sentence cannot be predicted")
@@ -234,7 +235,7 @@ class _Reader:
         return words, _Listed(np.arange(len(words))[:, None], probs, backoffs)
 
     def _odd_unigrams(self, count: int, words: list[str]) -> Float64:
-        """Read lines of which one is not as most are, or is wrong: add their words, return their numbers (lines, 2)."""
+        """Read lines, one of them in an unusual form or wrong: add their words, return their numbers (lines, 2)."""
         lines = self._lines(1, len(words), count, _SLOW)
         fields = [line.split(" ") for line in lines]
         for i, each in enumerate(fields):
@@ -262,7 +263,7 @@ class _Reader:
             parts.append(rows[:read].copy() if read < len(rows) else rows)
             self.number += read
             if read < len(rows) and not (self._held.find(b"\n", self._at) < 0 and self._fill()):
-                # a line that is not as most are, or is wrong
+                # a line that is not in the usual form, or is wrong
                 lines = self._lines(n, done + read, count, _SLOW)
                 parts.append(names.rows(self._joined(n, self._block(n, names.ids, lines), names)))
                 self.number += len(lines)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
+from tacenda_lm.ngram.layout import ABOVE_ONE
 from tacenda_lm.ngram.lookup import (
     BLOCKS,
     RECORDS,
@@ -20,10 +21,8 @@ from tacenda_lm.ngram.lookup import (
     word_of,
 )
 
-__all__ = ["ABOVE_ONE", "NOT_SORTED", "at_or_after", "check_distributions"]
+__all__ = ["NOT_SORTED", "at_or_after", "check_distributions"]
 
-ABOVE_ONE = 1e-3
-"""The log-probability that is above one by more than rounding."""
 NOT_SORTED = -2
 _AHEAD = 8  # contexts whose memory is asked for beforehand
 

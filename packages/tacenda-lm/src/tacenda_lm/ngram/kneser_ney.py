@@ -30,8 +30,9 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.contract import State
 from tacenda_lm.kenlm_interface import FullScore
-from tacenda_lm.language_model import ConfiguredLanguageModel, TextFacts
+from tacenda_lm.language_model import ConfiguredLanguageModel
 from tacenda_lm.ngram.counts import Counted, by_order, count_ngrams
+from tacenda_lm.ngram.layout import ABOVE_ONE
 from tacenda_lm.ngram.pruning import pruned
 from tacenda_lm.ngram.quantization import quantized
 from tacenda_lm.ngram.rows import Rows
@@ -51,13 +52,13 @@ from tacenda_lm.sequences import (
     checked_ids,
     checked_pairs,
 )
+from tacenda_lm.text_facts import TextFacts
 from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
 
 _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))
-_ABOVE_ONE = 1e-3  # a log-probability that is above one by more than rounding
 _FEW_WORDS = (
     1 << 12
 )  # a vocabulary of so many is read when the model is opened, as a small table is
@@ -266,14 +267,14 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         Raises ArtifactError if one is no log-probability: nothing else has checked a mapped table.
         """
         is_coarse = self.table.is_coarse
-        if not (scores <= (_COARSE if is_coarse else _ABOVE_ONE)).all():
+        if not (scores <= (_COARSE if is_coarse else ABOVE_ONE)).all():
             raise self._damaged()
         return np.minimum(scores, 0.0) if is_coarse else scores
 
     @staticmethod
     def _damaged() -> ArtifactError:
         return ArtifactError(
-            "a word has a probability that is none: the table of this model is damaged; fit it anew, or copy it again"
+            "a word has an impossible probability: the table of this model is damaged; fit it anew, or copy it again"
         )
 
     def _state(self, words: tuple[int, ...]) -> State:

@@ -32,9 +32,10 @@ import numpy as np
 from tacenda.errors import ArtifactError
 from tacenda_lm.ngram.counts import Int64
 
-__all__ = ["BLOCK", "LAYOUT", "MAX_ORDER", "check_layout", "sections"]
+__all__ = ["ABOVE_ONE", "BLOCK", "LAYOUT", "MAX_ORDER", "check_layout", "sections"]
 
 MAX_ORDER = 16  # the longest n-grams of any model
+ABOVE_ONE = 1e-3  # a log-probability above 0 by more than rounding (a probability above one)
 BLOCK = 64  # n-grams that share the number from which their near places count
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
 """Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""

@@ -243,7 +243,7 @@ def resolve(data, shape, context, before):
     while n < n_words:
         place = np.int64(context[len(context) - n - 1])
         if place < 0 or place >= shape[0, SIZE]:
-            return n  # a state of another model: its word is none here
+            return n  # a state of another model: there is no such word here
         for k in range(n):
             place = child(data, shape, k, place, context[len(context) - n + k])
             if place < 0:

@@ -122,7 +122,7 @@ class Spool:
         assert self._file is not None
         try:
             if self._writing is None:
-                self._writing = self._file.open("wb")
+                self._writing = self._file.open("ab")  # it may have been read in between
             for rows in blocks:
                 self._writing.write(np.ascontiguousarray(rows).data)
         except OSError as error:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
 
-__all__ = ["Floats", "Inputs", "Ints", "Parameters", "initial_parameters", "log_softmax"]
+__all__ = ["Floats", "Inputs", "Ints", "Parameters", "initial_parameters"]
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
@@ -68,13 +68,6 @@ class Inputs(NamedTuple):
             table = np.vstack([p.joint, np.zeros_like(p.joint, shape=(1, p.joint.shape[1]))])
             parts.append(table[self.runs].sum(axis=-2))  # -1 is the row of zeros
         return np.concatenate(parts, axis=-1)
-
-
-def log_softmax(scores: Floats) -> Floats:
-    """Return the logarithm of eq 3 for every row; ``scores`` (..., types) are overwritten."""
-    scores -= scores.max(axis=-1, keepdims=True)
-    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-    return scores
 
 
 def initial_parameters(

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
-from tacenda_lm.contract import State, rows_of_block
+from tacenda_lm.contract import State, log_softmax, rows_of_block
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters, log_softmax
+from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters
 from tacenda_lm.state_space.recurrence import Forward, forward, onward, read
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Text

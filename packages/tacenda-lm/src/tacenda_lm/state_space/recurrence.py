@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacenda_lm.contract import log_softmax
 from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.state_space.inference import (
     SMALL,
@@ -28,7 +29,7 @@ from tacenda_lm.state_space.inference import (
     solve,
     times_covariance,
 )
-from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters, log_softmax
+from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters
 
 __all__ = [
     "LIMIT",

@@ -115,9 +115,7 @@ class StateSpaceLMSettings(Settings):
         0.1, "AdaGrad, or of the rules (alpha, beta and gamma are the same)", "a tenth"
     )
     patience: int = options.patience(3)
-    across_sentences: bool = option(
-        True, "whether the state and the last tokens reach over the ends of sentences"
-    )
+    across_sentences: bool = options.across_sentences("", "the state and the last tokens reach")
     seed: int = options.seed()
     advanced: StateSpaceLMAdvanced = group(StateSpaceLMAdvanced)
 

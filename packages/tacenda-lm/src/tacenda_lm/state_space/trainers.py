@@ -6,10 +6,11 @@ import numpy as np
 
 from tacenda.fitting import StepResult
 from tacenda.kernels.shared.row_steps import adagrad
+from tacenda_lm.contract import log_softmax
 from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.parameters import Floats, Ints, Parameters, log_softmax
+from tacenda_lm.state_space.parameters import Floats, Ints, Parameters
 from tacenda_lm.state_space.predictor import StateSpacePredictor
 from tacenda_lm.state_space.recurrence import (
     LIMIT,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from tacenda.corpus.lines import read_blocks, text_file
@@ -45,6 +44,7 @@ def read_items(
     delimiter: str | None = None,
     quotes: bool = True,
     encoding: str = "utf-8",
+    errors: str = "strict",
 ) -> list[Item]:
     """Read a file with a row for each region, in the order in which they are read.
 
@@ -67,8 +67,8 @@ def read_items(
         What stands between columns; by default a tab, a semicolon or a comma, whichever the first row has.
     quotes
         Whether a value may stand in double quotes. Turn it off for a file in which these are part of the text.
-    encoding
-        Of the file.
+    encoding, errors
+        Of the file, as in ``open``.
 
     Raises
     ------
@@ -79,7 +79,33 @@ def read_items(
         empty or goes over several lines, or the rows of a text do not stand together; the message names the row.
     """
     file = text_file(path)
-    lines = (f"{line}\n" for block in read_blocks(file, encoding) for line in block)
+    return items_of_lines(
+        chain.from_iterable(read_blocks(file, encoding, errors)),
+        (file.name, str(file)),
+        region=region,
+        text=text,
+        sentence=sentence,
+        delimiter=delimiter,
+        quotes=quotes,
+    )
+
+
+def items_of_lines(
+    given: Iterable[str],
+    of: Sequence[str],
+    *,
+    region: str,
+    text: str | Sequence[str] = (),
+    sentence: str | None = None,
+    delimiter: str | None = None,
+    quotes: bool = True,
+) -> list[Item]:
+    """Return what `read_items` does, from lines without their ends.
+
+    ``of`` are the names of what the lines are, the shortest first; errors have the last.
+    """
+    file = of[-1]
+    lines = (f"{line}\n" for line in given)
     first = next(lines, "")
     if delimiter is None:
         delimiter = next((each for each in "\t;," if each in first), ",")
@@ -108,14 +134,14 @@ def read_items(
         for each in kept:
             item.others[each].append(own[each])
         last = key
-    names = _names(list(found), file)
+    names = _names(list(found), of)
     return [
         item._replace(name=each[0], longer_names=each[1:])
         for item, each in zip(found.values(), names, strict=True)
     ]
 
 
-def _rows(lines: Iterator[str], delimiter: str, quotes: bool, file: Path) -> list[_Row]:
+def _rows(lines: Iterator[str], delimiter: str, quotes: bool, file: str) -> list[_Row]:
     """The rows that are not empty, each with as many values as the first."""
     advice = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
     style = {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
@@ -133,16 +159,16 @@ def _rows(lines: Iterator[str], delimiter: str, quotes: bool, file: Path) -> lis
             if values:
                 rows.append(_Row(start, end, values))
     except TypeError as error:
-        raise DataError(f"{file.name} cannot be read as columns: {error}") from error
+        raise DataError(f"{file} cannot be read as columns: {error}") from error
     except csv.Error as error:
         raise DataError(
-            f"{file.name} cannot be read as columns: {error}{advice if quotes else ''}"
+            f"{file} cannot be read as columns: {error}{advice if quotes else ''}"
         ) from error
     return rows
 
 
 def _columns(
-    names: Sequence[str], rows: Sequence[_Row], asked: Sequence[str], file: Path
+    names: Sequence[str], rows: Sequence[_Row], asked: Sequence[str], file: str
 ) -> dict[str, int]:
     """The places of the columns by their names, without those that have neither a name nor a value."""
     places = [
@@ -159,7 +185,7 @@ def _columns(
     return {names[i]: i for i in places}
 
 
-def _check_region(region: str, start: int, end: int, file: Path) -> None:
+def _check_region(region: str, start: int, end: int, file: str) -> None:
     """Raise DataError for a region without a word, and for one that has swallowed the rows below it."""
     if "\n" in region or "\r" in region:
         raise DataError(
@@ -171,11 +197,11 @@ def _check_region(region: str, start: int, end: int, file: Path) -> None:
         raise DataError(f"row {end} of {file} has an empty region: fill it or leave it out")
 
 
-def _names(keys: Sequence[tuple[str, ...]], file: Path) -> list[tuple[str, ...]]:
+def _names(keys: Sequence[tuple[str, ...]], of: Sequence[str]) -> list[tuple[str, ...]]:
     """Names of the texts of a file, the shortest first, each of which no other text of the file has."""
     if not any(keys):
-        return [(file.name, str(file)) for _ in keys]
+        return [tuple(of) for _ in keys]
     names = [" ".join(key) for key in keys]
     if len(set(names)) < len(names):
         names = [" ".join(map(repr, key)) for key in keys]
-    return [(name, f"{file.name} {name}", f"{file} {name}") for name in names]
+    return [(name, *(f"{each} {name}" for each in of)) for name in names]

@@ -16,6 +16,7 @@ from tacenda.corpus.lines import text_blocks
 from tacenda.corpus.marks import lines_without_marks, sentence_without_marks
 from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda_lm.contract import fitted_tokenizer, fitted_tokenizers
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
@@ -111,8 +112,8 @@ def surprisal_table(
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
     checked_previous(previous)
-    fitted = _fitted_tokenizers(model)
-    tokenize = get_tokenizer(_the_one(fitted) if tokenizer is None else tokenizer)
+    fitted = fitted_tokenizers(model)
+    tokenize = get_tokenizer(fitted_tokenizer(model) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
     read = list(_read(texts, tokenize, split, encoding, errors))
     found = [_scored(model, shares, context, each) for each in read]
@@ -224,22 +225,3 @@ def _scored(model: LanguageModel, shares: UnknownWords, context: Reach, text: _T
         log_frequencies(vocabulary, ids, of_unknown),
         text.others,
     )
-
-
-def _fitted_tokenizers(model: LanguageModel) -> set[str]:
-    """The tokenizer of the text a model was fitted to; those of its components for a model made of models."""
-    models: list[Any] = [model, *model.nested().values()]
-    known = [(getattr(each, "fitted_on", None) or {}).get("tokenizer") for each in models]
-    names = {str(name) for name in known if name}
-    return names or {str(getattr(model, "string_tokenizer", "whitespace"))}
-
-
-def _the_one(names: set[str]) -> str:
-    """The tokenizer to use where none was given. Raises ConfigurationError if it cannot be told."""
-    if len(names) > 1 or "callable" in names:
-        raise ConfigurationError(
-            "give tokenizer: the model was fitted with one that is not saved with it"
-            if "callable" in names
-            else f"give tokenizer: the parts of the model were fitted with different ones, {sorted(names)}"
-        )
-    return next(iter(names))

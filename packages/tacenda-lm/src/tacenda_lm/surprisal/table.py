@@ -31,7 +31,7 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.store import path_of, replacing
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.sequences import Float64, Integers
+from tacenda_lm.sequences import Float64, Integers, sums_of_pieces
 from tacenda_lm.surprisal.words import Word, bare_length
 
 __all__ = ["MEASURES", "ScoredText", "SurprisalTable", "log_frequencies", "tabulated"]
@@ -262,24 +262,17 @@ def _measures(text: ScoredText) -> dict[str, Numbers]:
     first = np.cumsum(n_tokens) - n_tokens
     bare = np.array([word.bare.indices(len(word.tokens))[:2] for word in text.words], np.int64)
     bare = bare.reshape(-1, 2) + first[:, None]
-    frequency = _sums(text.log_frequency, bare)
+    begins, ends = bare.T
+    frequency = sums_of_pieces(text.log_frequency, begins, ends)
     return {
-        "surprisal": np.ma.array(_sums(text.bits, bare)),
+        "surprisal": np.ma.array(sums_of_pieces(text.bits, begins, ends)),
         "surprisal_with_punctuation": np.ma.array(
-            _sums(text.bits, np.stack([first, first + n_tokens], axis=1))
+            sums_of_pieces(text.bits, first, first + n_tokens)
         ),
-        "known": np.ma.array(_sums(~text.known, bare) == 0),
+        "known": np.ma.array(sums_of_pieces(~text.known, begins, ends) == 0),
         "log_frequency": np.ma.array(frequency, mask=np.isnan(frequency)),
         "length": _whole([bare_length(word.text) for word in text.words]),
     }
-
-
-def _sums(values: npt.NDArray[Any], pieces: npt.NDArray[np.int64]) -> Float64:
-    """The sum of each piece (pieces, 2) of the values, none of them empty; infinities stay in theirs."""
-    if not len(pieces):
-        return np.empty(0)
-    padded = np.append(values.astype(np.float64), 0.0)
-    return np.asarray(np.add.reduceat(padded, pieces.ravel())[::2], np.float64)
 
 
 def _later(column: Numbers, lag: int) -> Numbers:
