@@ -56,10 +56,11 @@ def timed(fit: Callable[[], Any], rank: Callable[[Any], Iterator[Ranked]]) -> Fo
 def movielens() -> tuple[Ratings, Ratings]:
     """MovieLens-100K, and of that each user's last fifth."""
     users, items, values, times = zip(*data.movielens(MOVIELENS).raw_ratings, strict=True)
-    triples = list(zip(users, items, values, strict=True))
-    moments = list(zip(users, items, map(float, times), strict=True))
-    ratings = Ratings.from_triples(triples)
-    return split_last(ratings, Ratings.from_triples(moments).values, HELD_OUT)
+    ratings = Ratings.from_triples(list(zip(users, items, values, strict=True)))
+    at = {(str(u), str(i)): float(t) for u, i, t in zip(users, items, times, strict=True)}
+    pairs = zip(ratings.user_index.tolist(), ratings.item_index.tolist(), strict=True)
+    moments = [at[ratings.users[user], ratings.items[item]] for user, item in pairs]
+    return split_last(ratings, np.array(moments), HELD_OUT)
 
 
 def parted(name: str) -> tuple[Ratings, Ratings]:

@@ -22,7 +22,7 @@ from tacenda.cli.options import Force, check_output, settings_of
 from tacenda.errors import DataError
 from tacenda.progress import track
 from tacenda.ratings import Ratings, folds, read_ratings, split_last, split_per_user
-from tacenda.ratings.files import _parsed
+from tacenda.ratings.files import rated_rows
 from tacenda_surprise.models.base import FoldedUser, RatingModel, new_model
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.choices import Choices
@@ -313,7 +313,7 @@ def _times(
     rating has no time.
     """
     users, items, values = [], [], array("d")
-    for fields, value in _parsed(file, separator, None, places, encoding):
+    for fields, value in rated_rows(file, separator, None, places, encoding):
         users.append(fields[places[0]].strip())
         items.append(fields[places[1]].strip())
         values.append(value)

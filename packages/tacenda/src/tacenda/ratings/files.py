@@ -68,7 +68,7 @@ def read_ratings(
         )
     users, items, values = _Numbering(), _Numbering(), array("f")
     user_at, item_at, _ = columns
-    for fields, value in _parsed(path, separator, header, columns, encoding):
+    for fields, value in rated_rows(path, separator, header, columns, encoding):
         users.add(fields[user_at].strip())
         items.add(fields[item_at].strip())
         values.append(value)
@@ -84,14 +84,17 @@ def read_ratings(
         raise DataError(f"{path}: {error}") from error
 
 
-def _parsed(
+def rated_rows(
     path: Path,
     separator: str | None,
     header: bool | None,
     columns: Sequence[int],
     encoding: str,
 ) -> Iterator[tuple[list[str], float]]:
-    """The fields of every line that holds a rating, and the rating."""
+    """Yield the fields of every line that holds a rating, and the rating in float64.
+
+    Arguments are those of `read_ratings`. Raises DataError for a line that cannot be read.
+    """
     needed = max(columns) + 1
     value_at = columns[2]
     first = True
