@@ -58,8 +58,9 @@ def movielens() -> tuple[Ratings, Ratings]:
     users, items, values, times = zip(*data.movielens(MOVIELENS).raw_ratings, strict=True)
     ratings = Ratings.from_triples(list(zip(users, items, values, strict=True)))
     at = {(str(u), str(i)): float(t) for u, i, t in zip(users, items, times, strict=True)}
-    pairs = zip(ratings.user_index.tolist(), ratings.item_index.tolist(), strict=True)
-    moments = [at[ratings.users[user], ratings.items[item]] for user, item in pairs]
+    pairs = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
+    raw_users, raw_items = ratings.users.raw, ratings.items.raw
+    moments = [at[raw_users[user], raw_items[item]] for user, item in pairs]
     return split_last(ratings, np.array(moments), HELD_OUT)
 
 
