@@ -306,3 +306,42 @@ def test_a_plugin_may_ask_the_registry_while_it_is_loaded(install):
     outer = embedder("outer", lambda: type("Outer", (plugins.get("embedders", "inner"),), {}))
     install(FakeDistribution("a", [inner, outer]))
     assert issubclass(plugins.get("embedders", "outer"), base)
+
+
+def test_a_name_that_is_not_the_entry_point_s_is_broken(install):
+    class Damped:
+        kind, name = "embedders", "damped"
+
+    install(FakeDistribution("a", [embedder("damped_means", lambda: Damped)]))
+    with pytest.raises(PluginLoadError, match=r"'damped' and its entry point's 'damped_means'"):
+        plugins.get("embedders", "damped_means")
+    assert plugins.available("embedders")[0].status == "broken"
+
+
+@pytest.mark.parametrize("owner", ["b", plugins.RUNTIME, None])
+def test_a_model_of_another_distribution_than_installs_it_is_broken(install, owner):
+    stray = model(name="x", distribution=owner)
+    install(FakeDistribution("My.Dist", [embedder("x", lambda: stray)]))
+    with pytest.raises(PluginLoadError, match=r"'My.Dist' installs it"):
+        plugins.get("embedders", "x")
+
+
+def test_a_distribution_may_be_spelled_otherwise(install):
+    sound = model(name="x", distribution="my-dist")
+    install(FakeDistribution("My.Dist", [embedder("x", lambda: sound)]))
+    assert plugins.get("embedders", "x") is sound
+
+
+def test_a_search_that_refresh_overtook_is_not_kept(install, monkeypatch):
+    install()
+    find = plugins.find
+
+    def overtaken(kinds):
+        found = find(kinds)
+        monkeypatch.setattr(plugins, "find", find)
+        install(FakeDistribution("new", [embedder("x", model)]))
+        return found
+
+    monkeypatch.setattr(plugins, "find", overtaken)
+    plugins.available()
+    assert [record.name for record in plugins.available("embedders")] == ["x"]

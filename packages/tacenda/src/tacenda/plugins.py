@@ -214,10 +214,14 @@ def _scan() -> Installed:
     with _lock:
         if _installed is not None:
             return _installed
+        begun = _generation
     found = find(KINDS)
     with _lock:
-        _installed = found
-        return _installed
+        if (
+            _generation == begun
+        ):  # else `refresh` may have been called since, and it may be out of date
+            _installed = found
+        return found
 
 
 def _load(entry: Entry) -> Any:
@@ -244,7 +248,11 @@ def _attempt(entry: Entry) -> _Outcome:
         return _Outcome.before_loading(entry)
     try:
         value = entry.load()
-        fault = _other_version(value, entry.distribution) or _other_type(value, entry.kind)
+        fault = (
+            _other_version(value, entry.distribution)
+            or _other_type(value, entry.kind)
+            or _other_name(value, entry)
+        )
         if fault:
             raise PluginLoadError(fault)
     except KeyboardInterrupt:  # it is the user's, who need not try again for long
@@ -284,6 +292,24 @@ def _other_type(value: Any, kind: str) -> str:
     found = f"{value!r:.60}" if value is None or isinstance(value, type) else ""
     found = found or f"an object of type {type(value).__name__}"
     return f"it is {found}, not {_EXPECTED[kind].format(kind=kind)}"
+
+
+def _other_name(value: Any, entry: Entry) -> str:
+    """Why a plugin's object would not be found by the name that it gives itself; "" if it would."""
+    if entry.kind in ("datasets", "commands"):
+        return ""
+    name = getattr(value, "name", entry.name)
+    if name != entry.name:
+        return f"its name is {name!r} and its entry point's {entry.name!r}: give both one name"
+    if entry.kind == "kernels" or entry.distribution == RUNTIME or not entry.version:
+        return ""  # a backend has no distribution, and what is registered by hand need not say it
+    owner = getattr(value, "distribution", entry.distribution)
+    if isinstance(owner, str) and canonical(owner) == canonical(entry.distribution):
+        return ""
+    return (
+        f"its distribution is {owner!r} and {entry.distribution!r} installs it, so that a saved model "
+        f"would not find its class: set distribution = {entry.distribution!r}"
+    )
 
 
 def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]) -> str:
