@@ -243,3 +243,22 @@ def test_times_that_differ_by_a_second_tell_what_came_last(tmp_path):
     path.write_text(path.read_text() + "ann,film 3,4,99\n")
     again = _times(path, read_ratings(path, duplicates="last"), None, (0, 1, 3), "utf-8")
     assert again[3] == 99
+
+
+@pytest.mark.parametrize("separator", ["\t", "\\t", "tab"])
+def test_a_tab_may_be_typed_in_words(run, file, tmp_path, separator):
+    tabs = tmp_path / "tabs.txt"
+    tabs.write_text(file.read_text().replace(",", "\t"))
+    given = ["--model", "bias", "--folds", 2, "--json"]
+    found, expected = (
+        json.loads(run("evaluate", *arguments, *given)[1])["models"][0]["rmse"]
+        for arguments in ((tabs, "--separator", separator), (file,))
+    )
+    assert found == expected
+
+
+def test_a_model_of_another_kind_recommends_nothing(run):
+    status, _, said = run("recommend", "en-lds-small", "--user", "1")
+    assert status == 1
+    assert "en-lds-small holds a LDS, which rates nothing" in said
+    assert "Traceback" not in said

@@ -19,7 +19,7 @@ import typer
 import tacenda
 from tacenda import artifact, plugins
 from tacenda.cli.options import Force, check_output, settings_of
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.progress import track
 from tacenda.ratings import Ratings, folds, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import rated_rows
@@ -61,7 +61,19 @@ _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Ratings: user, item and rating a line.")
 ]
-Separator = Annotated[str | None, typer.Option(help="Between columns; found if not given.")]
+
+
+def _separator(given: str | None) -> str | None:
+    """What people type for a tab, which few shells let through."""
+    return "\t" if given in ("\\t", "tab") else given
+
+
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        help="Between columns, such as ; or tab; found if not given.", callback=_separator
+    ),
+]
 Columns = Annotated[str, typer.Option(help="Where user, item and rating stand, from 0.")]
 ScaleOf = Annotated[str | None, typer.Option("--scale", help="LOW,HIGH; found if not given.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the file.")]
@@ -206,6 +218,11 @@ def recommend(
     if not user and not rate:
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
     model: RatingModel = tacenda.load(folder)
+    if model.kind != RatingModel.kind:
+        raise ConfigurationError(
+            f"{folder} holds a {type(model).__name__}, which rates nothing: give a model of "
+            "`tacenda ratings fit`"
+        )
     catalogue = model.catalogue
     n_users, n_items = len(catalogue.users), len(catalogue.items)
     choices = Choices.found(artifact.read(folder).arrays, n_users, n_items)

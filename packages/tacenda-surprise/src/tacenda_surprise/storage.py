@@ -115,7 +115,9 @@ def unpacked(found: Artifact) -> tuple[RatingModel, Saved, Ratings]:
     """
     config = found.config.get("surprise")
     if config is None:
-        raise ArtifactError("it is a model without its Surprise algorithm: tacenda.load loads it")
+        raise ArtifactError(
+            "it is a model without its Surprise algorithm, or a blend: tacenda.load loads the one, Blend.load the other"
+        )
     strange = set(config) - {"class", "arguments", "scale", "mean", "n_users"}
     if strange:
         raise ArtifactError(f"it says something that is never saved: {min(strange)!r}")
