@@ -328,8 +328,11 @@ def fitted_tokenizer(model: LanguageModelContract) -> str:
 
 
 def fitted_tokenizers(model: LanguageModelContract) -> set[str]:
-    """Return the tokenizers of the texts that a model, or those in it, were fitted to, else its `string_tokenizer`."""
-    return _recorded_tokenizers(model) or {model.string_tokenizer}
+    """Return the tokenizers of the texts that a model, or those in it, were fitted to.
+
+    Where none is known, that is its `string_tokenizer`, or ``whitespace`` for a model of a plugin that has none.
+    """
+    return _recorded_tokenizers(model) or {getattr(model, "string_tokenizer", "whitespace")}
 
 
 def _recorded_tokenizers(model: Any) -> set[str]:
