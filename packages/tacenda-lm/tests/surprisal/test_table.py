@@ -211,9 +211,10 @@ def test_one_token_is_one_token(model):
     with pytest.warns(
         UserWarning, match="1 token is unknown only because punctuation is attached:"
     ):
-        surprisal_table(
+        table = surprisal_table(
             model, "a b", tokenizer=lambda word: [f"{word}."] if word == "b" else [word]
         )
+    assert any(note.startswith("1 token is unknown only") for note in table.notes)
 
 
 def test_the_tokenizer_of_the_fit_leaves_no_other_to_be_given(model):
@@ -268,7 +269,8 @@ def test_marks_are_refused_without_advice_that_cannot_be_followed(model, tmp_pat
 
 def test_a_text_without_unknown_words_teaches_nothing_of_them(fitted):
     with pytest.warns(UserWarning, match="min_count=2"):
-        surprisal_table(fitted, "The zebra sat.")
+        table = surprisal_table(fitted, "The zebra sat.")
+    assert any("min_count=2" in note for note in table.notes)
 
 
 def test_a_model_without_counts_leaves_frequencies_empty(model):

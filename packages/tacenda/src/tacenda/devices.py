@@ -41,7 +41,6 @@ __all__ = [
     "check",
     "check_memory",
     "copied",
-    "everywhere",
     "fetch",
     "library",
     "memory",
@@ -97,9 +96,6 @@ def without_device(settings: declared.Settings) -> dict[str, Any]:
     values = settings.to_dict()
     values.pop("device", None)
     return values
-
-
-everywhere = without_device  # as tacenda-surprise calls it
 
 
 def resolve(settings: HasDevice, operations: Iterable[str]) -> str:

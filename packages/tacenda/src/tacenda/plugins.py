@@ -217,9 +217,7 @@ def _scan() -> Installed:
         begun = _generation
     found = find(KINDS)
     with _lock:
-        if (
-            _generation == begun
-        ):  # else `refresh` may have been called since, and it may be out of date
+        if _generation == begun:  # else `refresh` was called meanwhile
             _installed = found
         return found
 

@@ -32,7 +32,7 @@ from tacenda.offsets import checked_offsets
 from tacenda.packed_words import pack_words, unpack_words
 from tacenda.word_classes import coarser_class
 
-__all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary", "pack_words"]
+__all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary"]
 
 
 class Vocabulary:

@@ -21,9 +21,8 @@ class Item(NamedTuple):
     name: str
     regions: list[str]
     others: dict[str, list[str]]  # the other columns of the file, a value for every region
-    starts: list[bool] | None = (
-        None  # whether a sentence begins with the region; None where the file says nothing
-    )
+    # whether a sentence begins with the region; None where the file says nothing
+    starts: list[bool] | None = None
     longer_names: tuple[str, ...] = ()  # with the file, for where other files have this name too
 
 

@@ -179,7 +179,7 @@ class RBMModel(RatingModel, Configured[BoltzmannSettings]):
         """Settings, scale and penalty, as JSON values."""
         self._fitted()
         return {
-            "settings": devices.everywhere(self.settings),
+            "settings": devices.without_device(self.settings),
             "catalogue": self.catalogue.config(),
             "penalty": self._penalty,
         }

@@ -333,7 +333,7 @@ def train(
             {
                 "conditional": cases.identities is not None,
                 "data": data,
-                **devices.everywhere(settings),
+                **devices.without_device(settings),
             },
         )
         return trained.machine(), history

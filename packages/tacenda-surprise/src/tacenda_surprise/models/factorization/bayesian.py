@@ -149,7 +149,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
                 evaluate_every=0,
                 restore_best=False,
             ),
-            {"model": self.name, **devices.everywhere(self.settings)},
+            {"model": self.name, **devices.without_device(self.settings)},
         )
 
     def _sample(
@@ -230,7 +230,7 @@ class BayesianPMFModel(RatingModel, Configured[BayesianSettings]):
         """Settings, scale, unit and curve of the noise, number of the last chain, as JSON values."""
         unit = self._learned(self._unit)
         return {
-            "settings": devices.everywhere(self.settings),
+            "settings": devices.without_device(self.settings),
             "catalogue": self.catalogue.config(),
             "unit": unit.unit,
             "weight": self._weight,

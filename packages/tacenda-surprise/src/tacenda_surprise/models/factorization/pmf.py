@@ -250,7 +250,7 @@ class PMFModel(RatingModel, Configured[FactorizationSettings]):
     def config_dict(self) -> dict[str, Any]:
         """Settings, numbers of the fit, scale and parameters of the variances, as JSON values."""
         return {
-            "settings": devices.everywhere(self.settings),
+            "settings": devices.without_device(self.settings),
             "used": self._parameters().used.to_dict(),
             "catalogue": self.catalogue.config(),
             "variances": self._learned(self._variances).to_list(),

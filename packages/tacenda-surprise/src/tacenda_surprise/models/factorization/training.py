@@ -111,7 +111,7 @@ def train(
         source = BlockBatches(
             ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=settings.seed + first_epoch
         )
-    identifying = {**devices.everywhere(settings), **used.to_dict()}
+    identifying = {**devices.without_device(settings), **used.to_dict()}
     del identifying["epochs"]
     with devices.out_of_memory(settings, _LESS):
         history = loop.run(
