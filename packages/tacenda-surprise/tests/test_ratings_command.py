@@ -260,5 +260,5 @@ def test_a_tab_may_be_typed_in_words(run, file, tmp_path, separator):
 def test_a_model_of_another_kind_recommends_nothing(run):
     status, _, said = run("recommend", "en-lds-small", "--user", "1")
     assert status == 1
-    assert "en-lds-small holds a LDS, which rates nothing" in said
+    assert "en-lds-small holds the model LDS, which rates nothing" in said
     assert "Traceback" not in said

@@ -220,7 +220,7 @@ def recommend(
     model: RatingModel = tacenda.load(folder)
     if model.kind != RatingModel.kind:
         raise ConfigurationError(
-            f"{folder} holds a {type(model).__name__}, which rates nothing: give a model of "
+            f"{folder} holds the model {type(model).__name__}, which rates nothing: give a model of "
             "`tacenda ratings fit`"
         )
     catalogue = model.catalogue

@@ -4,7 +4,7 @@ Its groups are those of the core, by ``module:attribute``, and the plugins of th
 imported only when one of its commands is run, so help is fast, and a broken plugin disturbs neither the help nor
 the other commands.
 
-An error of Tacenda's own, one of reading and writing and a want of memory are one line on standard error and exit
+Errors of Tacenda's own, failures to read or write and too little memory are one line on standard error and exit
 status 1; wrong usage exits with 2.
 ``TACENDA_DEBUG=1`` shows the traceback instead.
 """
