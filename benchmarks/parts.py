@@ -218,6 +218,7 @@ PARTS = (
         BILINEAR,
         ("choose",),
     ),
+    Part("language_models.budgets long", ("lm-budgets-long",), BILINEAR, ("long",)),
     Part(
         "language_models.mixtures",
         ("lm-mixtures",),
