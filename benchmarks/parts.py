@@ -222,7 +222,7 @@ PARTS = (
     Part(
         "language_models.mixtures",
         ("lm-mixtures",),
-        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MACHINES, *CACHES, *MIXTURE),
+        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MACHINES, *CACHES, *RECURRENT, *MIXTURE),
     ),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(

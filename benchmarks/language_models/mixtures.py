@@ -3,9 +3,9 @@
     python -m benchmarks.language_models.mixtures [--trained running apart]
 
 The HLBLs are those of `budgets`, the hidden Markov models those of `hidden_markov mixtures`, the Boltzmann machine that
-of `thesis --only machines`, fitted now unless they are kept. Mixtures grow model by model; a row is saved as soon as it
-is found. `running`: models of running text, in both contexts. `apart`: the same models, but trained on sentences apart,
-for texts of single sentences.
+of `thesis --only machines`, the network that of `recurrent`, fitted now unless they are kept. Mixtures grow model by
+model; a row is saved as soon as it is found. `running`: models of running text, in both contexts. `apart`: the same
+models, but trained on sentences apart, for texts of single sentences.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks import parts, reporting
-from benchmarks.language_models import budgets, contexts
+from benchmarks.language_models import budgets, contexts, recurrent
 from benchmarks.language_models.hidden_markov.fits import Texts
 from benchmarks.language_models.hidden_markov.mixtures import COMPONENTS, SHARED
 from benchmarks.language_models.kept import kept
@@ -40,6 +40,7 @@ PROTOCOL = {
     "classes by what follows",
     "TemporalFRBM": "100 features and hidden units, 8 epochs of the plain machine and 6 of the temporal one, by "
     "likelihood",
+    "RecurrentLM": "started from an LDS after EM, with dropout (lm-recurrent); of running text",
     "caches": "UnigramCache and NeuralCache with their defaults; NeuralCache has the vectors of the first HLBL",
 }
 TEMPORAL: dict[str, Any] = {"features": 100, "hidden": 100, "frbm_epochs": 8, "epochs": 6}
@@ -91,6 +92,12 @@ def running(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     found["VLHMM, predictive"] = hidden_markov("predictive", texts)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM", dict(found)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM + caches", {**found, **caches}
+    found["RecurrentLM"] = recurrent.network("dropout", "EM", texts)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM + RecurrentLM", dict(found)
+    yield (
+        "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM + RecurrentLM + caches",
+        {**found, **caches},
+    )
 
 
 def apart(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
