@@ -98,6 +98,7 @@ PARTS = (
     Part("embeddings.start", ("embeddings-start",), LDS_IN_SPACY),
     Part("embeddings.spacy_rows", ("embeddings-spacy",), LDS_IN_SPACY),
     Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
+    Part("embeddings.whole", ("embeddings-whole",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.raw_text", ("embeddings-raw-text",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
@@ -217,10 +218,11 @@ PARTS = (
         BILINEAR,
         ("choose",),
     ),
+    Part("language_models.budgets long", ("lm-budgets-long",), BILINEAR, ("long",)),
     Part(
         "language_models.mixtures",
         ("lm-mixtures",),
-        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MACHINES, *CACHES, *MIXTURE),
+        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MACHINES, *CACHES, *RECURRENT, *MIXTURE),
     ),
     Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
     Part(

@@ -31,7 +31,6 @@ from benchmarks import freshness, reporting
 from benchmarks.embeddings import common, labelled, models, pipelines
 from tacenda import datasets
 from tacenda.datasets import conllu
-from tacenda_embeddings.spacy.configuration import pipeline_config
 
 DEFAULT = "hash, CNN4 (spaCy's default)"
 ROWS = (
@@ -84,31 +83,7 @@ def saved(options: argparse.Namespace, kind: str, name: str) -> Path:
 
 def trained(options: argparse.Namespace, kind: str, row: pipelines.Row) -> spacy.Language:
     spacy.util.fix_random_seed(0)
-    heads = HEADS[kind]
-    shared = len(heads) > 1
-    source = "lds" if shared else "tensor"
-    lds = models.folder(options.cache, row.lds)
-    if row.output:
-        models.fitted(options.cache, row.lds)
-    # the heads, their training and their listeners are those of a configuration that users would write
-    config = pipeline_config(heads, str(lds), shared=shared, target=source)
-    layer = row.tok2vec(source)
-    places = ["tok2vec"] if shared else list(heads)
-    for place in places:
-        model = config["components"][place]["model"]
-        if shared:
-            config["components"][place]["model"] = layer
-        else:
-            model["tok2vec"] = layer
-    if row.output:
-        config["components"]["lds_embeddings"]["output"] = row.output
-    else:
-        config["nlp"]["pipeline"].remove("lds_embeddings")
-        del config["components"]["lds_embeddings"]
-        config["training"]["annotating_components"] = []
-        config["initialize"]["components"] = {}
-    nlp = spacy.util.load_model_from_config(config, auto_fill=True)
-    pipelines.take_vectors(nlp, row, vectors_of(options, row))
+    nlp = pipelines.configured(HEADS[kind], row, options.cache, vectors_of(options, row))
     examples = list(gold(nlp))
     optimizer = nlp.initialize(lambda: examples, sgd=Adam(0.001))
     annotates = ["lds_embeddings"] if row.output else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from thinc.api import Model, NumpyOps
 
 from benchmarks.embeddings import labelled, models, subwords, text
 from tacenda_embeddings import LDS
+from tacenda_embeddings.spacy.configuration import pipeline_config
 from tacenda_embeddings.spacy.vectors import use_vectors
 
 BLAS = NumpyOps(use_blis=False)
@@ -154,6 +156,35 @@ def build(component: str, row: Row, vectors: Any) -> spacy.Language:
             "use_upper": True,
         }
     nlp.add_pipe(component, config={"model": model})
+    return nlp
+
+
+def configured(heads: Sequence[str], row: Row, cache: Path, vectors: Any) -> spacy.Language:
+    """An uninitialized pipeline as `tacenda embed init-config` writes it, with the layers of a row.
+
+    Several heads listen to one ``tok2vec``; a lone one has the layers for itself.
+    """
+    shared = len(heads) > 1
+    source = "lds" if shared else "tensor"
+    if row.output:
+        models.fitted(cache, row.lds)
+    lds = str(models.folder(cache, row.lds))
+    config = pipeline_config(heads, lds, shared=shared, target=source)
+    for place in ["tok2vec"] if shared else heads:
+        component = config["components"][place]
+        if shared:
+            component["model"] = row.tok2vec(source)
+        else:
+            component["model"]["tok2vec"] = row.tok2vec(source)
+    if row.output:
+        config["components"]["lds_embeddings"]["output"] = row.output
+    else:
+        config["nlp"]["pipeline"].remove("lds_embeddings")
+        del config["components"]["lds_embeddings"]
+        config["training"]["annotating_components"] = []
+        config["initialize"]["components"] = {}
+    nlp = spacy.util.load_model_from_config(config, auto_fill=True)
+    take_vectors(nlp, row, vectors)
     return nlp
 
 

@@ -37,6 +37,7 @@ ROWS = {
         f"hash + word2vec {STATES}, CNN4",
         f"hash + word2vec {STATES}, CNN1",
         "hash + LDS own_past_future, no CNN",
+        "hash + SumEmbed, CNN4",
         "hash + SumEmbed + LDS, no CNN",
         "hash + SumEmbed + LDS, CNN1 (recommended)",
     )
@@ -54,7 +55,8 @@ PROTOCOL = {
     "training": spacy_rows.PROTOCOL["training"],
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
     f"word2vec CBOW {STATES} wide, gensim's defaults (window 5, 5 epochs), and LDS {STATES} states, "
-    "both fitted on the same text, 40,000 types, the same OOV classes",
+    "both fitted on the same text, 40,000 types, the same OOV classes; SumEmbed 128 wide, one epoch, the same text in "
+    "lower case, 50,000 types",
 }
 
 

@@ -1,10 +1,11 @@
 """Mixtures of everything on Penn Treebank: how far the models of this project get together.
 
-    python -m benchmarks.language_models.mixtures
+    python -m benchmarks.language_models.mixtures [--trained running apart]
 
 The HLBLs are those of `budgets`, the hidden Markov models those of `hidden_markov mixtures`, the Boltzmann machine that
-of `thesis --only machines`, fitted now unless they are kept. Mixtures grow model by model; a row is saved as soon as it
-is found.
+of `thesis --only machines`, the network that of `recurrent`, fitted now unless they are kept. Mixtures grow model by
+model; a row is saved as soon as it is found. `running`: models of running text, in both contexts. `apart`: the same
+models, but trained on sentences apart, for texts of single sentences.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks import parts, reporting
-from benchmarks.language_models import budgets, contexts
+from benchmarks.language_models import budgets, contexts, recurrent
 from benchmarks.language_models.hidden_markov.fits import Texts
 from benchmarks.language_models.hidden_markov.mixtures import COMPONENTS, SHARED
 from benchmarks.language_models.kept import kept
+from benchmarks.language_models.log_bilinear import fitted
 from tacenda_lm import (
     VLHMM,
     KneserNey,
@@ -33,10 +35,12 @@ PROTOCOL = {
     "context": contexts.PROTOCOL,
     "mixture": "linear, its weights fitted by EM on the validation text, in the context of the row",
     "HLBL": "of a quarter of an hour (lm-budgets); five of them with seeds 0 to 4",
+    "trained apart": "the same settings, but every sentence begins anew, in training too",
     "VLHMM": f"2^15 states, classes by exchange, {COMPONENTS['exchange']['epochs']} epochs; predictive: 2^14 states, "
     "classes by what follows",
     "TemporalFRBM": "100 features and hidden units, 8 epochs of the plain machine and 6 of the temporal one, by "
     "likelihood",
+    "RecurrentLM": "started from an LDS after EM, with dropout (lm-recurrent); of running text",
     "caches": "UnigramCache and NeuralCache with their defaults; NeuralCache has the vectors of the first HLBL",
 }
 TEMPORAL: dict[str, Any] = {"features": 100, "hidden": 100, "frbm_epochs": 8, "epochs": 6}
@@ -56,9 +60,9 @@ def hidden_markov(name: str, texts: Texts) -> VLHMM:
     return found
 
 
-def temporal(texts: Texts) -> TemporalFRBM:
+def temporal(texts: Texts, across: bool = True) -> TemporalFRBM:
     """A temporal machine that is kept."""
-    model = TemporalFRBM(**TEMPORAL)
+    model = TemporalFRBM(**TEMPORAL, across_sentences=across)
     found: TemporalFRBM = kept(
         "temporal-frbm-ptb",
         model.settings.to_dict(),
@@ -68,8 +72,8 @@ def temporal(texts: Texts) -> TemporalFRBM:
     return found
 
 
-def growing(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
-    """The name of each mixture and its components, from n-grams to all."""
+def running(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
+    """The name of each mixture of models of running text and its components, from n-grams to all."""
     found: dict[str, LanguageModel] = {"KneserNey": KneserNey(order=5).fit(texts.train)}
     first, *others = (model for model, _ in budgets.members("ptb", texts, "hour"))
     found["HLBL"] = first
@@ -88,16 +92,46 @@ def growing(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     found["VLHMM, predictive"] = hidden_markov("predictive", texts)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM", dict(found)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM + caches", {**found, **caches}
+    found["RecurrentLM"] = recurrent.network("dropout", "EM", texts)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM + RecurrentLM", dict(found)
+    yield (
+        "KneserNey(5) + 5 HLBL + TemporalFRBM + 2 VLHMM + RecurrentLM + caches",
+        {**found, **caches},
+    )
+
+
+def apart(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
+    """The same with models that begin anew with every sentence, in training too."""
+    found: dict[str, LanguageModel] = {}
+    settings = {**budgets.recipe("15 minutes"), "across_sentences": False}
+    for seed in range(budgets.SEEDS):
+        name = f"HLBL, seed {seed}" if seed else "HLBL"
+        found[name] = fitted(texts.train, texts.valid, "ptb", **settings, seed=seed)[0]
+        if not seed:
+            yield "HLBL", dict(found)
+            found["KneserNey"] = KneserNey(order=5).fit(texts.train)
+            yield "KneserNey(5) + HLBL", dict(found)
+    yield "KneserNey(5) + 5 HLBL", dict(found)
+    found["TemporalFRBM"] = temporal(texts, across=False)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM", dict(found)
+    found["VLHMM"] = hidden_markov("exchange", texts)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM", dict(found)
+
+
+TRAINED = {"running": running, "apart": apart}
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trained", nargs="+", choices=TRAINED, default=list(TRAINED))
     texts = Texts()
     held_out = {"valid": texts.valid, "test": texts.test}
-    for name, models in growing(texts):
-        for row in contexts.perplexities(Mixture(models), held_out, weights_on=texts.valid):
-            row = {"what": f"{name}, {row['context']}", "mixture": name, **row}
-            reporting.save("lm-mixtures", PROTOCOL, [row], seeds=(0,), keep="what")
+    for trained in parser.parse_args().trained:
+        for name, models in TRAINED[trained](texts):
+            name = name if trained == "running" else f"{name}, trained apart"
+            for row in contexts.perplexities(Mixture(models), held_out, weights_on=texts.valid):
+                row = {"what": f"{name}, {row['context']}", "mixture": name, **row}
+                reporting.save("lm-mixtures", PROTOCOL, [row], seeds=(0,), keep="what")
 
 
 if __name__ == "__main__":

@@ -110,6 +110,13 @@ def epochs_of(run: str, start: str, texts: Texts) -> Iterator[list[Row]]:
             return
 
 
+def network(run: str, start: str, texts: Texts) -> RecurrentLM:
+    """The network of a run and a start, trained to the end, or as far as it still has to go."""
+    lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
+    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=MOST)
+    return model.fit(texts.train, texts.valid, checkpoints=folder_of(run, start))
+
+
 def final_rows(what: str, run: str, start: str, model: RecurrentLM, texts: Texts) -> Iterator[Row]:
     """The rows of a finished fit: perplexities in both contexts, and after how many epochs."""
     training = model.fitted_on["training"]
