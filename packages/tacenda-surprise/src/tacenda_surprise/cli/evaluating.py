@@ -34,6 +34,7 @@ from tacenda_surprise.cli.arguments import (
     unfitted_model,
 )
 from tacenda_surprise.models.base import RatingModel
+from tacenda_surprise.models.checked import checked
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import Lists, best_items, most_popular, quality
@@ -189,7 +190,8 @@ def cross_validated(
         start = time.perf_counter()
         fitted = deepcopy(model).fit(train)
         seconds.append(time.perf_counter() - start)
-        scores = fitted.catalogue.clip(fitted.score_pairs(test.user_ids, test.item_ids))
+        found = fitted.score_pairs(test.user_ids, test.item_ids)
+        scores = fitted.catalogue.clip(checked(fitted, "score_pairs", found, len(test)))
         wrong = scores.astype(np.float64) - test.values
         errors.append(float(np.sqrt(np.mean(wrong**2))))
         absolute.append(float(np.mean(np.abs(wrong))))
