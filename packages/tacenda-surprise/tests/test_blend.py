@@ -14,7 +14,7 @@ from tacenda.cli.main import main
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
 from tacenda_surprise.models import BlendModel
-from tacenda_surprise.models.blending import Weights, fit_weights
+from tacenda_surprise.models.blending import fit_weights
 from tacenda_surprise.testing import SurpriseTests
 from tacenda_surprise.trainsets import ratings_of
 
@@ -238,7 +238,8 @@ def test_a_saved_blend_is_a_model_for_programs_without_surprise(
     [
         {"weights": [1.0]},
         {"weights": [1.0, -1.0]},
-        {"center": float("inf")},
+        {"weights": [1.0, 1e300]},
+        {"center": 7.0},
         {"factor": 0.0},
         {"n_users": 0},
         {"n_users": 10**6},
@@ -248,13 +249,10 @@ def test_a_damaged_blend_is_refused(changes, trainset, tmp_path):
     parts = [BiasOnly(), BiasOnly(biases="items")]
     Blend(parts, random_state=0).fit(trainset).save(tmp_path / "blend")
     found = artifact.read(tmp_path / "blend")
-    if changes != {"center": float("inf")}:  # which no file holds
-        artifact.write(tmp_path / "blend", replace(found, config={**found.config, **changes}))
+    artifact.write(tmp_path / "blend", replace(found, config={**found.config, **changes}))
+    for load in (tacenda.load, Blend.load):
         with pytest.raises(ArtifactError, match="cannot load"):
-            tacenda.load(tmp_path / "blend")
-    if "n_users" not in changes:
-        with pytest.raises(ArtifactError, match="weights are invalid"):
-            Weights.from_config({**found.config, **changes}, 2)
+            load(tmp_path / "blend")
 
 
 def test_a_blend_shows_whether_it_is_fitted(blend):

@@ -193,9 +193,8 @@ class Blend(TopN):
             raise ArtifactError(
                 "it is a blend without its Surprise algorithms: tacenda.load loads it"
             )
-        weights = Weights.from_config(found.config, n)
         usual = np.array(own["usual"], np.float64)
-        if not n or usual.shape != (n,) or not np.isfinite(usual).all():
+        if not n or usual.shape != (n,) or not ((usual >= 0) & (usual < np.inf)).all():
             raise ArtifactError("the blend's usual errors are invalid: the folder is damaged")
         parts: list[TacendaAlgorithm[Any]] = [
             TacendaAlgorithm.from_artifact(found.nested[f"algorithm-{k}"]) for k in range(n)
@@ -203,6 +202,9 @@ class Blend(TopN):
         unfitted = [type(part).from_settings(part.settings) for part in parts]
         blend = cls(unfitted, float(own["holdout"]), True, own["random_state"])
         trainset = parts[0].trainset
+        weights = Weights.from_config(found.config, n, trainset.rating_scale)
+        if int(found.config["n_users"]) != trainset.n_users:
+            raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
         AlgoBase.fit(blend, trainset)
         blend._weights, blend._usual, blend.fitted = weights, usual, list(parts)
         blend._choices = Choices.found(found.arrays, trainset.n_users, trainset.n_items)

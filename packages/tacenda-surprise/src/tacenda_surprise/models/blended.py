@@ -187,7 +187,8 @@ class BlendModel(RatingModel):
         n_users, most = int(config["n_users"]), len(models[0].catalogue.users)
         if not 0 < n_users <= most:
             raise ArtifactError(f"it is a blend for {n_users} users, of a model for {most}")
-        return cls(models, Weights.from_config(config, len(models)), n_users)
+        weights = Weights.from_config(config, len(models), models[0].catalogue.scale)
+        return cls(models, weights, n_users)
 
 
 class FoldedBlend(NamedTuple):

@@ -21,6 +21,8 @@ from tacenda_surprise.models.spread import coverage_factor
 
 Floats = npt.NDArray[np.float64]
 
+_LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32
+
 
 class Weights(NamedTuple):
     """prediction = center + sum_k weights_k (prediction_k - center)."""
@@ -44,12 +46,14 @@ class Weights(NamedTuple):
         return {"weights": self.weights.tolist(), "center": self.center, "factor": self.factor}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], n_models: int) -> Self:
-        """Rebuild what `config` gave, for so many models. Raises ArtifactError."""
+    def from_config(
+        cls, config: Mapping[str, Any], n_models: int, scale: tuple[float, float]
+    ) -> Self:
+        """Rebuild what `config` gave, for so many models of ratings on ``scale``. Raises ArtifactError."""
         weights = np.array(config["weights"], np.float64)
         center, factor = float(config["center"]), float(config["factor"])
-        whole = np.isfinite([*weights, center, factor]).all() and (weights >= 0).all()
-        if weights.shape != (n_models,) or not whole or factor <= 0:
+        sound = weights.shape == (n_models,) and ((weights >= 0) & (weights < _LARGEST)).all()
+        if not (sound and scale[0] <= center <= scale[1] and 0 < factor < _LARGEST):
             raise ArtifactError("the blend's weights are invalid: the folder is damaged")
         return cls(weights, center, factor)
 
