@@ -89,6 +89,8 @@ def specimens() -> dict[str, Specimen]:
         PMF,
         RBM,
         BayesianPMF,
+        BiasOnly,
+        Blend,
         ConditionalBayesianPMF,
         ConditionalPMF,
         ConditionalRBM,
@@ -149,6 +151,9 @@ def specimens() -> dict[str, Specimen]:
         "conditional_bayesian_pmf": Specimen(
             lambda: ConditionalBayesianPMF(**sampled), trainset, True
         ),
+        "blend": Specimen(
+            lambda: Blend([ConditionalPMF(**factors, **seeded), BiasOnly()], **seeded), trainset
+        ),
         "rbm": Specimen(lambda: RBM(**boltzmann, **seeded), trainset, True),
         "conditional_rbm": Specimen(lambda: ConditionalRBM(**boltzmann, **seeded), trainset, True),
     }
@@ -166,8 +171,12 @@ def load(folder: Path, name: str) -> Any:
     """Load a saved specimen as its users do."""
     if specimens()[name].data is not trainset:
         return tacenda.load(folder)
+    from tacenda_surprise import Blend
     from tacenda_surprise.algorithm import TacendaAlgorithm
 
+    if name == "blend":  # an algorithm, and a model that none of its parts is
+        exercise(tacenda.load(folder))
+        return Blend.load(folder)
     return TacendaAlgorithm.load(folder)
 
 
@@ -220,4 +229,5 @@ def _recommended(algorithm: Any) -> list[np.ndarray]:
     estimates = np.array([prediction.est for prediction in found])
     require(bool(((low <= estimates) & (estimates <= high)).all()), f"estimates {estimates}")
     algorithm.top_n(3, ["u1"])
-    return [estimates, *_rated(algorithm.model)]
+    model = getattr(algorithm, "model", None)  # a blend has several
+    return [estimates] if model is None else [estimates, *_rated(model)]

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 from surprise.model_selection import GridSearchCV
 
-from tacenda.errors import ConfigurationError, DataError, FittingError
+from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -16,6 +16,7 @@ from tacenda_surprise import (
     ConditionalBayesianPMF,
     ConditionalPMF,
     ConditionalRBM,
+    Recommender,
     SideInfo,
 )
 from tacenda_surprise.trainsets import ratings_of
@@ -288,3 +289,57 @@ def test_a_frame_of_new_ratings_is_on_the_scale_of_the_old(trainset, fitted):
         algo.partial_fit(Frame(["newcomer"], items[:1], [99.0]))
     with pytest.raises(DataError, match=r"third column .* holds no numbers"):
         algo.partial_fit(Frame(["newcomer"], items[:1], ["good"]))
+
+
+@pytest.mark.parametrize("unfitted", [PMF(), ConditionalRBM(), Blend([BiasOnly()])])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda algo: algo.predict("a", "x"),
+        lambda algo: algo.predict_many(["a"], ["x"]),
+        lambda algo: algo.test([("a", "x", 3.0)]),
+        lambda algo: algo.top_n(3),
+        lambda algo: algo.fold_in({"x": 3.0}),
+        lambda algo: algo.choices,
+        lambda algo: algo.levels,
+    ],
+)
+def test_what_is_not_fitted_says_how_to_fit_it(unfitted, use):
+    with pytest.raises(NotFittedError, match=r"is not fitted: call fit\(trainset\)"):
+        use(unfitted)
+
+
+@pytest.mark.parametrize("make", [lambda: PMF(**SMALL), lambda: Blend([BiasOnly()])])
+def test_arguments_of_the_wrong_kind_are_named(make, fitted):
+    algo = fitted(make, [("a", "x", 1.0), ("b", "y", 3.0), ("a", "y", 2.0)])
+    for ratings in ([3, 4], 3, "xy", [("x", 1, 2)]):
+        with pytest.raises(
+            ConfigurationError, match=r"give the items with their ratings, as \{item"
+        ):
+            algo.fold_in(ratings)
+    for value in ("4", None, [4]):
+        with pytest.raises(DataError, match=r"rating of item 'x' is .*; give a number"):
+            algo.fold_in({"x": value})
+    with pytest.raises(DataError, match="off the scale 1 to 5"):
+        algo.fold_in({"x": 6})
+    assert 1 <= algo.fold_in({"x": np.float32(4)}).predict("y") <= 5
+    new = algo.fold_in({"x": 4})
+    for listed in (lambda n: algo.top_n(n, ["b"]), new.top_n):
+        for n in (2.5, "2", 0, None):
+            with pytest.raises(ConfigurationError, match=r"n is .*; ask for at least one item"):
+                listed(n)
+        assert listed(np.int64(1))
+
+
+def test_arguments_are_attributes_that_can_be_read():
+    algo = PMF(n_factors=7, n_epochs=3)
+    assert (algo.n_factors, algo.n_epochs, algo.reg_all, algo.verbose) == (7, 3, None, False)
+    assert RBM(n_hidden=4).n_hidden == 4
+    assert Recommender(name="pmf", settings={"epochs": 3}).name == "pmf"
+    assert "n_factors" in dir(PMF)
+    assert "n_factors" not in vars(algo)  # no second copy
+    with pytest.raises(AttributeError, match=r"n_factors cannot be set .* PMF\(n_factors=9\)"):
+        algo.n_factors = 9
+    with pytest.raises(AttributeError, match="n_hidden"):
+        _ = algo.n_hidden
+    assert deepcopy(algo).n_factors == 7

@@ -1,14 +1,22 @@
 """A blend is as good as its parts and better than most."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from surprise import SVD, AlgoBase, accuracy
 from surprise.model_selection import cross_validate
 
+import tacenda
+from tacenda import artifact
+from tacenda.cli.main import main
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
-from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF
+from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
+from tacenda_surprise.models import BlendModel
 from tacenda_surprise.models.blending import fit_weights
 from tacenda_surprise.testing import SurpriseTests
+from tacenda_surprise.trainsets import ratings_of
 
 PARTS = [
     ConditionalPMF(n_factors=4, n_epochs=15, random_state=0),
@@ -124,6 +132,127 @@ def test_a_blend_comes_back_from_disk(trainset, testset, tmp_path):
     blend.fitted[0].save(tmp_path / "algorithm")
     with pytest.raises(ArtifactError, match="is a conditional_pmf and no blend"):
         Blend.load(tmp_path / "algorithm")
+
+
+def test_a_blend_lists_what_the_filters_of_its_parts_leave(blend, trainset):
+    users = [trainset.to_raw_uid(u) for u in (0, 7)]
+    new = blend.fold_in({"item 3": 5.0}, ["item 4"])
+    every = blend.top_n(1000, users) | {"new": new.top_n(1000)}
+
+    def listed(**filters):
+        return blend.top_n(1000, users, **filters) | {"new": new.top_n(1000, **filters)}
+
+    some = {iid for iid, _ in every[users[0]][::2]} | {"no such item"}
+    often = {raw for raw, i in trainset._raw2inner_id_items.items() if len(trainset.ir[i]) >= 16}
+    assert 0 < len(often) < trainset.n_items
+    for found, left in (
+        (listed(candidates=some), some),
+        (listed(exclude=some), {iid for best in every.values() for iid, _ in best} - some),
+        (listed(min_ratings=16), often),
+    ):
+        for uid, best in every.items():
+            assert found[uid] == [(iid, est) for iid, est in best if iid in left]
+
+
+def test_a_blend_says_how_likely_ratings_are(blend, testset):
+    uids, iids = [t[0] for t in testset], [t[1] for t in testset]
+    p = blend.predict_proba(uids, iids)
+    assert p.shape == (len(testset), 5)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
+    means, deviations = blend.predict_many(uids, iids), blend.predict_std(uids, iids)
+    np.testing.assert_allclose(p @ blend.levels, means, atol=0.03)
+    density = blend.predict_density(uids, iids, means)
+    np.testing.assert_allclose(density, 1 / (np.sqrt(2 * np.pi) * deviations))
+    with pytest.raises(ConfigurationError, match="2 users and 1 ratings"):
+        blend.predict_density(["a", "b"], ["c", "d"], [3.0])
+
+
+def test_a_new_user_of_a_blend_has_deviations_and_probabilities(trainset):
+    blend = Blend(PARTS, random_state=0).fit(trainset)
+    new = blend.fold_in({"item 3": 5.0, "item 4": 1.0}, uid="newcomer")
+    assert new.predict_std("item 7") == pytest.approx(
+        blend.predict_std(["newcomer"], ["item 7"])[0], abs=1e-5
+    )
+    np.testing.assert_allclose(
+        new.predict_proba("item 7"), blend.predict_proba(["newcomer"], ["item 7"])[0], atol=1e-4
+    )
+    assert new.levels.tolist() == blend.levels.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_saved_blend_is_a_model_for_programs_without_surprise(
+    trainset, testset, tmp_path, capsys, monkeypatch
+):
+    quiet = SideInfo([("quiet", "item 3"), ("quiet", "item 4")])
+    known = ConditionalPMF(n_factors=4, n_epochs=5, rated=quiet, random_state=0)
+    blend = Blend([known, PARTS[1]], random_state=0).fit(trainset)
+    blend.save(tmp_path / "blend")
+    model = tacenda.load(tmp_path / "blend")
+    assert isinstance(model, BlendModel)
+    users, items = model.catalogue.users, model.catalogue.items
+    assert users.raw.tolist() == list(trainset._raw2inner_id_users)
+    uids, iids = [t[0] for t in testset], [t[1] for t in testset]
+    pairs = users.numbers(uids), items.numbers(iids)
+    assert (pairs[0] < 0).any()
+    expected = blend.predict_many(uids, iids)
+    np.testing.assert_allclose(np.clip(model.score_pairs(*pairs), 1, 5), expected, atol=1e-5)
+    np.testing.assert_allclose(model.deviations(*pairs), blend.predict_std(uids, iids), atol=1e-5)
+    assert model.probabilities(*pairs).shape == (len(testset), 5)
+    block = np.clip(model.score_users(np.array([2, -1])), 1, 5)
+    np.testing.assert_allclose(block[0], blend.predict_users([users.raw[2]])[0], atol=1e-5)
+    nobody = blend.predict_many(["nobody"] * len(items), items.raw.tolist())
+    np.testing.assert_allclose(block[1], nobody, atol=1e-5)
+    new = model.fold_in(items.numbers(["item 3"]), [5.0], items.numbers(["item 4"]))
+    same = blend.fold_in({"item 3": 5.0}, ["item 4"])
+    wanted = [same.predict(iid) for iid in items.raw.tolist()]
+    np.testing.assert_allclose(np.clip(new.score(), 1, 5), wanted, atol=1e-5)
+    np.testing.assert_allclose(
+        new.deviations(items.numbers(["item 9"])), same.predict_std("item 9"), atol=1e-5
+    )
+    with pytest.raises(ConfigurationError, match=r"fit tacenda_surprise\.Blend"):
+        model.fit(ratings_of(trainset))
+
+    model.save(tmp_path / "again")
+    again = tacenda.load(tmp_path / "again")
+    np.testing.assert_array_equal(again.score_pairs(*pairs), model.score_pairs(*pairs))
+    with pytest.raises(ArtifactError, match="without its Surprise algorithms"):
+        Blend.load(tmp_path / "again")
+
+    asked = [
+        "tacenda",
+        "ratings",
+        "recommend",
+        str(tmp_path / "blend"),
+        "--user",
+        "user 1",
+        "--json",
+    ]
+    monkeypatch.setattr("sys.argv", asked)
+    with pytest.raises(SystemExit):
+        main()
+    listed = [iid for iid, _ in json.loads(capsys.readouterr().out)["user 1"]]
+    assert listed == [iid for iid, _ in blend.top_n(10, ["user 1"])["user 1"]]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weights": [1.0]},
+        {"weights": [1.0, -1.0]},
+        {"weights": [1.0, 1e300]},
+        {"center": 7.0},
+        {"factor": 0.0},
+        {"n_users": 0},
+        {"n_users": 10**6},
+    ],
+)
+def test_a_damaged_blend_is_refused(changes, trainset, tmp_path):
+    parts = [BiasOnly(), BiasOnly(biases="items")]
+    Blend(parts, random_state=0).fit(trainset).save(tmp_path / "blend")
+    found = artifact.read(tmp_path / "blend")
+    artifact.write(tmp_path / "blend", replace(found, config={**found.config, **changes}))
+    for load in (tacenda.load, Blend.load):
+        with pytest.raises(ArtifactError, match="cannot load"):
+            load(tmp_path / "blend")
 
 
 def test_a_blend_shows_whether_it_is_fitted(blend):

@@ -2,14 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import tacenda
 from tacenda.cli.main import main
 from tacenda.ratings import read_ratings, split_last
 from tacenda_surprise import PMF
-from tacenda_surprise.cli import _times
-from tacenda_surprise.models import BiasModel
+from tacenda_surprise.cli.evaluating import _times
+from tacenda_surprise.models import BiasModel, PMFModel
+from tacenda_surprise.models.factorization.training import SGD
 
 FAST = ["--set", "n_factors=3", "--set", "epochs=4"]
 
@@ -149,7 +151,7 @@ def test_a_file_that_is_not_utf8(run, tmp_path):
         "recommend", tmp_path / "model", "--user", "ann", "--seen", path, *latin, "--json"
     )
     assert (status, json.loads(out)) == (0, {"ann": []})
-    _, out, _ = run("recommend", tmp_path / "model", "--user", "ann", "-n", 1)
+    _, out, _ = run("recommend", tmp_path / "model", "--user", "ann", "-n", 1, "--include-rated")
     assert "caf\xe9" in out
 
 
@@ -158,8 +160,65 @@ def test_recommends_with_an_algorithm_that_was_saved(run, trainset, tmp_path):
     algo.save(tmp_path / "algo")
     status, out, _ = run("recommend", tmp_path / "algo", "--user", "user 1", "-n", 3, "--json")
     assert status == 0
-    best = algo.top_n(3, ["user 1"], exclude_seen=False)["user 1"]
+    best = algo.top_n(3, ["user 1"])["user 1"]
     assert [item for item, _ in json.loads(out)["user 1"]] == [item for item, _ in best]
+
+
+def test_lists_leave_out_what_is_rated_unless_told_otherwise(run, saved, file, tmp_path, triples):
+    rated = {item for user, item, _ in triples if user == "user 1"}
+    asked = ("recommend", saved, "--user", "user 1", "-n", 1000, "--json")
+
+    def listed(*options):
+        status, out, err = run(*asked, *options)
+        assert (status, err) == (0, "")
+        return {item for item, _ in json.loads(out)["user 1"]}
+
+    without = listed()
+    assert without
+    assert not rated & without
+    assert listed("--include-rated") == without | rated
+    newer = tmp_path / "newer.csv"
+    newer.write_text("".join(f"user 1,{item},3\n" for item in sorted(without)[:2]))
+    assert listed("--seen", newer) == without - set(sorted(without)[:2])
+    new = ("recommend", saved, "--rate", "item 3=5", "-n", 1000, "--json")
+    assert '"item 3"' not in run(*new)[1]
+    assert '"item 3"' in run(*new, "--include-rated")[1]
+    status, _, err = run(*asked, "--include-rated", "--seen", newer)
+    assert status == 2
+    assert "give one of them" in " ".join(err.replace("│", " ").split())
+
+
+def test_fit_takes_a_seed_as_set_does(run, file, tmp_path):
+    small = ("--model", "pmf", *FAST)
+    given = {"seed": ["--seed", 3], "set": ["--set", "seed=3"], "none": []}
+    for name, options in given.items():
+        assert run("fit", file, "-o", tmp_path / name, *small, *options)[0] == 0
+    found = {name: tacenda.load(tmp_path / name) for name in given}
+    assert found["seed"].settings == found["set"].settings
+    assert found["seed"].settings.seed == 3
+    assert found["none"].settings.seed == PMFModel().settings.seed
+    for options, status, message in (
+        (("--seed", 3, "--set", "seed=3"), 2, "leave one of the two out"),
+        (("--seed", 3, "--set", "pmf.seed=3"), 2, "leave one of the two out"),
+        (("--set", "pmf.n_epochs=2", "--seed", -1), 2, "'--seed'"),
+    ):
+        found_status, _, err = run("fit", file, "-o", tmp_path / "new", *small, *options)
+        assert found_status == status
+        assert message in " ".join(err.replace("│", " ").split())
+    status, _, err = run("fit", file, "-o", tmp_path / "new", "--model", "bias", "--seed", 3)
+    assert status == 1
+    assert "Bias has no option 'seed'" in err
+
+
+def test_an_interrupted_fit_goes_on_from_its_checkpoints(run, file, tmp_path, monkeypatch):
+    small = ("fit", file, "--model", "pmf", *FAST, "--checkpoints", tmp_path / "progress")
+    assert run(*small, "-o", tmp_path / "one")[0] == 0
+    assert (tmp_path / "progress" / "checkpoint.json").exists()
+    monkeypatch.setattr(SGD, "step", lambda *_: pytest.fail("nothing is left to train"))
+    assert run(*small, "-o", tmp_path / "other")[0] == 0
+    one, other = (tacenda.load(tmp_path / name) for name in ("one", "other"))
+    pairs = np.array([0, 1, 2]), np.array([3, 4, 5])
+    np.testing.assert_array_equal(one.score_pairs(*pairs), other.score_pairs(*pairs))
 
 
 @pytest.mark.parametrize(
@@ -221,9 +280,13 @@ def test_what_a_folder_without_choices_cannot_tell_is_refused(run, file, tmp_pat
     folder = tmp_path / "bare"
     BiasModel().fit(read_ratings(file)).save(folder)
     asked = ("recommend", folder, "--user", "user 1", "--json")
-    status, out, _ = run(*asked)
+    status, out, err = run(*asked)
     assert status == 0
     assert json.loads(out) == json.loads(run(*asked, "--by", "rating")[1])
+    assert "does not say who has rated what" in err
+    assert "--seen FILE" in err
+    for options in (["--seen", file], ["--include-rated"]):
+        assert run(*asked, *options)[2] == ""
     for options in (["--by", "both"], ["--by", "choice"], ["--min-ratings", 3]):
         status, _, err = run(*asked, *options)
         assert status == 2

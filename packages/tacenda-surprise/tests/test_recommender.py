@@ -124,3 +124,43 @@ def test_what_a_model_leaves_out_is_named(method, n):
 def test_a_model_without_scores_says_so():
     with pytest.raises(NotImplementedError, match="neither tables nor scores of its own"):
         type("Unfinished", (RatingModel,), {})().score_pairs(np.array([0]), np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("score_pairs", lambda found: found[:, None], r"float32 of the shape \(3, 1\)"),
+        ("score_pairs", lambda found: found[:-1], r"float32 of the shape \(2,\)"),
+        ("score_pairs", lambda found: found.astype(int), r"int64 of the shape \(3,\)"),
+        ("score_pairs", lambda found: found.tolist(), "a list"),
+        ("deviations", lambda found: found[:1], r"float32 of the shape \(1,\)"),
+    ],
+)
+def test_a_model_that_breaks_its_promise_is_named(method, answer, said, trainset, monkeypatch):
+    algo = Recommender(name="halfway", random_state=0).fit(trainset)
+    right = getattr(Halfway, method)
+    monkeypatch.setattr(Halfway, method, lambda *arguments: answer(right(*arguments)))
+    whole = rf"{method} of the model 'halfway' \(Halfway\) gave {said} where float32 of the shape \(3,\) was"
+    uids, iids = ["user 1"] * 3, ["item 1", "item 2", "item 3"]
+    asked = algo.predict_std if method == "deviations" else algo.predict_many
+    with pytest.raises(PluginError, match=whole):
+        asked(uids, iids)
+    if method == "score_pairs":
+        with pytest.raises(PluginError, match=whole):
+            algo.test([(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)])
+
+
+def test_blocks_of_users_are_checked_too(trainset, monkeypatch):
+    algo = Recommender(name="halfway", random_state=0).fit(trainset)
+    right = Halfway.score_users
+    monkeypatch.setattr(Halfway, "score_users", lambda self, users: right(self, users).T)
+    for asked in (algo.predict_users, lambda uids: algo.top_n(3, uids)):
+        with pytest.raises(PluginError, match=r"score_users of the model 'halfway'"):
+            asked(["user 1", "user 2"])
+
+
+def test_one_pair_is_checked_too(trainset, monkeypatch):
+    algo = Recommender(name="halfway", random_state=0).fit(trainset)
+    monkeypatch.setattr(Halfway, "score_pairs", lambda *_: np.float32(3))
+    with pytest.raises(PluginError, match=r"gave a float32 where float32 of the shape \(1,\)"):
+        algo.predict("user 1", "item 1")

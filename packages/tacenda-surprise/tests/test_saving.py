@@ -1,7 +1,7 @@
 """Algorithms on disk: what comes back, what does not, and files that are not what they should be."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -46,7 +46,10 @@ def saved(trainset, tmp_path):
 def altered(folder, **changes):
     """Saves the artefact again with other arrays or another part of its configuration."""
     found = artifact.read(folder)
-    arrays = {**found.arrays, **{f"surprise.{n}": a for n, a in changes.items() if n[0] != "_"}}
+    changed = {n: a for n, a in changes.items() if n[0] != "_"}
+    shared = {n: a for n, a in changed.items() if n in found.arrays}  # with the model alone
+    own = {f"surprise.{n}": a for n, a in changed.items() if n not in shared}
+    arrays = {**found.arrays, **shared, **own}
     config = dict(found.config)
     if "_config" in changes:
         config["surprise"] = {**config["surprise"], **changes["_config"]}
@@ -130,12 +133,12 @@ def test_what_cannot_be_loaded(saved, tmp_path):
         {"item_ids": np.full(920, 10**6, np.int32)},
         {"offsets": np.zeros(61, np.int64)},
         {"offsets": WRAPPING},
-        {"seen.offsets": WRAPPING},
+        {"rated.offsets": WRAPPING},
         {"users.offsets": WRAPPING},
         {"users.types": np.full(60, 7, np.uint8)},
         {"users.offsets": np.zeros(61, np.int64)},
         {"folded.rated": np.array([3])},
-        {"seen.item_ids": np.full(920, -1, np.int32)},
+        {"rated.item_ids": np.full(920, -1, np.int32)},
         {"_config": {"n_users": 10**6}},
         {"_config": {"class": "os:system"}},
         {"_config": {"arguments": {"nonsense": 1}}},
@@ -155,6 +158,14 @@ def test_damaged_and_hostile_files(changes, saved):
     altered(saved, **changes)
     with pytest.raises(ArtifactError, match="cannot load"):
         TacendaAlgorithm.load(saved)
+
+
+def test_a_folder_that_does_not_say_who_has_rated_what_is_damaged(saved):
+    found = artifact.read(saved)
+    arrays = {name: array for name, array in found.arrays.items() if name[:6] != "rated."}
+    artifact.write(saved, replace(found, arrays=arrays))
+    with pytest.raises(ArtifactError, match="does not say who has rated what"):
+        PMF.load(saved)
 
 
 def test_saving_again_replaces(saved, trainset, testset):

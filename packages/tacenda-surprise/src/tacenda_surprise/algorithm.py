@@ -24,12 +24,12 @@ from tacenda.settings import HasSettings
 from tacenda_surprise import storage
 from tacenda_surprise.models.base import RatingModel
 from tacenda_surprise.models.bias import BiasModel
-from tacenda_surprise.models.choices import Choices
+from tacenda_surprise.models.checked import checked
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.new_users import NewUsers
 from tacenda_surprise.output import EpochPrinter, why_impossible
 from tacenda_surprise.recommendation import Recommendation
-from tacenda_surprise.settings import AlgorithmSettings
+from tacenda_surprise.settings import AlgorithmSettings, ReadArgument
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.trainsets import (
     FitData,
@@ -58,7 +58,7 @@ class TacendaAlgorithm(HasSettings[S], Recommendation):
     Attributes
     ----------
     settings
-        The arguments it was made with.
+        The arguments it was made with; each is an attribute as well, which can be read alone.
     model
         The fitted model; None before ``fit``.
     bu, bi
@@ -69,6 +69,14 @@ class TacendaAlgorithm(HasSettings[S], Recommendation):
 
     model_class: type[RatingModel]
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Make every argument an attribute too, as in Surprise: ``algo.n_factors`` is that of the settings."""
+        super().__init_subclass__(**more)
+        if "settings_class" in vars(cls):
+            for one in cls.settings_class.options():
+                if one.name != "settings" and not hasattr(cls, one.name):
+                    setattr(cls, one.name, ReadArgument(one))
+
     def __init__(self, settings: S) -> None:
         AlgoBase.__init__(self)
         self.settings = settings
@@ -77,7 +85,7 @@ class TacendaAlgorithm(HasSettings[S], Recommendation):
         self.bi: Floats | None = None
         self.pu: Floats | None = None
         self.qi: Floats | None = None
-        self._choices: Choices | None = None
+        self._choices = None
         if self.rated is not None:
             self._require_conditional()
 
@@ -326,4 +334,5 @@ class TacendaAlgorithm(HasSettings[S], Recommendation):
             user = self._unrated_users.get(raw, -1)
         if not self.predicts_unknown and (user < 0 or item < 0):
             raise PredictionImpossible(why_impossible(user, item))
-        return float(model.score_pairs(np.array([user]), np.array([item]))[0])
+        scores = model.score_pairs(np.array([user]), np.array([item]))
+        return float(checked(model, "score_pairs", scores, 1)[0])

@@ -7,20 +7,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from surprise import AlgoBase, Prediction
+from surprise import Prediction
 
-from tacenda.errors import ConfigurationError, DataError, NotFittedError
+from tacenda.errors import NotFittedError
 from tacenda_surprise.models.base import FoldedUser, RatingModel, folded_probabilities
+from tacenda_surprise.models.checked import checked
 from tacenda_surprise.models.levels import density
 from tacenda_surprise.new_users import NewUsers
 from tacenda_surprise.output import no_collection, prediction_objects, why_impossible
-from tacenda_surprise.trainsets import as_list, as_pairs, numbers
+from tacenda_surprise.top_n import TopN
+from tacenda_surprise.trainsets import as_list, as_pairs, check_ratings, numbers
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 
-class BatchPredictions(AlgoBase):  # type: ignore[misc]
+class BatchPredictions(TopN):
     """Predictions of many pairs: ratings, how far off they may be, and distributions.
 
     A subclass fits or loads ``model`` and sets what is declared here.
@@ -50,7 +52,9 @@ class BatchPredictions(AlgoBase):  # type: ignore[misc]
             uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
             users, items = numbers(uids, self._users), numbers(iids, self._items)
             impossible = ((users < 0) | (items < 0)) & (not self.predicts_unknown)
-            scores = model.score_pairs(users, items).astype(np.float64)
+            scores = checked(
+                model, "score_pairs", model.score_pairs(users, items), len(rows)
+            ).astype(np.float64)
             for user, places in self._new_users.rows(uids, users):
                 scores[places] = user.score(items[places])
                 impossible[places] = False
@@ -69,10 +73,7 @@ class BatchPredictions(AlgoBase):  # type: ignore[misc]
 
         Raises ConfigurationError if there is not one item for every user.
         """
-        model = self._fitted()
-        scores = self._per_pair(
-            uids, iids, model.score_pairs, lambda user, items: user.score(items)
-        )
+        scores = self._per_pair(uids, iids, "score_pairs", lambda user, items: user.score(items))
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
 
     def predict_users(self, uids: Sequence[Any]) -> Floats:
@@ -83,7 +84,11 @@ class BatchPredictions(AlgoBase):  # type: ignore[misc]
         uids = as_list(uids, "uids")
         self._require_known(uids)
         users = numbers(uids, self._users)
-        scores = self._fitted().score_users(users).astype(np.float64)
+        model = self._fitted()
+        n_items = len(model.catalogue.items)
+        scores = checked(
+            model, "score_users", model.score_users(users), len(users), n_items
+        ).astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
             scores[rows] = user.score()
         return np.asarray(np.clip(scores, *self.trainset.rating_scale))
@@ -93,23 +98,20 @@ class BatchPredictions(AlgoBase):  # type: ignore[misc]
 
         Raises ConfigurationError if there is not one item for every user.
         """
-        model = self._fitted()
-        return self._per_pair(
-            uids, iids, model.deviations, lambda user, items: user.deviations(items)
-        )
+        return self._per_pair(uids, iids, "deviations", lambda user, items: user.deviations(items))
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
         """Return probabilities (pairs, levels) of the ratings `levels`.
 
         Raises ConfigurationError on a continuous scale, or if there is not one item for every user.
         """
-        model = self._fitted()
-        catalogue = model.catalogue
+        catalogue = self._fitted().catalogue
         return self._per_pair(
             uids,
             iids,
-            model.probabilities,
+            "probabilities",
             lambda user, items: folded_probabilities(user, items, catalogue),
+            len(catalogue.levels),
         )
 
     def predict_density(
@@ -119,13 +121,8 @@ class BatchPredictions(AlgoBase):  # type: ignore[misc]
 
         The question to ask on a continuous scale, where no single rating has a probability.
         """
-        if len(ratings) != len(uids):
-            raise ConfigurationError(
-                f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
-            )
-        scores = self._per_pair(
-            uids, iids, self._fitted().score_pairs, lambda user, items: user.score(items)
-        )
+        check_ratings(uids, ratings)
+        scores = self._per_pair(uids, iids, "score_pairs", lambda user, items: user.score(items))
         return density(ratings, scores, self.predict_std(uids, iids))
 
     @property
@@ -137,24 +134,20 @@ class BatchPredictions(AlgoBase):  # type: ignore[misc]
         """Whether the user was fitted, is known by identities, or was folded in."""
         return uid in self._users or self._new_users.get(str(uid)) is not None
 
-    def _require_known(self, uids: Iterable[Any]) -> None:
-        for uid in uids:
-            if not self._knows(uid):
-                raise DataError(
-                    f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
-                )
-
     def _per_pair(
         self,
         uids: Sequence[Any],
         iids: Sequence[Any],
-        of_model: Callable[[Numbers, Numbers], npt.NDArray[np.float32]],
+        method: str,
         of_new_user: Callable[[FoldedUser, Numbers], npt.NDArray[np.float32]],
+        *columns: int,
     ) -> Floats:
-        """Ask the model, or a new user, about pairs of raw ids; the answers have one row a pair."""
+        """Ask a method of the model, or a new user, about pairs of raw ids; the answers are (pairs, *columns)."""
+        model = self._fitted()
         uids, iids = as_pairs(uids, iids)
         users, items = numbers(uids, self._users), numbers(iids, self._items)
-        found = of_model(users, items).astype(np.float64)
+        answers = checked(model, method, getattr(model, method)(users, items), len(uids), *columns)
+        found = answers.astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
             found[rows] = of_new_user(user, items[rows])
         return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +15,40 @@ from surprise.utils import get_rng
 
 from tacenda import artifact
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
+from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda_surprise.algorithm import UNKNOWN, TacendaAlgorithm
 from tacenda_surprise.blend_parts import deviations_of, estimates_of, estimates_of_users, parted
+from tacenda_surprise.blended_user import BlendedUser
+from tacenda_surprise.models.base import RatingModel
+from tacenda_surprise.models.blended import BlendModel
 from tacenda_surprise.models.blending import Weights, deviation_factor, fit_weights, usual_errors
+from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.models.ranking import By, Lists
+from tacenda_surprise.models.levels import density, nearest
+from tacenda_surprise.models.ranking import Lists
+from tacenda_surprise.new_users import Given, ratings_by_item
 from tacenda_surprise.storage import load_errors
-from tacenda_surprise.trainsets import as_list, as_pairs, as_trainset, join, numbers, ratings_of
+from tacenda_surprise.top_n import Found, TopN
+from tacenda_surprise.trainsets import (
+    as_list,
+    as_pairs,
+    as_trainset,
+    check_ratings,
+    join,
+    numbers,
+    ratings_of,
+)
 
 __all__ = ["Blend"]
 
 Floats = npt.NDArray[np.float64]
 
-_NAME = "blend"
-_NOBODY = object()  # an id that no trainset has
+_OWN = "surprise blend"  # what only Surprise needs, in the configuration of the saved model
 _SCORES = 2_000_000  # of one algorithm in memory at a time
 
 
-class Blend(AlgoBase):  # type: ignore[misc]
+class Blend(TopN):
     """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
 
     Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
@@ -82,7 +96,7 @@ class Blend(AlgoBase):  # type: ignore[misc]
         self.random_state = random_state
         self.fitted: list[AlgoBase] = []
         self._weights: Weights | None = None
-        self._choices: Choices | None = None
+        self._choices = None
 
     def __repr__(self) -> str:
         fitted = "not fitted" if self._weights is None else "fitted"
@@ -103,13 +117,14 @@ class Blend(AlgoBase):  # type: ignore[misc]
         weights = fit_weights(estimates, truth)
         usual = usual_errors(estimates, truth)
         errors = truth - np.clip(weights.combine(estimates), *trainset.rating_scale)
-        factor = deviation_factor(errors, weights.deviations(deviations_of(first, usual, held_out)))
+        deviations = weights.deviations(deviations_of(first, usual, held_out))
+        weights = weights._replace(factor=deviation_factor(errors, deviations))
         if self.refit:
             first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
         # All at once: an interrupted fit leaves the blend as it was.
         AlgoBase.fit(self, trainset)
         self._weights, self.fitted = weights, first
-        self._usual, self._factor, self._choices = usual, factor, None
+        self._usual, self._choices = usual, None
         return self
 
     def partial_fit(self, trainset: Any, n_epochs: int | None = None) -> Self:
@@ -136,54 +151,63 @@ class Blend(AlgoBase):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save into the folder ``path`` what `load` needs: the fitted algorithms, each complete, and their weights.
 
-        Raises ConfigurationError if an algorithm is not one of Tacenda's, or the blend was made with
-        ``refit=False``, whose algorithms do not have all ratings.
+        `tacenda.load` reads the folder as a `tacenda_surprise.models.BlendModel`. Raises ConfigurationError if an
+        algorithm is not one of Tacenda's, or the blend was made with ``refit=False``, whose algorithms do not have
+        all ratings.
         """
+        artifact.write(path, self.to_artifact())
+
+    def to_artifact(self) -> Artifact:
+        """Return what `save` writes. Raises NotFittedError."""
         weights = self._fitted()
         if not self.refit:
             raise ConfigurationError("only a blend with refit=True can be saved; fit one")
+        models: list[RatingModel] = []
         nested: dict[str, Artifact] = {}
         for number, algo in enumerate(self.fitted):
             if not isinstance(algo, TacendaAlgorithm):
                 raise ConfigurationError(
                     f"{type(algo).__name__} cannot be saved without pickle; use surprise.dump"
                 )
+            models.append(algo._fitted())
             nested[f"algorithm-{number}"] = algo.to_artifact()
+        found = BlendModel(models, weights, self.trainset.n_users).to_artifact()
         seed = self.random_state if isinstance(self.random_state, int) else None
-        config = {
-            "weights": weights.weights.tolist(),
-            "center": weights.center,
-            "usual": self._usual.tolist(),
-            "factor": self._factor,
-            "holdout": self.holdout,
-            "random_state": seed,
-        }
-        first = next(iter(nested.values()))
-        found = Artifact("recommenders", _NAME, first.distribution, first.version, config, {})
-        artifact.write(path, replace(found, nested=nested))
+        own = {"usual": self._usual.tolist(), "holdout": self.holdout, "random_state": seed}
+        arrays = {**self.choices.arrays(), **self._identities().arrays()}
+        return replace(found, config={**found.config, _OWN: own}, arrays=arrays, nested=nested)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Load a blend that was saved. Raises ArtifactError for a folder that is missing, damaged or none."""
         with load_errors(path):
-            found = artifact.read(path)
-            if found.name != _NAME:
-                raise ArtifactError(f"it is a {found.name} and no blend")
-            n, config = len(found.nested), found.config
-            parts: list[TacendaAlgorithm[Any]] = [
-                TacendaAlgorithm.from_artifact(found.nested[f"algorithm-{number}"])
-                for number in range(n)
-            ]
-            weights, usual = (np.array(config[key], np.float64) for key in ("weights", "usual"))
-            center, factor = float(config["center"]), float(config["factor"])
-            whole = np.isfinite([*weights, *usual, center, factor]).all() and (weights >= 0).all()
-            if not (n and weights.shape == usual.shape == (n,) and whole and factor > 0):
-                raise ArtifactError("the blend's weights are invalid: the folder is damaged")
-            unfitted = [type(part).from_settings(part.settings) for part in parts]
-            blend = cls(unfitted, float(config["holdout"]), True, config["random_state"])
-            AlgoBase.fit(blend, parts[0].trainset)
-            blend._weights, blend.fitted = Weights(weights, center), list(parts)
-            blend._usual, blend._factor = usual, factor
+            return cls.from_artifact(artifact.read(path))
+
+    @classmethod
+    def from_artifact(cls, found: Artifact) -> Self:
+        """Rebuild what `to_artifact` gave; to be called within ``storage.load_errors``."""
+        if found.name != BlendModel.name:
+            raise ArtifactError(f"it is a {found.name} and no blend")
+        own, n = found.config.get(_OWN), len(found.nested)
+        if own is None:
+            raise ArtifactError(
+                "it is a blend without its Surprise algorithms: tacenda.load loads it"
+            )
+        usual = np.array(own["usual"], np.float64)
+        if not n or usual.shape != (n,) or not ((usual >= 0) & (usual < np.inf)).all():
+            raise ArtifactError("the blend's usual errors are invalid: the folder is damaged")
+        parts: list[TacendaAlgorithm[Any]] = [
+            TacendaAlgorithm.from_artifact(found.nested[f"algorithm-{k}"]) for k in range(n)
+        ]
+        unfitted = [type(part).from_settings(part.settings) for part in parts]
+        blend = cls(unfitted, float(own["holdout"]), True, own["random_state"])
+        trainset = parts[0].trainset
+        weights = Weights.from_config(found.config, n, trainset.rating_scale)
+        if int(found.config["n_users"]) != trainset.n_users:
+            raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
+        AlgoBase.fit(blend, trainset)
+        blend._weights, blend._usual, blend.fitted = weights, usual, list(parts)
+        blend._choices = Choices.found(found.arrays, trainset.n_users, trainset.n_items)
         return blend
 
     @property
@@ -238,53 +262,65 @@ class Blend(AlgoBase):  # type: ignore[misc]
         weights = self._fitted()
         uids, iids = as_pairs(uids, iids)
         pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
-        found = weights.deviations(deviations_of(self.fitted, self._usual, pairs))
-        return np.asarray(self._factor * found)
+        return weights.deviations(deviations_of(self.fitted, self._usual, pairs))
 
-    def top_n(
-        self,
-        n: int = 10,
-        uids: Iterable[Any] | None = None,
-        *,
-        exclude_seen: bool = True,
-        by: By = "both",
-    ) -> dict[Any, list[tuple[Any, float]]]:
-        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+    def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
+        """Return probabilities (pairs, levels) of the ratings `levels`, which have the estimates as their means.
 
-        ``by`` says what is best, as in `TacendaAlgorithm.top_n`. Raises DataError for an unknown user.
+        Raises ConfigurationError on a continuous scale, or if there is not one item for every user.
         """
+        catalogue = self._catalogue()
+        levels = catalogue.require_levels("Blend.predict_proba")
+        means = self.predict_many(uids, iids).astype(np.float32)
+        deviations = self.predict_std(uids, iids).astype(np.float32)
+        return nearest(means, deviations, levels, catalogue.counts).astype(np.float64)
+
+    def predict_density(
+        self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
+    ) -> Floats:
+        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal about the estimate.
+
+        Raises ConfigurationError if there is not one item and one rating for every user.
+        """
+        check_ratings(uids, ratings)
+        return density(ratings, self.predict_many(uids, iids), self.predict_std(uids, iids))
+
+    @property
+    def levels(self) -> Floats:
+        """The ratings (levels,) that `predict_proba` is about, ascending."""
+        return self._catalogue().levels.astype(np.float64)
+
+    def _catalogue(self) -> Catalogue:
         self._fitted()
-        trainset = self.trainset
-        users = trainset._raw2inner_id_users
-        wanted = list(users) if uids is None else as_list(uids, "uids")
-        self._require_known(wanted)
-        raw = [trainset.to_raw_iid(i) for i in trainset.all_items()]
-        lists = Lists.of(None if by == "rating" else self.choices, by, len(raw))
-        found: dict[Any, list[tuple[Any, float]]] = {}
-        block = max(1, _SCORES // max(len(raw), 1))
-        for start in range(0, len(wanted), block):
-            part = wanted[start : start + block]
+        return Catalogue.of(ratings_of(self.trainset))
+
+    # -- lists -------------------------------------------------------------------------------------
+
+    def _everybody(self) -> list[Any]:
+        return list(self.trainset._raw2inner_id_users)
+
+    def _knows(self, uid: Any) -> bool:
+        return uid in self.trainset._raw2inner_id_users or any(
+            algo._knows(uid) for algo in self.fitted if isinstance(algo, TacendaAlgorithm)
+        )
+
+    def _identities(self) -> Identities:
+        return Identities.of(ratings_of(self.trainset))
+
+    def _ranked(
+        self, uids: list[Any], n: int, lists: Lists, *, exclude_seen: bool
+    ) -> Iterator[Found]:
+        users = self.trainset._raw2inner_id_users
+        block = max(1, _SCORES // max(self.trainset.n_items, 1))
+        for start in range(0, len(uids), block):
+            part = uids[start : start + block]
             for uid, scores in zip(part, self.predict_users(part), strict=True):
                 x, seen = None, self._seen_by(uid)
                 if lists.choices is not None:
                     own = users.get(uid)
                     known = lists.choices.users
                     x = lists.choices.of_new_user(seen)[0] if own is None else known[own]
-                hidden = seen if exclude_seen else None
-                items, values = lists.best(scores.astype(np.float32), x, n, hidden)
-                found[uid] = [
-                    (raw[item], value)
-                    for item, value in zip(items, values.astype(float).tolist(), strict=True)
-                ]
-        return found
-
-    @property
-    def choices(self) -> Choices:
-        """The model of what gets chosen, fitted when it is asked for first."""
-        if self._choices is None:
-            ratings = ratings_of(self.trainset)
-            self._choices = Choices.of(ratings, Identities.of(ratings))
-        return self._choices
+                yield lists.best(scores.astype(np.float32), x, n, seen if exclude_seen else None)
 
     def fold_in(
         self,
@@ -296,9 +332,13 @@ class Blend(AlgoBase):  # type: ignore[misc]
         """Predict for a user the blend was not fitted to, see `TacendaAlgorithm.fold_in`.
 
         An algorithm that is not one of Tacenda's counts with what it says of an unknown user. Raises
-        ConfigurationError if ``uid`` is a user of the trainset, DataError for a rating off the scale.
+        ConfigurationError if ``uid`` is a user of the trainset or ``ratings`` are no pairs of items and ratings,
+        DataError for a rating that is no number or off the scale.
         """
-        weights, given, rated = self._fitted(), dict(ratings), as_list(rated, "rated")
+        weights, by_item = self._fitted(), ratings_by_item(ratings)
+        index, scale = self.trainset._raw2inner_id_items, self.trainset.rating_scale
+        rated = as_list(rated, "rated")
+        given = Given.of(uid, by_item, rated, index, scale)
         # Before any algorithm is told, so that all know the user or none.
         ours = [algo for algo in self.fitted if isinstance(algo, TacendaAlgorithm)]
         known = [self.trainset._raw2inner_id_users, *(algo._users for algo in ours)]
@@ -307,25 +347,19 @@ class Blend(AlgoBase):  # type: ignore[misc]
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
             )
         users = [
-            algo.fold_in(given, rated, uid=uid) if isinstance(algo, TacendaAlgorithm) else algo
+            algo.fold_in(by_item, rated, uid=uid) if isinstance(algo, TacendaAlgorithm) else algo
             for algo in self.fitted
         ]
-        return BlendedUser(self, users, weights, given, rated)
-
-    def _require_known(self, uids: Iterable[Any]) -> None:
-        ours = [algo for algo in self.fitted if isinstance(algo, TacendaAlgorithm)]
-        for uid in uids:
-            if uid in self.trainset._raw2inner_id_users or any(algo._knows(uid) for algo in ours):
-                continue
-            raise DataError(
-                f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
-            )
+        seen = np.union1d(given.items, given.rated).astype(np.int64)
+        return BlendedUser(
+            users, weights, self._usual, index, scale, seen, self._catalogue(), self._lists
+        )
 
     def _seen_by(self, uid: Any) -> npt.NDArray[np.int64]:
         """Inner ids of what a user has rated, or is known to where the trainset has no ratings of theirs; ascending."""
         inner = self.trainset._raw2inner_id_users.get(uid)
         if inner is not None:
-            return np.array(sorted({i for i, _ in self.trainset.ur[inner]}), np.int64)
+            return self._identities().of_user(inner).astype(np.int64)
         raw = (
             iid
             for algo in self.fitted
@@ -352,45 +386,3 @@ class Blend(AlgoBase):  # type: ignore[misc]
             for prediction in predictions:
                 print(prediction)
         return predictions
-
-
-class BlendedUser(NamedTuple):
-    """Predictions of a blend for a user it was not fitted to."""
-
-    blend: Blend
-    users: list[Any]  # what every algorithm made of the user, or the algorithm
-    weights: Weights
-    ratings: dict[Any, float]
-    rated: list[Any]
-
-    def predict(self, iid: Hashable) -> float:
-        """The expected rating of an item, clipped to the scale."""
-        return float(self._estimates([iid])[0])
-
-    def _estimates(self, iids: Sequence[Any]) -> Floats:
-        every = [
-            [user.predict(_NOBODY, iid).est for iid in iids]
-            if isinstance(user, AlgoBase)
-            else [user.predict(iid) for iid in iids]
-            for user in self.users
-        ]
-        combined = self.weights.combine(np.array(every, float).T)
-        return np.asarray(np.clip(combined, *self.blend.trainset.rating_scale))
-
-    def top_n(
-        self, n: int = 10, *, exclude_seen: bool = True, by: By = "both"
-    ) -> list[tuple[Any, float]]:
-        """The ``n`` best items: (raw item id, estimate), best first."""
-        trainset = self.blend.trainset
-        raw = [trainset.to_raw_iid(i) for i in trainset.all_items()]
-        found = numbers([*self.ratings, *self.rated], trainset._raw2inner_id_items)
-        seen = np.unique(found[found >= 0])
-        choices = None if by == "rating" else self.blend.choices
-        x = None if choices is None else choices.of_new_user(seen)[0]
-        lists = Lists.of(choices, by, len(raw))
-        scores = self._estimates(raw).astype(np.float32)
-        items, values = lists.best(scores, x, n, seen if exclude_seen else None)
-        return [
-            (raw[item], value)
-            for item, value in zip(items, values.astype(float).tolist(), strict=True)
-        ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +13,23 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise.models.base import Floats, FoldedUser, RatingModel, folded_probabilities
 from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.ranking import Lists
+from tacenda_surprise.models.ranking import Lists, check_length
+from tacenda_surprise.output import named
 
 Numbers = npt.NDArray[np.int64]
+
+
+def ratings_by_item(
+    ratings: Mapping[Any, float] | Iterable[tuple[Any, float]],
+) -> dict[Any, float]:
+    """Read the ratings of one user, by raw item id. Raises ConfigurationError for what are no pairs."""
+    try:
+        return dict(ratings)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"ratings is {reprlib.repr(ratings)}; give the items with their ratings, as {{item: rating}} or "
+            "[(item, rating)], and items without ratings as rated=[item]"
+        ) from error
 
 
 class Given(NamedTuple):
@@ -33,9 +49,14 @@ class Given(NamedTuple):
         items: Mapping[Any, int],
         scale: tuple[float, float],
     ) -> Given:
-        """Number raw item ids, without those that are unknown. Raises DataError for a rating off the scale."""
+        """Number raw item ids, without those that are unknown.
+
+        Raises DataError for a rating that is no number or off the scale.
+        """
         low, high = scale
         for item, value in ratings.items():
+            if not isinstance(value, Real):
+                raise DataError(f"the rating of item {item!r} is {value!r}; give a number")
             if not low <= value <= high:
                 raise DataError(
                     f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
@@ -109,14 +130,15 @@ class NewUser(NamedTuple):
 
         ``filters`` are ``by``, ``candidates``, ``exclude`` and ``min_ratings`` of the algorithm's ``top_n``.
         """
-        return self.listed(self.lists(**filters), n, exclude_seen=exclude_seen)
+        check_length(n)
+        items, scores = self.best(self.lists(**filters), n, exclude_seen=exclude_seen)
+        return named(items, scores, list(self.items), self.scale)
 
-    def listed(self, lists: Lists, n: int, *, exclude_seen: bool) -> list[tuple[Any, float]]:
-        """The list of this user that ``lists`` ranks."""
-        seen = self.seen if exclude_seen else None
-        found, scores = lists.of_new_user(self.model_user, self.seen, n, seen)
-        raw, estimates = list(self.items), np.clip(scores, *self.scale).tolist()
-        return [(raw[item], score) for item, score in zip(found, estimates, strict=True)]
+    def best(
+        self, lists: Lists, n: int, *, exclude_seen: bool
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """Numbers and expected ratings of the ``n`` items that ``lists`` ranks best."""
+        return lists.of_new_user(self.model_user, self.seen, n, self.seen if exclude_seen else None)
 
 
 class NewUsers(dict[str, NewUser]):

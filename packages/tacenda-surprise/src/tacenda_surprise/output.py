@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from surprise import Prediction
 
 from tacenda.fitting import Callback, FitLoop
@@ -28,6 +30,17 @@ def prediction_objects(
         details[row] = {"was_impossible": True, "reason": reason}
     fields = zip(uids, iids, truths, estimates, details, strict=True)
     return list(map(tuple.__new__, repeat(Prediction), fields))
+
+
+def named(
+    items: npt.NDArray[np.int64],
+    scores: npt.NDArray[np.floating[Any]],
+    raw: Sequence[Any],
+    scale: tuple[float, float],
+) -> list[tuple[Any, float]]:
+    """List items (n,) by their ``raw`` ids, each with its expected rating (n,), clipped to the scale."""
+    estimates = np.clip(scores, *scale).tolist()
+    return [(raw[item], score) for item, score in zip(items, estimates, strict=True)]
 
 
 def why_impossible(user: int, item: int) -> str:

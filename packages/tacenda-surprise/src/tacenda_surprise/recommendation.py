@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from tacenda.errors import ConfigurationError
 from tacenda_surprise.batch_predictions import BatchPredictions
-from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.models.ranking import By, Lists, best_items
-from tacenda_surprise.new_users import Given, NewUser
-from tacenda_surprise.trainsets import as_list, numbers, ratings_of
+from tacenda_surprise.models.ranking import Lists, best_items
+from tacenda_surprise.new_users import Given, NewUser, ratings_by_item
+from tacenda_surprise.top_n import Found
+from tacenda_surprise.trainsets import as_list, numbers
 
 
 class Recommendation(BatchPredictions):
@@ -23,98 +21,26 @@ class Recommendation(BatchPredictions):
     """
 
     _seen: Identities  # who is known to have rated what
-    _choices: Choices | None
 
-    def top_n(
-        self,
-        n: int = 10,
-        uids: Iterable[Any] | None = None,
-        *,
-        exclude_seen: bool = True,
-        by: By = "both",
-        candidates: Iterable[Any] | None = None,
-        exclude: Iterable[Any] = (),
-        min_ratings: int = 0,
-    ) -> dict[Any, list[tuple[Any, float]]]:
-        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+    def _everybody(self) -> list[Any]:
+        return list(self._users)
 
-        No anti-testset is built: it takes the memory of one block of users. The first call fits the model of what
-        gets chosen.
+    def _identities(self) -> Identities:
+        return self._seen
 
-        Parameters
-        ----------
-        n
-            Items for each user.
-        uids
-            Raw user ids; an unknown one is a `DataError`.
-        exclude_seen
-            Leave out what the user has rated or is known to have rated.
-        by
-            What is best: ``"both"`` is an item that the user is likely to choose and to like then
-            (`tacenda_surprise.models.choices`); ``"choice"`` and ``"rating"`` are one of the two alone. The
-            highest estimates are often those of obscure items.
-        candidates
-            Raw ids of the items that may be listed; None: all. Unknown ones are left out.
-        exclude
-            Raw ids of items that may not.
-        min_ratings
-            How many ratings an item must have.
-        """
-        model = self._fitted()
-        wanted = list(self._users) if uids is None else as_list(uids, "uids")
-        self._require_known(wanted)
-        known = [uid for uid in wanted if uid in self._users]
-        raw_items = list(self._items)
-        low, high = self.trainset.rating_scale
-        lists = self._lists(by, candidates, exclude, min_ratings)
+    def _ranked(
+        self, uids: list[Any], n: int, lists: Lists, *, exclude_seen: bool
+    ) -> Iterator[Found]:
+        known = numbers([uid for uid in uids if uid in self._users], self._users)
         seen = self._seen if exclude_seen else None
-        ranked = best_items(model, numbers(known, self._users), n, seen, lists)
-        found = {
-            uid: [
-                (raw_items[item], score)
-                for item, score in zip(r.items, np.clip(r.scores, low, high).tolist(), strict=True)
-            ]
-            for uid, r in zip(known, ranked, strict=True)
-        }
-        for uid in wanted:
-            if uid not in found:
-                user = self._new_users.get(str(uid))
-                assert user is not None  # or it would not be known
-                found[uid] = user.listed(lists, n, exclude_seen=exclude_seen)
-        return {uid: found[uid] for uid in wanted}
-
-    @property
-    def choices(self) -> Choices:
-        """The model of what gets chosen, fitted when it is asked for first."""
-        self._fitted()
-        if self._choices is None:
-            self._choices = Choices.of(ratings_of(self.trainset), self._seen)
-        return self._choices
-
-    def _lists(
-        self,
-        by: By = "both",
-        candidates: Iterable[Any] | None = None,
-        exclude: Iterable[Any] = (),
-        min_ratings: int = 0,
-    ) -> Lists:
-        """What ``top_n`` ranks by, and what it leaves out."""
-        allowed, banned = (
-            None if ids is None else numbers(as_list(ids, what), self._items)
-            for ids, what in ((candidates, "candidates"), (exclude, "exclude"))
-        )
-        unsupported = None
-        if min_ratings > 0:
-            sizes = (len(self.trainset.ir[i]) for i in range(len(self._items)))
-            unsupported = np.fromiter(sizes, np.int64, len(self._items)) < min_ratings
-        return Lists.of(
-            None if by == "rating" else self.choices,
-            by,
-            len(self._items),
-            None if allowed is None else allowed[allowed >= 0].tolist(),
-            () if banned is None else banned[banned >= 0].tolist(),
-            unsupported,
-        )
+        fitted = best_items(self._fitted(), known, n, seen, lists)
+        for uid in uids:
+            if uid in self._users:
+                one = next(fitted)
+                yield one.items, one.scores
+            else:
+                new = self._new_users[str(uid)]
+                yield new.best(lists, n, exclude_seen=exclude_seen)
 
     def fold_in(
         self,
@@ -142,9 +68,9 @@ class Recommendation(BatchPredictions):
         Raises
         ------
         ConfigurationError
-            ``uid`` is a user of the trainset.
+            ``uid`` is a user of the trainset, or ``ratings`` are no pairs of items and ratings.
         DataError
-            A rating is not finite or off the scale.
+            A rating is no number, not finite or off the scale.
         """
         self._fitted()
         if uid is not None and uid in self._users:
@@ -152,7 +78,9 @@ class Recommendation(BatchPredictions):
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
             )
         scale = self.trainset.rating_scale
-        return self._add(Given.of(uid, dict(ratings), as_list(rated, "rated"), self._items, scale))
+        return self._add(
+            Given.of(uid, ratings_by_item(ratings), as_list(rated, "rated"), self._items, scale)
+        )
 
     def _add(self, given: Given) -> NewUser:
         """Fold a user in, and keep them if they have a raw id."""

@@ -108,6 +108,22 @@ class AlgorithmSettings(Settings):
         return {**found, **given}
 
 
+class ReadArgument:
+    """An argument as an attribute of an algorithm, ``algo.n_factors``, read from its settings and from there alone."""
+
+    def __init__(self, one: Option) -> None:
+        self.name, self.__doc__ = one.name, f"{one.doc}; given to the constructor."
+
+    def __get__(self, algo: Any, owner: type | None = None) -> Any:
+        return self if algo is None else getattr(algo.settings, self.name)
+
+    def __set__(self, algo: Any, value: Any) -> None:
+        made = type(algo).__name__
+        raise AttributeError(
+            f"{self.name} cannot be set on a {made} that is there: make another, {made}({self.name}={value!r})"
+        )
+
+
 def merged_options(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a model, groups joined; those that come ``then`` overrule."""
     found = dict(first)

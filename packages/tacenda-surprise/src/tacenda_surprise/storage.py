@@ -72,8 +72,6 @@ def pack_up(model: RatingModel, saved: Saved) -> Artifact:
         "offsets": ratings.user_offsets,
         "item_ids": ratings.item_ids,
         "values": ratings.values,
-        "seen.offsets": saved.seen.offsets,
-        "seen.item_ids": saved.seen.item_ids,
         "folded.values": np.concatenate([np.empty(0, np.float32), *(g.values for g in given)]),
     }
     for name, parts in lists.items():
@@ -92,6 +90,7 @@ def pack_up(model: RatingModel, saved: Saved) -> Artifact:
         arrays={
             **found.arrays,
             **({} if saved.choices is None else saved.choices.arrays()),
+            **saved.seen.arrays(),
             **{_PREFIX + name: array for name, array in arrays.items()},
         },
     )
@@ -129,6 +128,9 @@ def unpacked(found: Artifact) -> tuple[RatingModel, Saved, Ratings]:
     if (len(users), len(items)) != sizes or not 0 < n_users <= len(users):
         raise ArtifactError(f"its {len(users)} users and {len(items)} items are not the model's")
     low, high = (float(end) for end in config["scale"])
+    seen = Identities.found(found.arrays, *sizes)
+    if seen is None:
+        raise ArtifactError("it does not say who has rated what: it is damaged")
     rated = Identities(*_lists(arrays, "offsets", "item_ids", n_users, len(items), np.int32))
     values = require(arrays, "values", shape=(len(rated.item_ids),), dtype=np.float32, finite=True)
     item_index = raw_index(items, "item")
@@ -140,9 +142,7 @@ def unpacked(found: Artifact) -> tuple[RatingModel, Saved, Ratings]:
         dict(config["arguments"]),
         trainset_of(own, users[:n_users], items, float(config["mean"])),
         {user: number for number, user in enumerate(users)},
-        Identities(
-            *_lists(arrays, "seen.offsets", "seen.item_ids", len(users), len(items), np.int32)
-        ),
+        seen,
         _given(arrays, len(items)),
         Choices.found(found.arrays, *sizes),
     )

@@ -2,6 +2,7 @@
 
 from tacenda_surprise.models.base import FoldedUser, Loop, RatingModel, check_rated
 from tacenda_surprise.models.bias import BiasModel, BiasSettings
+from tacenda_surprise.models.blended import BlendModel
 from tacenda_surprise.models.boltzmann.rbm import ConditionalRBMModel, RBMModel
 from tacenda_surprise.models.boltzmann.settings import (
     BoltzmannSettings,
@@ -25,6 +26,7 @@ __all__ = [
     "BayesianSettings",
     "BiasModel",
     "BiasSettings",
+    "BlendModel",
     "BoltzmannSettings",
     "Catalogue",
     "ConditionalBayesianPMFModel",

@@ -9,16 +9,19 @@ ratings left out are as large as it says.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from tacenda.errors import DataError
+from tacenda.errors import ArtifactError, DataError
 from tacenda_surprise.models.spread import coverage_factor
 
 Floats = npt.NDArray[np.float64]
+
+_LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32
 
 
 class Weights(NamedTuple):
@@ -26,15 +29,33 @@ class Weights(NamedTuple):
 
     weights: Floats  # (models,), not negative
     center: float  # mean of the ratings
+    factor: float = 1.0  # of the standard deviations
 
     def combine(self, predictions: Floats) -> Floats:
         """Blend predictions (pairs, models) into (pairs,)."""
         return np.asarray(self.center + (predictions - self.center) @ self.weights)
 
     def deviations(self, deviations: Floats) -> Floats:
-        """Average standard deviations (pairs, models) into (pairs,), by weights of sum one."""
+        """Average standard deviations (pairs, models) into (pairs,), by weights of sum one, times the factor."""
         total, n = self.weights.sum(), len(self.weights)
-        return np.asarray(deviations @ (self.weights / total if total > 0 else np.full(n, 1 / n)))
+        share = self.weights / total if total > 0 else np.full(n, 1 / n)
+        return np.asarray(self.factor * (deviations @ share))
+
+    def config(self) -> dict[str, Any]:
+        """The weights as JSON values."""
+        return {"weights": self.weights.tolist(), "center": self.center, "factor": self.factor}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], n_models: int, scale: tuple[float, float]
+    ) -> Self:
+        """Rebuild what `config` gave, for so many models of ratings on ``scale``. Raises ArtifactError."""
+        weights = np.array(config["weights"], np.float64)
+        center, factor = float(config["center"]), float(config["factor"])
+        sound = weights.shape == (n_models,) and ((weights >= 0) & (weights < _LARGEST)).all()
+        if not (sound and scale[0] <= center <= scale[1] and 0 < factor < _LARGEST):
+            raise ArtifactError("the blend's weights are invalid: the folder is damaged")
+        return cls(weights, center, factor)
 
 
 def fit_weights(predictions: Floats, truth: Floats, ridge: float = 0.05) -> Weights:

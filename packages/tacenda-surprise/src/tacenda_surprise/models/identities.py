@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.artifact import require
 from tacenda.devices import Array, put
-from tacenda.errors import DataError
+from tacenda.errors import ArtifactError, DataError
 from tacenda.kernels.shared import sparse_product
+from tacenda.offsets import checked_offsets
 from tacenda.ratings import Ratings
 
 
@@ -82,3 +85,21 @@ class Identities:
         ones = put(np.ones(len(self.item_ids), np.float32), device)
         scale = put((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
         return sparse_product.multiply(self.offsets, self.item_ids, ones, table, row_scale=scale)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """What `found` reads."""
+        return {"rated.offsets": self.offsets, "rated.item_ids": self.item_ids}
+
+    @classmethod
+    def found(
+        cls, arrays: Mapping[str, npt.NDArray[Any]], n_users: int, n_items: int
+    ) -> Self | None:
+        """Rebuild those of an artefact, None if it has none. Raises ArtifactError."""
+        if "rated.offsets" not in arrays:
+            return None
+        offsets = require(arrays, "rated.offsets", shape=(n_users + 1,), dtype=np.int64)
+        items = require(arrays, "rated.item_ids", shape=("items",), dtype=np.int32)
+        checked_offsets(offsets, len(items), what="the array 'rated.offsets'", error=ArtifactError)
+        if len(items) and not 0 <= items.min() <= items.max() < n_items:
+            raise ArtifactError(f"the array 'rated.item_ids' holds a number off 0 to {n_items - 1}")
+        return cls(offsets, items)

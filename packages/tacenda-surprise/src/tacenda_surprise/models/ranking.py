@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats, FoldedUser, RatingModel
+from tacenda_surprise.models.checked import checked
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 
@@ -113,7 +114,7 @@ def best_items(
     block = max(1, _SCORES // max(n_items, 1))
     for start in range(0, len(users), block):
         part = users[start : start + block]
-        ratings = model.score_users(part)
+        ratings = checked(model, "score_users", model.score_users(part), len(part), n_items)
         x = None if lists.choices is None else lists.choices.users[part]
         values = lists.values(ratings, x)
         for user, row, own in zip(part.tolist(), values, ratings, strict=True):
@@ -122,10 +123,17 @@ def best_items(
             yield Ranked(user, found, own[found])
 
 
+def check_length(n: int) -> None:
+    """Raise ConfigurationError for a length of lists that is no whole number of at least 1."""
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ConfigurationError(
+            f"n is {n!r}; ask for at least one item, and a whole number of them"
+        )
+
+
 def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.int64], Floats]:
     """Numbers and scores of the ``n`` best items but the ``hidden`` ones, best first."""
-    if n < 1:
-        raise ConfigurationError(f"n is {n}; ask for at least one item")
+    check_length(n)
     values = scores.copy()
     if hidden is not None:
         values[hidden] = -np.inf

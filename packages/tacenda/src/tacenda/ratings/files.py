@@ -143,9 +143,11 @@ class _Numbering:
         self.rows = array("i")
 
     def add(self, raw: str) -> None:
+        """Note the id of the next row."""
         self.rows.append(self.numbers.setdefault(raw, len(self.numbers)))
 
     def finish(self, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
+        """Return the index of all ids, and the number of each row (rows,). Raises DataError for an empty id."""
         raw = list(self.numbers)
         if "" in self.numbers:
             raise DataError(f"an empty {what} id; every rating needs one")
