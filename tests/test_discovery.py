@@ -1,5 +1,6 @@
 """Discovery with real metadata: a distribution is a .dist-info folder and a module on a path."""
 
+COMMANDS = "import typer\napp = typer.Typer()\n"
 MODEL = "class Model:\n    kind = 'embedders'\n"
 
 
@@ -241,3 +242,36 @@ def test_help_imports_nothing_heavy(site):
         print("heavy:", sorted(heavy & set(sys.modules)))
         """)
     assert out.splitlines()[-1] == "heavy: []"
+
+
+def test_our_commands_keep_their_names_whoever_else_claims_them(site):
+    site.install("a-rival", "[tacenda.commands]\nlm = a_rival:app\n", a_rival=COMMANDS)
+    site.install("another", "[tacenda.commands]\nnew = another:app\n", another=COMMANDS)
+    out = site.python("""
+        from tacenda.cli.main import _lazy_commands
+        found = _lazy_commands(frozenset(), 0)
+        print("lm" in found, "lm@tacenda-lm" in found, "lm@a-rival" in found, "new" in found)
+        print(found["lm"].help.split()[2])
+        """)
+    assert out.splitlines() == ["True False True True", "tacenda-lm"]
+
+
+def test_a_group_of_entry_points_that_nothing_reads_is_shown(site):
+    site.install("mistaken", "[tacenda.embedder]\nmine = a_module:Mine\n")
+    site.install("strange", "[tacenda.zebras]\nmine = a_module:Mine\n")
+    site.install("carrier", "[tacenda.models]\nmine = a_module\n")
+    out = site.python("""
+        import sys
+        sys.argv = ["tacenda", "plugins", "--no-load"]
+        from tacenda.cli.main import main
+        try:
+            main()
+        except SystemExit:
+            pass
+        """)
+    said = [line for line in out.splitlines() if "nothing reads" in line]
+    assert said[0].startswith("mistaken: ")
+    assert said[0].endswith("in the group tacenda.embedder; is tacenda.embedders meant?")
+    assert said[1].startswith("strange: ")
+    assert "the groups are tacenda.kernels, " in said[1]
+    assert len(said) == 2

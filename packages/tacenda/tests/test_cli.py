@@ -66,12 +66,23 @@ def test_a_bug_is_not_disguised(failing, monkeypatch):
         main()
 
 
+def test_what_is_not_implemented_and_does_not_say_so_is_a_bug(failing, monkeypatch):
+    @failing.command()
+    def unfinished():
+        raise NotImplementedError
+
+    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "unfinished"])
+    with pytest.raises(NotImplementedError):
+        main()
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (OSError(28, "No space left on device"), "reading or writing failed: No space left"),
         (PermissionError(13, "Permission denied", "x.txt"), "x.txt cannot be used: Permission"),
         (UnicodeEncodeError("ascii", "a\u00e9", 1, 2, "no"), "'\\xe9': set PYTHONIOENCODING=utf-8"),
+        (NotImplementedError("Mine has no deviations"), "tacenda: Mine has no deviations"),
         (MemoryError("unable to allocate"), "not enough memory (MemoryError: unable to allocate)"),
     ],
 )

@@ -153,11 +153,15 @@ def test_a_name_of_two_distributions_is_an_error_only_when_it_is_asked_for(insta
     assert len(plugins.available("embedders")) == 3
     assert plugins.get("embedders", "only") is not None
     with pytest.raises(
-        PluginError, match=r"claimed by a \(module:Class\) and b_c .*distribution='a'"
+        PluginError, match=r"claimed by a \(module:Class\) and b_c .*choose one, as in lds@a"
     ):
         plugins.get("embedders", "lds")
     assert plugins.get("embedders", "lds", distribution="a") is first
     assert plugins.get("embedders", "lds", distribution="B.c") is second  # names are normalized
+    assert plugins.get("embedders", "lds@a") is first
+    assert plugins.get("embedders", "lds@b-c") is second
+    with pytest.raises(PluginError, match="d installs no 'lds'"):
+        plugins.get("embedders", "lds@d")
 
 
 def test_a_name_that_one_distribution_claims_twice_is_an_error(install):

@@ -49,10 +49,21 @@ class Entry:
 
 
 class Installed(NamedTuple):
-    """What was found: the entries, and the distributions whose entry points cannot all be read."""
+    """What was found.
+
+    Attributes
+    ----------
+    entries
+        All claims.
+    unreadable
+        The distributions whose entry points cannot all be read.
+    others
+        Distributions, each with a group ``tacenda.<something>`` of theirs that is of no kind.
+    """
 
     entries: tuple[Entry, ...] = ()
     unreadable: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
 
 class _Line(NamedTuple):
@@ -74,6 +85,7 @@ def find(kinds: Collection[str]) -> Installed:
     torn: dict[str, list[Entry]] = {}
     versions: dict[str, str] = {}
     unreadable = []
+    others: dict[tuple[str, str], None] = {}  # a set in order
     for dist in _concerned():
         name, version, nameless = _identity(dist)
         lines, unread = _lines(dist)
@@ -82,6 +94,10 @@ def find(kinds: Collection[str]) -> Installed:
             for line in lines
             if (kind := line.group.removeprefix("tacenda.")) in kinds and kind != line.group
         ]
+        for group in {line.group: None for line in lines}:
+            kind = group.removeprefix("tacenda.")
+            if kind != group and kind not in kinds:
+                others[name, group] = None
         found = list(_named_once(claims))
         if unread:
             unreadable.append(name)
@@ -98,7 +114,7 @@ def find(kinds: Collection[str]) -> Installed:
                 f"{versions[key]}, counts; uninstall one"
             )
     entries = chain.from_iterable(({**torn, **whole}).values())
-    return Installed(tuple(entries), tuple(unreadable))
+    return Installed(tuple(entries), tuple(unreadable), tuple(others))
 
 
 def _concerned() -> Iterator[importlib.metadata.Distribution]:

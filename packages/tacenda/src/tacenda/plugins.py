@@ -27,6 +27,8 @@ from tacenda.installed import Entry, Installed, canonical, find
 #: What a plugin can be; its entry-point group is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
 
+_MODELS = "models"  # whose group `tacenda.artifact.by_name` reads: folders, which are not loaded
+
 #: The version of the contract between the core and its plugins. The integer attribute ``api_version`` of an object
 #: says for which version it was written; without the attribute, that is version 1.
 API_VERSION = 1
@@ -99,6 +101,12 @@ def available(kind: str | None = None) -> list[PluginRecord]:
     ]
 
 
+def unread() -> list[tuple[str, str]]:
+    """Return the distributions that have entry points in groups which nothing reads, each with one of the groups."""
+    groups = [f"tacenda.{kind}" for kind in (*KINDS, _MODELS)]
+    return [(owner, group) for owner, group in _scan().others if group not in groups]
+
+
 def unreadable() -> tuple[str, ...]:
     """Return the names of the distributions whose entry points cannot all be read, so that plugins may be missing."""
     return _scan().unreadable
@@ -106,6 +114,8 @@ def unreadable() -> tuple[str, ...]:
 
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     """Load one plugin and return the object its entry point names.
+
+    ``name`` may be ``NAME@DISTRIBUTION``, for a name that several distributions claim.
 
     Raises
     ------
@@ -118,6 +128,8 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
         The plugin says that it cannot work on this machine.
     """
     _checked_kind(kind)
+    if distribution is None and "@" in name:
+        name, _, distribution = name.rpartition("@")
     claims = [entry for entry in _entries() if (entry.kind, entry.name) == (kind, name)]
     wanted = canonical(distribution or "")
     matching = [entry for entry in claims if wanted in ("", entry.key[2])]
@@ -327,7 +339,7 @@ def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]
 def _ambiguous(kind: str, name: str, claims: list[Entry]) -> str:
     claims = sorted(claims, key=lambda entry: (entry.distribution, entry.target))
     owners = " and ".join(f"{entry.distribution} ({entry.target})" for entry in claims)
-    remedy = f"choose one, as in distribution={claims[0].distribution!r}, or uninstall one"
+    remedy = f"choose one, as in {name}@{claims[0].distribution}, or uninstall one"
     if len({entry.key for entry in claims}) == 1:
         remedy = "its metadata must name it once"
     return f"{name!r} under tacenda.{kind} is claimed by {owners}: {remedy}"

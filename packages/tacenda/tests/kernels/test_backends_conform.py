@@ -97,7 +97,7 @@ def test_the_kit_finds_an_operation_that_remembers_its_last_call():
 
 
 def test_the_kit_finds_a_name_that_cannot_be_imported():
-    with pytest.raises(kernels.dispatch.KernelError, match="nowhere"):
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
         _run("test_every_operation_can_be_imported", _backend_with(new="nowhere:at_all"))
 
 
@@ -132,3 +132,30 @@ def test_the_kit_holds_a_new_operation_to_its_own_specification(test_name, opera
 def test_the_kit_finds_a_new_operation_that_the_backend_does_not_offer():
     with pytest.raises(AssertionError, match="does not offer halved"):
         _run("test_agrees_with_the_reference", _backend_with(), own=(_HALVED,))
+
+
+def test_the_kit_finds_an_operation_that_nothing_holds_to_anything():
+    with pytest.raises(
+        AssertionError, match="no operation 'lagged_count': is 'lagged_counts' meant"
+    ):
+        _run(
+            "test_every_operation_is_held_to_something",
+            _backend_with(lagged_count=counts_cpu.lagged_counts),
+        )
+    _run(
+        "test_every_operation_is_held_to_something",
+        _backend_with(halved=lambda x: x / 2),
+        own=(_HALVED,),
+    )
+
+
+def test_the_kit_finds_a_public_function_that_asks_somebody_else():
+    aside = _HALVED._replace(public=lambda x: x / 2)
+    with pytest.raises(AssertionError, match="never calls it"):
+        _run("test_agrees_with_the_reference", _backend_with(halved=lambda x: x / 2), own=(aside,))
+
+
+def test_the_kit_tests_a_backend_whose_name_is_taken():
+    taken = replace(_backend_with(lagged_counts=_columns_reversed), name="cpu")
+    with pytest.raises(AssertionError):
+        _run("test_agrees_with_the_reference", taken)

@@ -4,13 +4,14 @@ Its groups are those of the core, by ``module:attribute``, and the plugins of th
 imported only when one of its commands is run, so help is fast, and a broken plugin disturbs neither the help nor
 the other commands.
 
-Errors of Tacenda's own, failures to read or write and too little memory are one line on standard error and exit
-status 1; wrong usage exits with 2.
+Errors of Tacenda's own, failures to read or write, too little memory and what a plugin says it does not implement are
+one line on standard error and exit status 1; wrong usage exits with 2.
 ``TACENDA_DEBUG=1`` shows the traceback instead.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -34,6 +35,9 @@ from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The core's own lazy groups: name -> (``module:attribute``, one line of help).
 BUILT_IN = {"data": ("tacenda.cli.data:app", "List and fetch datasets.")}
+
+#: The distributions of Tacenda, whose commands keep their names whoever else claims them.
+OURS = frozenset({"tacenda-embeddings", "tacenda-lm", "tacenda-surprise"})
 
 
 class LazyCommand(TyperCommand):
@@ -86,11 +90,13 @@ def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, LazyComm
     for name, (target, text) in BUILT_IN.items():
         found[name] = LazyCommand(name, text, lambda target=target: _import(target))  # type: ignore[misc]
     records = plugins.available("commands")
+    ours = {record.name for record in records if record.distribution in OURS}
     claims = Counter(record.name for record in records)
     for record in records:
-        # A name that is taken, or claimed twice, is reached as name@distribution.
-        alone = claims[record.name] == 1 and record.name not in {*taken, *found}
-        name = record.name if alone else f"{record.name}@{record.distribution}"
+        # A name that is taken, or that two others claim, is reached as name@distribution.
+        alone = claims[record.name] == 1 and record.name not in {*taken, *BUILT_IN}
+        first = record.distribution in OURS if record.name in ours else alone
+        name = record.name if first else f"{record.name}@{record.distribution}"
         text = f"Commands of {record.distribution} {record.version}".rstrip() + "."
         found[name] = LazyCommand(name, text, _loader(record.name, record.distribution))
     return found
@@ -163,6 +169,11 @@ def list_plugins(
                 typer.echo("".join(traceback.format_exception(cause)).rstrip())
     if not records:
         typer.echo("(none is installed)")
+    for distribution, group in plugins.unread():
+        groups = [f"tacenda.{known}" for known in (*plugins.KINDS, "models")]
+        near = difflib.get_close_matches(group, groups, n=1)
+        meant = f"is {near[0]} meant?" if near else f"the groups are {', '.join(groups)}"
+        typer.echo(f"{distribution}: nothing reads its entry points in the group {group}; {meant}")
     for distribution in plugins.unreadable():
         typer.echo(
             f"{distribution}: its entry points cannot all be read, so plugins may be missing"
@@ -265,8 +276,11 @@ def main() -> None:
                 app(prog_name="tacenda")
             finally:
                 _flush()
-    except (TacendaError, OSError, UnicodeEncodeError, MemoryError) as error:
-        if os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
+    except (
+        TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError,
+    ) as error:  # fmt: skip
+        unsaid = isinstance(error, NotImplementedError) and not str(error)  # a bug
+        if unsaid or os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
             raise
         print("tacenda:", as_options(_in_one_line(error)), file=sys.stderr)
         raise SystemExit(1) from None
@@ -302,7 +316,7 @@ def _in_one_line(error: BaseException) -> str:
         return (
             f"there is not enough memory ({describe(error)}): give less at a time, or more memory"
         )
-    return describe(error)
+    return str(error) if isinstance(error, NotImplementedError) else describe(error)
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:

@@ -153,7 +153,7 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
             skipped.append(f"{backend.name} does not serve {kind}")
             continue
         try:
-            fitting.append((backend.name, _import(backend.operations[operation])))
+            fitting.append((backend.name, imported(backend.operations[operation])))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a broken operation must not disturb the others
@@ -228,8 +228,11 @@ def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[
     return selected
 
 
-def _import(target: str | Operation) -> Operation:
-    """The operation itself, where a backend only names it."""
+def imported(target: str | Operation) -> Operation:
+    """Return the operation itself, where a backend only names it.
+
+    Raises KernelError, or what the import raises.
+    """
     if not isinstance(target, str):
         return target
     module, _, attribute = target.partition(":")

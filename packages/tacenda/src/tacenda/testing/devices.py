@@ -18,7 +18,7 @@ import numpy as np
 
 from tacenda import devices, kernels, plugins
 from tacenda.kernels import backends
-from tacenda.kernels.dispatch import _import
+from tacenda.kernels.dispatch import imported
 
 __all__ = ["DEVICE", "stand_in", "tensor_cores"]
 
@@ -90,7 +90,7 @@ def _by_torch(name: str, target: Any, called: set[str]) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         _require_tensors(arguments)
         called.add(name)
-        return _import(target)(*arguments)
+        return imported(target)(*arguments)
 
     return run
 
@@ -101,7 +101,7 @@ def _on_tensors(name: str, target: Any, called: set[str]) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         _require_tensors(arguments)
         called.add(name)
-        return _mapped(_to_tensor, _import(target)(*(_mapped(_to_array, a) for a in arguments)))
+        return _mapped(_to_tensor, imported(target)(*(_mapped(_to_array, a) for a in arguments)))
 
     return run
 

@@ -7,6 +7,7 @@ and refuses damaged artefacts. The kits of each kind inherit it.
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import multiprocessing
 import threading
@@ -87,8 +88,7 @@ class ModelTests:
     def _registered(self) -> Iterator[None]:
         """Put the class where `tacenda.load` looks, unless it is installed."""
         cls = type(self.make_model())
-        claims = [r for r in plugins.available(cls.kind) if r.name == cls.name]
-        if cls.distribution in {claim.distribution for claim in claims}:
+        if _claims(cls):
             yield
             return
         plugins.register(cls.kind, cls.name, cls, distribution=cls.distribution)
@@ -105,6 +105,11 @@ class ModelTests:
         assert isinstance(model.name, str)
         assert isinstance(model.distribution, str)
         assert getattr(model, "api_version", 1) == plugins.API_VERSION
+        installs = any(claim.version for claim in _claims(type(model)))
+        assert installs or not _has_metadata(model.distribution), (
+            f"{model.distribution} is installed and names no {model.name!r} under tacenda.{model.kind}: add it to "
+            "the entry points and install the package again"
+        )
         found = plugins.get(model.kind, model.name, distribution=model.distribution)
         assert found is type(model), "the entry point leads to another class"
         for record in plugins.available(model.kind):
@@ -240,6 +245,25 @@ def in_forked_process(act: Callable[[], Any], seconds: float) -> Any:
         receiver.close()
     assert failure is None, f"in a forked process:\n{failure}"
     return found
+
+
+def _claims(cls: Any) -> list[plugins.PluginRecord]:
+    """The plugins with the name and the distribution of a class."""
+    owner = canonical(cls.distribution)
+    return [
+        record
+        for record in plugins.available(cls.kind)
+        if record.name == cls.name and canonical(record.distribution) == owner
+    ]
+
+
+def _has_metadata(distribution: str) -> bool:
+    """Whether a distribution of this name is installed."""
+    try:
+        importlib.metadata.distribution(distribution)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return False
+    return True
 
 
 def assert_refuses(act: Callable[[], Any], error: type[TacendaError], action: str) -> None:

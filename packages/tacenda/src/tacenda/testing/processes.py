@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 __all__ = ["run_together"]
 
@@ -38,10 +39,17 @@ def run_together(script: str, size: int, *arguments: object) -> None:
         )
         for rank in range(size)
     ]
-    try:
-        for process in running:
-            _, said = process.communicate(timeout=_SECONDS)
-            assert process.returncode == 0, said
-    finally:
-        for process in running:
-            process.kill()
+    with ThreadPoolExecutor(size) as waiting:
+        try:
+            for done in as_completed([waiting.submit(_outcome, process) for process in running]):
+                status, said = done.result()
+                assert status == 0, said
+        finally:  # the others may wait for one that failed
+            for process in running:
+                process.kill()
+
+
+def _outcome(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit status of a process, and what it said; waits for its end."""
+    _, said = process.communicate(timeout=_SECONDS)
+    return process.returncode, said

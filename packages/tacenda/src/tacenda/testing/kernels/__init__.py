@@ -16,8 +16,10 @@ An operation that is new is tested in the same way, once the class says what it 
 """
 
 import copy
+import difflib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -26,9 +28,8 @@ import numpy as np
 import pytest
 
 from tacenda import kernels, plugins
-from tacenda.errors import PluginError
 from tacenda.kernels.backends import OPERATIONS
-from tacenda.kernels.dispatch import REFERENCE
+from tacenda.kernels.dispatch import REFERENCE, imported
 from tacenda.testing.kernels import (
     boltzmann,
     dynamics,
@@ -37,7 +38,7 @@ from tacenda.testing.kernels import (
     ratings,
     shared,
 )
-from tacenda.testing.kernels.shared import Case
+from tacenda.testing.kernels.shared import SPECIFICATION, Case
 
 __all__ = ["CASES", "Case", "KernelBackendTests", "OwnOperation"]
 
@@ -61,6 +62,9 @@ _OUTPUTS = {
     "tall_update": (0,),
     "unit_rows": (0,),
 }
+
+
+_OWNER = "<conformance>"  # the distribution of the backend under test
 
 
 class OwnOperation(NamedTuple):
@@ -103,17 +107,22 @@ class KernelBackendTests:
 
     @pytest.fixture(autouse=True)
     def _registered(self) -> Iterator[None]:
-        """Put the backend where the dispatcher looks, unless it is there already."""
-        installed = (_installed(record) for record in plugins.available("kernels"))
-        if any(backend is self.backend for backend in installed):
-            yield
-            return
-        place = {"distribution": "<conformance>"}
-        plugins.register("kernels", self.backend.name, self.backend, **place)
+        """Put the backend where the dispatcher looks, under a name of its own, and note which operations are called."""
+        self._called: set[str] = set()
+        noted = {
+            name: _noted(name, target, self._called)
+            for name, target in self.backend.operations.items()
+        }
+        plugins.register(
+            "kernels",
+            self.backend.name,
+            replace(self.backend, operations=noted),
+            distribution=_OWNER,
+        )
         try:
             yield
         finally:
-            plugins.unregister("kernels", self.backend.name, **place)
+            plugins.unregister("kernels", self.backend.name, distribution=_OWNER)
 
     def test_describes_itself(self) -> None:
         backend = self.backend
@@ -125,9 +134,17 @@ class KernelBackendTests:
         assert backend.name == REFERENCE or backend.priority > 0, "only the reference comes last"
 
     def test_every_operation_can_be_imported(self) -> None:
-        with kernels.use(self.backend.name):
-            for operation in self.backend.operations:
-                assert callable(kernels.resolve(operation, self.device)), operation
+        for operation, target in self.backend.operations.items():
+            assert callable(imported(target)), operation
+
+    def test_every_operation_is_held_to_something(self) -> None:
+        """One that is neither Tacenda's nor in ``own`` would be tested by nothing; as a rule it is misspelt."""
+        for operation in self.backend.operations.keys() - CASES.keys() - self._own().keys():
+            near = difflib.get_close_matches(operation, CASES, n=1)
+            meant = f"is {near[0]!r} meant? Else " if near else ""
+            raise AssertionError(
+                f"Tacenda has no operation {operation!r}: {meant}describe it as an OwnOperation"
+            )
 
     def test_agrees_with_the_reference(self) -> None:
         for operation in self._operations():
@@ -137,10 +154,13 @@ class KernelBackendTests:
                 if actual is None:
                     continue
                 served += 1
-                with kernels.use(REFERENCE):
+                with kernels.use(SPECIFICATION):
                     expected = self._reference(operation)(*copy.deepcopy(arguments))
                 self._assert_close(actual, expected, f"{operation}: {label}")
             assert served, f"{operation} declines every case; leave it out of the backend"
+            assert operation in self._called, (
+                f"the public function of {operation} never calls it: what was compared is not the backend's"
+            )
 
     def test_leaves_its_inputs_alone(self) -> None:
         for operation in self._operations():
@@ -184,7 +204,7 @@ class KernelBackendTests:
     def _run(self, operation: str, arguments: tuple[Any, ...]) -> Any:
         """What the public function returns with this backend alone, or None where the backend declines the shape."""
         try:
-            with kernels.use(self.backend.name):
+            with kernels.use(f"{self.backend.name}@{_OWNER}"):
                 own = self._own().get(operation)
                 public = own.public if own else _public(operation)
                 return public(*map(self._to_device, arguments))
@@ -223,12 +243,15 @@ def _public(operation: str) -> Callable[..., Any]:
     return public
 
 
-def _installed(record: plugins.PluginRecord) -> Any:
-    """The backend of a record, or None if it does not load."""
-    try:
-        return plugins.get("kernels", record.name, distribution=record.distribution)
-    except PluginError:
-        return None
+def _noted(name: str, target: str | Callable[..., Any], called: set[str]) -> Callable[..., Any]:
+    """The operation, which puts its name into ``called`` when it has run."""
+
+    def run(*arguments: Any, **more: Any) -> Any:
+        result = imported(target)(*arguments, **more)
+        called.add(name)
+        return result
+
+    return run
 
 
 def _assert_same(first: Any, second: Any, message: str) -> None:

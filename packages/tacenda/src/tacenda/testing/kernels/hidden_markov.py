@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from tacenda import kernels
-from tacenda.kernels.dispatch import REFERENCE
 from tacenda.kernels.hidden_markov import block, features
 from tacenda.kernels.hidden_markov import block_softmax as blocks_of
 from tacenda.kernels.hidden_markov import class_softmax as words_of
@@ -14,7 +13,7 @@ from tacenda.kernels.hidden_markov import streaming_logsumexp as sums
 from tacenda.kernels.hidden_markov.block import Sequences
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
 from tacenda.kernels.hidden_markov.features import Classed, Model
-from tacenda.testing.kernels.shared import Case
+from tacenda.testing.kernels.shared import SPECIFICATION, Case
 
 _LENGTHS = ((), (0,), (1,), (0, 5, 1, 0, 63), (1, 1, 1))
 
@@ -126,7 +125,7 @@ def streaming_logsumexp_backward() -> Iterator[Case]:
 
 def _reference(function: Any, *arguments: Any) -> Any:
     """What the specification returns."""
-    with kernels.use(REFERENCE):
+    with kernels.use(SPECIFICATION):
         return function(*arguments)
 
 

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from tacenda import kernels
-from tacenda.kernels.dispatch import REFERENCE
 from tacenda.kernels.log_bilinear import context_sum as sums
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.stream_scores import pack
 from tacenda.kernels.log_bilinear.tree_softmax import Codes
-from tacenda.testing.kernels.shared import Case
+from tacenda.testing.kernels.shared import SPECIFICATION, Case
 
 #: Three words, the last with two codes.
 _CODES = Codes(
@@ -53,7 +52,7 @@ def context_sum() -> Iterator[Case]:
 def context_sum_backward() -> Iterator[Case]:
     """The gradients of the same."""
     for label, (table, ids, offsets, context, spans, far) in _contexts():
-        with kernels.use(REFERENCE):
+        with kernels.use(SPECIFICATION):
             found = sums.forward(table, ids, offsets, spans[0], spans[1], context, None, far)
         grad = np.cos(found.vectors)
         yield label, (table, ids, offsets, *spans, context, found.before, grad, far, 1)

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.kernels.dispatch import REFERENCE
 from tacenda.kernels.dynamics.lagged_counts import Counts
 
 Case = tuple[str, tuple[Any, ...]]
 """What is awkward about it, and the arguments."""
+
+SPECIFICATION = f"{REFERENCE}@tacenda"
+"""The backend that others are compared with, also while it is itself under test."""
 
 
 def sparse_product() -> Iterator[Case]:
