@@ -72,6 +72,16 @@ def test_mistake_in_fit_is_one_line_and_status_1(run, text, tmp_path, arguments,
     assert not (tmp_path / "m").exists()
 
 
+def test_checkpoints_are_refused_before_the_text_is_read(run, text, tmp_path, monkeypatch):
+    monkeypatch.setattr("tacenda.Corpus.from_text", lambda *_, **__: pytest.fail("it is read"))
+    for more in ([], ["--scheduler", "threads"]):
+        status, _, err = run(
+            "fit", "--text", text, "-o", tmp_path / "new", "--checkpoints", tmp_path / "no", *more
+        )
+        assert status == 1
+        assert "leave out checkpoints" in err
+
+
 def test_fit_takes_advanced_options_and_keeps_checkpoints(run, text, tmp_path):
     small = ("--set", "width=4", "--set", "epochs=1", "--set", "advanced.tied=false")
     status, _, _ = run(

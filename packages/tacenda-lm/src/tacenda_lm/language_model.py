@@ -38,7 +38,7 @@ from tacenda_lm.text_facts import TextFacts, say_what_unknown_is, text_facts
 from tacenda_lm.training import FitContext
 from tacenda_lm.unknown_words import UnknownWords
 
-__all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored"]
+__all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored", "check_keeps_checkpoints"]
 
 S = TypeVar("S", bound=Settings)
 _LN2 = math.log(2)
@@ -120,10 +120,8 @@ class LanguageModel(KenlmInterface, Generation):
             raise ConfigurationError(
                 "resume=True needs checkpoints=...: give the folder in which the fit was saved"
             )
-        if checkpoints is not None and not self.keeps_checkpoints:
-            raise ConfigurationError(
-                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
-            )
+        if checkpoints is not None:
+            check_keeps_checkpoints(self)
         corpus = as_corpus(text, marks=marks)
         if isinstance(valid, Iterator):  # read twice: to fit with, and to count its unknown words
             valid = cast("Text", list(valid))
@@ -352,6 +350,14 @@ class LanguageModel(KenlmInterface, Generation):
             A distribution is not normalised, or holds NaN; the message names the context.
         """
         return largest_deviation(self, sentences, n_contexts, seed, tolerance)
+
+
+def check_keeps_checkpoints(model: LanguageModel) -> None:
+    """Raise ConfigurationError for a model that cannot save the progress of its fit."""
+    if not model.keeps_checkpoints:
+        raise ConfigurationError(
+            f"{type(model).__name__} cannot save the progress of its fit: leave out checkpoints"
+        )
 
 
 class ConfiguredLanguageModel(LanguageModel, Configured[S]):

@@ -83,6 +83,13 @@ def test_a_model_comes_back_from_its_file(model, tmp_path):
     assert unpacked == (tmp_path / "model.arpa").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["model.arpa.xz", "model.bz2", "model.arpa.zst"])
+def test_a_name_that_promises_another_packing_is_refused(model, tmp_path, name):
+    with pytest.raises(DataError, match=rf"{name} .*plain or end in \.gz"):
+        model.to_arpa(tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def test_the_compression_does_not_matter(tmp_path):
     (tmp_path / "model.arpa.bz2").write_bytes(bz2.compress(SMALL.encode()))
     assert KneserNey.from_arpa(tmp_path / "model.arpa.bz2").order == 2
@@ -180,6 +187,7 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(tmp
         (("-0.69897	a	-0.1", "-0.69897	b	-0.1"), None, "listed twice"),
         (("-0.39794	</s>\n", "-0.39794	x\n"), None, "no unigram </s>"),
         (("\\data\\", "\\nothing\\"), 4, "no ARPA file"),
+        ((SMALL, "a text\nof two lines\n"), None, "no ARPA file"),
         (("\\2-grams:", "\\3-grams:"), 15, "expected"),
     ],
 )

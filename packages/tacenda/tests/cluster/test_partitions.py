@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacenda.cli import options
 from tacenda.corpus.lines import file_blocks
 from tacenda.errors import ConfigurationError, CorpusError
 
 fsspec = pytest.importorskip("fsspec", reason="needs tacenda[dask]")
 pytest.importorskip("distributed", reason="needs tacenda[dask]")
+
+from fsspec.utils import read_block  # noqa: E402
 
 from tacenda.dask.partitions import partitions  # noqa: E402
 
@@ -44,6 +47,23 @@ def test_they_are_read_as_a_file_on_disk_is(tmp_path):
     whole = [line for block in file_blocks([path], "utf-8", "strict") for line in block if line]
     for n_bytes in range(1, 30):
         assert lines_of(partitions(path, n_bytes)) == whole
+
+
+def test_a_text_at_an_address_is_read_in_pieces(monkeypatch):
+    """As the commands read it, which have no cluster."""
+    sizes = []
+    monkeypatch.setattr(options, "_ELSEWHERE_BYTES", 40)
+    monkeypatch.setattr(
+        "tacenda.dask.partitions.read_block",
+        lambda file, begin, length, end: (
+            sizes.append(length) or read_block(file, begin, length, end)
+        ),
+    )
+    address = put("memory://long.txt", b"a line of words\n" * 50)
+    lines = [line for line in options.input_texts([address], "utf-8", "strict") if line]
+    assert lines == ["a line of words"] * 50
+    assert len(sizes) == 20
+    assert max(sizes) <= 41
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])

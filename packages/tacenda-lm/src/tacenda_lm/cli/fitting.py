@@ -91,6 +91,7 @@ def fit(
     from tacenda import Corpus, plugins
     from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
+    from tacenda_lm.language_model import check_keeps_checkpoints
     from tacenda_lm.mixture import Mixture
 
     marked = check_marks(marks)
@@ -104,6 +105,10 @@ def fit(
             "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
         )
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
+    if checkpoints is not None:
+        check_keeps_checkpoints(unfitted)
+        if scheduler is not None:
+            raise ConfigurationError("counts of a cluster are not saved: leave out --checkpoints")
     check_output(output, force)
     held_out_file = None if valid is None else input_text(valid, encoding, errors)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
@@ -129,8 +134,6 @@ def fit(
         from tacenda_lm import dask
 
         dask.check_model(unfitted)
-        if checkpoints is not None:
-            raise ConfigurationError("counts of a cluster are not saved: leave out --checkpoints")
         with connected(scheduler) as client:
             spread = ClusterCorpus.from_text(text, client=client, **reading)
             say_sizes(spread)

@@ -140,12 +140,12 @@ class _Reader:
         except UnicodeDecodeError as error:
             self._fail(f"it is not UTF-8 ({error.reason} at byte {error.start} of the line)")
 
-    def _next(self) -> str:
-        """The next line that is not empty."""
+    def _next(self, wanted: str = "\\end\\: it is cut short") -> str:
+        """The next line that is not empty; at the end of the file, the error names what is ``wanted`` before."""
         while (line := self._line()) is not None:
             if line.strip():
                 return line.strip()
-        self._fail(r"the file ends here, before \end\: it is cut short")
+        self._fail(f"the file ends here, before {wanted}")
 
     def _marker(self, wanted: str) -> None:
         """Read a line that must be as ``wanted``."""
@@ -155,7 +155,7 @@ class _Reader:
 
     def _header(self) -> list[int]:
         r"""The counts of all orders; read up to the line ``\1-grams:``."""
-        while (line := self._next()) != "\\data\\":
+        while (line := self._next("\\data\\: this is no ARPA file")) != "\\data\\":
             if line.startswith("\\"):
                 self._fail(rf"expected \data\, found {line!r:.60}: this is no ARPA file")
         counts: list[int] = []

@@ -27,16 +27,23 @@ __all__ = ["write_arpa"]
 _LOG10 = 1 / math.log(10)
 
 
+_OTHER_PACKINGS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
+
+
 def write_arpa(
     path: str | os.PathLike[str], vocabulary: Vocabulary, table: Table, start_log_prob: float
 ) -> None:
     """Write a table, gzipped if the path ends in .gz; the file appears only when it is complete.
 
-    ``start_log_prob`` is what ``<s>`` is given, in base 10. Raises DataError for a word that the format cannot hold, or
-    a path that cannot be written.
+    ``start_log_prob`` is what ``<s>`` is given, in base 10. Raises DataError for a word that the format cannot hold, a
+    name that promises another packing, or a path that cannot be written.
     """
     _check_words(vocabulary)
     path = store.path_of(path, DataError)
+    if path.suffix in _OTHER_PACKINGS:
+        raise DataError(
+            f"{path} would not be packed as its name says: ARPA files are plain or end in .gz"
+        )
     try:
         with store.replacing(path) as part, part.open("wb") as raw:
             if path.suffix == ".gz":

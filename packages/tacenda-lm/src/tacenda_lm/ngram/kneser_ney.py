@@ -456,7 +456,7 @@ class KneserNey(ConfiguredLanguageModel[KneserNeySettings]):
         Raises
         ------
         DataError
-            A word cannot stand in such a file, or the path cannot be written.
+            A word cannot stand in such a file, the name promises another packing, or the path cannot be written.
         """
         from tacenda_lm.ngram.arpa_writer import write_arpa
 

@@ -133,10 +133,13 @@ def _expanded(file: str) -> list[str]:
     return sorted(each for each in found if not Path(each).is_dir()) or [file]
 
 
+_ELSEWHERE_BYTES = 1 << 26  # of a file at an address, read at a time
+
+
 def _lines_elsewhere(addresses: Sequence[str], encoding: str, errors: str) -> Iterator[str]:
     from tacenda.dask.partitions import partitions
 
-    for part in partitions(addresses, 1 << 62, encoding):  # a partition is a whole file
+    for part in partitions(addresses, _ELSEWHERE_BYTES, encoding):
         for block in part.blocks(encoding, errors):
             yield from block
 

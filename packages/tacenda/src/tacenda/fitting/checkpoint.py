@@ -141,7 +141,7 @@ class CheckpointFolder:
 
     def _damaged(self, what: str) -> FittingError:
         return FittingError(
-            f"the checkpoint {self.manifest} {what}; start afresh with resume=False"
+            f"the checkpoint {self.manifest} {what}; remove its folder, or start afresh with resume=False"
         )
 
 
@@ -161,7 +161,7 @@ def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) 
             details.append(f"{key} ({a} -> {b})")
     raise FittingError(
         f"the checkpoint in {folder} is of another run: {'; '.join(details)} differ; "
-        "use another folder, or start afresh with resume=False"
+        "use another folder, or remove this one, or start afresh with resume=False"
     )
 
 

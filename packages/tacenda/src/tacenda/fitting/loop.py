@@ -357,7 +357,8 @@ class FitLoop:
             self.model.load_state(saved.state)
         except Exception as error:  # whatever a damaged checkpoint provokes in a model's own code
             raise FittingError(
-                f"the checkpoint does not fit this model ({describe(error)}); start afresh with resume=False"
+                f"the checkpoint does not fit this model ({describe(error)}); remove its folder, or start "
+                "afresh with resume=False"
             ) from error
         self.learning_rate = self._meter.rate
         if self.history.stopped not in _FINAL:
