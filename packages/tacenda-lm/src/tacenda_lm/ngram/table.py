@@ -16,7 +16,6 @@ from tacenda.artifact import require
 from tacenda.errors import ArtifactError
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.layout import LAYOUT, check_layout, sections
-from tacenda_lm.sequences import Float64
 
 __all__ = ["Order", "Sums", "Table"]
 
@@ -94,31 +93,6 @@ class Table:
         return self.data, self.shape
 
     # -- unpacked ----------------------------------------------------------------------------------
-
-    @classmethod
-    def of_orders(
-        cls,
-        prefixes: list[Int64],
-        words: list[Int64],
-        log_probs: list[Float64],
-        backoffs: list[Float64],
-    ) -> Self:
-        """Pack the n-grams of all orders; each order is sorted by (prefix, word), all arrays are (n-grams,).
-
-        A prefix is the number, in the order below, of all words but the last. The highest order has no back-offs.
-        """
-        from tacenda_lm.ngram.packing import TableWriter
-        from tacenda_lm.ngram.spooling import Scratch
-
-        writer = TableWriter(len(words), len(words[0]), Scratch(1 << 62))
-        for n in range(1, len(words) + 1):
-            writer.add_ngrams(n, words[n - 1], log_probs[n - 1])
-            if n > 1:
-                n_after = np.bincount(prefixes[n - 1], minlength=len(words[n - 2]))
-                writer.add_contexts(n - 1, n_after, backoffs[n - 2])
-                writer.end_order(n - 1)
-        writer.end_order(len(words))
-        return cls(*writer.finish())
 
     def unpacked(self, order: int, begin: int = 0, end: int | None = None) -> Order:
         """Return the n-grams of an order, or those from place ``begin`` to ``end`` of it."""
@@ -211,12 +185,6 @@ class Table:
         one may be a mapped file, of which nothing is read here: what is wrong in it is found where it is used, or by
         `check`.
         """
-        if "starts" in arrays:
-            from tacenda_lm.ngram.unpacked_artifacts import orders_of
-
-            table = cls.of_orders(*orders_of(arrays, n_types))
-            table.check(is_normalized)
-            return table
         layout = require(arrays, "ngrams.layout", shape=("order", len(LAYOUT)), dtype=np.int64)
         data = require(arrays, "ngrams.data", shape=("words",), dtype=np.uint64)
         check_layout(layout, len(data), n_types)
