@@ -43,7 +43,7 @@ from tacenda_surprise.models import (
 from tacenda_surprise.models.boltzmann import machine
 from tacenda_surprise.models.boltzmann import settings as of_machines
 from tacenda_surprise.models.factorization import defaults as of_factors
-from tacenda_surprise.models.factorization import gibbs, samples
+from tacenda_surprise.models.factorization import identity_links, row_priors, samples
 from tacenda_surprise.models.ranking import Lists, best_items, most_popular, quality
 
 HELD_OUT, PLACES = 0.2, 10
@@ -117,12 +117,12 @@ TRIED = [
     ),
     *_told(ConditionalPMFModel, advanced=OF_DESCENT, epochs=(14, 30)),
     Tried(BayesianPMFModel, SHORT),
-    *_others(BayesianPMFModel, gibbs, OF_CHAINS, **SHORT),
+    *_others(BayesianPMFModel, row_priors, OF_CHAINS, **SHORT),
     *_others(BayesianPMFModel, of_factors, {"_WIDTH": (2.2, 3.3, 7.5)}),
     *_others(ConditionalBayesianPMFModel, of_factors, {"_WIDTH": (2.2, 3.3, 7.5)}),
     *_others(BayesianPMFModel, samples, {"_PRIOR_OF_WEIGHT": (4.0, 64.0)}, **SHORT),
     Tried(ConditionalBayesianPMFModel, SHORT),
-    *_others(ConditionalBayesianPMFModel, gibbs, {"_TAU_RATE": (0.03, 0.3)}, **SHORT),
+    *_others(ConditionalBayesianPMFModel, identity_links, {"_TAU_RATE": (0.03, 0.3)}, **SHORT),
     *_others(
         RBMModel,
         of_machines,

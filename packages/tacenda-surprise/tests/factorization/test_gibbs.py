@@ -16,12 +16,11 @@ from tacenda_surprise.models import (
     PMFModel,
 )
 from tacenda_surprise.models.catalogue import standardized
-from tacenda_surprise.models.factorization.gibbs import (
-    Gibbs,
+from tacenda_surprise.models.factorization.gibbs import Gibbs
+from tacenda_surprise.models.factorization.identity_links import Link, draw_tau
+from tacenda_surprise.models.factorization.row_priors import (
     Hyper,
-    Link,
     draw_hyper,
-    draw_tau,
     draw_wishart,
     expected_variances,
 )

@@ -17,12 +17,8 @@ from scipy.stats import norm, wishart
 
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models import BayesianSettings, Identities
-from tacenda_surprise.models.factorization.gibbs import (
-    _EVENNESS,
-    Gibbs,
-    Start,
-    expected_variances,
-)
+from tacenda_surprise.models.factorization.gibbs import _EVENNESS, Gibbs, Start
+from tacenda_surprise.models.factorization.row_priors import expected_variances
 
 N_USERS, N_ITEMS, WIDTH = 4, 3, 2  # one factor and the bias
 RATED = np.nonzero([[1, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]])

@@ -1,45 +1,15 @@
 """Gibbs sampling of a factorization, a sweep at a time, as the fitting loop sees it.
 
 Bias and factors of a user are drawn together, from the posterior of a regression on (q_i, 1); then, where identities
-are given, their link; then bias and factors of every item; then the precision of the ratings (Salakhutdinov and Mnih
-2008, section 3.3). The last column of every table here is the bias, and ratings are standardized: less their mean,
-over their standard deviation.
-
-The rows of a table have a Normal-Wishart prior with mu_0 = 0, beta_0 = 2, nu_0 = width + 1 + m and W_0 = V^{-1} / m,
-by which their covariance is expected to be V (eq 14). V is diagonal; a bias has a variance of 0.15, and so has the
-product of factors of a user and an item. (Section 4 there has nu_0 = width and W_0 = I, of which a row has no
-expected variance: a single rating then makes it infinite.)
+are given, their link (`identity_links`); then bias and factors of every item; then the precision of the ratings
+(Salakhutdinov and Mnih 2008, section 3.3). The last column of every table here is the bias, and ratings are
+standardized: less their mean, over their standard deviation.
 
 A rating of user u has the precision alpha gamma_u, as users differ in how steadily they rate:
 
     alpha ~ Gamma(a_0, b_0),   gamma_u ~ Gamma(nu / 2, nu / 2),   nu uniform over a grid
 
 (shape and rate), whose conditional distributions are Gamma and discrete.
-
-What the identities of rated items say about a user is a linear link with a prior, a Bayesian form of Mnih 2010,
-eq 5.22:
-
-    x_u ~ N(mu + s_u, Lambda^{-1}),   s_u = sum_{j in N(u)} w_j / |N(u)|^{1/2},
-    w_j ~ N(0, (tau Lambda)^{-1}),    tau ~ Gamma(1, 1/10)
-
-The thesis divides by |N(u)|. With its square root (as SVD++ has it) what is known of a user grows with the number
-of items, and predictions are better.
-
-Lambda is the precision of the m rows of W too, up to the factor tau, so it is drawn given both tables. The factors
-that contain it are
-
-    W(Lambda | I, nu_0) |Lambda|^{n/2} exp(-1/2 sum_u (x_u - mu - s_u)^T Lambda (x_u - mu - s_u))
-                        |Lambda|^{m/2} exp(-1/2 sum_j tau w_j^T Lambda w_j)
-
-and therefore, with z_u = x_u - s_u and z their mean, mu integrated out,
-
-    Lambda ~ W((I + sum_u (z_u - z)(z_u - z)^T + beta_0 n / (beta_0 + n) z z^T + tau W^T W)^{-1}, nu_0 + n + m).
-
-Given all x and Lambda the rows of W follow
-
-    (F^T F + tau I) W = F^T (X - mu + E_1) + tau^{1/2} E_2,    rows of E_1, E_2 ~ N(0, Lambda^{-1}),
-
-F being the sparse matrix of the s_u; this is solved by conjugate gradients (Simm et al. 2017, Macau, eq 8).
 """
 
 from __future__ import annotations
@@ -49,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from tacenda import devices
@@ -57,10 +26,16 @@ from tacenda.devices import Array, copied, fetch, put
 from tacenda.fitting import StepResult
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import solves as rating_solves
-from tacenda.kernels.shared import sparse_product, tall_matrices
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import Floats
 from tacenda_surprise.models.factorization.defaults import sweeps
+from tacenda_surprise.models.factorization.identity_links import Link, draw_scale, draw_tau
+from tacenda_surprise.models.factorization.row_priors import (
+    Hyper,
+    Matrix,
+    draw_hyper,
+    expected_variances,
+)
 from tacenda_surprise.models.factorization.samples import Samples
 from tacenda_surprise.models.factorization.settings import BayesianSettings
 from tacenda_surprise.models.identities import Identities
@@ -70,16 +45,9 @@ OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_columns",
 LESS = "fewer factors (n_factors)"
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-Matrix = npt.NDArray[np.float64]
 
-_BETA = 2.0
-_ROWS = 4.0  # m, how many rows the prior of their covariance is worth
-_VARIANCE = 0.15  # of a bias, and of the product of factors
 _NOISE = 2.0, 1.4  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
 _EVENNESS = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
-_ITERATIONS = 15  # of conjugate gradients: beyond that the error is far below the noise of the draw
-_TOLERANCE = 1e-4
-_TAU_RATE = 0.1  # of the prior of tau: links are expected to say less than ratings do
 
 
 class Start(NamedTuple):
@@ -315,45 +283,6 @@ def _random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> S
     return Start(users, items, links, 1.5, np.ones(ratings.n_users, np.float32))
 
 
-# -- mean and precision of the rows ----------------------------------------------------------------
-
-
-class Hyper(NamedTuple):
-    """Mean (width,) and precision (width, width) of the rows of a table."""
-
-    mean: npt.NDArray[np.float64]
-    precision: Matrix
-
-
-def draw_hyper(
-    rng: np.random.Generator,
-    rows: Array,
-    centred: Array | None = None,
-) -> Hyper:
-    """Draw mean and precision from their posterior, given ``rows`` (n, width).
-
-    The rows ``centred`` (m, width) have the same precision, and their mean is known to be zero.
-    """
-    n, width = rows.shape
-    degrees = width + 1 + _ROWS + n
-    mean, scatter = tall_matrices.moments(rows)
-    scale = _ROWS * np.diag(expected_variances(width)) + scatter
-    scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
-    if centred is not None:
-        scale += tall_matrices.moments(centred, centred=True)[1]
-        degrees += len(centred)
-    precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
-    root = np.linalg.cholesky((_BETA + n) * precision)
-    noise = np.linalg.solve(root.T, rng.standard_normal(width))
-    return Hyper(n * mean / (_BETA + n) + noise, precision)
-
-
-def expected_variances(width: int) -> npt.NDArray[np.float64]:
-    """The diagonal of V (width,)."""
-    factors = max(width - 1, 1)
-    return np.append(np.full(width - 1, (_VARIANCE / factors) ** 0.5), _VARIANCE)
-
-
 def draw_evenness(rng: np.random.Generator, gamma: Floats) -> float:
     """Draw nu given all gamma."""
     half, values = 0.5 * _EVENNESS, gamma.astype(np.float64)
@@ -361,96 +290,3 @@ def draw_evenness(rng: np.random.Generator, gamma: Floats) -> float:
     logits = len(values) * of_all + half * (np.log(values) - values).sum()
     chances = np.exp(logits - logits.max())
     return float(rng.choice(_EVENNESS, p=chances / chances.sum()))
-
-
-def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Matrix:
-    """Draw from the Wishart distribution with mean ``degrees * scale`` (Bartlett's decomposition)."""
-    width = len(scale)
-    A = np.tril(rng.standard_normal((width, width)), -1)
-    A[np.diag_indices(width)] = np.sqrt(rng.chisquare(degrees - np.arange(width)))
-    root = np.linalg.cholesky(scale) @ A
-    return root @ root.T
-
-
-# -- the link from identities ----------------------------------------------------------------------
-
-
-class Link:
-    """The map from the identities N(u) of all users to their expected factors."""
-
-    def __init__(self, identities: Identities, n_items: int, device: str = "cpu") -> None:
-        sizes = identities.sizes
-        values = np.repeat(1.0 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
-        shape = (identities.n_users, n_items)
-        F = csr_array((values, identities.item_ids, identities.offsets), shape=shape)
-        F_T = F.T.tocsr()
-        F_T.sort_indices()
-        self._device = device
-        self._F = (put(F.indptr, device), put(F.indices, device), put(F.data, device))
-        self._F_T = (put(F_T.indptr, device), put(F_T.indices, device), put(F_T.data, device))
-
-    def expected(self, W: Array) -> Array:
-        """S (users, width) for W (items, width)."""
-        return sparse_product.multiply(*self._F, W)
-
-    def draw(self, rng: np.random.Generator, X: Array, hyper: Hyper, tau: float, W: Array) -> Array:
-        """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
-        root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
-        first: Matrix = fetch(X).astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
-        right = sparse_product.multiply(*self._F_T, put(first.astype(np.float32), self._device))
-        found = fetch(right)
-        found += np.sqrt(tau) * _noise(rng, root, len(W))
-        return self._solve(float(np.float32(tau)), put(found, self._device), W)
-
-    def _solve(self, tau: float, B: Array, X: Array) -> Array:
-        """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
-
-        def product(Y: Array) -> Array:
-            found = sparse_product.multiply(*self._F_T, sparse_product.multiply(*self._F, Y))
-            found += tau * Y
-            return found
-
-        # R is the residual, P the direction of the search; each column has a step of its own.
-        inner = tall_matrices.multiply_columns
-        R = B - product(X)
-        P, size = copied(R), inner(R, R)
-        enough = _TOLERANCE**2 * inner(B, B)
-        for _ in range(_ITERATIONS):
-            if (size <= enough).all():
-                break
-            AP = product(P)
-            step = put(size / np.maximum(inner(P, AP), 1e-30), self._device)
-            X = X + step * P
-            R -= step * AP
-            before, size = size, inner(R, R)
-            P = R + put(size / np.maximum(before, 1e-30), self._device) * P
-        return X
-
-
-def draw_tau(rng: np.random.Generator, W: Floats, hyper: Hyper) -> float:
-    """Draw tau given W."""
-    spread = float(np.einsum("jk,kl,jl->", W, hyper.precision, W))
-    return float(rng.gamma(1.0 + 0.5 * W.size) / (_TAU_RATE + 0.5 * spread))
-
-
-def draw_scale(rng: np.random.Generator, X: Floats, S: Floats, hyper: Hyper, tau: float) -> float:
-    """Draw a factor f on W, given V = tau^{1/2} W and everything but tau, which becomes tau / f^2.
-
-    ``X`` (users, width) are the factors less mu, and ``S`` what comes from identities. Given W alone tau hardly
-    moves; given V it is free (Yu and Meng 2011, on interweaving). The likelihood is normal in f, from which a
-    proposal is drawn that is accepted by the prior of tau in terms of f, f^{-3} exp(-rate tau / f^2).
-    """
-    weighted = S.astype(np.float64) @ hyper.precision
-    square, product = (float(np.einsum("uk,uk->", weighted, other)) for other in (S, X))
-    proposed = product / max(square, 1e-30) + rng.standard_normal() / max(square, 1e-30) ** 0.5
-    chance = rng.random()
-    if not proposed > 0:
-        return 1.0
-    rate = _TAU_RATE * tau
-    ratio = -3 * np.log(proposed) - rate / proposed**2 + rate
-    return float(proposed) if np.log(chance) < ratio else 1.0
-
-
-def _noise(rng: np.random.Generator, root: Matrix, n: int) -> Matrix:
-    """Draw n rows from N(0, Lambda^{-1}), where Lambda = root root^T."""
-    return np.asarray(np.linalg.solve(root.T, rng.standard_normal((len(root), n))).T, np.float64)
