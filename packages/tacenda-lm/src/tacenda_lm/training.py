@@ -39,6 +39,7 @@ __all__ = [
     "FitContext",
     "TrainedSettings",
     "Trainer",
+    "averaging_weight",
     "dropout_mask",
     "falling_rate",
     "perplexity_of",
@@ -48,6 +49,7 @@ __all__ = [
 
 _ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
 _HOPELESS = 300.0  # nats a token: training has diverged
+_EARLY, _AVERAGED = 100, 10  # after so many steps a running average looks at every tenth
 _CHECK = 50  # steps between looks at the loss of a fit on a device, which is waited for by looking
 
 Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
@@ -281,6 +283,15 @@ class AdaGradTrainer(Trainer):
 def _rows(array: devices.Array) -> devices.Array:
     """View an array in two dimensions, matrices one under the other."""
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
+
+
+def averaging_weight(steps: int, averaging: float) -> float:
+    """Return how much the parameters after a step weigh in their running average; 0 if it does not look at them.
+
+    Early on it is the average of all ``steps`` so far, later of the last 1 / (1 - averaging).
+    """
+    every = 1 if steps <= _EARLY else _AVERAGED
+    return 0.0 if steps % every else 1 - min(averaging**every, steps / (steps + 10 * every))
 
 
 def dropout_mask(

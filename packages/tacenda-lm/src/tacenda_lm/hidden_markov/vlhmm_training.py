@@ -31,7 +31,7 @@ from tacenda_lm.hidden_markov.parameters import Network, Tabular
 from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings, check_memory, device_of
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets, occurrences, pieces
-from tacenda_lm.training import FitContext, falling_rate, perplexity_of, train
+from tacenda_lm.training import FitContext, averaging_weight, falling_rate, perplexity_of, train
 
 __all__ = ["Trainer", "classes_of", "drawn", "fit_vlhmm"]
 
@@ -40,7 +40,6 @@ _STEPS, _FEW = 50, 256  # of an epoch at least, unless so few words are left to 
 _WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
 _BETAS = (0.9, 0.99)
 _EVALUATED = 8192  # words of held-out text at a time
-_EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
 
 
 def fit_vlhmm(
@@ -198,13 +197,12 @@ class Trainer:
 
     @torch.no_grad()
     def _follow(self) -> None:
-        """Update the running average: early on of all steps so far, later of the last 1 / (1 - averaging)."""
-        every = 1 if self.steps <= _EARLY else _AVERAGED
-        if self.steps % every:
+        """Update the running average."""
+        weight = averaging_weight(self.steps, self.settings.advanced.averaging)
+        if not weight:
             return
-        share = min(self.settings.advanced.averaging**every, self.steps / (self.steps + 10 * every))
         for name, parameter in self.network.named_parameters():
-            self.average[name].lerp_(parameter.detach(), 1 - share)
+            self.average[name].lerp_(parameter.detach(), weight)
 
     @torch.no_grad()
     def evaluate(self) -> float | None:

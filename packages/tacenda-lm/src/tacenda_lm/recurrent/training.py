@@ -22,12 +22,11 @@ from tacenda_lm.recurrent.settings import RecurrentLMSettings
 from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.sequences import Ids
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import Trainer, dropout_mask, put
+from tacenda_lm.training import Trainer, averaging_weight, dropout_mask, put
 
 __all__ = ["FallingAfter", "FallingWhereHeldOutSays", "RecurrentTrainer", "WhenSettled", "Windows"]
 
 _NEVER = 1e9  # nats a token, before the first evaluation
-_EARLY, _AVERAGED = 100, 10  # after so many steps the running average looks at every tenth
 
 
 class Windows:
@@ -208,14 +207,14 @@ class RecurrentTrainer(Trainer):
                 table[rows] -= gradient
 
     def _follow(self) -> None:
-        """Update the running average: early on of all steps so far, later of the last 1 / (1 - averaging)."""
-        every = 1 if self.steps <= _EARLY else _AVERAGED
-        if not self._averages or self.steps % every:
+        """Update the running average."""
+        if not self._averages:
             return
-        averaging = self.settings.advanced.averaging**every
-        share = np.float32(1 - min(averaging, self.steps / (self.steps + 10 * every)))
+        weight = np.float32(averaging_weight(self.steps, self.settings.advanced.averaging))
+        if not weight:
+            return
         for average, table in zip(self.average, self.network, strict=True):
-            average += share * (table - average)
+            average += weight * (table - average)
 
     def predictor(self) -> RecurrentPredictor:
         """Return what the average of the parameters predicts."""
