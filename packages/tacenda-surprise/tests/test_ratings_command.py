@@ -210,6 +210,17 @@ def test_fit_takes_a_seed_as_set_does(run, file, tmp_path):
     assert "Bias has no option 'seed'" in err
 
 
+def test_a_model_named_with_its_distribution_takes_the_options_of_its_name(run, file, tmp_path):
+    model = "pmf@tacenda-surprise"
+    options = ("--set", "n_epochs=2", "--set", "pmf.n_factors=3")
+    assert run("fit", file, "-o", tmp_path / "model", "--model", model, *options)[0] == 0
+    settings = tacenda.load(tmp_path / "model").settings
+    assert (settings.epochs, settings.n_factors) == (2, 3)
+    status, out, _ = run("evaluate", file, "--model", model, "--folds", 2, *options)
+    assert status == 0
+    assert "pmf " in out
+
+
 def test_an_interrupted_fit_goes_on_from_its_checkpoints(run, file, tmp_path, monkeypatch):
     small = ("fit", file, "--model", "pmf", *FAST, "--checkpoints", tmp_path / "progress")
     assert run(*small, "-o", tmp_path / "one")[0] == 0

@@ -109,12 +109,13 @@ def _names() -> set[str]:
 def chosen_settings(settings: list[str] | None, models: list[str]) -> dict[str, Any]:
     """Read the options of ``--set``. Raises BadParameter for those of a model that is not among ``models``."""
     chosen = settings_of(settings or [])
+    asked = {model.partition("@")[0] for model in models}
     for name in _names() & set(chosen):
         if not isinstance(chosen[name], dict):
             raise typer.BadParameter(
                 f"--set {name}={chosen[name]} sets a model; give one of its options, {name}.NAME=VALUE"
             )
-        if name not in models:
+        if name not in asked:
             first = next(iter(chosen[name]), "NAME")
             raise typer.BadParameter(
                 f"--set {name}.{first} is for a model that is not asked for; leave it out, or give --model {name}"
@@ -130,9 +131,10 @@ def unfitted_model(name: str, chosen: Mapping[str, Any], seed: int | None = None
     """
     names = _names()
     options = {key: value for key, value in chosen.items() if key not in names}
-    options |= chosen.get(name, {})
+    options |= chosen.get(name.partition("@")[0], {})
+    model_class = plugins.get("recommenders", name)
     for algorithm in ALGORITHMS:
-        if algorithm.model_class.name == name:
+        if algorithm.model_class is model_class:
             words: Any = algorithm.settings_class
             own = {one.name for one in words.model_settings.options()}
             said = {one.name for one in words.options() if one.paths} - own
