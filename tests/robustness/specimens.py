@@ -77,6 +77,7 @@ def specimens() -> dict[str, Specimen]:
         HMM,
         LBL,
         VLHMM,
+        AdaptiveMixture,
         KneserNey,
         Mixture,
         NeuralCache,
@@ -141,6 +142,11 @@ def specimens() -> dict[str, Specimen]:
         ),
         "mixture": Specimen(
             lambda: Mixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=4)}),
+            corpus,
+            True,
+        ),
+        "adaptive_mixture": Specimen(
+            lambda: AdaptiveMixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=4)}),
             corpus,
             True,
         ),

@@ -205,6 +205,22 @@ def test_perplexity_of_a_stream(run, text, valid, tmp_path):
     assert "Traceback" not in err
 
 
+def test_mix_makes_a_mixture_that_follows_the_text(run, text, valid, tmp_path):
+    for order in (1, 2):
+        run("fit", "--text", text, "-o", tmp_path / f"m{order}", "--order", order)
+    folders = tmp_path / "m1", tmp_path / "m2"
+    asked = ("mix", *folders, "-o", tmp_path / "mixed", "--adaptive")
+    assert run(*asked)[0] == 2
+    status, out, _ = run(*asked, "--valid", valid)
+    assert status == 0
+    mixture = tacenda.load(tmp_path / "mixed")
+    assert mixture.name == "adaptive_mixture"
+    assert "adaptation" in out
+    status, _, err = run("fit", "--text", text, "-o", tmp_path / "x", "--model", "adaptive_mixture")
+    assert status == 1
+    assert "mix them with" in err
+
+
 def test_a_tokenizer_that_is_not_kept_has_to_be_named(run, text, valid, tmp_path):
     corpus = tacenda.Corpus.from_text(text, tokenizer=str.split)
     KneserNey(order=2).fit(corpus).save(tmp_path / "own")

@@ -4,6 +4,7 @@ from tacenda_lm import (
     FRBM,
     HLBL,
     LBL,
+    AdaptiveMixture,
     KneserNey,
     Mixture,
     NeuralCache,
@@ -51,6 +52,13 @@ class TestMixture(LanguageModelTests):
 class TestMixtureOfMixtures(LanguageModelTests):
     def make_model(self):
         return Mixture([KneserNey(order=2), Mixture([KneserNey(order=1), KneserNey(order=3)])])
+
+
+class TestAdaptiveMixture(LanguageModelTests):
+    def make_model(self):
+        return AdaptiveMixture(
+            {"kn": KneserNey(order=3), "cache": UnigramCache()}, [3, 1], adaptation=0.5, memory=0.9
+        )
 
 
 class TestHLBL(LanguageModelTests):

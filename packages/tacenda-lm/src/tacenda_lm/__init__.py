@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacenda_lm.adaptive_mixture import AdaptiveMixture
     from tacenda_lm.boltzmann.frbm import FRBM
     from tacenda_lm.boltzmann.settings import FRBMAdvanced
     from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
@@ -42,6 +43,7 @@ __all__ = [
     "HMM",
     "LBL",
     "VLHMM",
+    "AdaptiveMixture",
     "BrownClusters",
     "Continuation",
     "FRBMAdvanced",
@@ -74,6 +76,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdaptiveMixture": "tacenda_lm.adaptive_mixture",
     "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
     "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
     "FRBM": "tacenda_lm.boltzmann.frbm",

@@ -43,7 +43,7 @@ from tacenda_lm.sequences import (
 )
 from tacenda_lm.training import FitContext
 
-__all__ = ["Mixture"]
+__all__ = ["Mixture", "mixed"]
 
 _Map = npt.NDArray[np.int32] | None
 
@@ -162,8 +162,18 @@ class Mixture(LanguageModel):
             A component is not fitted.
         """
         context = checked_context(self.own_context if context is None else context)
+        scores, _ = self._scores_to_fit_on(text, context, marks)
+        self._weights = fit_weights(scores, self._weights)
+        self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
+        return self
+
+    def _scores_to_fit_on(
+        self, text: Text, context: Context, marks: Marks
+    ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Log-probabilities by component (components, tokens), and where a context begins anew (contexts + 1,)."""
         vocabulary = self.vocabulary
-        state, parts = self.start(), []
+        state = Mixture.start(self)
+        parts, lengths = [], [np.zeros(1, np.int64)]
         for block in blocks(text, vocabulary, self.string_tokenizer, marks=marks):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
@@ -171,12 +181,13 @@ class Mixture(LanguageModel):
                 parts.append(found)
             else:
                 parts.append(self.component_log_probs(ids, offsets))
+                lengths.append(np.diff(offsets))
         if not parts:
             raise CorpusError("the text to fit weights on has no tokens: give another one")
         scores = np.concatenate(parts, axis=1)
-        self._weights = fit_weights(scores, self._weights)
-        self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
-        return self
+        if context == "stream":
+            return scores, np.array([0, scores.shape[1]])
+        return scores, np.cumsum(np.concatenate(lengths))
 
     # -- one word after another --------------------------------------------------------------------
 
@@ -225,22 +236,12 @@ class Mixture(LanguageModel):
         """Return the natural log-probabilities of every next word: float64 (states, types)."""
         if not states:
             return np.empty((0, len(self.vocabulary)))
-        found = [
-            _columns(model.log_probs(part), ids)
-            for part, (model, ids) in zip(
-                self._by_component(states), self._with_maps(), strict=True
-            )
-        ]
-        return self._mixed(np.stack(found))
+        return self._mixed(self._component_rows(states))
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,)."""
         own = checked_pairs(states, words, len(self.vocabulary))
-        if not len(own):
-            return np.empty(0)
-        rows = zip(self._by_component(states), self._with_maps(), strict=True)
-        found = [model.log_prob(part, _renumbered(own, ids)) for part, (model, ids) in rows]
-        return self._mixed(np.stack(found))
+        return self._mixed(self._component_pairs(states, own)) if len(own) else np.empty(0)
 
     # -- whole texts -------------------------------------------------------------------------------
 
@@ -255,6 +256,11 @@ class Mixture(LanguageModel):
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
         """Yield the whole distribution at every token: float64 (tokens of the block, types)."""
+        for rows in self._component_distributions(ids, offsets):
+            yield self._mixed(rows)
+
+    def _component_distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
+        """Those of the components, float64 (components, tokens of the block, types)."""
         own, cuts = checked(ids, offsets, len(self.vocabulary))
         size = rows_of_block(len(self.vocabulary))
         maps = [ids for _, ids in self._with_maps()]
@@ -264,7 +270,7 @@ class Mixture(LanguageModel):
         ]
         for side_by_side in zip(*parts, strict=True):
             found = zip(side_by_side, maps, strict=True)
-            yield self._mixed(np.stack([_columns(rows, its) for rows, its in found]))
+            yield np.stack([_columns(rows, its) for rows, its in found])
 
     def component_log_probs(self, ids: Integers, offsets: Integers) -> Float64:
         """Return what `score_corpus` of each component gives: natural, float64 (components, tokens)."""
@@ -289,6 +295,17 @@ class Mixture(LanguageModel):
         found = [model.score_from(part, _renumbered(own, its)) for part, (model, its) in rows]
         return np.stack([scores for scores, _ in found]), _joined(after for _, after in found)
 
+    def _component_rows(self, states: Sequence[State]) -> Float64:
+        """What `log_probs` of each component gives, (components, states, types)."""
+        parts = zip(self._by_component(states), self._with_maps(), strict=True)
+        return np.stack([_columns(model.log_probs(part), ids) for part, (model, ids) in parts])
+
+    def _component_pairs(self, states: Sequence[State], words: Ids) -> Float64:
+        """What `log_prob` of each component gives, (components, states)."""
+        parts = zip(self._by_component(states), self._with_maps(), strict=True)
+        found = [model.log_prob(part, _renumbered(words, ids)) for part, (model, ids) in parts]
+        return np.stack(found)
+
     def _parts(self, state: State) -> list[State]:
         """The states of the components. Raises DataError for the state of another mixture."""
         return [State(value) for value in state.parts(len(self._models))]
@@ -304,9 +321,7 @@ class Mixture(LanguageModel):
 
     def _mixed(self, scores: Float64) -> Float64:
         """Log sum_k lambda_k exp(scores[k])."""
-        with np.errstate(divide="ignore"):
-            weighted = scores + np.log(self._weights).reshape(-1, *[1] * (scores.ndim - 1))
-        return np.asarray(np.logaddexp.reduce(weighted, axis=0), np.float64)
+        return mixed(scores, self._weights.reshape(-1, *[1] * (scores.ndim - 1)))
 
     # -- artefact ----------------------------------------------------------------------------------
 
@@ -348,6 +363,12 @@ class Mixture(LanguageModel):
             raise ArtifactError(f"its components do not fit together: {error}") from error
         model._weights = weights
         return model
+
+
+def mixed(scores: Float64, weights: Float64) -> Float64:
+    """Return log sum_k weights[k] exp(scores[k]); the weights have the dimensions of ``scores``, or 1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.logaddexp.reduce(scores + np.log(weights), axis=0), np.float64)
 
 
 def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:

@@ -100,7 +100,7 @@ def fit(
         options["order"] = order
     if lds is not None:
         options["lds"] = lds
-    if plugins.get("language_models", model, distribution=distribution) is Mixture:
+    if issubclass(plugins.get("language_models", model, distribution=distribution), Mixture):
         raise ConfigurationError(
             "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
         )
@@ -156,6 +156,10 @@ def mix(
     weights: Annotated[
         str | None, typer.Option(help="Fixed weights, separated by commas; equal by default.")
     ] = None,
+    adaptive: Annotated[
+        bool,
+        typer.Option("--adaptive", help="Let the weights follow the text; fitted with --valid."),
+    ] = False,
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
@@ -163,8 +167,11 @@ def mix(
     force: Force = False,
 ) -> None:
     """Mix language models, with fixed weights or with weights fitted to held-out text."""
+    from tacenda_lm.adaptive_mixture import AdaptiveMixture
     from tacenda_lm.mixture import Mixture
 
+    if adaptive and valid is None:
+        raise typer.BadParameter("--adaptive needs --valid FILE, to which the weights are fitted")
     if valid is not None and weights is not None:
         raise typer.BadParameter("give --valid FILE to fit the weights, or --weights, not both")
     try:
@@ -173,7 +180,8 @@ def mix(
         raise typer.BadParameter(f"--weights takes numbers with commas: {error}") from error
     check_output(output, force)
     models = [load_model(folder) for folder in folders]
-    mixture = Mixture(dict(zip(_names(folders), models, strict=True)), given)
+    kind = AdaptiveMixture if adaptive else Mixture
+    mixture = kind(dict(zip(_names(folders), models, strict=True)), given)
     if valid is not None:
         text = list(sentences_of_file(mixture, valid, tokenizer, marks, encoding, errors))
         mixture.fit_weights(text, marks="keep")
@@ -182,6 +190,8 @@ def mix(
     mixture.save(output)
     for name, weight in mixture.weights.items():
         typer.echo(f"{weight:.4f}  {name}")
+    if isinstance(mixture, AdaptiveMixture):
+        typer.echo(f"adaptation {mixture.adaptation:.3f}, memory {mixture.memory:g}")
 
 
 def cache(

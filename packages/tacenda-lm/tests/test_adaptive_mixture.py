@@ -1,0 +1,176 @@
+"""Weights that follow the text, against a plain loop over its words, and their fit against a search."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacenda
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, DataError
+from tacenda.testing.samples import sample_sentences
+from tacenda_lm import AdaptiveMixture, KneserNey, Mixture, UnigramCache
+from tacenda_lm.sequences import encoded
+
+TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {
+        "order-1": KneserNey(order=1).fit(TEXT),
+        "order-4": KneserNey(order=4).fit(TEXT),
+        "cache": UnigramCache().fit(TEXT),
+    }
+
+
+def weights_by_loop(weights, adaptation, memory, rows):
+    """The weights before each word, given the probabilities of the words by component."""
+    known, found = [0.0] * len(weights), []
+    for row in rows:
+        raised = [w * np.exp(adaptation * a) for w, a in zip(weights, known, strict=True)]
+        found.append([each / sum(raised) for each in raised])
+        mean = sum(row) / len(row)
+        known = [memory * a + np.log(0.3 + p / mean) for a, p in zip(known, row, strict=True)]
+    return np.array(found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.floats(0, 3),
+    st.floats(0, 0.99),
+    st.tuples(st.just(0.0) | st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0.01, 1)),
+)
+def test_weights_are_those_of_a_plain_loop(models, adaptation, memory, weights):
+    mixture = AdaptiveMixture(models, weights, adaptation=adaptation, memory=memory)
+    sentence = VALID[1]
+    rows = np.exp(list(mixture.component_scores([sentence])[0].values())).T
+    expected = weights_by_loop(list(mixture.weights.values()), adaptation, memory, rows)
+    found = mixture.token_log_probs([sentence])[0]
+    np.testing.assert_allclose(np.exp(found), (expected * rows).sum(axis=1), rtol=1e-9)
+
+
+def test_words_one_by_one_have_the_scores_of_the_text_in_whatever_pieces(models):
+    mixture = AdaptiveMixture(models, adaptation=0.7, memory=0.9)
+    ids, _ = encoded(VALID[:6], mixture.vocabulary, eos=True)
+    whole, last = mixture.score_from(mixture.start(), ids)
+    state, found = mixture.start(), []
+    for word in ids.tolist():
+        found.append(mixture.log_prob([state], [word])[0])
+        row = mixture.log_probs([state])[0]
+        assert row[word] == pytest.approx(found[-1])
+        assert np.exp(row).sum() == pytest.approx(1, abs=1e-5)
+        state = mixture.advance(state, word)
+    np.testing.assert_allclose(whole, found, rtol=1e-9)
+    np.testing.assert_allclose(mixture._split(state)[1], mixture._split(last)[1], rtol=1e-9)
+    first, middle = mixture.score_from(mixture.start(), ids[:7])
+    nothing, same = mixture.score_from(middle, ids[:0])
+    assert (len(nothing), same) == (0, middle)
+    np.testing.assert_allclose([*first, *mixture.score_from(middle, ids[7:])[0]], whole, rtol=1e-9)
+
+
+def test_distributions_have_the_weights_of_their_place(models, monkeypatch):
+    from tacenda_lm import mixture as module
+
+    mixture = AdaptiveMixture(models, adaptation=2.0, memory=0.8)
+    ids, offsets = encoded(VALID[:5], mixture.vocabulary, eos=True)
+    scores = mixture.score_corpus(ids, offsets)
+    for size in (1, 3, 1000):
+        monkeypatch.setattr(module, "rows_of_block", lambda n_types, size=size: size)
+        rows = np.concatenate(list(mixture.distributions(ids, offsets)))
+        np.testing.assert_allclose(rows[np.arange(len(ids)), ids], scores, rtol=1e-9)
+
+
+def test_without_adaptation_it_is_a_mixture(models):
+    fixed = Mixture(models, [1, 2, 3])
+    mixture = AdaptiveMixture(models, [1, 2, 3], adaptation=0)
+    for context in ("sentence", "stream"):
+        expected = fixed.perplexity(VALID, context=context).value
+        assert mixture.perplexity(VALID, context=context).value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("context", ["sentence", "stream"])
+def test_what_is_fitted_is_the_best_near_it_and_better_than_fixed_weights(models, context):
+    mixture = AdaptiveMixture(models).fit_weights(VALID, context=context)
+    best = mixture.perplexity(VALID, context=context).value
+    fixed = Mixture(models).fit_weights(VALID, context=context)
+    assert best <= fixed.perplexity(VALID, context=context).value + 1e-6
+    weights = np.array(list(mixture.weights.values()))
+    for change in itertools.product((0.9, 1.0, 1.1), repeat=4):
+        near = AdaptiveMixture(
+            models,
+            weights * change[:3],
+            adaptation=mixture.adaptation * change[3],
+            memory=mixture.memory,
+        )
+        assert near.perplexity(VALID, context=context).value >= best - 1e-5
+    assert mixture.fitted_on["weights_n_tokens"] == mixture.perplexity(VALID).n_tokens
+
+
+def test_it_follows_a_text_that_changes():
+    """Two components, each of which knows one half of a text: fixed weights can only wait for both."""
+    one, two = ["a b c d"] * 50, ["d c b a"] * 50
+    corpus = KneserNey(order=2).fit([*one, *two])
+    parts = [
+        KneserNey(order=2).fit(tacenda.Corpus.from_text(t, vocabulary=corpus.vocabulary))
+        for t in (one, two)
+    ]
+    text = [*one[:20], *two[:20], *one[:20], *two[:20]]
+    fixed = Mixture(parts).fit_weights(text, context="stream")
+    mixture = AdaptiveMixture(parts).fit_weights(text, context="stream")
+    assert mixture.adaptation > 0
+    found, other = (m.perplexity(text, context="stream").value for m in (mixture, fixed))
+    assert np.log(found) < 0.6 * np.log(other)
+
+
+def test_a_component_with_weight_zero_stays_out(models):
+    mixture = AdaptiveMixture(models, [0, 1, 1]).fit_weights(VALID)
+    assert mixture.weights["order-1"] == 0
+    alone = AdaptiveMixture(models, [0, 1, 0], adaptation=3)
+    assert alone.score("a0 b1") == pytest.approx(models["order-4"].score("a0 b1"))
+
+
+def test_a_word_that_no_component_can_predict_says_nothing_of_them(models, monkeypatch):
+    mixture = AdaptiveMixture(models, adaptation=1)
+    scores = np.array([[-1.0, -np.inf, -1.0], [-3.0, -np.inf, -1.0], [-np.inf, -np.inf, -1.0]])
+    monkeypatch.setattr(mixture, "component_log_probs", lambda ids, offsets: scores)
+    found = mixture.score_corpus(np.zeros(3, np.int32), np.array([0, 3]))
+    assert np.isneginf(found[1])
+    assert found[2] == pytest.approx(-1)
+
+
+def test_it_is_saved_with_what_was_fitted(models, tmp_path):
+    mixture = AdaptiveMixture(models).fit_weights(VALID)
+    mixture.save(tmp_path / "mixture")
+    again = tacenda.load(tmp_path / "mixture")
+    assert isinstance(again, AdaptiveMixture)
+    assert (again.weights, again.adaptation, again.memory) == (
+        mixture.weights, mixture.adaptation, mixture.memory,
+    )  # fmt: skip
+    np.testing.assert_array_equal(again.score_batch(VALID), mixture.score_batch(VALID))
+    found = mixture.to_artifact()
+    for change in ({"memory": 1.0}, {"adaptation": -0.1}, {"adaptation": True}, {"memory": "0.5"}):
+        with pytest.raises(ArtifactError, match="a number from 0"):
+            AdaptiveMixture.from_artifact(
+                dataclasses.replace(found, config={**found.config, **change})
+            )
+
+
+@pytest.mark.parametrize(
+    "options", [{"memory": 1}, {"memory": -0.1}, {"adaptation": float("nan")}, {"adaptation": "1"}]
+)
+def test_numbers_out_of_bounds_are_refused(models, options):
+    with pytest.raises(ConfigurationError, match=f"{next(iter(options))} of an adaptive mixture"):
+        AdaptiveMixture(models, **options)
+
+
+def test_states_of_others_and_texts_of_nothing_are_refused(models):
+    mixture = AdaptiveMixture(models)
+    with pytest.raises(DataError, match="not one of this model"):
+        mixture.advance(Mixture(models).start(), 1)
+    with pytest.raises(CorpusError, match="no tokens"):
+        mixture.fit_weights([[]])
+    with pytest.raises(ConfigurationError, match="paragraph"):
+        mixture.fit_weights(VALID, context="paragraph")
