@@ -35,6 +35,7 @@ __all__ = ["AdaptiveMixture"]
 _LEAST = 0.3  # c
 _MEMORIES = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # that are tried in fitting
 _FASTEST = 100.0  # eta
+_MOST_MEMORY = float(np.nextafter(1.0, 0.0))
 
 
 class AdaptiveMixture(Mixture):
@@ -59,9 +60,11 @@ class AdaptiveMixture(Mixture):
 
     Examples
     --------
-    >>> lm = AdaptiveMixture({"kn": kneser_ney, "cache": cache}).fit_weights(Path("valid.txt"), context="stream")
+    With the Penn Treebank, an n-gram model of order 5 and a `UnigramCache`:
+
+    >>> lm = AdaptiveMixture({"kn": kneser_ney, "cache": cache}).fit_weights(Path("ptb.valid.txt"))
     >>> lm.weights, lm.adaptation, lm.memory
-    ({'kn': 0.83, 'cache': 0.17}, 0.21, 0.9)
+    ({'kn': 0.661, 'cache': 0.339}, 0.074, 0.95)
     """
 
     name: ClassVar[str] = "adaptive_mixture"
@@ -76,7 +79,7 @@ class AdaptiveMixture(Mixture):
     ) -> None:
         super().__init__(models, weights)
         self.adaptation = _between("adaptation", adaptation, _FASTEST)
-        self.memory = _between("memory", memory, np.nextafter(1.0, 0.0))
+        self.memory = _between("memory", memory, _MOST_MEMORY)
 
     @property
     def own_context(self) -> Context:
@@ -196,11 +199,11 @@ class AdaptiveMixture(Mixture):
         """Rebuild the mixture of an artefact from its loaded components. Raises ArtifactError."""
         model = super().from_arrays(config, arrays, nested)
         try:
-            again = cls(model.components, adaptation=config["adaptation"], memory=config["memory"])
+            model.adaptation = _between("adaptation", config["adaptation"], _FASTEST)
+            model.memory = _between("memory", config["memory"], _MOST_MEMORY)
         except ConfigurationError as error:
             raise ArtifactError(f"{error}: the model is damaged") from error
-        again._weights = model._weights
-        return again
+        return model
 
 
 class _Fitted(NamedTuple):
@@ -221,6 +224,7 @@ def _fitted(
     n = scores.shape[1]
 
     def loss(x: Float64) -> tuple[float, Float64]:
+        """The nats a token with logarithms of weights and then eta (components + 1,), and their gradient."""
         weights = adapted(np.exp(x[:-1] - x[:-1].max()), x[-1] * evidence)
         joint = weights * scaled
         total = joint.sum(axis=0)

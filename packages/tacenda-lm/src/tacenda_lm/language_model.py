@@ -27,7 +27,9 @@ from tacenda_lm.normalization import largest_deviation
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import (
     BlankLines,
+    Block,
     Float64,
+    Offsets,
     blocks,
     checked_blank_lines,
     encoded,
@@ -227,22 +229,7 @@ class LanguageModel(KenlmInterface, Generation):
                 scores, state = self.score_from(state, ids)
             else:
                 scores = self.score_corpus(ids, offsets)
-            ends = np.zeros(len(ids), bool)
-            ends[offsets[1:] - 1] = True
-            n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
-            n_blank = int(np.count_nonzero(np.diff(block.offsets) == 0))
-            spelled = None if unknown is None else float(spelling.log_shares(unknown).sum())
-            found = Perplexity(
-                log_prob=float(scores.sum()),
-                log_prob_eos=float(scores[ends].sum()),
-                log_prob_oov=float(scores[~ends][block.oov].sum()),
-                n_sentences=len(offsets) - 1,
-                n_words=n_words,
-                n_oov=int(block.oov.sum()),
-                n_characters=None if n_characters is None else n_characters + n_words + n_blank,
-                log_prob_spelling=spelled,
-            )
-            parts.append(found)
+            parts.append(_measured(block, scores, offsets, spelling))
         return Perplexity.pooled(parts, context, checked_blank_lines(blank_lines))
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
@@ -350,6 +337,26 @@ class LanguageModel(KenlmInterface, Generation):
             A distribution is not normalised, or holds NaN; the message names the context.
         """
         return largest_deviation(self, sentences, n_contexts, seed, tolerance)
+
+
+def _measured(
+    block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWords
+) -> Perplexity:
+    """Sum up the scores (tokens with ends,) of a block, whose sentences with their ends begin at ``offsets``."""
+    ends = np.zeros(len(scores), bool)
+    ends[offsets[1:] - 1] = True
+    n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
+    n_blank = int(np.count_nonzero(np.diff(block.offsets) == 0))
+    return Perplexity(
+        log_prob=float(scores.sum()),
+        log_prob_eos=float(scores[ends].sum()),
+        log_prob_oov=float(scores[~ends][block.oov].sum()),
+        n_sentences=len(offsets) - 1,
+        n_words=n_words,
+        n_oov=int(block.oov.sum()),
+        n_characters=None if n_characters is None else n_characters + n_words + n_blank,
+        log_prob_spelling=None if unknown is None else float(spelling.log_shares(unknown).sum()),
+    )
 
 
 def check_keeps_checkpoints(model: LanguageModel) -> None:

@@ -97,6 +97,8 @@ class Blend(TopN):
         self.fitted: list[AlgoBase] = []
         self._weights: Weights | None = None
         self._choices = None
+        self._rated: Identities | None = None
+        self._shelf: Catalogue | None = None
 
     def __repr__(self) -> str:
         fitted = "not fitted" if self._weights is None else "fitted"
@@ -122,9 +124,9 @@ class Blend(TopN):
         if self.refit:
             first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
         # All at once: an interrupted fit leaves the blend as it was.
-        AlgoBase.fit(self, trainset)
+        self._take(trainset)
         self._weights, self.fitted = weights, first
-        self._usual, self._choices = usual, None
+        self._usual = usual
         return self
 
     def partial_fit(self, trainset: Any, n_epochs: int | None = None) -> Self:
@@ -144,8 +146,8 @@ class Blend(TopN):
         everything = gone_on[0].trainset
         if not self.refit:  # the algorithms were not fitted to all ratings
             everything = join(self.trainset, trainset)
-        AlgoBase.fit(self, everything)
-        self.fitted, self._choices = gone_on, None
+        self._take(everything)
+        self.fitted = gone_on
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -205,10 +207,15 @@ class Blend(TopN):
         weights = Weights.from_config(found.config, n, trainset.rating_scale)
         if int(found.config["n_users"]) != trainset.n_users:
             raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
-        AlgoBase.fit(blend, trainset)
+        blend._take(trainset)
         blend._weights, blend._usual, blend.fitted = weights, usual, list(parts)
         blend._choices = Choices.found(found.arrays, trainset.n_users, trainset.n_items)
         return blend
+
+    def _take(self, trainset: Any) -> None:
+        """Make a trainset the blend's own, and forget what was derived from the one before."""
+        AlgoBase.fit(self, trainset)
+        self._choices = self._rated = self._shelf = None
 
     @property
     def weights(self) -> Floats:
@@ -292,7 +299,9 @@ class Blend(TopN):
 
     def _catalogue(self) -> Catalogue:
         self._fitted()
-        return Catalogue.of(ratings_of(self.trainset))
+        if self._shelf is None:
+            self._shelf = Catalogue.of(ratings_of(self.trainset))
+        return self._shelf
 
     # -- lists -------------------------------------------------------------------------------------
 
@@ -305,7 +314,9 @@ class Blend(TopN):
         )
 
     def _identities(self) -> Identities:
-        return Identities.of(ratings_of(self.trainset))
+        if self._rated is None:
+            self._rated = Identities.of(ratings_of(self.trainset))
+        return self._rated
 
     def _ranked(
         self, uids: list[Any], n: int, lists: Lists, *, exclude_seen: bool

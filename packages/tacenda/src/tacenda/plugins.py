@@ -27,7 +27,9 @@ from tacenda.installed import Entry, Installed, canonical, find
 #: What a plugin can be; its entry-point group is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
 
-_MODELS = "models"  # whose group `tacenda.artifact.by_name` reads: folders, which are not loaded
+#: What the entry-point groups of the form ``tacenda.<name>`` that are read are called: the kinds, and ``models``, whose
+#: entries are folders of saved models (`tacenda.artifact.by_name`).
+GROUPS = (*KINDS, "models")
 
 #: The version of the contract between the core and its plugins. The integer attribute ``api_version`` of an object
 #: says for which version it was written; without the attribute, that is version 1.
@@ -103,7 +105,7 @@ def available(kind: str | None = None) -> list[PluginRecord]:
 
 def unread() -> list[tuple[str, str]]:
     """Return the distributions that have entry points in groups which nothing reads, each with one of the groups."""
-    groups = [f"tacenda.{kind}" for kind in (*KINDS, _MODELS)]
+    groups = [f"tacenda.{kind}" for kind in GROUPS]
     return [(owner, group) for owner, group in _scan().others if group not in groups]
 
 

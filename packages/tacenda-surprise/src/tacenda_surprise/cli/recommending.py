@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -74,26 +74,12 @@ def recommend(
             f"{folder} holds the model {type(model).__name__}, which rates nothing: give a model of "
             "`tacenda ratings fit`"
         )
-    catalogue = model.catalogue
-    n_users, n_items = len(catalogue.users), len(catalogue.items)
-    arrays = artifact.read(folder).arrays
-    choices = Choices.found(arrays, n_users, n_items)
-    known = None if include_rated else Identities.found(arrays, n_users, n_items)
-    ranked_by = by or (RankedBy.rating if choices is None else RankedBy.both)
-    unsupported = None
-    if choices is not None:
-        unsupported = choices.popularity * n_users < min_ratings - 0.5
-    elif min_ratings or ranked_by is not RankedBy.rating:
-        asked = "--min-ratings" if min_ratings else f"--by {ranked_by.value}"
-        raise typer.BadParameter(
-            f"{asked} needs to know who has rated what, and {folder} does not say: fit the model with "
-            "tacenda ratings fit, or save the algorithm"
-        )
-    excluded = [catalogue.items.number(item) for item in exclude or []]
-    lists = Lists.of(choices, ranked_by.value, n_items, None, excluded, unsupported)
+    saved = _Saved.of(folder, model)
+    lists = saved.lists(by, exclude or [], min_ratings)
+    known = None if include_rated else saved.known
     if seen is not None:
-        more = _identities(catalogue, read(seen, separator, columns, None, encoding, "last"))
-        known = more if known is None else known.union(more, n_items)
+        ratings = read(seen, separator, columns, None, encoding, "last")
+        known = saved.known_with(ratings)
     elif known is None and user and not include_rated:
         typer.echo(
             f"{folder} does not say who has rated what, so lists may hold what users have rated; --seen FILE leaves "
@@ -101,18 +87,13 @@ def recommend(
             err=True,
         )
     found: dict[str, list[tuple[str, float]]] = {}
-    raw, (low, high) = catalogue.items.raw, catalogue.scale
-    wanted = [(one, catalogue.users.number(one)) for one in user or []]
-    numbers = np.array([number for _, number in wanted], np.int64)
-    for (one, _), ranked in zip(wanted, best_items(model, numbers, n, known, lists), strict=True):
-        scores = np.clip(ranked.scores, low, high).tolist()
-        found[one] = list(zip(raw[ranked.items].tolist(), scores, strict=True))
+    users = np.array([model.catalogue.users.number(one) for one in user or []], np.int64)
+    for one, ranked in zip(user or [], best_items(model, users, n, known, lists), strict=True):
+        found[one] = saved.named(ranked.items, ranked.scores)
     if rate:
         folded, items = _new_user(model, rate)
-        best, scores = lists.of_new_user(folded, items, n, None if include_rated else items)
-        found["new user"] = list(
-            zip(raw[best].tolist(), np.clip(scores, low, high).tolist(), strict=True)
-        )
+        best = lists.of_new_user(folded, items, n, None if include_rated else items)
+        found["new user"] = saved.named(*best)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -120,6 +101,55 @@ def recommend(
         typer.echo(f"{one}:")
         for item, score in items_of:
             typer.echo(f"  {score:.2f}  {item}")
+
+
+class _Saved(NamedTuple):
+    """What the folder of a saved model says beside the model: what gets chosen, and who has rated what."""
+
+    folder: Path
+    catalogue: Catalogue
+    choices: Choices | None
+    known: Identities | None
+
+    @classmethod
+    def of(cls, folder: Path, model: RatingModel) -> Self:
+        """Read the folder of ``model``. Raises ArtifactError."""
+        catalogue, arrays = model.catalogue, artifact.read(folder).arrays
+        size = len(catalogue.users), len(catalogue.items)
+        return cls(folder, catalogue, Choices.found(arrays, *size), Identities.found(arrays, *size))
+
+    def lists(self, by: RankedBy | None, exclude: list[str], min_ratings: int) -> Lists:
+        """What lists are ranked by and leave out. Raises BadParameter for what the folder does not know."""
+        ranked_by = by or (RankedBy.rating if self.choices is None else RankedBy.both)
+        unsupported = None
+        if self.choices is not None:
+            n_ratings = self.choices.popularity * len(self.catalogue.users)
+            unsupported = n_ratings < min_ratings - 0.5
+        elif min_ratings or ranked_by is not RankedBy.rating:
+            asked = "--min-ratings" if min_ratings else f"--by {ranked_by.value}"
+            raise typer.BadParameter(
+                f"{asked} needs to know who has rated what, and {self.folder} does not say: fit the model with "
+                "tacenda ratings fit, or save the algorithm"
+            )
+        items = self.catalogue.items
+        excluded = [items.number(item) for item in exclude]
+        return Lists.of(self.choices, ranked_by.value, len(items), None, excluded, unsupported)
+
+    def known_with(self, ratings: Ratings) -> Identities:
+        """Who has rated what, here or in further ratings; what the model does not know is left out of those."""
+        users, items = self.catalogue.users, self.catalogue.items
+        u = users.numbers(ratings.users.raw)[ratings.user_ids]
+        i = items.numbers(ratings.items.raw)[ratings.item_ids]
+        both = (u >= 0) & (i >= 0)
+        more = Identities.from_pairs(u[both], i[both], len(users), len(items))
+        return more if self.known is None else self.known.union(more, len(items))
+
+    def named(
+        self, items: Numbers, scores: npt.NDArray[np.floating[Any]]
+    ) -> list[tuple[str, float]]:
+        """Names of items with their estimates, on the scale."""
+        on_scale = np.clip(scores, *self.catalogue.scale).tolist()
+        return list(zip(self.catalogue.items.raw[items].tolist(), on_scale, strict=True))
 
 
 def _new_user(model: RatingModel, rated: list[str]) -> tuple[FoldedUser, Numbers]:
@@ -141,11 +171,3 @@ def _new_user(model: RatingModel, rated: list[str]) -> tuple[FoldedUser, Numbers
         found[catalogue.items.number(item)] = rating
     items = np.fromiter(found, np.int64, len(found))
     return model.fold_in(items, list(found.values())), items
-
-
-def _identities(catalogue: Catalogue, ratings: Ratings) -> Identities:
-    """Who has rated what, in the numbers of the model; what it does not know is left out."""
-    u = catalogue.users.numbers(ratings.users.raw)[ratings.user_ids]
-    i = catalogue.items.numbers(ratings.items.raw)[ratings.item_ids]
-    known = (u >= 0) & (i >= 0)
-    return Identities.from_pairs(u[known], i[known], len(catalogue.users), len(catalogue.items))

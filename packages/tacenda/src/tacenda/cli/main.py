@@ -170,9 +170,8 @@ def list_plugins(
     if not records:
         typer.echo("(none is installed)")
     for distribution, group in plugins.unread():
-        known = (*plugins.KINDS, "models")
-        near = difflib.get_close_matches(group.removeprefix("tacenda."), known, n=1)
-        groups = ", ".join(f"tacenda.{kind}" for kind in near or known)
+        near = difflib.get_close_matches(group.removeprefix("tacenda."), plugins.GROUPS, n=1)
+        groups = ", ".join(f"tacenda.{kind}" for kind in near or plugins.GROUPS)
         meant = f"is {groups} meant?" if near else f"the groups are {groups}"
         typer.echo(f"{distribution}: nothing reads its entry points in the group {group}; {meant}")
     for distribution in plugins.unreadable():

@@ -167,6 +167,7 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
         return fitting[0][1]
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        """Call the first function that does not decline. Raises KernelError if all do."""
         reasons = list(skipped)
         for name, function in fitting:
             if name == REFERENCE and not asked_for:

@@ -100,6 +100,7 @@ class ModelTests:
     # -- what it is --------------------------------------------------------------------------------
 
     def test_names_its_entry_point(self, model: Any) -> None:
+        """Kind, name and distribution lead to this class, and no other distribution installs it."""
         assert model.kind == self.kind
         assert model.name
         assert isinstance(model.name, str)
@@ -127,6 +128,7 @@ class ModelTests:
     # -- hosts with threads and processes ----------------------------------------------------------
 
     def test_threads_may_share_it(self, model: Any) -> None:
+        """Two threads at once get what one gets."""
         expected = self.applied(model)
         found: list[Any] = []
 
@@ -154,6 +156,7 @@ class ModelTests:
     # -- the way to disk and back ------------------------------------------------------------------
 
     def test_comes_back_from_disk_bit_for_bit(self, model: Any, tmp_path: Path) -> None:
+        """A saved model is loaded as it was, and saves the same bytes again."""
         model.save(tmp_path / "model")
         loaded = tacenda.load(tmp_path / "model")
         assert type(loaded) is type(model)
@@ -187,6 +190,7 @@ class ModelTests:
         assert json.loads(json.dumps(config, allow_nan=False)) == config
 
     def test_a_damaged_artifact_is_refused(self, model: Any) -> None:
+        """An array that is missing, of another rank, NaN or a falling offset raises ArtifactError."""
         artifact = model.to_artifact()
         for name, array in artifact.arrays.items():
             others = {key: value for key, value in artifact.arrays.items() if key != name}

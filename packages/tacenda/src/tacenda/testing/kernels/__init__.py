@@ -125,6 +125,7 @@ class KernelBackendTests:
             plugins.unregister("kernels", self.backend.name, distribution=_OWNER)
 
     def test_describes_itself(self) -> None:
+        """Name, contract version, devices and operations are there, and only the reference has priority 0."""
         backend = self.backend
         assert isinstance(backend, kernels.Backend)
         assert backend.name
@@ -147,6 +148,7 @@ class KernelBackendTests:
             )
 
     def test_agrees_with_the_reference(self) -> None:
+        """Every operation returns what the specification does, in all cases that it does not decline."""
         for operation in self._operations():
             served = 0
             for label, arguments in self._cases(operation):
@@ -163,6 +165,7 @@ class KernelBackendTests:
             )
 
     def test_leaves_its_inputs_alone(self) -> None:
+        """Arguments are not written to, but for those that an operation names as its outputs."""
         for operation in self._operations():
             own = self._own().get(operation)
             outputs = own.outputs if own else _OUTPUTS.get(operation, ())
@@ -174,6 +177,7 @@ class KernelBackendTests:
                         _assert_same(now, then, f"{operation} changes argument {i}: {label}")
 
     def test_is_reentrant_and_repeatable(self) -> None:
+        """Four threads at once get bit for bit what one gets."""
         for operation in self._operations():
             once, again = list(self._cases(operation)), list(self._cases(operation))
             alone = [self._run(operation, arguments) for _, arguments in once]
