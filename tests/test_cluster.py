@@ -139,7 +139,7 @@ def test_the_command_line_saves_the_model_of_one_machine(
     [
         (["lm", "fit", "--model", "hlbl"], "trained in steps"),
         (["embed", "fit", "--model", "varembed"], "trained in steps"),
-        (["lm", "fit", "--checkpoints", "x"], "--checkpoints"),
+        (["lm", "fit", "--checkpoints", "x"], "leave out checkpoints"),
         (["lm", "fit", "--scheduler", "nonsense://x:1"], "no Dask scheduler answers at"),
     ],
 )

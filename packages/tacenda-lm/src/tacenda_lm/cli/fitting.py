@@ -106,9 +106,7 @@ def fit(
         )
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
     if checkpoints is not None:
-        check_keeps_checkpoints(unfitted)
-        if scheduler is not None:
-            raise ConfigurationError("counts of a cluster are not saved: leave out --checkpoints")
+        check_keeps_checkpoints(unfitted)  # none that a cluster fits does
     check_output(output, force)
     held_out_file = None if valid is None else input_text(valid, encoding, errors)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
