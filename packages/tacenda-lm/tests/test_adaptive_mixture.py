@@ -52,6 +52,10 @@ def test_weights_are_those_of_a_plain_loop(models, adaptation, memory, weights):
     np.testing.assert_allclose(np.exp(found), (expected * rows).sum(axis=1), rtol=1e-9)
 
 
+def test_repr_names_the_kind_of_mixture(models):
+    assert repr(AdaptiveMixture(models)).startswith("<AdaptiveMixture({'order-1': ")
+
+
 def test_words_one_by_one_have_the_scores_of_the_text_in_whatever_pieces(models):
     mixture = AdaptiveMixture(models, adaptation=0.7, memory=0.9)
     ids, _ = encoded(VALID[:6], mixture.vocabulary, eos=True)

@@ -119,7 +119,7 @@ class Mixture(LanguageModel):
             state = "fitted"
         except NotFittedError:
             state = "not fitted"
-        return f"<Mixture({{{models}}}, weights=[{weights}]), {state}>"
+        return f"<{type(self).__name__}({{{models}}}, weights=[{weights}]), {state}>"
 
     # -- fitting -----------------------------------------------------------------------------------
 
