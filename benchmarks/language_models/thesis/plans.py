@@ -95,6 +95,6 @@ PLANS: dict[str, Plan] = {
             "she sang it with a rolling",
         ),
         asked=("Monday", "million", "king", "Japan", "won", "his", "river", "very"),
-        machines=recipes.MACHINES[:2],
+        machines=recipes.FEW_EPOCHS,
     ),
 }
