@@ -22,6 +22,7 @@ from benchmarks.language_models.kept import kept
 from benchmarks.language_models.log_bilinear import fitted
 from tacenda_lm import (
     VLHMM,
+    AdaptiveMixture,
     KneserNey,
     LanguageModel,
     Mixture,
@@ -40,7 +41,8 @@ PROTOCOL = {
     "classes by what follows",
     "TemporalFRBM": "100 features and hidden units, 8 epochs of the plain machine and 6 of the temporal one, by "
     "likelihood",
-    "RecurrentLM": "started from an LDS after EM, with dropout (lm-recurrent); of running text",
+    "RecurrentLM": "started from an LDS after EM, with dropout (lm-recurrent)",
+    "adaptive": "AdaptiveMixture: the weights follow how well each model predicted the words before",
     "caches": "UnigramCache and NeuralCache with their defaults; NeuralCache has the vectors of the first HLBL",
 }
 TEMPORAL: dict[str, Any] = {"features": 100, "hidden": 100, "frbm_epochs": 8, "epochs": 6}
@@ -116,6 +118,8 @@ def apart(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM", dict(found)
     found["VLHMM"] = hidden_markov("exchange", texts)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM", dict(found)
+    found["RecurrentLM"] = recurrent.network("dropout", "EM", texts, across=False)
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM + RecurrentLM", dict(found)
 
 
 TRAINED = {"running": running, "apart": apart}
@@ -125,13 +129,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trained", nargs="+", choices=TRAINED, default=list(TRAINED))
     texts = Texts()
-    held_out = {"valid": texts.valid, "test": texts.test}
     for trained in parser.parse_args().trained:
+        models: dict[str, LanguageModel] = {}
+        name = ""
         for name, models in TRAINED[trained](texts):
             name = name if trained == "running" else f"{name}, trained apart"
-            for row in contexts.perplexities(Mixture(models), held_out, weights_on=texts.valid):
-                row = {"what": f"{name}, {row['context']}", "mixture": name, **row}
-                reporting.save("lm-mixtures", PROTOCOL, [row], seeds=(0,), keep="what")
+            save(name, Mixture(models), texts)
+        save(f"{name}, adaptive", AdaptiveMixture(models), texts)
+
+
+def save(name: str, mixture: Mixture, texts: Texts) -> None:
+    """A row of the results for each context."""
+    held_out = {"valid": texts.valid, "test": texts.test}
+    for row in contexts.perplexities(mixture, held_out, weights_on=texts.valid):
+        row = {"what": f"{name}, {row['context']}", "mixture": name, **row}
+        reporting.save("lm-mixtures", PROTOCOL, [row], seeds=(0,), keep="what")
 
 
 if __name__ == "__main__":

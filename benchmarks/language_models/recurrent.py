@@ -1,6 +1,7 @@
 """A recurrent network on Penn Treebank from three starts: the LDS paper's Figure 1 and Table 4 (section 7.4).
 
     python -m benchmarks.language_models.recurrent [--only averaged dropout paper] [--starts random EM] [--epochs 1]
+    python -m benchmarks.language_models.recurrent --planned 9 --only dropout --starts EM
     python -m benchmarks.language_models.recurrent --choose        learning rates, on the training text alone
 
 The starts are random numbers, an LDS by subspace identification alone, and one after EM; each LDS is fitted to the same
@@ -16,6 +17,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,8 @@ PROTOCOL = {
     "output biases of all starts are the logarithms of the words' frequencies",
     "runs": "paper: all as in the paper, or its nearest equivalent; averaged: the model is a running average of the "
     "parameters, otherwise the same; dropout: averaged, and 0.3 of the state's elements are hidden from the output",
+    "planned": "no held-out text: three fifths of the epochs at the first learning rate, which then is halved after "
+    "every epoch",
     "choices": "learning rates: lm-recurrent-choice; seed 0",
     "CPU s": "of the processor, one thread: the epoch, its evaluation of the validation text and its checkpoint",
 }
@@ -110,11 +114,32 @@ def epochs_of(run: str, start: str, texts: Texts) -> Iterator[list[Row]]:
             return
 
 
-def network(run: str, start: str, texts: Texts) -> RecurrentLM:
+def network(run: str, start: str, texts: Texts, across: bool = True) -> RecurrentLM:
     """The network of a run and a start, trained to the end, or as far as it still has to go."""
     lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
-    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=MOST)
-    return model.fit(texts.train, texts.valid, checkpoints=folder_of(run, start))
+    rate = RATES[start]
+    model = RecurrentLM(
+        **RUNS[run], learning_rate=rate, lds=lds, epochs=MOST, across_sentences=across
+    )
+    folder = folder_of(run, start if across else f"{start}-apart")
+    return model.fit(texts.train, texts.valid, checkpoints=folder)
+
+
+def planned(run: str, start: str, epochs: int, texts: Texts) -> Iterator[Row]:
+    """The rows of a fit whose epochs are planned: three fifths of them at the first rate, the others at falling ones."""
+    what = f"{run}, {start}, {epochs} epochs planned"
+    if f"{what}, stream" in measured(NAME):
+        return
+    lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
+    began = time.process_time()
+    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=epochs)
+    model.fit(texts.train, checkpoints=folder_of(run, f"{start}-{epochs}"))
+    seconds = time.process_time() - began
+    for row in contexts.perplexities(model, {"valid": texts.valid, "test": texts.test}):
+        yield {
+            "what": f"{what}, {row['context']}", "part": "planned", "run": run, "start": start,
+            "epochs": epochs, **row, "CPU s": seconds,
+        }  # fmt: skip
 
 
 def final_rows(what: str, run: str, start: str, model: RecurrentLM, texts: Texts) -> Iterator[Row]:
@@ -202,9 +227,16 @@ def main() -> None:
         "--epochs", type=int, default=0, help="turns to take; 0: until all are done"
     )
     parser.add_argument("--choose", action="store_true", help="try learning rates instead")
+    parser.add_argument("--planned", type=int, help="fits of so many epochs, planned, instead")
     options = parser.parse_args()
     if options.choose:
         choose()
+    elif options.planned:
+        texts = Texts()
+        for run, start in product(options.only, options.starts):
+            rows = list(planned(run, start, options.planned, texts))
+            if rows:
+                reporting.save(NAME, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=True)
     else:
         train_in_turns(options.only, options.starts, options.epochs)
 
