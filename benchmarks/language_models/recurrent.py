@@ -126,7 +126,7 @@ def network(run: str, start: str, texts: Texts, across: bool = True) -> Recurren
 
 
 def planned(run: str, start: str, epochs: int, texts: Texts) -> Iterator[Row]:
-    """The rows of a fit whose epochs are planned: three fifths of them at the first rate, the others at falling ones."""
+    """The rows of a fit whose epochs are planned, without held-out text."""
     what = f"{run}, {start}, {epochs} epochs planned"
     if f"{what}, stream" in measured(NAME):
         return
