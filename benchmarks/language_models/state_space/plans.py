@@ -90,9 +90,9 @@ def gradient(size: str, order: int, pair: tuple[int, int], **others: Any) -> Pla
     return _state_space(size, order, pair, {**_GRADIENT[size], **others}, BY_GRADIENTS)
 
 
-def rules(size: str, order: int, pair: tuple[int, int]) -> Plan:
+def rules(size: str, order: int, pair: tuple[int, int], **others: Any) -> Plan:
     """The paper's model, trained by its rules."""
-    return _state_space(size, order, pair, _RULES[size], BY_RULES)
+    return _state_space(size, order, pair, {**_RULES[size], **others}, BY_RULES)
 
 
 def runs(size: str, seed: int = 0) -> Plan:
