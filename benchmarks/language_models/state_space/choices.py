@@ -52,8 +52,9 @@ TRIED: dict[str, dict[str, tuple[Any, ...]]] = {
         "advanced.streams": (8, 32, 64),
     },
     "rules": {
-        "learning_rate": (0.1, 0.2, 1.0, 2.0),
-        "advanced.norm_limit": (30.0, 100.0),
+        "learning_rate": (0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+        "advanced.norm_limit": (30.0, 100.0, 300.0, 1000.0),
+        "inference": ("map",),
     },
     "runs": {
         "advanced.joint_order": (3, 4, 5, 6, 7),
