@@ -94,8 +94,9 @@ def gradient(size: str, order: int, pair: tuple[int, int], **others: Any) -> Pla
 
 def rules(size: str, order: int, pair: tuple[int, int], limit: float = LIMITS[0]) -> Plan:
     """The paper's model, trained by its rules; states are inferred by one step of ascent."""
-    base = _RULES[size]
-    base = {**base, "advanced": {**base["advanced"], "norm_limit": limit}}
+    base = {**_RULES[size], "advanced": {**_RULES[size]["advanced"], "norm_limit": limit}}
+    if order == 1:  # whose input comes through inference alone, and moves little
+        base["learning_rate"] = 0.5
     return _state_space(size, order, pair, base, BY_RULES)
 
 
