@@ -12,8 +12,11 @@ import argparse
 from typing import Any
 
 from benchmarks import reporting
+from benchmarks.language_models.hidden_markov.fits import rows_of as rows_in
 from benchmarks.language_models.state_space import letters
+from benchmarks.language_models.state_space.plans import GRID
 from benchmarks.language_models.state_space.studies import SEEDS, STUDIES, rows_of
+from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
 
 
 def _listed(offsets: tuple[int, ...]) -> str:
@@ -50,11 +53,27 @@ def main() -> None:
             save(found, unfinished=True)
         if set(options.only[:place]) == set(STUDIES):
             save(found, unfinished=False)
+        if study == "figure":
+            draw_figure()
 
 
 def save(rows: list[dict[str, Any]], unfinished: bool) -> None:
     """Save rows; those of other studies stay as they are."""
     reporting.save(NAME, PROTOCOL, rows, seeds=SEEDS, keep="row", unfinished=unfinished)
+
+
+def draw_figure() -> None:
+    """Figure 2: a panel for each way of training, a curve for each size of the internal state."""
+    panels: dict[str, list[Curve]] = {}
+    for row in rows_in(NAME):
+        _, _, way = row["part"].partition("figure 2, ")
+        if way:
+            curves = panels.setdefault(way, [])
+            values = [row[f"features {n}"] for n in GRID["features"]]
+            curves.append(Curve(f"N_q {row['internal']}", values, color=f"C{len(curves)}"))
+    ticks = [str(n) for n in GRID["features"]]
+    found = [Panel(way, "N_l", curves, ticks) for way, curves in panels.items()]
+    draw(f"{NAME}-figure", found, columns=3, y_label="perplexity of the development texts")
 
 
 if __name__ == "__main__":
