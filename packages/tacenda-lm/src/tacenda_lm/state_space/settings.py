@@ -73,8 +73,9 @@ class StateSpaceLMAdvanced(Settings):
         1.0, "gradients of a mean token longer than this are made as long", above=0
     )
     norm_limit: float = option(
-        10.0,
-        "with the rules, the sum of squares that no matrix exceeds (section 2.4)",
+        100.0,
+        "with the rules, the sum of squares that no matrix exceeds; 10 in the paper (section 2.4), which leaves little to "
+        "predict with to a model without an internal state",
         above=0,
         at_most=1e8,
     )

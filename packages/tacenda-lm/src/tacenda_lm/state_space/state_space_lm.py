@@ -38,7 +38,7 @@ class StateSpaceLM(StreamModel[StateSpaceLMSettings, StateSpacePredictor]):
     (Siivola and Honkela 2003, eqs 3 to 5, and a bias.) The state holds an internal part, which the last state gives,
     and feature vectors of the last n = order - 1 tokens. A token that was read corrects the state that was predicted.
     An unknown token is a zero vector and corrects nothing (section 2.5). The models of the paper have
-    ``training="rules"``, ``inference="map"`` and, in ``advanced``, ``biases=False``.
+    ``training="rules"``, ``inference="map"`` and, in ``advanced``, ``biases=False`` and ``norm_limit=10``.
     """
 
     name: ClassVar[str] = "state_space"
