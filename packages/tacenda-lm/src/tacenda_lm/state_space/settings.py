@@ -74,8 +74,8 @@ class StateSpaceLMAdvanced(Settings):
     )
     norm_limit: float = option(
         100.0,
-        "with the rules, the sum of squares that no matrix exceeds; 10 in the paper (section 2.4), which leaves little to "
-        "predict with to a model without an internal state",
+        "with the rules, the sum of squares that no matrix exceeds; 10 in the paper (section 2.4), with which a model "
+        "without an internal state can predict little",
         above=0,
         at_most=1e8,
     )
