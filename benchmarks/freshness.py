@@ -68,13 +68,13 @@ def runs(result: str) -> list[dict[str, Any]]:
 
 
 class Run(NamedTuple):
-    """The description of a run, the names of its rows, and whether one of them is ours.
+    """The description of a run, its rows, and whether one of them is ours.
 
     Other libraries' figures are not made old by any change of ours.
     """
 
     run: dict[str, Any]
-    names: list[str]
+    rows: list[dict[str, Any]]
     ours: bool
 
 
@@ -89,8 +89,8 @@ def runs_of(report: dict[str, Any], rows: list[dict[str, Any]]) -> list[Run]:
         of_run = [row for row in left if row.get(key) in earlier["rows"]]
         left = [row for row in left if row.get(key) not in earlier["rows"]]
         if of_run:
-            found.append(Run(earlier["run"], [str(row[key]) for row in of_run], _ours(of_run)))
-    return ([Run(report["run"], ["the others"], _ours(left))] if left else []) + found
+            found.append(Run(earlier["run"], of_run, _ours(of_run)))
+    return ([Run(report["run"], left, _ours(left))] if left else []) + found
 
 
 def _key(rows: list[dict[str, Any]], names: list[Any]) -> str:

@@ -13,7 +13,7 @@ others have published. `key=value` keeps the rows that have this value; `columns
 names what is shown, in order (an underscore may stand for a space). Figures with a spread are
 printed as mean ± standard deviation over seeds, repeated timings as their median; `decimals=4`
 gives all figures that are not whole as many. Below the table stands when it was measured, and whether the code
-that it measures has changed since.
+that it measures has changed since; where it has for some rows alone, they have a dagger.
 
 A figure in prose stands between two markers on one line and is a column of exactly one row:
 
@@ -96,13 +96,15 @@ def render(call: str) -> str:
         raise SystemExit(f"The table {call!r} has no rows: check its conditions.")
     if columns is None:
         columns = list(dict.fromkeys(key for row in rows for key in row))
+    said, marked = _said_of_runs(report, rows, columns)
     body = [[cell(_get(row, column), decimals) for column in columns] for row in rows]
+    for line, old in zip(body, marked, strict=True):
+        line[0] += DAGGER if old else ""
     # figures stand under each other by their last digits, words by their first letters
     others = list(zip(*body, strict=True))[1:]
     rule = ["---", *("---:" if all(map(NUMERIC.match, cells)) else "---" for cells in others)]
     lines = [[_spaced(c) for c in columns], rule, *body]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    said = _said_of_runs(report, rows, columns)
     return f"{table}\n{said}\n" if said else table
 
 
@@ -142,17 +144,60 @@ def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, s
     return report, rows, options
 
 
-def _said_of_runs(report: dict[str, Any], rows: list[dict[str, Any]], columns: list[str]) -> str:
-    """One line in italics: when and at which commit the rows were measured, and what has changed since."""
+def _said_of_runs(
+    report: dict[str, Any], rows: list[dict[str, Any]], columns: list[str]
+) -> tuple[str, list[bool]]:
+    """One line in italics: when and at which commits the rows were measured, and what has changed since.
+
+    And whether each row is to be marked: it is older than the code, and others are not.
+    """
     runs = freshness.runs_of(report, rows)
-    said = [_said_of_run(report["name"], run, columns) for run in runs]
-    if len(set(said)) == 1:
-        return f"*Measured {said[0]}.*"
-    rows_of: dict[str, list[str]] = {}
-    for each, run in zip(said, runs, strict=True):
-        rows_of.setdefault(each, []).extend(run.names)
-    told = [f"{'; '.join(names)}: {each}" for each, names in rows_of.items()]
-    return f"*Measured: {'. '.join(told)}.*" if told else ""
+    if not runs:
+        return "", [False] * len(rows)
+    name = report["name"]
+    said = f"{_days(runs)}{_commits(runs)}{_load(name, runs)}"
+    rewritten = [run for run in runs if run.ours and freshness.rewritten(name, run.run)]
+    changes = [(run, freshness.changed(name, run.run)) for run in rewritten]
+    old = [run for run, changed in changes if changed]
+    if not old:
+        costs = ", costs apart" if _of_costs(columns) else ""
+        same = f"; today's code gives the same{costs}" if rewritten else ""
+        return f"*Measured {said}{same}.*", [False] * len(rows)
+    parts_of = [each for run, changed in changes if "code" in run.run for each in changed]
+    folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in parts_of)
+    what = ", ".join(f"`{each}`" for each in folders) or "the code"
+    some = len(old) < len(runs)
+    marked = [some and any(row in run.rows for run in old) for row in rows]
+    since = (
+        f"rows with {DAGGER} before {what} was last changed"
+        if some
+        else f"since then {what} changed"
+    )
+    return f"*Measured {said}; {since}.*", marked
+
+
+def _days(runs: list[freshness.Run]) -> str:
+    """The day of the runs, or the first and the last."""
+    days = sorted(datetime.fromisoformat(run.run["date"]).date() for run in runs)
+    first, last = (f"{day.day} {day:%B %Y}" for day in (days[0], days[-1]))
+    if days[0] == days[-1]:
+        return last
+    same_month = first.partition(" ")[2] == last.partition(" ")[2]
+    return f"{days[0].day if same_month else first} to {last}"
+
+
+def _commits(runs: list[freshness.Run]) -> str:
+    """The commits that were measured, of those runs that name one."""
+    found = dict.fromkeys(
+        f"{run.run['commit']}{', with changes' if run.run.get('modified') else ''}"
+        for run in runs
+        if run.run.get("commit")
+    )
+    return f" at {_listed(list(found))}" if found else ""
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _changed(name: str, run: freshness.Run, columns: list[str]) -> list[str]:
@@ -166,32 +211,15 @@ def _of_costs(columns: list[str]) -> bool:
     return any(COST.search(_spaced(column)) for column in columns)
 
 
-def _said_of_run(name: str, measured: freshness.Run, columns: list[str]) -> str:
-    run = measured.run
-    day = datetime.fromisoformat(run["date"])
-    said = f"{day.day} {day:%B %Y}"
-    if run.get("commit"):
-        said += f" at {run['commit']}{', with changes' if run.get('modified') else ''}"
-    part = parts.part_of(name)
-    if part and part.timed:
-        said += _load(run)
-    if not measured.ours or not freshness.rewritten(name, run):
-        return said
-    changed = freshness.changed(name, run)
-    if not changed:
-        costs = ", costs apart" if _of_costs(columns) else ""
-        return f"{said}; today's code gives the same{costs}"
-    if "code" not in run:
-        return f"{said}; the code has changed since"
-    folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in changed)
-    return f"{said}; since then {', '.join(f'`{each}`' for each in folders)} changed"
-
-
-def _load(run: dict[str, Any]) -> str:
+def _load(name: str, runs: list[freshness.Run]) -> str:
     """How many processes wanted a core while something was timed, of the benchmark itself one at least."""
-    seen = [run.get(key) for key in ("load at the start", "load at the end", "load_average")]
-    loads = [f"{load:.1f}" for load in seen if load is not None]
-    return f", load {' to '.join(dict.fromkeys(loads))} on {run['cores']} cores" if loads else ""
+    part = parts.part_of(name)
+    keys = ("load at the start", "load at the end", "load_average")
+    loads = [run.run[key] for run in runs for key in keys if run.run.get(key) is not None]
+    if not loads or not part or not part.timed:
+        return ""
+    ends = dict.fromkeys(f"{load:.1f}" for load in (min(loads), max(loads)))
+    return f", load {' to '.join(ends)} on {runs[0].run['cores']} cores"
 
 
 def _spaced(text: str) -> str:

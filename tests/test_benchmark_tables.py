@@ -147,10 +147,12 @@ def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured, folder
     measured("x = 2\n")
     theirs, ours = (tables.figure(f"made-up row={row} column=size") for row in "ab")
     assert (theirs, ours) == ("250", "1,000†")
-    assert tables.render("made-up columns=row").endswith(
-        "*Measured: the others: 22 November 2026 at abcdef1234; since then `core/model.py` changed. "
-        "a: 22 November 2026 at abcdef1234.*\n"
+    table = tables.render("made-up columns=row")
+    assert table.endswith(
+        "*Measured 22 November 2026 at abcdef1234; rows with † before `core/model.py` was last changed.*\n"
     )
+    assert "| a |" in table
+    assert "| b† |" in table
     assert freshness.of_part(parts.PARTS[0]) == "stale"
     report["rows"][1]["library"] = "another 2.0"
     path.write_text(json.dumps(report))
@@ -184,11 +186,11 @@ def test_rows_of_an_earlier_run_say_so(measured, folder):
     report = json.loads(path.read_text())
     report |= {"keep": "row", "earlier": [{"run": {"date": "2026-11-20T00:00:00"}, "rows": ["b"]}]}
     path.write_text(json.dumps(report))
-    said = tables.render("made-up columns=row").splitlines()[-1]
+    *_, row, _, said = tables.render("made-up columns=row").splitlines()
     assert said == (
-        "*Measured: the others: 22 November 2026 at abcdef1234. "
-        "b: 20 November 2026; the code has changed since.*"
+        "*Measured 20 to 22 November 2026 at abcdef1234; rows with † before the code was last changed.*"
     )
+    assert row == "| b† |"
     assert tables.render("made-up row=a").endswith("*Measured 22 November 2026 at abcdef1234.*\n")
 
 
