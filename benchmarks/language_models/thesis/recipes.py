@@ -170,7 +170,7 @@ MACHINES = (
     Machine(True, "drawn", epochs=6, begin=8),
     Machine(learning="mean field", epochs=8),
 )
-# Where the text and its vocabulary are large an epoch by likelihood costs eight times as much: half as many.
+# Where text and vocabulary are larger an epoch by likelihood costs far more: half as many.
 FEW_EPOCHS = (Machine(epochs=4), Machine(True, epochs=3, begin=4))
 
 SETTINGS = {
