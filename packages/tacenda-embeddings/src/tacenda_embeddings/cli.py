@@ -265,6 +265,8 @@ def neighbours(
     """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
     from tacenda_embeddings.text_vectors import nearest_words
 
+    if not word.strip():
+        raise ConfigurationError("a word without letters has no neighbours: name a word")
     embedder = _embedder(folder, model_output)
     if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
         made_of = " ".join(embedder.pieces(word)) or "no morpheme"

@@ -179,13 +179,14 @@ class TokenEmbeddings(ModelComponent):
 
     def _hook(self, docs: Sequence[Doc]) -> None:
         """Let ``similarity`` compare the vectors in context, where the settings say so."""
-        chosen = self.similarity
-        if chosen is None:
-            # Where spaCy itself takes ``Token.vector`` from the tensor. Documents leave a worker of
-            # ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn of each (W109).
-            chosen = self.target.is_tensor and not (self.vocab.vectors.size or self._in_a_child())
-        if chosen:
-            self._hooks.install(docs)
+        if self.similarity is not None:
+            chosen = docs if self.similarity else ()
+        elif not self.target.is_tensor or self._in_a_worker():
+            # Documents leave a worker of ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn of each (W109).
+            chosen = ()
+        else:  # where spaCy itself takes ``Token.vector`` from the tensor
+            chosen = [doc for doc in docs if not doc.vocab.vectors.size]
+        self._hooks.install(chosen)
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
         """Return what gives one float32 array ``(n_tokens, width)`` per document."""

@@ -163,7 +163,8 @@ def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> An
         _fail(
             f"{_where(model)} holds no vectors for a document of {len(doc)} tokens: add the embedding "
             "component, or move it, before the one that reads it, and in training list it in [training] "
-            "annotating_components (nlp.update(..., annotates=[...])); a DocBin keeps no tensor"
+            "annotating_components (nlp.update(..., annotates=[...])), and before nlp.rehearse apply it to each "
+            "example.predicted; a DocBin keeps no tensor"
         )
     model.attrs["notes"].samples = []
     have = array.shape[1]
@@ -201,6 +202,8 @@ class _Notes:
     ----------
     written
         By component, the target of every embedding component before this layer.
+    widths
+        By component, how many columns it writes to what this layer reads; None if it has no model yet.
     samples
         The documents of initialization, until vectors have been read. spaCy initializes on samples that no component
         has seen: that these have no vectors is no mistake.
@@ -208,6 +211,7 @@ class _Notes:
 
     def __init__(self, written: dict[str, str] | None = None) -> None:
         self.written = written or {}
+        self.widths: dict[str, int | None] = {}
         self.samples: list[Doc] = []
 
     def __reduce__(self) -> tuple[Any, ...]:

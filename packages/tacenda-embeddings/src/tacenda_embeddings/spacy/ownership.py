@@ -52,19 +52,23 @@ def check_ownership(nlp: Any, component: Any) -> None:
     here = found[0]
     writers = _writers(nlp, component.target.name)
     readers = _readers(pipeline, component.target.name)
-    _check_order(here, pipeline[here][0], component.target, writers, readers)
+    late = _after_a_writer(nlp, component.target.name)
+    _check_order(here, pipeline[here][0], component.target, readers, late)
     if component.target.is_tensor:
         _check_listeners(pipeline, here, writers, readers)
     _announce_overwriting(pipeline, here, writers, readers)
 
 
 def _check_order(
-    here: int, name: str, target: Target, writers: dict[str, int], readers: list[_Reader]
+    here: int, name: str, target: Target, readers: list[_Reader], late: set[str]
 ) -> None:
-    """Raise ConfigurationError if a component reads the vectors of the one at ``here`` before it."""
+    """Raise ConfigurationError if a component reads the vectors of the one at ``here`` before it.
+
+    ``late`` are the components before which something else is written, and which may be read there.
+    """
     for reader in readers:
         theirs = name if reader.upstream is None else reader.upstream
-        written_before = reader.upstream is None and min(writers.values()) < reader.position
+        written_before = reader.upstream is None and reader.name in late
         if reader.position < here and theirs == name and not written_before:
             raise ConfigurationError(
                 f"{reader.name!r} reads {place_of(target.name)}, which {name!r} writes only after it: move {name!r} "
@@ -153,25 +157,37 @@ def _announce_overwriting(
 
 
 def announce_width(component: Any, other: Any) -> None:
-    """Tell every ``tacenda.DocTensor.v1`` of a later component what ``component`` writes, and how wide it is."""
-    known = component.target.mode == "replace" and component.width is not None
+    """Tell every ``tacenda.DocTensor.v1`` of a later component what ``component`` writes, and how wide it is.
+
+    spaCy links components in the order of the pipeline, so that widths of those that append add up.
+    """
+    target = component.target
     for node in _nodes(other):
         if node.name != DOC_TENSOR:
             continue
-        node.attrs["notes"].written[component.name] = component.target.name
-        if known and node.attrs["source"] == component.target.name:
-            node.attrs["announced"] = component.width
+        notes = node.attrs["notes"]
+        notes.written.pop(component.name, None)
+        notes.written[component.name] = target.name
+        if node.attrs["source"] != target.name:
+            continue
+        notes.widths.pop(component.name, None)
+        if target.mode == "replace":
+            notes.widths.clear()
+        notes.widths[component.name] = component.width
+        known = None not in notes.widths.values()
+        node.attrs["announced"] = sum(notes.widths.values()) if known else None
 
 
 def announce_widths(nlp: Any) -> None:
     """Tell every ``tacenda.DocTensor.v1`` of the pipeline how wide the tensor or extension will be.
 
-    spaCy initializes a model on documents that no component has seen, so it cannot learn this from them. Raises
-    ConfigurationError if a listener to one of our components is set to another width.
+    spaCy initializes a model on documents that no component has seen, so it cannot learn this from them. Sourced and
+    frozen components, which are disabled meanwhile, write too. Raises ConfigurationError if a listener to one of our
+    components is set to another width.
     """
     totals: dict[str, int | None] = {}
     ours: dict[str, str] = {}  # by name, where they write
-    for name, pipe in nlp.pipeline:
+    for name, pipe in nlp.components:
         if _is_ours(pipe):
             key, width = pipe.target.name, pipe.width
             if pipe.target.mode == "append" and key in totals:
@@ -226,14 +242,28 @@ def _is_ours(pipe: Any) -> bool:
 
 def _writers(nlp: Any, place: str) -> dict[str, int]:
     """Return the components that write ``Doc.tensor``, or an extension, and their positions."""
+    return {
+        name: i
+        for i, (name, pipe) in enumerate(nlp.pipeline)
+        if _writes(nlp.get_pipe_meta(name), pipe, place)
+    }
 
-    def writes(name: str, pipe: Any) -> bool:
-        if _is_ours(pipe):
-            return bool(pipe.target.name == place)
-        assigned = place_of(place) in nlp.get_pipe_meta(name).assigns
-        return assigned or (place == "tensor" and isinstance(pipe, Tok2Vec))
 
-    return {name: i for i, (name, pipe) in enumerate(nlp.pipeline) if writes(name, pipe)}
+def _after_a_writer(nlp: Any, place: str) -> set[str]:
+    """Return the components that come after one that writes a place, those that are disabled included."""
+    names = [name for name, _ in nlp.components]
+    writers = (
+        i
+        for i, (n, pipe) in enumerate(nlp.components)
+        if _writes(nlp.get_pipe_meta(n), pipe, place)
+    )
+    return set(names[next(writers, len(names)) + 1 :])
+
+
+def _writes(meta: Any, pipe: Any, place: str) -> bool:
+    if _is_ours(pipe):
+        return bool(pipe.target.name == place)
+    return place_of(place) in meta.assigns or (place == "tensor" and isinstance(pipe, Tok2Vec))
 
 
 def _appends(pipe: Any) -> bool:

@@ -343,7 +343,8 @@ class MorphologicalVectors(BaseVectors):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the store of strings, which the vocabulary pickles too, so that both stay one."""
-        return _unpickle, (self.strings, self.name, self.to_bytes())
+        strings = self.strings if self._pickled_strings is None else self._pickled_strings
+        return _unpickle, (strings, self.name, self.to_bytes())
 
 
 def _unpickle(strings: Any, name: str | None, data: bytes) -> MorphologicalVectors:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import srsly
-from spacy import util
+from spacy import language, util
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
@@ -226,6 +226,12 @@ class ModelComponent(Pipe):
     def _in_a_child(self) -> bool:
         """Return whether this is a child of the process that made the component, as in ``nlp.pipe(n_process=2)``."""
         return os.getpid() != self._process and multiprocessing.parent_process() is not None
+
+    @staticmethod
+    def _in_a_worker() -> bool:
+        """Return whether this process is a worker of ``nlp.pipe(n_process=2)``, which sends its documents away."""
+        work = getattr(multiprocessing.current_process(), "_target", None)
+        return work is not None and work is getattr(language, "_apply_pipes", None)
 
     # -- saving, loading, pickling ---------------------------------------------------------------
 

@@ -27,18 +27,26 @@ class WordCache(dict[int, Any]):
     def __init__(self, look_up: Callable[[str], Any], blank: Any) -> None:
         self._look_up = look_up
         self._blank = blank
-        self._strings: Any = None
 
     def read(self, docs: Sequence[Doc]) -> list[Any]:
-        """Return what the model reads for each token of all documents, in one list."""
-        if not docs:
-            return []
-        self._strings = docs[0].vocab.strings
-        orths = np.concatenate([doc.to_array(ORTH) for doc in docs]).tolist()
-        return list(map(self.__getitem__, orths))
+        """Return what the model reads for each token of all documents, in one list.
 
-    def __missing__(self, orth: int) -> Any:
-        text = self._strings[orth]
+        Documents may be of several vocabularies, and several threads may read at once.
+        """
+        words: list[Any] = []
+        for doc in docs:
+            orths = doc.to_array(ORTH).tolist()
+            try:
+                words += list(map(self.__getitem__, orths))
+            except KeyError:
+                words += [self._word(orth, doc.vocab.strings) for orth in orths]
+        return words
+
+    def _word(self, orth: int, strings: Any) -> Any:
+        try:
+            return self[orth]
+        except KeyError:
+            text = strings[orth]
         value = self._look_up(text) if text.strip() else self._blank
         if len(self) >= CACHE_LIMIT:
             self.clear()
