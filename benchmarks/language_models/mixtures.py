@@ -31,6 +31,7 @@ from tacenda_lm import (
     UnigramCache,
 )
 
+PLANNED = 9  # epochs of the network beside models trained apart
 PROTOCOL = {
     "text": budgets.PROTOCOL["text"],
     "context": contexts.PROTOCOL,
@@ -41,7 +42,8 @@ PROTOCOL = {
     "classes by what follows",
     "TemporalFRBM": "100 features and hidden units, 8 epochs of the plain machine and 6 of the temporal one, by "
     "likelihood",
-    "RecurrentLM": "started from an LDS after EM, with dropout (lm-recurrent)",
+    "RecurrentLM": "started from an LDS after EM, with dropout, of running text (lm-recurrent); beside models trained "
+    f"apart that of {PLANNED} planned epochs",
     "adaptive": "AdaptiveMixture: the weights follow how well each model predicted the words before",
     "caches": "UnigramCache and NeuralCache with their defaults; NeuralCache has the vectors of the first HLBL",
 }
@@ -118,7 +120,7 @@ def apart(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM", dict(found)
     found["VLHMM"] = hidden_markov("exchange", texts)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM", dict(found)
-    found["RecurrentLM"] = recurrent.network("dropout", "EM", texts, across=False)
+    found["RecurrentLM"] = recurrent.planned("dropout", "EM", PLANNED, texts)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM + RecurrentLM", dict(found)
 
 

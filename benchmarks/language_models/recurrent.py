@@ -114,26 +114,27 @@ def epochs_of(run: str, start: str, texts: Texts) -> Iterator[list[Row]]:
             return
 
 
-def network(run: str, start: str, texts: Texts, across: bool = True) -> RecurrentLM:
+def network(run: str, start: str, texts: Texts) -> RecurrentLM:
     """The network of a run and a start, trained to the end, or as far as it still has to go."""
     lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
-    rate = RATES[start]
-    model = RecurrentLM(
-        **RUNS[run], learning_rate=rate, lds=lds, epochs=MOST, across_sentences=across
-    )
-    folder = folder_of(run, start if across else f"{start}-apart")
-    return model.fit(texts.train, texts.valid, checkpoints=folder)
+    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=MOST)
+    return model.fit(texts.train, texts.valid, checkpoints=folder_of(run, start))
 
 
-def planned(run: str, start: str, epochs: int, texts: Texts) -> Iterator[Row]:
-    """The rows of a fit whose epochs are planned, without held-out text."""
+def planned(run: str, start: str, epochs: int, texts: Texts) -> RecurrentLM:
+    """The network of a fit of so many epochs without held-out text, trained to the end likewise."""
+    lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
+    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=epochs)
+    return model.fit(texts.train, checkpoints=folder_of(run, f"{start}-{epochs}"))
+
+
+def planned_rows(run: str, start: str, epochs: int, texts: Texts) -> Iterator[Row]:
+    """Its perplexities in both contexts, unless they are known."""
     what = f"{run}, {start}, {epochs} epochs planned"
     if f"{what}, stream" in measured(NAME):
         return
-    lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
     began = time.process_time()
-    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=epochs)
-    model.fit(texts.train, checkpoints=folder_of(run, f"{start}-{epochs}"))
+    model = planned(run, start, epochs, texts)
     seconds = time.process_time() - began
     for row in contexts.perplexities(model, {"valid": texts.valid, "test": texts.test}):
         yield {
@@ -234,7 +235,7 @@ def main() -> None:
     elif options.planned:
         texts = Texts()
         for run, start in product(options.only, options.starts):
-            rows = list(planned(run, start, options.planned, texts))
+            rows = list(planned_rows(run, start, options.planned, texts))
             if rows:
                 reporting.save(NAME, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=True)
     else:
