@@ -142,6 +142,24 @@ def test_generate_repeats_with_its_seed(run, saved):
     assert best["log_prob"] >= second["log_prob"]
 
 
+def test_what_a_sentence_begins_with_is_split_as_the_text_of_the_fit(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The cat, the dog sat.\n" * 3, encoding="utf8")
+    run("fit", "--text", text, "--tokenizer", "words", "--order", 2, "--output", tmp_path / "m")
+    _, apart, _ = run("generate", tmp_path / "m", "--context", "The cat ,", "--beam", 3, "-n", 1)
+    assert (
+        run("generate", tmp_path / "m", "--context", "The cat,", "--beam", 3, "-n", 1)[1] == apart
+    )
+
+
+def test_a_tokenizer_without_a_text_is_refused(run, saved, tmp_path):
+    for arguments in (("mix", saved), ("compact", saved)):
+        status, _, err = run(*arguments, "-o", tmp_path / "out", "--tokenizer", "words")
+        assert status
+        assert "--tokenizer splits the text of" in err
+        assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("option", ["--seed", "--temperature", "--k"])
 def test_a_beam_takes_no_option_of_random_draws(run, saved, option):
     status, out, err = run("generate", saved, "--beam", 5, option, 1)

@@ -96,7 +96,8 @@ class AdaptiveMixture(Mixture):
         scores, begins = self._scores_to_fit_on(text, context, marks)
         fixed = fit_weights(scores, self._weights)
         used = fixed > 0
-        tried = [_fitted(scores[used], begins, fixed[used], memory) for memory in _MEMORIES]
+        told = _told(scores)[used]  # beside all components, as in predictions
+        tried = [_fitted(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES]
         best = min(tried, key=lambda each: each.nats)
         self._weights = np.zeros_like(fixed)
         self._weights[used] = best.weights
@@ -216,10 +217,10 @@ class _Fitted(NamedTuple):
 
 
 def _fitted(
-    scores: Float64, begins: npt.NDArray[np.int64], start: Float64, memory: float
+    scores: Float64, told: Float64, begins: npt.NDArray[np.int64], start: Float64, memory: float
 ) -> _Fitted:
     """Find the weights and the adaptation that suit a text best, with one memory; all weights are above zero."""
-    evidence = _before(_told(scores), memory, begins)
+    evidence = _before(told, memory, begins)
     scaled = np.exp(scores - scores.max(axis=0))
     n = scores.shape[1]
 

@@ -122,9 +122,13 @@ class Generation(LanguageModelContract):
         self, row: Float64, temperature: float, k: int | None, unknown: bool
     ) -> Float64:
         """The probabilities (types,) from which `sample` draws a word."""
-        row = row / temperature
+        row = np.array(row)
         if not unknown:
             row[self.vocabulary.oov_ids] = -np.inf
+        with np.errstate(
+            over="ignore"
+        ):  # near a temperature of zero the most probable word is left alone
+            row = (row - row.max()) / temperature
         if k is not None and k < len(row):
             kept = np.full_like(row, -np.inf)
             best = _best(row, k)
@@ -149,7 +153,7 @@ class Generation(LanguageModelContract):
         width
             How many partial sentences are kept at each step.
         n
-            How many continuations are returned, at most ``width``.
+            How many continuations are returned at most.
         max_words
             The longest continuation. Sentences that have not ended by then come after those that have.
 

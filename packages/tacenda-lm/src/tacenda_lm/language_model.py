@@ -118,6 +118,8 @@ class LanguageModel(KenlmInterface, Generation):
         FittingError
             A checkpoint cannot be read or written, or belongs to another fit.
         """
+        if not isinstance(resume, bool) and resume != "auto":
+            raise ConfigurationError(f'resume is "auto", True or False, not {resume!r:.80}')
         if checkpoints is None and resume is True:
             raise ConfigurationError(
                 "resume=True needs checkpoints=...: give the folder in which the fit was saved"
@@ -137,9 +139,13 @@ class LanguageModel(KenlmInterface, Generation):
     def _recording(self, corpus: TextFacts, valid: Text | None, marks: Marks) -> Iterator[None]:
         """Around the learning itself: say what the model was fitted on, and measure held-out text."""
         say_what_unknown_is(corpus)
-        self.fitted_on = {}
-        self.figures = []
-        yield
+        before = self.fitted_on, self.figures
+        self.fitted_on, self.figures = {}, []
+        try:
+            yield
+        except BaseException:  # the model may still be the one of the fit before
+            self.fitted_on, self.figures = before
+            raise
         self.fitted_on = {**text_facts(corpus), **self.fitted_on}
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context, marks=marks)

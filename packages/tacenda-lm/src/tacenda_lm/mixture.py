@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Saveable, require
+from tacenda.artifact.manifest import checked_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
@@ -88,6 +89,8 @@ class Mixture(LanguageModel):
             models = {f"model-{i}": model for i, model in enumerate(models or ())}
         if not models:
             raise ConfigurationError("a mixture needs models: Mixture([first, second])")
+        for name in models:
+            _check_name(name)
         for model in models.values():
             if not isinstance(model, LanguageModel):
                 raise ConfigurationError(
@@ -369,6 +372,16 @@ def mixed(scores: Float64, weights: Float64) -> Float64:
     """Return log sum_k weights[k] exp(scores[k]); the weights have the dimensions of ``scores``, or 1."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.logaddexp.reduce(scores + np.log(weights), axis=0), np.float64)
+
+
+def _check_name(name: str) -> None:
+    """Raise ConfigurationError where no folder can be named after a component, as saving and checkpoints do."""
+    try:
+        checked_name(name)
+    except ArtifactError as error:
+        raise ConfigurationError(
+            f"a component of a mixture has a name of its own: {error}"
+        ) from error
 
 
 def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:

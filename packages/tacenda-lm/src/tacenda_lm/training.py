@@ -288,7 +288,7 @@ def _rows(array: devices.Array) -> devices.Array:
 def averaging_weight(steps: int, averaging: float) -> float:
     """Return how much the parameters after a step weigh in their running average; 0 if it does not look at them.
 
-    Early on it is the average of all ``steps`` so far, later of the last 1 / (1 - averaging).
+    Early on it is about the average of the last tenth of the steps so far, later of the last 1 / (1 - averaging).
     """
     every = 1 if steps <= _EARLY else _AVERAGED
     return 0.0 if steps % every else 1 - min(averaging**every, steps / (steps + 10 * every))

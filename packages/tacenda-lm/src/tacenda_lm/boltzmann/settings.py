@@ -43,6 +43,10 @@ class FRBMAdvanced(Settings):
         1e-5, "lambda of the weight decay of all other weights but biases", at_least=0, below=1
     )
 
+    def without_sampling(self) -> FRBMAdvanced:
+        """Return the same with the defaults of what depends on the way of learning."""
+        return FRBMAdvanced(feature_decay=self.feature_decay, weight_decay=self.weight_decay)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FRBMSettings(Settings):

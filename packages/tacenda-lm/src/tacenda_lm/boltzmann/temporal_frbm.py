@@ -95,6 +95,8 @@ class TemporalFRBM(WordBoltzmann):
             raise ConfigurationError(
                 "TemporalFRBM: frbm_epochs has no effect where an FRBM is given; leave it out"
             )
+        if options.get("learning", theirs.learning) != theirs.learning:
+            shared["advanced"] = theirs.advanced.without_sampling()
         made = cls.from_settings({**shared, "frbm_epochs": 0, **options})
         made._begin = frbm
         return made

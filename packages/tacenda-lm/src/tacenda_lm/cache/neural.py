@@ -12,6 +12,7 @@ from tacenda.artifact import Saveable, require
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.settings import configured_by
+from tacenda.vocabulary import Vocabulary
 from tacenda_lm.cache.settings import NeuralCacheSettings
 from tacenda_lm.cache.unigram import prior_of
 from tacenda_lm.contract import State, vector_of
@@ -118,6 +119,17 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     def _vectors(self) -> HasContextVectors:
         assert isinstance(self.model, HasContextVectors)
         return self.model
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the model, also where it was fitted to another text since. Raises NotFittedError."""
+        known, theirs = super().vocabulary, self.model.vocabulary
+        if theirs is not known:
+            if theirs == known:
+                self._vocabulary = theirs
+            else:
+                self._adopt()
+        return theirs
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         if self.keeps_checkpoints:

@@ -42,6 +42,8 @@ def compact(
     from tacenda.errors import ConfigurationError
     from tacenda_lm import KneserNey
 
+    if text is None and tokenizer is not None:
+        raise ConfigurationError("--tokenizer splits the text of --text FILE: leave it out")
     model = load_model(folder)
     is_table = isinstance(model, KneserNey)
     given = {"bits": bits is not None, "prune": bool(prune), "precision": precision is not None}

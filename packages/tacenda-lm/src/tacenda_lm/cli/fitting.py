@@ -170,6 +170,8 @@ def mix(
 
     if adaptive and valid is None:
         raise typer.BadParameter("--adaptive needs --valid FILE, to which the weights are fitted")
+    if valid is None and tokenizer is not None:
+        raise typer.BadParameter("--tokenizer splits the text of --valid FILE: leave it out")
     if valid is not None and weights is not None:
         raise typer.BadParameter("give --valid FILE to fit the weights, or --weights, not both")
     try:

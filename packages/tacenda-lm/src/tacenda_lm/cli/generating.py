@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tacenda_lm.cli.arguments import AsJson, Folder, load_model
+from tacenda_lm.cli.arguments import AsJson, Folder, Tokenizer, load_model, tokenizer_of
 
 
 def generate(
@@ -31,10 +31,13 @@ def generate(
             min=1, metavar="WIDTH", help="Search for the most probable sentences instead."
         ),
     ] = None,
+    tokenizer: Tokenizer = None,
     as_json: AsJson = False,
 ) -> None:
     """Print sentences of a model: random ones, or with --beam the most probable ones."""
     import numpy as np
+
+    from tacenda.tokenizers import get_tokenizer
 
     given = {"--seed": seed, "--temperature": temperature, "--k": k}
     drawing = [name for name, value in given.items() if value is not None]
@@ -43,16 +46,17 @@ def generate(
             f"--beam searches and draws nothing at random: leave out {' and '.join(drawing)}"
         )
     model = load_model(folder)
+    begin = list(get_tokenizer(tokenizer_of(model, tokenizer))(context)) if context else []
     if beam is not None:
-        found = model.beam(context, width=max(beam, n), n=n, max_words=max_words)
+        found = model.beam(begin, width=max(beam, n), n=n, max_words=max_words)
     else:
         rng, heat = np.random.default_rng(seed or 0), 1.0 if temperature is None else temperature
         found = [
-            model.sample(context, max_words=max_words, seed=rng, temperature=heat, k=k)
+            model.sample(begin, max_words=max_words, seed=rng, temperature=heat, k=k)
             for _ in range(n)
         ]
     if as_json:
         typer.echo(json.dumps([each._asdict() for each in found]))
         return
     for each in found:
-        typer.echo(" ".join([*context.split(), *each.words, *([] if each.ended else ["..."])]))
+        typer.echo(" ".join([*begin, *each.words, *([] if each.ended else ["..."])]))

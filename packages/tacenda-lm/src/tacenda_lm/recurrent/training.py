@@ -32,7 +32,7 @@ _NEVER = 1e9  # nats a token, before the first evaluation
 class Windows:
     """The windows of an epoch in the order of the text: the places that each step reads, and whether it is the first.
 
-    Every place of the text is read once an epoch, but for less than one word a stream, read twice.
+    Every place of the text is read once an epoch, but for less than one word a stream, read once more.
     """
 
     def __init__(self, text: Ids, streams: int, window: int, seed: int) -> None:

@@ -1,0 +1,91 @@
+"""What becomes of a model, and of what is made of it, when it or a part of it is fitted again."""
+
+import numpy as np
+import pytest
+
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError, FittingError
+from tacenda_lm import (
+    FRBM,
+    AdaptiveMixture,
+    KneserNey,
+    Mixture,
+    NeuralCache,
+    RecurrentLM,
+    TemporalFRBM,
+)
+
+SENTENCES = [f"w{i % 5} w{i % 3} w{i % 7}" for i in range(40)]
+SMALL = {"width": 3, "epochs": 1, "streams": 2}
+
+
+def test_a_fit_that_fails_leaves_what_was_known_of_the_fit_before(tmp_path):
+    corpus = Corpus.from_text("a\u00a0b c\nc a\u00a0b\n" * 5, tokenizer="ascii_whitespace")
+    lm = RecurrentLM(**SMALL).fit(corpus, valid=corpus)
+    told, figures, scores = lm.fitted_on, lm.figures, lm.surprisal("a\u00a0b c")
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(FittingError):
+        lm.fit([["x"]], checkpoints=tmp_path / "file" / "below")
+    assert lm.is_fitted
+    assert (lm.fitted_on, lm.figures) == (told, figures)
+    np.testing.assert_array_equal(lm.surprisal("a\u00a0b c"), scores)
+
+
+@pytest.mark.parametrize("resume", ["never", "no", None, 1])
+def test_a_word_that_is_no_way_of_resuming_is_refused(resume, tmp_path):
+    with pytest.raises(ConfigurationError, match='resume is "auto", True or False, not'):
+        RecurrentLM(**SMALL).fit(SENTENCES, checkpoints=tmp_path, resume=resume)
+
+
+def test_a_cache_over_a_model_that_was_fitted_again_is_a_cache_over_the_new_model():
+    model = RecurrentLM(**SMALL).fit(SENTENCES)
+    cache = NeuralCache.over(model)
+    model.fit([*["v9 w1 w2 w2 w2 w6 w6"] * 30, *SENTENCES])
+    anew = NeuralCache.over(model)
+    text = ["w1 w2", "w6 w2 w1", "v9"]
+    assert cache.perplexity(text, context="stream") == anew.perplexity(text, context="stream")
+    assert cache.vocabulary == model.vocabulary
+
+
+@pytest.mark.parametrize("name", ["../above", "a/b", "", 1])
+def test_names_that_no_folder_can_have_are_refused_before_the_fit(name):
+    with pytest.raises(ConfigurationError, match="cannot name a nested model"):
+        Mixture({name: KneserNey(order=2)})
+
+
+def test_weights_of_an_adaptive_mixture_are_fitted_as_they_are_used():
+    """Also where a component has no weight: with what was found, no other adaptation is better."""
+    models = [KneserNey(order=n).fit(SENTENCES) for n in (1, 2, 3)]
+    text = [f"w{i % 4} w{i % 5} w{i % 2}" for i in range(30)]
+    found = AdaptiveMixture(models, [1, 1, 0]).fit_weights(text)
+    best = found.perplexity(text, context="stream")
+    assert list(found.weights.values())[2] == 0
+    for factor in (0.8, 1.25):
+        other = AdaptiveMixture(
+            models,
+            list(found.weights.values()),
+            adaptation=found.adaptation * factor,
+            memory=found.memory,
+        )
+        assert other.perplexity(text, context="stream") >= best * (1 - 1e-9)
+
+
+def test_a_temporal_machine_may_learn_in_another_way_than_the_plain_one():
+    options = {
+        "learning": "divergence",
+        "advanced": {"visible": "mean_field", "weight_decay": 1e-3},
+    }
+    plain = FRBM(features=3, hidden=4, epochs=1, **options).fit(SENTENCES)
+    temporal = TemporalFRBM.starting_from(plain, epochs=1, learning="likelihood")
+    assert temporal.settings.advanced.weight_decay == 1e-3
+    assert temporal.fit(SENTENCES, valid=None).is_fitted is True
+
+
+def test_a_temperature_near_zero_draws_the_most_probable_word():
+    lm = KneserNey(order=2).fit(SENTENCES)
+    drawn = {
+        tuple(lm.sample("w1", temperature=t, seed=s).words)
+        for t in (1e-320, 1e-3)
+        for s in range(3)
+    }
+    assert drawn == {tuple(lm.greedy("w1").words)}
