@@ -336,3 +336,22 @@ def test_a_model_of_another_kind_recommends_nothing(run):
     assert status == 1
     assert "en-lds-small holds the model LDS, which rates nothing" in said
     assert "Traceback" not in said
+
+
+def test_checkpoints_inside_the_output_are_refused_before_the_fit(run, tmp_path):
+    file = tmp_path / "ratings.tsv"
+    file.write_text("u1\ti1\t3\nu2\ti1\t4\nu2\ti2\t1\n")
+    arguments = ("fit", file, "-o", tmp_path / "out", "--checkpoints", tmp_path / "out" / "inner")
+    status, _, err = run(*arguments)
+    assert status == 2
+    assert "name another folder" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_seed_may_be_a_time_in_nanoseconds(run, tmp_path):
+    file = tmp_path / "ratings.tsv"
+    file.write_text("".join(f"u{i % 7}\ti{i % 5}\t{i % 5 + 1}\n" for i in range(35)))
+    settings = ("--set", "epochs=2", "--seed", 1764000000000000000)
+    status, out, err = run("fit", file, "-o", tmp_path / "out", "--model", "pmf", *settings)
+    assert (status, err) == (0, "")
+    assert "35 ratings" in out

@@ -6,6 +6,7 @@ import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -357,13 +358,16 @@ class Blend(TopN):
             raise ConfigurationError(
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
             )
+        for algo in ours:
+            algo._check_new(uid)
         users = [
             algo.fold_in(by_item, rated, uid=uid) if isinstance(algo, TacendaAlgorithm) else algo
             for algo in self.fitted
         ]
         seen = np.union1d(given.items, given.rated).astype(np.int64)
+        lists = partial(self._lists, of=self.trainset)
         return BlendedUser(
-            users, weights, self._usual, index, scale, seen, self._catalogue(), self._lists
+            users, weights, self._usual, index, scale, seen, self._catalogue(), lists
         )
 
     def _seen_by(self, uid: Any) -> npt.NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from tacenda.errors import ConfigurationError
@@ -21,6 +22,7 @@ class Recommendation(BatchPredictions):
     """
 
     _seen: Identities  # who is known to have rated what
+    _unrated_users: dict[str, int]  # of whom only side information is known
 
     def _everybody(self) -> list[Any]:
         return list(self._users)
@@ -77,15 +79,26 @@ class Recommendation(BatchPredictions):
             raise ConfigurationError(
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
             )
+        self._check_new(uid)
         scale = self.trainset.rating_scale
         return self._add(
             Given.of(uid, ratings_by_item(ratings), as_list(rated, "rated"), self._items, scale)
         )
 
+    def _check_new(self, uid: Any) -> None:
+        """Raise ConfigurationError for the id, as text, of a user of whom only side information is known."""
+        if uid is not None and str(uid) in self._unrated_users:
+            raise ConfigurationError(
+                f"user {uid!r} has the id, as text, of a user whose rated items are known from side information: give "
+                "fold_in another uid"
+            )
+
     def _add(self, given: Given) -> NewUser:
         """Fold a user in, and keep them if they have a raw id."""
         low, high = (float(end) for end in self.trainset.rating_scale)
-        new = NewUser.of(self._fitted(), self._items, (low, high), given, self._lists)
+        new = NewUser.of(
+            self._fitted(), self._items, (low, high), given, partial(self._lists, of=self.trainset)
+        )
         return self._new_users.add(new)
 
     def _seen_by(self, uid: Any) -> list[Any]:

@@ -88,7 +88,7 @@ class SideInfo:
         ratings = ratings_of(trainset)
         users: dict[Hashable, int] = trainset._raw2inner_id_users
         found = self.numbered(users, trainset._raw2inner_id_items)
-        _refuse_everything(Identities.of(ratings, found.identities), ratings.n_items)
+        _refuse_everything(Identities.of(ratings, found.identities), ratings)
         if found.dropped:
             warnings.warn(
                 f"{found.dropped} identities are of items that nobody has rated in the trainset; left out",
@@ -113,11 +113,12 @@ class SideInfo:
         return FitData(ratings, found.identities, users)
 
 
-def _refuse_everything(seen: Identities, n_items: int) -> None:
-    """Raise DataError if users are said to have rated nearly everything, as with an anti-testset."""
-    n, possible = len(seen.item_ids), seen.n_users * n_items
+def _refuse_everything(seen: Identities, ratings: Ratings) -> None:
+    """Raise DataError if users are said to have rated nearly all that they did not, as with an anti-testset."""
+    known = len(Identities.of(ratings).item_ids)
+    n, possible = len(seen.item_ids) - known, seen.n_users * ratings.n_items - known
     if n > max(_DENSE * possible, _FEW):
         raise DataError(
-            f"with the identities {n} of {possible} possible pairs are said to be rated, nearly all: give "
+            f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
             "those that are known to be rated, not an anti-testset"
         )

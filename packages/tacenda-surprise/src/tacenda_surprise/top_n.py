@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from surprise import AlgoBase, Prediction
 
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import By, Lists, check_length
@@ -100,8 +100,16 @@ class TopN(AlgoBase):  # type: ignore[misc]
         candidates: Iterable[Any] | None = None,
         exclude: Iterable[Any] = (),
         min_ratings: int = 0,
+        of: Any = None,
     ) -> Lists:
-        """What ``top_n`` ranks by, and what it leaves out."""
+        """What ``top_n`` ranks by, and what it leaves out.
+
+        Raises ConfigurationError where ``of``, the trainset of a user who was folded in, is no longer that of the fit.
+        """
+        if of is not None and of is not self.trainset:
+            raise ConfigurationError(
+                "the algorithm was fitted again since this user was folded in: fold the user in anew"
+            )
         index = self.trainset._raw2inner_id_items
         allowed, banned = (
             None if ids is None else numbers(as_list(ids, what), index)

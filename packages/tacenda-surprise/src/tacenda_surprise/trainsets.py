@@ -182,7 +182,8 @@ def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
         return index
     texts = dict.fromkeys(index.raw.tolist())
     for raw in new:
-        texts[str(raw) if str(raw) not in texts else repr(raw)] = None
+        ways = (str(raw), repr(raw), f"{type(raw).__name__} {raw!r}")
+        texts[next((text for text in ways if text not in texts), ways[0])] = None
     if len(texts) < len(index) + len(new):
         raise DataError(
             f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"

@@ -53,6 +53,10 @@ def fit(
         if "seed" in chosen or "seed" in chosen.get(model, {}):
             raise typer.BadParameter("--seed and --set name a seed; leave one of the two out")
         chosen["seed"] = seed
+    if checkpoints is not None and checkpoints.resolve().is_relative_to(output.resolve()):
+        raise typer.BadParameter(
+            "--checkpoints lies in --output, which holds the model alone: name another folder"
+        )
     unfitted = unfitted_model(model, chosen)
     check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)

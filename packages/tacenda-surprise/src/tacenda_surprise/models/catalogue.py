@@ -195,7 +195,8 @@ def possible_levels(
     if not 0 < len(seen) <= MOST_LEVELS:
         return np.empty(0, np.float32)
     low, high = scale
-    ends = np.unique(np.concatenate([seen, [low, high]]).astype(np.float64))
+    # the ends as float32 has them too, as the ratings
+    ends = np.unique(np.concatenate([seen, np.array([low, high], np.float32)])).astype(np.float64)
     step = np.diff(ends).min(initial=np.inf)
     n = (high - low) / step + 1
     places = (ends - low) / step

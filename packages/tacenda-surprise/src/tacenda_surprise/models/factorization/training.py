@@ -225,7 +225,7 @@ class _Descent(_Trainer):
         """Rates, penalties, weights of users and the seed of the next step."""
         counts, power = np.diff(self._ratings.user_offsets), self._settings.advanced.noise_power
         weights = user_weights(self._squares, counts, power)
-        seed = self._settings.seed * 1_000_003 + self._steps
+        seed = (self._settings.seed * 1_000_003 + self._steps) % (1 << 64)
         self._steps += 1
         # All rates fall together: that of the loop says how far.
         rates = Rates(*(rate * learning_rate for rate in self._used.rates))

@@ -1,0 +1,75 @@
+"""Users folded in before another fit, ids of one text, dense side information, odd scales."""
+
+import numpy as np
+import pytest
+from surprise import Dataset, Reader
+
+from tacenda.errors import ConfigurationError, DataError
+from tacenda_surprise import PMF, Blend, ConditionalPMF
+from tacenda_surprise.models.catalogue import possible_levels
+
+SMALL = {"n_factors": 4, "n_epochs": 3, "random_state": 0}
+
+
+def trainset(rows, scale=(1, 5)):
+    data = Dataset(Reader(rating_scale=scale))
+    data.df = None
+    return data.construct_trainset([(*row, None) for row in rows])
+
+
+def ratings(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    pairs = rng.choice(20 * 12, n, replace=False)
+    return [(f"u{p // 12}", f"i{p % 12}", float(rng.integers(1, 6))) for p in pairs.tolist()]
+
+
+@pytest.mark.parametrize("blended", [False, True], ids=["algorithm", "blend"])
+@pytest.mark.parametrize("again", ["fit", "partial_fit"])
+def test_a_user_folded_in_before_another_fit_is_to_be_folded_in_anew(blended, again):
+    algo = (
+        Blend([PMF(**SMALL), ConditionalPMF(**SMALL)], random_state=0) if blended else PMF(**SMALL)
+    )
+    algo.fit(trainset(ratings()))
+    new = algo.fold_in({"i1": 5, "i2": 1})
+    assert len(new.top_n(3)) == 3
+    if again == "fit":
+        algo.fit(trainset(ratings()[::-1]))
+    else:
+        algo.partial_fit(trainset([("u1", "brand new", 5.0)]), 1)
+    with pytest.raises(ConfigurationError, match="fold the user in anew"):
+        new.top_n(3)
+    assert len(algo.fold_in({"i1": 5, "i2": 1}).top_n(3)) == 3
+
+
+@pytest.mark.parametrize("blended", [False, True], ids=["algorithm", "blend"])
+def test_nobody_is_folded_in_under_the_text_of_the_id_of_a_user_without_ratings(blended):
+    conditional = ConditionalPMF(rated=[(7, "i1"), (7, "i2")], **SMALL)
+    algo = Blend([conditional, PMF(**SMALL)], random_state=0) if blended else conditional
+    algo.fit(trainset(ratings()))
+    with pytest.raises(ConfigurationError, match="has the id, as text, of a user"):
+        algo.fold_in({"i1": 1, "i2": 1}, uid="7")
+    algo.fold_in({"i1": 1, "i2": 1}, uid="8")
+
+
+@pytest.mark.parametrize(("first", "second"), [(7, "7"), ("7", 7)])
+def test_ids_of_one_text_are_two_users_in_either_order(first, second):
+    algo = PMF(**SMALL).fit(trainset([*ratings(), (first, "i1", 3.0)]))
+    algo.partial_fit(trainset([(second, "i1", 5.0)]), 1)
+    assert {first, second} <= set(algo.trainset._raw2inner_id_users)
+
+
+def test_side_information_beside_dense_ratings_is_taken_and_an_anti_testset_is_not():
+    rows = [(f"u{u}", f"i{i}", float((u * i) % 5 + 1)) for u in range(80) for i in range(10)]
+    told = [("quiet", "i1"), ("quiet", "i3")]
+    assert ConditionalPMF(rated=told, **SMALL).fit(trainset(rows)).model is not None
+    half = [row for k, row in enumerate(rows) if (k + k // 10) % 2]
+    others = [(user, item) for user, item, _ in rows if (user, item) not in {r[:2] for r in half}]
+    with pytest.raises(DataError, match="not an anti-testset"):
+        ConditionalPMF(rated=others, **SMALL).fit(trainset(half))
+
+
+@pytest.mark.parametrize("scale", [(0.1, 0.9), (1.0, 9.0)])
+def test_levels_lie_on_the_grid_of_a_scale_that_float32_has_not_exactly(scale):
+    low, high = scale
+    seen = np.array([low, low + (high - low) / 4, high], np.float32)
+    np.testing.assert_allclose(possible_levels(seen, scale), np.linspace(low, high, 5), rtol=1e-6)
