@@ -122,6 +122,9 @@ def apart(texts: Texts) -> Iterator[tuple[str, dict[str, LanguageModel]]]:
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM", dict(found)
     found["RecurrentLM"] = recurrent.planned("dropout", "EM", PLANNED, texts)
     yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM + RecurrentLM", dict(found)
+    found["unigram cache"] = UnigramCache().fit(texts.train)
+    found["neural cache"] = NeuralCache.over(found["HLBL"])
+    yield "KneserNey(5) + 5 HLBL + TemporalFRBM + VLHMM + RecurrentLM + caches", dict(found)
 
 
 TRAINED = {"running": running, "apart": apart}
