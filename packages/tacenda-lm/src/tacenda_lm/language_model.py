@@ -139,7 +139,8 @@ class LanguageModel(KenlmInterface, Generation):
     def _recording(self, corpus: TextFacts, valid: Text | None, marks: Marks) -> Iterator[None]:
         """Around the learning itself: say what the model was fitted on, and measure held-out text."""
         say_what_unknown_is(corpus)
-        before = self.fitted_on, self.figures
+        # a model of a plugin need not have them before its first fit
+        before = getattr(self, "fitted_on", {}), getattr(self, "figures", [])
         self.fitted_on, self.figures = {}, []
         try:
             yield
