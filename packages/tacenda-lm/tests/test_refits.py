@@ -50,7 +50,8 @@ def test_a_cache_over_a_model_that_was_fitted_again_is_a_cache_over_the_new_mode
 @pytest.mark.parametrize("name", ["../above", "a/b", "", 1])
 def test_names_that_no_folder_can_have_are_refused_before_the_fit(name):
     with pytest.raises(ConfigurationError, match="cannot name a nested model"):
-        Mixture({name: KneserNey(order=2)})
+        Mixture({name: KneserNey(order=2)}).fit(SENTENCES)
+    assert Mixture({name: KneserNey(order=2).fit(SENTENCES)}).score("w1 w2") < 0
 
 
 def test_weights_of_an_adaptive_mixture_are_fitted_as_they_are_used():

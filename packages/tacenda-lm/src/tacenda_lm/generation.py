@@ -125,9 +125,8 @@ class Generation(LanguageModelContract):
         row = np.array(row)
         if not unknown:
             row[self.vocabulary.oov_ids] = -np.inf
-        with np.errstate(
-            over="ignore"
-        ):  # near a temperature of zero the most probable word is left alone
+        # near a temperature of zero the most probable word is left alone
+        with np.errstate(over="ignore"):
             row = (row - row.max()) / temperature
         if k is not None and k < len(row):
             kept = np.full_like(row, -np.inf)

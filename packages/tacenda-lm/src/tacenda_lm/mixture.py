@@ -89,8 +89,6 @@ class Mixture(LanguageModel):
             models = {f"model-{i}": model for i, model in enumerate(models or ())}
         if not models:
             raise ConfigurationError("a mixture needs models: Mixture([first, second])")
-        for name in models:
-            _check_name(name)
         for model in models.values():
             if not isinstance(model, LanguageModel):
                 raise ConfigurationError(
@@ -128,6 +126,8 @@ class Mixture(LanguageModel):
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit every component, which saves its progress in a folder of its own, and the weights to held-out text."""
+        for name in self._models:
+            _check_name(name)
         for name, model in self._models.items():
             if model.keeps_checkpoints:
                 stage = fitting.stage(name)
@@ -380,7 +380,7 @@ def _check_name(name: str) -> None:
         checked_name(name)
     except ArtifactError as error:
         raise ConfigurationError(
-            f"a component of a mixture has a name of its own: {error}"
+            f"a mixture is not fitted that could not be saved: {error}"
         ) from error
 
 
