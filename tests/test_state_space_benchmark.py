@@ -78,7 +78,8 @@ def test_every_plan_is_a_model():
             for pair in [(40, 25), *plans.dimensions(size, order)]:
                 if order > 1 or pair[0]:
                     for make in (plans.gradient, plans.rules):
-                        StateSpaceLM(**make(size, order, pair).settings)
+                        plan = make(size, order, pair)
+                        assert StateSpaceLM(**plan.settings).settings.order == plan.order
         StateSpaceLM(**plans.runs(size).settings)
     for kind in choices.KINDS:
         for plan in choices.candidates(kind):
