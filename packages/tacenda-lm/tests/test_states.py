@@ -73,6 +73,33 @@ def test_a_state_of_another_model_is_refused(name, other):
         assert_refuses(lambda: fitted(name).log_probs([state]), DataError, f"{name}, of {other}")
 
 
+@pytest.mark.parametrize("name", ["HLBL", "FRBM", "temporal FRBM", "state space"])
+@pytest.mark.parametrize("words", [(10**6,), (-1,), ("a",), "words", (1, 2, 3) * 200], ids=str)
+def test_a_state_of_other_words_is_refused(name, words):
+    model = fitted(name)
+    state = State((words, *model.start().value[1:]))
+    assert_refuses(lambda: model.advance(state, 1), DataError, f"{name}, advance")
+    assert_refuses(lambda: model.log_probs([state]), DataError, f"{name}, log_probs")
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors"),
+    [
+        ((10**6,), (bytes(24),)),
+        ((1, 2), (bytes(24),)),
+        ((1,), (bytes(20),)),
+        ((1,), bytes(24)),
+        ((1,), ("a",)),
+    ],
+    ids=str,
+)
+def test_a_neural_cache_refuses_entries_that_are_not_its_own(words, vectors):
+    model = fitted("neural cache")
+    state = State((model.start().value[0], np.array(words, np.int32).tobytes(), vectors))
+    assert_refuses(lambda: model.log_probs([state]), DataError, "log_probs")
+    assert_refuses(lambda: model.score_from(state, np.array([1])), DataError, "score_from")
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_there_is_a_word_for_each_state(name):
     model = fitted(name)

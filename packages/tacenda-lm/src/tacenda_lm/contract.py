@@ -38,6 +38,7 @@ __all__ = [
     "rows_of_block",
     "states_before",
     "vector_of",
+    "window_of",
 ]
 
 F = TypeVar("F", bound=np.floating[Any])
@@ -82,12 +83,7 @@ class State:
 
     def words(self, most: int, n_types: int) -> tuple[int, ...]:
         """Return the value, for a model whose values are tuples of 1 to ``most`` word ids. Raises DataError."""
-        found = self.parts()
-        if not 1 <= len(found) <= most or not all(
-            isinstance(word, int) and 0 <= word < n_types for word in found
-        ):
-            raise not_of_this_model()
-        return found
+        return window_of(self.parts(), most, n_types, least=1)
 
     def check_begun(self) -> None:
         """Raise DataError if nothing was written into the state yet."""
@@ -121,6 +117,17 @@ def vector_of(data: Any, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDAr
     if not isinstance(data, bytes) or len(data) % size or n not in (None, len(data) // size):
         raise not_of_this_model()
     return np.frombuffer(data, dtype)
+
+
+def window_of(words: Any, most: int, n_types: int, *, least: int = 0) -> tuple[int, ...]:
+    """Return the word ids that a state holds, ``least`` to ``most``. Raises DataError."""
+    if (
+        not isinstance(words, tuple)
+        or not least <= len(words) <= most
+        or not all(isinstance(word, int) and 0 <= word < n_types for word in words)
+    ):
+        raise not_of_this_model()
+    return words
 
 
 def not_of_this_model() -> DataError:

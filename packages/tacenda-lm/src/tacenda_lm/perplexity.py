@@ -75,8 +75,9 @@ class Perplexity(float):
     n_words: int
     #: Number of words outside the vocabulary.
     n_oov: int
-    #: Number of characters of the words, plus one for the space or line end after each and one for every empty line
-    #: that counts; None where the text was a corpus with words outside its vocabulary.
+    #: Number of characters of the words as written, plus one for the space or line end after each and one for every
+    #: empty line that counts; None where the text was a corpus with words outside its vocabulary. With ``digits`` a
+    #: model does not predict which digits a number has, so that they count here and cost nothing.
     n_characters: int | None
     #: Whether sentences were scored by themselves or as one stream.
     context: Context

@@ -304,7 +304,7 @@ def test_a_state_of_another_model_is_refused():
         StateSpaceLM(**SMALL).fit(text()),
         StateSpaceLM(**{**SMALL, "internal": 5}).fit(text()),
     )
-    with pytest.raises(DataError, match="not one of this state-space model"):
+    with pytest.raises(DataError, match="not one of this model"):
         small.log_probs([large.start()])
     with pytest.raises(DataError):
         small.score_from(large.start(), np.array([0, 1]))

@@ -35,6 +35,8 @@ NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
 FOLDER = "morphological_vectors"
 
+_OUTSIDE = "\ue000" * 8  # letters for private use: no word of any vocabulary
+
 #: Words outside the vocabulary whose vectors are kept.
 _KEPT_WORDS = 100_000
 
@@ -162,6 +164,8 @@ class MorphologicalVectors(BaseVectors):
         self.key2row = {int(self.strings.add(word)): row for row, word in enumerate(words)}
         self._others = {}
         self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
+        # what a model prepares for the first word outside its vocabulary belongs to loading it, not to the first text
+        model.scaled_vectors([_OUTSIDE])
 
     # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------
 

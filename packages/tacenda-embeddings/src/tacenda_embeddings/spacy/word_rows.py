@@ -153,15 +153,16 @@ class WordRows:
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
         hashes = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
+        found = self._look_up(hashes.tolist(), weights)
+        if found is not None:
+            return found
         distinct, first, which = np.unique(hashes, return_index=True, return_inverse=True)
         keys = distinct.tolist()
+        known = () if (kept := self._of(weights)) is None else kept.places
+        new = [i for i, key in enumerate(keys) if key not in known]
+        rows = make(Words(docs[0].vocab, attributes, values[first[new]]))
+        self._keep(weights, [keys[i] for i in new], rows)
         found = self._look_up(keys, weights)
-        if found is None:
-            known = () if (kept := self._of(weights)) is None else kept.places
-            new = [i for i, key in enumerate(keys) if key not in known]
-            rows = make(Words(docs[0].vocab, attributes, values[first[new]]))
-            self._keep(weights, [keys[i] for i in new], rows)
-            found = self._look_up(keys, weights)
         if found is None:
             # nothing can be kept at present: these rows are for these documents alone
             if len(new) < len(keys):

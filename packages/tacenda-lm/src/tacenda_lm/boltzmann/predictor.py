@@ -24,7 +24,7 @@ from tacenda_lm.boltzmann.parameters import (
     sigmoid,
     unnormalised,
 )
-from tacenda_lm.contract import State, log_softmax, not_of_this_model, rows_of_block
+from tacenda_lm.contract import State, log_softmax, rows_of_block, vector_of, window_of
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.streams import Contexts, Stream
 
@@ -90,10 +90,8 @@ class BoltzmannPredictor:
 
     def _parts(self, state: State) -> tuple[tuple[int, ...], bytes]:
         words, data = state.parts(2)
-        width = self.parameters.hidden * 4 if self.temporal else 0
-        if not isinstance(words, tuple) or not isinstance(data, bytes) or len(data) != width:
-            raise not_of_this_model()
-        return words, data
+        vector_of(data, np.float32, self.parameters.hidden if self.temporal else 0)
+        return window_of(words, self.n, len(self.parameters.words)), data
 
     def _inputs(self, states: Sequence[State]) -> _Single:
         """Return b_t (states, hidden)."""

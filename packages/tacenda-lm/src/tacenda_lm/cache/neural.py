@@ -15,7 +15,7 @@ from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.cache.settings import NeuralCacheSettings
 from tacenda_lm.cache.unigram import prior_of
-from tacenda_lm.contract import State, vector_of
+from tacenda_lm.contract import State, not_of_this_model, vector_of
 from tacenda_lm.language_model import ConfiguredLanguageModel, LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL
 from tacenda_lm.perplexity import Context
@@ -171,6 +171,8 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
         check_word(word, len(self.vocabulary))
         inner, words, vectors = state.parts(3)
         r = self._placed(self._vectors.state_vectors([State(inner)]))
+        if not isinstance(vectors, tuple) or len(vector_of(words, np.int32)) != len(vectors):
+            raise not_of_this_model()
         window = self.settings.window
         words = (words + np.int32(word).tobytes())[-4 * window :]
         vectors = (*vectors, r[0].tobytes())[-window:]
@@ -191,12 +193,13 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
             row /= k.sum() + kappa
         return np.log(rows)
 
-    @staticmethod
-    def _entries(state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """The words of a state, (entries,), and their vectors, (entries, width)."""
+    def _entries(self, state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """The words of a state, (entries,), and their vectors, (entries, width). Raises DataError."""
         _, words, vectors = state.parts(3)
-        placed = np.frombuffer(b"".join(vectors), np.float32).reshape(-1, width)
-        return vector_of(words, np.int32, len(placed)), placed
+        if not isinstance(vectors, tuple) or not all(isinstance(each, bytes) for each in vectors):
+            raise not_of_this_model()
+        placed = vector_of(b"".join(vectors), np.float32, width * len(vectors)).reshape(-1, width)
+        return checked_ids(vector_of(words, np.int32, len(placed)), len(self.vocabulary)), placed
 
     def _weights(
         self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32], first: int

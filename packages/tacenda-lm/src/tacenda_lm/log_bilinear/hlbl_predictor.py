@@ -23,7 +23,7 @@ from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.stream_scores import Packed, pack, rounded, scores
 from tacenda.kernels.machinery.memory import WIDE, aligned
-from tacenda_lm.contract import State, rows_of_block, vector_of
+from tacenda_lm.contract import State, rows_of_block, vector_of, window_of
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import Tree
 from tacenda_lm.sequences import Float64, Ids
@@ -169,7 +169,8 @@ class HLBLPredictor:
         return State((window, tails.tobytes()))
 
     def _parts(self, state: State) -> tuple[tuple[int, ...], _Floats]:
-        window, packed = state.parts(2)
+        words, packed = state.parts(2)
+        window = window_of(words, len(self.context.weights), len(self.parameters.words))
         weights = self.context.tail_weights
         return window, vector_of(packed, np.float32, weights.size).reshape(weights.shape)
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import DataError
-from tacenda_lm.contract import State, log_softmax, rows_of_block
+from tacenda_lm.contract import State, log_softmax, rows_of_block, vector_of, window_of
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
@@ -94,10 +93,9 @@ class StateSpacePredictor:
         q = np.empty((len(states), p.internal), p.outputs.dtype)
         for i, state in enumerate(states):
             words, data = state.parts(2)
-            whole = isinstance(data, bytes) and len(data) == 4 * p.internal
-            if not whole or len(words) > self.window:
-                raise DataError("the state is not one of this state-space model")
-            windows[i, : len(words)], q[i] = words[::-1], np.frombuffer(data, np.float32)
+            q[i] = vector_of(data, np.float32, p.internal)
+            words = window_of(words, self.window, len(p.outputs))
+            windows[i, : len(words)] = words[::-1]
         inputs = Inputs.of(windows, self.n, self.joint)
         s = np.concatenate([q, inputs.vectors(p)], axis=1)
         return _Read(inputs, q, s @ p.outputs.T + p.biases[:, 0])
