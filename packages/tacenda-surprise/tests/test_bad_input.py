@@ -83,6 +83,14 @@ def test_of_a_pair_rated_twice_the_last_rating_counts(make, fitted):
     assert ratings_of(twice.trainset).of_user(0)[1].tolist() == [5.0, 2.0]
 
 
+@pytest.mark.parametrize("make", [lambda: PMF(**SMALL), lambda: Blend([BiasOnly()])])
+@pytest.mark.filterwarnings("ignore:1 ratings repeat")
+def test_of_a_pair_rated_twice_one_rating_counts_among_the_ratings_of_its_item(make, fitted):
+    triples = [("a", "x", 1.0), ("a", "x", 5.0), ("a", "y", 2.0), ("b", "y", 3.0)]
+    best = fitted(make, triples).top_n(5, ["b"], exclude_seen=False, min_ratings=2)
+    assert [item for item, _ in best["b"]] == ["y"]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_ratings_must_be_finite(make, value, fitted):
     with pytest.raises(DataError, match=r"rating of user 'b' for item 'x' is .*must be finite"):

@@ -8,7 +8,7 @@ import pytest
 import tacenda
 from tacenda.cli.main import main
 from tacenda.ratings import read_ratings, split_last
-from tacenda_surprise import PMF
+from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.cli.evaluating import _times
 from tacenda_surprise.models import BiasModel, PMFModel
 from tacenda_surprise.models.factorization.training import SGD
@@ -126,6 +126,19 @@ def test_lists_leave_out_what_they_are_told_to(run, saved):
     _, out, _ = run("recommend", saved, "--user", "user 1", "--by", "rating", "--json")
     scores = [score for _, score in json.loads(out)["user 1"]]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_min_ratings_counts_ratings_and_not_side_information(run, trainset, tmp_path):
+    pairs = [(f"quiet {k}", f"item {k % 20}") for k in range(200)]
+    algo = ConditionalPMF(n_factors=2, n_epochs=3, rated=pairs, random_state=0).fit(trainset)
+    algo.save(tmp_path / "algo")
+    often = {raw for raw, i in trainset._raw2inner_id_items.items() if len(trainset.ir[i]) >= 16}
+    assert 0 < len(often) < trainset.n_items
+    asked = ("--user", "user 1", "--include-rated", "-n", 1000, "--min-ratings", 16, "--json")
+    listed = json.loads(run("recommend", tmp_path / "algo", *asked)[1])["user 1"]
+    assert {item for item, _ in listed} == often
+    best = algo.top_n(1000, ["user 1"], exclude_seen=False, min_ratings=16)["user 1"]
+    assert [item for item, _ in listed] == [item for item, _ in best]
 
 
 def test_evaluate_compares_all_models_if_none_is_named(run, tmp_path):

@@ -20,6 +20,7 @@ from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import Lists, best_items
+from tacenda_surprise.storage import item_counts
 
 Numbers = npt.NDArray[np.int64]
 
@@ -56,7 +57,7 @@ def recommend(
         list[str] | None, typer.Option(help="An item that is not to be listed; may be repeated.")
     ] = None,
     min_ratings: Annotated[
-        int, typer.Option(min=0, help="How many ratings an item must have.")
+        int, typer.Option(min=0, help="How many users must have rated an item.")
     ] = 0,
     separator: Separator = None,
     columns: Columns = "0,1,2",
@@ -110,28 +111,31 @@ class _Saved(NamedTuple):
     catalogue: Catalogue
     choices: Choices | None
     known: Identities | None
+    item_counts: Numbers | None  # (items,), how many ratings each has
 
     @classmethod
     def of(cls, folder: Path, model: RatingModel) -> Self:
         """Read the folder of ``model``. Raises ArtifactError."""
         catalogue, arrays = model.catalogue, artifact.read(folder).arrays
         size = len(catalogue.users), len(catalogue.items)
-        return cls(folder, catalogue, Choices.found(arrays, *size), Identities.found(arrays, *size))
+        choices, known = Choices.found(arrays, *size), Identities.found(arrays, *size)
+        return cls(folder, catalogue, choices, known, item_counts(arrays, size[1]))
 
     def lists(self, by: RankedBy | None, exclude: list[str], min_ratings: int) -> Lists:
         """What lists are ranked by and leave out. Raises BadParameter for what the folder does not know."""
         ranked_by = by or (RankedBy.rating if self.choices is None else RankedBy.both)
-        unsupported = None
-        if self.choices is not None:
-            n_ratings = self.choices.popularity * len(self.catalogue.users)
-            unsupported = n_ratings < min_ratings - 0.5
-        elif min_ratings or ranked_by is not RankedBy.rating:
-            asked = "--min-ratings" if min_ratings else f"--by {ranked_by.value}"
+        asked = None
+        if min_ratings and self.item_counts is None:
+            asked = "--min-ratings"
+        elif self.choices is None and ranked_by is not RankedBy.rating:
+            asked = f"--by {ranked_by.value}"
+        if asked:
             raise typer.BadParameter(
                 f"{asked} needs to know who has rated what, and {self.folder} does not say: fit the model with "
                 "tacenda ratings fit, or save the algorithm"
             )
-        items = self.catalogue.items
+        items, counts = self.catalogue.items, self.item_counts
+        unsupported = None if counts is None else counts < min_ratings
         excluded = [items.number(item) for item in exclude]
         return Lists.of(self.choices, ranked_by.value, len(items), None, excluded, unsupported)
 
