@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tacenda
+from tacenda.artifact import folder as artifact_folder
 from tacenda.cli.main import main
 from tacenda.ratings import read_ratings, split_last
 from tacenda_surprise import PMF, ConditionalPMF
@@ -86,6 +87,18 @@ def test_recommend_to_users_and_to_somebody_new(run, saved, file, triples):
     status, out, _ = run("recommend", saved, "--user", "user 1", "-n", 2)
     assert out.startswith("user 1:\n")
     assert len(out.splitlines()) == 3
+
+
+def test_recommend_reads_the_folder_once(run, saved, monkeypatch):
+    read, reads = artifact_folder._read_parts, []
+
+    def counted(*arguments):
+        reads.append(arguments[0])
+        return read(*arguments)
+
+    monkeypatch.setattr(artifact_folder, "_read_parts", counted)
+    assert run("recommend", saved, "--user", "user 1")[0] == 0
+    assert reads == [saved]
 
 
 def test_evaluate_compares_lists(run, file, tmp_path, triples):

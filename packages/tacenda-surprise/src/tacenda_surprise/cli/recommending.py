@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -10,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-import tacenda
 from tacenda import artifact
+from tacenda.artifact.saveable import resolve
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import Ratings
 from tacenda_surprise.cli.arguments import AsJson, Columns, Encoding, RankedBy, Separator, read
@@ -20,7 +21,7 @@ from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import Lists, best_items
-from tacenda_surprise.storage import item_counts
+from tacenda_surprise.storage import item_counts, load_errors
 
 Numbers = npt.NDArray[np.int64]
 
@@ -69,13 +70,15 @@ def recommend(
         raise typer.BadParameter("--seen leaves out what --include-rated lists; give one of them")
     if not user and not rate:
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
-    model: RatingModel = tacenda.load(folder)
+    found = artifact.read(folder)
+    with load_errors(folder):
+        model: RatingModel = resolve(found)
     if model.kind != RatingModel.kind:
         raise ConfigurationError(
             f"{folder} holds the model {type(model).__name__}, which rates nothing: give a model of "
             "`tacenda ratings fit`"
         )
-    saved = _Saved.of(folder, model)
+    saved = _Saved.of(folder, model, found.arrays)
     lists = saved.lists(by, exclude or [], min_ratings)
     known = None if include_rated else saved.known
     if seen is not None:
@@ -87,18 +90,18 @@ def recommend(
             "it out",
             err=True,
         )
-    found: dict[str, list[tuple[str, float]]] = {}
+    listed: dict[str, list[tuple[str, float]]] = {}
     users = np.array([model.catalogue.users.number(one) for one in user or []], np.int64)
     for one, ranked in zip(user or [], best_items(model, users, n, known, lists), strict=True):
-        found[one] = saved.named(ranked.items, ranked.scores)
+        listed[one] = saved.named(ranked.items, ranked.scores)
     if rate:
         folded, items = _new_user(model, rate)
         best = lists.of_new_user(folded, items, n, None if include_rated else items)
-        found["new user"] = saved.named(*best)
+        listed["new user"] = saved.named(*best)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(listed))
         return
-    for one, items_of in found.items():
+    for one, items_of in listed.items():
         typer.echo(f"{one}:")
         for item, score in items_of:
             typer.echo(f"  {score:.2f}  {item}")
@@ -114,9 +117,9 @@ class _Saved(NamedTuple):
     item_counts: Numbers | None  # (items,), how many ratings each has
 
     @classmethod
-    def of(cls, folder: Path, model: RatingModel) -> Self:
-        """Read the folder of ``model``. Raises ArtifactError."""
-        catalogue, arrays = model.catalogue, artifact.read(folder).arrays
+    def of(cls, folder: Path, model: RatingModel, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Find it among the arrays of the folder of ``model``. Raises ArtifactError."""
+        catalogue = model.catalogue
         size = len(catalogue.users), len(catalogue.items)
         choices, known = Choices.found(arrays, *size), Identities.found(arrays, *size)
         return cls(folder, catalogue, choices, known, item_counts(arrays, size[1]))
