@@ -291,6 +291,30 @@ def test_a_mistake_is_one_sentence(run, saved, file, arguments, status, message)
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "FILE", "-n", 5], "-n has no effect without --lists"),
+        (["evaluate", "FILE", "--by", "both"], "--by has no effect without --lists"),
+        (["evaluate", "FILE", "--time", 2], "--time has no effect without --lists"),
+        (["evaluate", "FILE", "--lists", "one", "--time", 2], "no effect with --lists one"),
+        (
+            ["evaluate", "FILE", "--lists", "one", "--folds", 5],
+            "--folds has no effect with --lists",
+        ),
+        (["recommend", "MODEL", "--rate", "a=3", "--seen", "FILE"], "no effect without --user"),
+        (["recommend", "MODEL", "--user", "b", "--columns", "0,1,2"], "no effect without --seen"),
+        (["recommend", "MODEL", "--user", "b", "--separator", "tab"], "no effect without --seen"),
+        (["recommend", "MODEL", "--user", "b", "--encoding", "utf-8"], "no effect without --seen"),
+    ],
+)
+def test_an_option_without_effect_is_refused(run, file, tmp_path, arguments, message):
+    places = {"FILE": file, "MODEL": tmp_path / "nothing is read"}
+    status, _, err = run(*(places.get(word, word) for word in arguments))
+    assert status == 2
+    assert f"{message}; leave it out" in " ".join(err.replace("│", " ").split())
+
+
 def test_a_model_is_not_overwritten_unless_told_to(run, file, saved):
     before = (saved / "model.json").read_bytes()
     status, _, err = run("fit", file, "--output", saved, "--model", "bias")

@@ -69,6 +69,14 @@ ByOption = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
+def refuse_idle(context: typer.Context, why: str, *options: str) -> None:
+    """Raise BadParameter for an option of the command line that has no effect, and say ``why``."""
+    for one in context.command.params:
+        source = context.get_parameter_source(one.name or "")
+        if one.opts[0] in options and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{one.opts[0]} has no effect {why}; leave it out")
+
+
 def read(
     file: Path,
     separator: str | None,

@@ -15,7 +15,15 @@ from tacenda import artifact
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import Ratings
-from tacenda_surprise.cli.arguments import AsJson, Columns, Encoding, RankedBy, Separator, read
+from tacenda_surprise.cli.arguments import (
+    AsJson,
+    Columns,
+    Encoding,
+    RankedBy,
+    Separator,
+    read,
+    refuse_idle,
+)
 from tacenda_surprise.models.base import FoldedUser, RatingModel
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.choices import Choices
@@ -27,6 +35,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def recommend(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved model.")],
     user: Annotated[
         list[str] | None, typer.Option("--user", help="A user of the ratings; may be repeated.")
@@ -70,6 +79,10 @@ def recommend(
         raise typer.BadParameter("--seen leaves out what --include-rated lists; give one of them")
     if not user and not rate:
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
+    if not user:
+        refuse_idle(context, "without --user", "--seen")
+    if seen is None:
+        refuse_idle(context, "without --seen", "--separator", "--columns", "--encoding")
     found = artifact.read(folder)
     with load_errors(folder):
         model: RatingModel = resolve(found)
