@@ -118,6 +118,14 @@ def test_evaluate_compares_lists(run, file, tmp_path, triples):
     assert out.splitlines()[1].split() == ["model", "HR", "NDCG", "MRR", "recall"]
 
 
+def test_lists_are_no_longer_than_there_are_items(run, file, triples):
+    asked = ("evaluate", file, "--model", "bias", "--lists", "one", "--json", "-n")
+    every = run(*asked, len({item for _, item, _ in triples}))
+    assert every[0] == 0
+    for n in (10**11, 10**30):
+        assert run(*asked, n) == every
+
+
 def test_settings_in_the_words_of_surprise_and_of_one_model(run, file, tmp_path):
     status, _, err = run(
         "evaluate", file, "--model", "pmf", "--model", "bias", "--folds", 2,
@@ -265,6 +273,9 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoints(run, file, tmp_path, mo
         (["evaluate", "FILE", "--model", "nobody"], 1, "nobody"),
         (["evaluate", "FILE", "--set", "n_factor=3", "--model", "pmf"], 1, "n_factor"),
         (["evaluate", "FILE", "--scale", "1;5"], 2, "scale"),
+        (["evaluate", "FILE", "--scale", "1,inf"], 2, "at most 1e+15, not 1,inf"),
+        (["evaluate", "FILE", "--scale", "nan,5"], 2, "at most 1e+15, not nan,5"),
+        (["evaluate", "FILE", "--scale", "1,1e30"], 2, "at most 1e+15, not 1,1e30"),
         (["evaluate", "FILE", "--encoding", "utf-16"], 1, "FILE"),
         (["recommend", "MODEL"], 2, "--user"),
         (["recommend", "MODEL", "--user", "nobody"], 1, "nobody"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tacenda import plugins
+from tacenda.artifact.arrays import LARGEST
 from tacenda.cli.options import settings_of
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings, read_ratings
@@ -97,6 +98,10 @@ def read(
         ) from error
     if len(places) != 3 or (ends is not None and len(ends) != 2):
         raise typer.BadParameter("--columns takes three numbers, --scale two")
+    if ends is not None and not all(abs(end) <= LARGEST for end in ends):  # NaN included
+        raise typer.BadParameter(
+            f"--scale takes numbers of at most {LARGEST:g}, not {scale}: give the lowest and the highest rating"
+        )
     if not file.exists():
         raise DataError(f"there is no file {file}")
     return read_ratings(

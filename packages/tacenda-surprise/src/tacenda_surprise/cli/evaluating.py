@@ -164,6 +164,7 @@ def _compare_lists(
     users = np.flatnonzero(np.diff(held_out.user_offsets))
     choices = Choices.of(train, seen)
     lists = Lists.of(choices, by.value, ratings.n_items)
+    n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
     for model in models:
         ranked = best_items(deepcopy(model).fit(train), users, n, seen, lists)
