@@ -189,6 +189,16 @@ def test_a_file_that_is_not_utf8(run, tmp_path):
     assert "caf\xe9" in out
 
 
+def test_an_id_that_cannot_be_saved_is_refused_before_the_fit(run, tmp_path, monkeypatch):
+    path = tmp_path / "ratings.csv"
+    path.write_bytes(b"+2AA-,x,3\nann,y,4\n")  # a lone surrogate in UTF-7
+    monkeypatch.setattr(BiasModel, "fit", lambda *_, **__: pytest.fail("it is fitted"))
+    options = ("-o", tmp_path / "model", "--model", "bias", "--encoding", "utf-7")
+    status, _, err = run("fit", path, *options)
+    assert status == 1
+    assert "the user id '\\ud800' holds half of a surrogate pair" in err
+
+
 def test_recommends_with_an_algorithm_that_was_saved(run, trainset, tmp_path):
     algo = PMF(n_factors=2, n_epochs=3, random_state=0).fit(trainset)
     algo.save(tmp_path / "algo")
