@@ -299,6 +299,36 @@ def test_a_frame_of_new_ratings_is_on_the_scale_of_the_old(trainset, fitted):
         algo.partial_fit(Frame(["newcomer"], items[:1], ["good"]))
 
 
+class NA:
+    """What pandas has for a value that is missing."""
+
+    def __repr__(self):
+        return "<NA>"
+
+    def __eq__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, np.datetime64("NaT"), NA()], ids=str)
+@pytest.mark.parametrize("make", [lambda: PMF(**SMALL), lambda: Blend([BiasOnly()])])
+def test_a_rating_of_nobody_or_nothing_is_refused(make, missing):
+    ids, ratings = np.array(["a", "b", "c", missing, missing], object), [1.0, 2.0, 3.0, 4.0, 5.0]
+    with pytest.raises(DataError, match=r"the user of a rating is missing, its id is .*: give"):
+        make().fit(Frame(ids, list("xyxyx"), ratings))
+    with pytest.raises(DataError, match=r"the item of a rating is missing, its id is .*: give"):
+        make().fit(Frame(list("abcab"), ids, ratings))
+
+
+def test_ids_that_say_none_are_texts_like_others(fitted):
+    algo = fitted(MAKERS["PMF"], [("None", "nan", 1.0), ("<NA>", "NaT", 2.0)])
+    assert set(algo.top_n(1)) == {"None", "<NA>"}
+
+
 @pytest.mark.parametrize("unfitted", [PMF(), ConditionalRBM(), Blend([BiasOnly()])])
 @pytest.mark.parametrize(
     "use",
