@@ -114,6 +114,14 @@ def test_a_blend_goes_on_with_more_ratings(refit, trainset, make_dataset):
         Blend(PARTS, random_state=0).fit(trainset).partial_fit(trainset)
 
 
+def test_a_seed_that_is_a_number_of_numpy_is_saved(trainset, testset, tmp_path):
+    blend = Blend([BiasOnly(), PARTS[0]], random_state=np.int64(3)).fit(trainset)
+    blend.save(tmp_path / "blend")
+    again = Blend.load(tmp_path / "blend")
+    assert again.random_state == 3
+    assert again.fit(trainset).test(testset) == blend.test(testset)
+
+
 def test_a_blend_that_went_on_is_saved_with_users_of_whom_one_part_alone_knows(
     trainset, testset, make_dataset, tmp_path
 ):
