@@ -83,6 +83,14 @@ def test_of_a_pair_rated_twice_the_last_rating_counts(make, fitted):
     assert ratings_of(twice.trainset).of_user(0)[1].tolist() == [5.0, 2.0]
 
 
+@pytest.mark.parametrize("make", [lambda: PMF(**SMALL), lambda: Blend([BiasOnly()])])
+@pytest.mark.filterwarnings("ignore:1 ratings repeat")
+def test_of_a_pair_rated_twice_one_rating_counts_among_the_ratings_of_its_item(make, fitted):
+    triples = [("a", "x", 1.0), ("a", "x", 5.0), ("a", "y", 2.0), ("b", "y", 3.0)]
+    best = fitted(make, triples).top_n(5, ["b"], exclude_seen=False, min_ratings=2)
+    assert [item for item, _ in best["b"]] == ["y"]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_ratings_must_be_finite(make, value, fitted):
     with pytest.raises(DataError, match=r"rating of user 'b' for item 'x' is .*must be finite"):
@@ -289,6 +297,36 @@ def test_a_frame_of_new_ratings_is_on_the_scale_of_the_old(trainset, fitted):
         algo.partial_fit(Frame(["newcomer"], items[:1], [99.0]))
     with pytest.raises(DataError, match=r"third column .* holds no numbers"):
         algo.partial_fit(Frame(["newcomer"], items[:1], ["good"]))
+
+
+class NA:
+    """What pandas has for a value that is missing."""
+
+    def __repr__(self):
+        return "<NA>"
+
+    def __eq__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, np.datetime64("NaT"), NA()], ids=str)
+@pytest.mark.parametrize("make", [lambda: PMF(**SMALL), lambda: Blend([BiasOnly()])])
+def test_a_rating_of_nobody_or_nothing_is_refused(make, missing):
+    ids, ratings = np.array(["a", "b", "c", missing, missing], object), [1.0, 2.0, 3.0, 4.0, 5.0]
+    with pytest.raises(DataError, match=r"the user of a rating is missing, its id is .*: give"):
+        make().fit(Frame(ids, list("xyxyx"), ratings))
+    with pytest.raises(DataError, match=r"the item of a rating is missing, its id is .*: give"):
+        make().fit(Frame(list("abcab"), ids, ratings))
+
+
+def test_ids_that_say_none_are_texts_like_others(fitted):
+    algo = fitted(MAKERS["PMF"], [("None", "nan", 1.0), ("<NA>", "NaT", 2.0)])
+    assert set(algo.top_n(1)) == {"None", "<NA>"}
 
 
 @pytest.mark.parametrize("unfitted", [PMF(), ConditionalRBM(), Blend([BiasOnly()])])

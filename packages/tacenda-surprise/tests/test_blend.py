@@ -14,7 +14,7 @@ from tacenda.cli.main import main
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
 from tacenda_surprise.models import BlendModel
-from tacenda_surprise.models.blending import fit_weights
+from tacenda_surprise.models.blending import Weights, fit_weights
 from tacenda_surprise.testing import SurpriseTests
 from tacenda_surprise.trainsets import ratings_of
 
@@ -112,6 +112,44 @@ def test_a_blend_goes_on_with_more_ratings(refit, trainset, make_dataset):
     assert len(blend.top_n(3, ["newcomer"])["newcomer"]) == 3
     with pytest.raises(ConfigurationError, match="SVD cannot go on"):
         Blend(PARTS, random_state=0).fit(trainset).partial_fit(trainset)
+
+
+def test_a_seed_that_is_a_number_of_numpy_is_saved(trainset, testset, tmp_path):
+    blend = Blend([BiasOnly(), PARTS[0]], random_state=np.int64(3)).fit(trainset)
+    blend.save(tmp_path / "blend")
+    again = Blend.load(tmp_path / "blend")
+    assert again.random_state == 3
+    assert again.fit(trainset).test(testset) == blend.test(testset)
+
+
+def test_a_blend_that_went_on_is_saved_with_users_of_whom_one_part_alone_knows(
+    trainset, testset, make_dataset, tmp_path
+):
+    quiet = [("quiet", "item 3"), ("quiet", "item 4")]
+    known = ConditionalPMF(n_factors=4, n_epochs=5, rated=quiet, random_state=0)
+    blend = Blend([known, PARTS[1]], random_state=0).fit(trainset)
+    more = make_dataset([("newcomer", f"item {k}", 1.0 + k % 5) for k in range(9)])
+    blend.partial_fit(more.build_full_trainset(), n_epochs=2)
+    blend.save(tmp_path / "blend")
+    asked = [*testset, ("quiet", "item 7", None), ("newcomer", "item 20", None)]
+    again = Blend.load(tmp_path / "blend")
+    assert again.test(asked) == blend.test(asked)
+    assert again.top_n(3, ["quiet"]) == blend.top_n(3, ["quiet"])
+    model = tacenda.load(tmp_path / "blend")
+    uids, iids = [t[0] for t in asked], [t[1] for t in asked]
+    pairs = model.catalogue.users.numbers(uids), model.catalogue.items.numbers(iids)
+    assert pairs[0][-2] >= 0
+    expected = blend.predict_many(uids, iids)
+    np.testing.assert_allclose(np.clip(model.score_pairs(*pairs), 1, 5), expected, atol=1e-5)
+    block = np.clip(model.score_users(pairs[0][-2:]), 1, 5)
+    np.testing.assert_allclose(block, blend.predict_users(uids[-2:]), atol=1e-5)
+
+
+def test_models_that_lack_an_item_make_no_blend(trainset, make_dataset):
+    one = BiasOnly().fit(trainset).model
+    other = BiasOnly().fit(make_dataset([("user 1", "item 1", 3.0)]).build_full_trainset()).model
+    with pytest.raises(ArtifactError, match="know different items: bias lacks one"):
+        BlendModel([one, other], Weights(np.array([0.5, 0.5]), 3.0))
 
 
 def test_a_blend_comes_back_from_disk(trainset, testset, tmp_path):

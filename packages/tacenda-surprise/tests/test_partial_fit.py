@@ -57,6 +57,16 @@ def test_it_predicts_better_than_before_and_nearly_as_well_as_fitted_anew(make):
     assert rmse(algo) < rmse(make().fit(trainset)) + 0.1
 
 
+def test_biases_go_on_with_the_penalties_of_the_fit(trainset):
+    algo = BiasOnly(n_epochs=30).fit(trainset)
+    before, penalties = algo.bu, algo.model.config_dict()["penalties"]
+    assert algo.partial_fit(trainset, 0).model.config_dict()["penalties"] == pytest.approx(
+        penalties
+    )
+    algo.partial_fit(trainset, 1)
+    np.testing.assert_allclose(algo.bu, before, atol=1e-4)
+
+
 def test_twice_is_the_same_twice(make, trainset, testset):
     more = trainset_of(("newcomer", "item 1", 5.0), ("user 1", "new item", 1.0))
     one, other = (make().fit(trainset).partial_fit(more).test(testset) for _ in range(2))

@@ -1,14 +1,16 @@
 """``tacenda ratings``: evaluate, fit, recommend, and what a mistake looks like."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import tacenda
+from tacenda.artifact import folder as artifact_folder
 from tacenda.cli.main import main
 from tacenda.ratings import read_ratings, split_last
-from tacenda_surprise import PMF
+from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.cli.evaluating import _times
 from tacenda_surprise.models import BiasModel, PMFModel
 from tacenda_surprise.models.factorization.training import SGD
@@ -49,8 +51,8 @@ def test_evaluate_compares_models(run, file):
         "evaluate", file, "--model", "pmf", "--model", "conditional_pmf", "--folds", 2, *FAST
     )
     assert status == 0
-    assert "1,150 ratings" in out or "ratings, 2 random folds, seed 0" in out
-    assert [line.split()[0] for line in out.splitlines()[2:]].count("pmf") == 1
+    assert out.startswith("1,150 ratings, 2 random folds, seed 0; ")
+    assert {line.split()[0] for line in out.splitlines()[2:]} == {"pmf", "conditional_pmf"}
     status, out, _ = run("evaluate", file, "--model", "pmf", "--folds", 2, "--json", *FAST)
     [row] = json.loads(out)["models"]
     assert 0.4 < row["rmse"] < 1.5
@@ -88,6 +90,18 @@ def test_recommend_to_users_and_to_somebody_new(run, saved, file, triples):
     assert len(out.splitlines()) == 3
 
 
+def test_recommend_reads_the_folder_once(run, saved, monkeypatch):
+    read, reads = artifact_folder._read_parts, []
+
+    def counted(*arguments):
+        reads.append(arguments[0])
+        return read(*arguments)
+
+    monkeypatch.setattr(artifact_folder, "_read_parts", counted)
+    assert run("recommend", saved, "--user", "user 1")[0] == 0
+    assert reads == [saved]
+
+
 def test_evaluate_compares_lists(run, file, tmp_path, triples):
     timed = tmp_path / "timed.csv"
     rows = (f"{u},{i},{r},{k}\n" for k, (u, i, r) in enumerate(triples))
@@ -105,6 +119,14 @@ def test_evaluate_compares_lists(run, file, tmp_path, triples):
     assert out.splitlines()[1].split() == ["model", "HR", "NDCG", "MRR", "recall"]
 
 
+def test_lists_are_no_longer_than_there_are_items(run, file, triples):
+    asked = ("evaluate", file, "--model", "bias", "--lists", "one", "--json", "-n")
+    every = run(*asked, len({item for _, item, _ in triples}))
+    assert every[0] == 0
+    for n in (10**11, 10**30):
+        assert run(*asked, n) == every
+
+
 def test_settings_in_the_words_of_surprise_and_of_one_model(run, file, tmp_path):
     status, _, err = run(
         "evaluate", file, "--model", "pmf", "--model", "bias", "--folds", 2,
@@ -117,15 +139,33 @@ def test_settings_in_the_words_of_surprise_and_of_one_model(run, file, tmp_path)
     assert (settings.epochs, settings.learning_rate, settings.n_factors) == (3, 0.01, 2)
 
 
-def test_lists_leave_out_what_they_are_told_to(run, saved):
-    _, out, _ = run("recommend", saved, "--user", "user 1", "-n", 5, "--json")
-    best = [item for item, _ in json.loads(out)["user 1"]]
-    options = ["--exclude", best[0], "--min-ratings", 3, "--json"]
-    _, out, _ = run("recommend", saved, "--user", "user 1", "-n", 5, *options)
-    assert best[0] not in [item for item, _ in json.loads(out)["user 1"]]
-    _, out, _ = run("recommend", saved, "--user", "user 1", "--by", "rating", "--json")
-    scores = [score for _, score in json.loads(out)["user 1"]]
-    assert scores == sorted(scores, reverse=True)
+def test_lists_leave_out_what_they_are_told_to(run, saved, triples):
+    def listed(*options):
+        _, out, _ = run("recommend", saved, "--user", "user 1", "-n", 1000, "--json", *options)
+        return json.loads(out)["user 1"]
+
+    every, counts = listed(), Counter(item for _, item, _ in triples)
+    best = every[0][0]
+    often = [[item, score] for item, score in every if counts[item] >= 16]
+    assert 0 < len(often) < len(every)
+    assert listed("--exclude", best) == every[1:]
+    assert listed("--min-ratings", 16) == often
+    by_rating = sorted(every, key=lambda one: one[1], reverse=True)
+    assert by_rating != every
+    assert [s for _, s in listed("--by", "rating")] == [s for _, s in by_rating]
+
+
+def test_min_ratings_counts_ratings_and_not_side_information(run, trainset, tmp_path):
+    pairs = [(f"quiet {k}", f"item {k % 20}") for k in range(200)]
+    algo = ConditionalPMF(n_factors=2, n_epochs=3, rated=pairs, random_state=0).fit(trainset)
+    algo.save(tmp_path / "algo")
+    often = {raw for raw, i in trainset._raw2inner_id_items.items() if len(trainset.ir[i]) >= 16}
+    assert 0 < len(often) < trainset.n_items
+    asked = ("--user", "user 1", "--include-rated", "-n", 1000, "--min-ratings", 16, "--json")
+    listed = json.loads(run("recommend", tmp_path / "algo", *asked)[1])["user 1"]
+    assert {item for item, _ in listed} == often
+    best = algo.top_n(1000, ["user 1"], exclude_seen=False, min_ratings=16)["user 1"]
+    assert [item for item, _ in listed] == [item for item, _ in best]
 
 
 def test_evaluate_compares_all_models_if_none_is_named(run, tmp_path):
@@ -153,6 +193,16 @@ def test_a_file_that_is_not_utf8(run, tmp_path):
     assert (status, json.loads(out)) == (0, {"ann": []})
     _, out, _ = run("recommend", tmp_path / "model", "--user", "ann", "-n", 1, "--include-rated")
     assert "caf\xe9" in out
+
+
+def test_an_id_that_cannot_be_saved_is_refused_before_the_fit(run, tmp_path, monkeypatch):
+    path = tmp_path / "ratings.csv"
+    path.write_bytes(b"+2AA-,x,3\nann,y,4\n")  # a lone surrogate in UTF-7
+    monkeypatch.setattr(BiasModel, "fit", lambda *_, **__: pytest.fail("it is fitted"))
+    options = ("-o", tmp_path / "model", "--model", "bias", "--encoding", "utf-7")
+    status, _, err = run("fit", path, *options)
+    assert status == 1
+    assert "the user id '\\ud800' holds half of a surrogate pair" in err
 
 
 def test_recommends_with_an_algorithm_that_was_saved(run, trainset, tmp_path):
@@ -239,6 +289,9 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoints(run, file, tmp_path, mo
         (["evaluate", "FILE", "--model", "nobody"], 1, "nobody"),
         (["evaluate", "FILE", "--set", "n_factor=3", "--model", "pmf"], 1, "n_factor"),
         (["evaluate", "FILE", "--scale", "1;5"], 2, "scale"),
+        (["evaluate", "FILE", "--scale", "1,inf"], 2, "at most 1e+15, not 1,inf"),
+        (["evaluate", "FILE", "--scale", "nan,5"], 2, "at most 1e+15, not nan,5"),
+        (["evaluate", "FILE", "--scale", "1,1e30"], 2, "at most 1e+15, not 1,1e30"),
         (["evaluate", "FILE", "--encoding", "utf-16"], 1, "FILE"),
         (["recommend", "MODEL"], 2, "--user"),
         (["recommend", "MODEL", "--user", "nobody"], 1, "nobody"),
@@ -263,6 +316,30 @@ def test_a_mistake_is_one_sentence(run, saved, file, arguments, status, message)
     assert found == status
     assert places.get(message, message) in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "FILE", "-n", 5], "-n has no effect without --lists"),
+        (["evaluate", "FILE", "--by", "both"], "--by has no effect without --lists"),
+        (["evaluate", "FILE", "--time", 2], "--time has no effect without --lists"),
+        (["evaluate", "FILE", "--lists", "one", "--time", 2], "no effect with --lists one"),
+        (
+            ["evaluate", "FILE", "--lists", "one", "--folds", 5],
+            "--folds has no effect with --lists",
+        ),
+        (["recommend", "MODEL", "--rate", "a=3", "--seen", "FILE"], "no effect without --user"),
+        (["recommend", "MODEL", "--user", "b", "--columns", "0,1,2"], "no effect without --seen"),
+        (["recommend", "MODEL", "--user", "b", "--separator", "tab"], "no effect without --seen"),
+        (["recommend", "MODEL", "--user", "b", "--encoding", "utf-8"], "no effect without --seen"),
+    ],
+)
+def test_an_option_without_effect_is_refused(run, file, tmp_path, arguments, message):
+    places = {"FILE": file, "MODEL": tmp_path / "nothing is read"}
+    status, _, err = run(*(places.get(word, word) for word in arguments))
+    assert status == 2
+    assert f"{message}; leave it out" in " ".join(err.replace("│", " ").split())
 
 
 def test_a_model_is_not_overwritten_unless_told_to(run, file, saved):

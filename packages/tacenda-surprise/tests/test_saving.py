@@ -10,7 +10,7 @@ import tacenda
 from tacenda import artifact
 from tacenda.errors import ArtifactError, NotFittedError
 from tacenda.settings import configured_by, option
-from tacenda_surprise import PMF, RBM, ConditionalPMF, Recommender
+from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF, Recommender
 from tacenda_surprise.algorithm import TacendaAlgorithm
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.pmf import PMFSettings
@@ -115,6 +115,10 @@ def test_what_cannot_be_saved(trainset, make_dataset, tmp_path):
     tuples = make_dataset([(("a", 1), "x", 1.0), (("a", 1), "y", 2.0)]).build_full_trainset()
     with pytest.raises(ArtifactError, match="is a tuple; only text and numbers"):
         PMF(**SMALL).fit(tuples).save(tmp_path / "algo")
+    halves = make_dataset([("a", "x", 1.0), ("b", "y\ud800", 2.0)]).build_full_trainset()
+    for algo in (PMF(**SMALL), Blend([BiasOnly()])):
+        with pytest.raises(ArtifactError, match=r"the item id 'y\\ud800' holds half of a surrog"):
+            algo.fit(halves).save(tmp_path / "algo")
 
 
 def test_what_cannot_be_loaded(saved, tmp_path):

@@ -175,7 +175,8 @@ class Blend(TopN):
             models.append(algo._fitted())
             nested[f"algorithm-{number}"] = algo.to_artifact()
         found = BlendModel(models, weights, self.trainset.n_users).to_artifact()
-        seed = self.random_state if isinstance(self.random_state, int) else None
+        state = self.random_state
+        seed = int(state) if isinstance(state, int | np.integer) else None
         own = {"usual": self._usual.tolist(), "holdout": self.holdout, "random_state": seed}
         arrays = {**self.choices.arrays(), **self._identities().arrays()}
         return replace(found, config={**found.config, _OWN: own}, arrays=arrays, nested=nested)

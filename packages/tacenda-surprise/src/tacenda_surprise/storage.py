@@ -21,7 +21,7 @@ from tacenda.artifact import Artifact, require
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.offsets import checked_offsets
-from tacenda.ratings import Ratings
+from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.base import RatingModel
 from tacenda_surprise.models.catalogue import pack, unpack
 from tacenda_surprise.models.choices import Choices
@@ -60,8 +60,22 @@ class Saved(NamedTuple):
         return SideInfo((users[cell // n], items[cell % n]) for cell in more) if more else None
 
 
+def check_ids(*indices: IdIndex) -> None:
+    """Raise ArtifactError for an id that a model cannot be saved with, as it is no text that UTF-8 has."""
+    for index in indices:
+        for raw in index.raw.tolist():
+            try:
+                raw.encode()
+            except UnicodeEncodeError as error:
+                raise ArtifactError(
+                    f"the {index.what} id {raw!a:.80} holds half of a surrogate pair, which cannot be saved: correct "
+                    "the id, or read it with its encoding"
+                ) from error
+
+
 def pack_up(model: RatingModel, saved: Saved) -> Artifact:
     """A fitted model and what the algorithm keeps beside it. Raises ArtifactError."""
+    check_ids(model.catalogue.users, model.catalogue.items)
     found, trainset, given = model.to_artifact(), saved.trainset, saved.given
     ratings = ratings_of(trainset)
     lists = {"rated": [g.items for g in given], "known": [g.rated for g in given]}
@@ -166,11 +180,30 @@ def _lists(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Where each of some lists of items begins, (n_lists + 1,), and all their items."""
     ends = require(arrays, offsets, shape=(n_lists + 1,), dtype=np.int64)
-    items = require(arrays, ids, shape=("items",), dtype=dtype)
+    items = _items(arrays, ids, n_items, dtype)
     checked_offsets(ends, len(items), what=f"the array '{offsets}'", error=ArtifactError)
-    if len(items) and not 0 <= items.min() <= items.max() < n_items:
-        raise ArtifactError(f"the array '{ids}' holds a number off 0 to {n_items - 1}")
     return ends, items
+
+
+def _items(arrays: Mapping[str, Any], name: str, n_items: int, dtype: Any) -> npt.NDArray[Any]:
+    found = require(arrays, name, shape=("items",), dtype=dtype)
+    if len(found) and not 0 <= found.min() <= found.max() < n_items:
+        raise ArtifactError(f"the array '{name}' holds a number off 0 to {n_items - 1}")
+    return found
+
+
+def item_counts(
+    arrays: Mapping[str, npt.NDArray[Any]], n_items: int
+) -> npt.NDArray[np.int64] | None:
+    """How many ratings each item has (items,), without side information; None where an artefact does not say.
+
+    Raises ArtifactError.
+    """
+    # What blends and `tacenda ratings fit` save of who has rated what is of their ratings alone.
+    for name in (f"{_PREFIX}item_ids", "rated.item_ids"):
+        if name in arrays:
+            return np.bincount(_items(arrays, name, n_items, np.int32), minlength=n_items)
+    return None
 
 
 def _given(arrays: Arrays, n_items: int) -> list[Given]:

@@ -67,7 +67,7 @@ class TopN(AlgoBase):  # type: ignore[misc]
         exclude
             Raw ids of items that may not.
         min_ratings
-            How many ratings an item must have.
+            How many users must have rated an item; one who has rated it twice counts once.
 
         Raises
         ------
@@ -117,8 +117,7 @@ class TopN(AlgoBase):  # type: ignore[misc]
         )
         unsupported = None
         if min_ratings > 0:
-            sizes = (len(self.trainset.ir[i]) for i in range(len(index)))
-            unsupported = np.fromiter(sizes, np.int64, len(index)) < min_ratings
+            unsupported = ratings_of(self.trainset).item_counts < min_ratings
         return Lists.of(
             None if by == "rating" else self.choices,
             by,

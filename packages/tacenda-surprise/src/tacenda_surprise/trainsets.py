@@ -18,6 +18,7 @@ from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.identities import Identities
 
+_MISSING = {"None", "nan", "NaT", "<NA>"}  # their texts, as pandas is not needed
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
@@ -170,9 +171,17 @@ def join(trainset: Trainset, more: Trainset) -> Trainset:
 
 
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
-    """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them."""
+    """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them.
+
+    Raises DataError for None, and for what else data frames have in the place of an id that is missing.
+    """
     ids = list(raw)
     texts = [str(one) for one in ids]
+    for one, text in zip(ids, texts, strict=True):
+        if text in _MISSING and not isinstance(one, str):
+            raise DataError(
+                f"the {what} of a rating is missing, its id is {text}: give every rating a {what}, or leave it out"
+            )
     return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
 
 

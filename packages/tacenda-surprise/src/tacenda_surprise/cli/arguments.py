@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tacenda import plugins
+from tacenda.artifact.arrays import LARGEST
 from tacenda.cli.options import settings_of
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings, read_ratings
@@ -69,6 +70,14 @@ ByOption = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
+def refuse_idle(context: typer.Context, why: str, *options: str) -> None:
+    """Raise BadParameter for an option of the command line that has no effect, and say ``why``."""
+    for one in context.command.params:
+        source = context.get_parameter_source(one.name or "")
+        if one.opts[0] in options and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{one.opts[0]} has no effect {why}; leave it out")
+
+
 def read(
     file: Path,
     separator: str | None,
@@ -89,6 +98,10 @@ def read(
         ) from error
     if len(places) != 3 or (ends is not None and len(ends) != 2):
         raise typer.BadParameter("--columns takes three numbers, --scale two")
+    if ends is not None and not all(abs(end) <= LARGEST for end in ends):  # NaN included
+        raise typer.BadParameter(
+            f"--scale takes numbers of at most {LARGEST:g}, not {scale}: give the lowest and the highest rating"
+        )
     if not file.exists():
         raise DataError(f"there is no file {file}")
     return read_ratings(

@@ -31,6 +31,7 @@ from tacenda_surprise.cli.arguments import (
     Set,
     chosen_settings,
     read,
+    refuse_idle,
     unfitted_model,
 )
 from tacenda_surprise.models.base import RatingModel
@@ -50,6 +51,7 @@ class Held(StrEnum):
 
 
 def evaluate(
+    context: typer.Context,
     file: File,
     model: Annotated[
         list[str] | None,
@@ -80,6 +82,12 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Cross-validate models on a file of ratings."""
+    if lists is None:
+        refuse_idle(context, "without --lists", "-n", "--by", "--time")
+    else:
+        refuse_idle(context, "with --lists", "--folds")
+    if lists is Held.one:
+        refuse_idle(context, "with --lists one", "--time")
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     chosen = chosen_settings(settings, model or _ALL)
     models = [unfitted_model(name, chosen, seed) for name in model or _ALL]
@@ -156,6 +164,7 @@ def _compare_lists(
     users = np.flatnonzero(np.diff(held_out.user_offsets))
     choices = Choices.of(train, seen)
     lists = Lists.of(choices, by.value, ratings.n_items)
+    n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
     for model in models:
         ranked = best_items(deepcopy(model).fit(train), users, n, seen, lists)

@@ -24,6 +24,7 @@ from tacenda_surprise.cli.arguments import (
 )
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.storage import check_ids
 
 
 def fit(
@@ -60,6 +61,7 @@ def fit(
     unfitted = unfitted_model(model, chosen)
     check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
+    check_ids(ratings.users, ratings.items)  # before a long fit
     found = unfitted.fit(ratings, checkpoints=checkpoints).to_artifact()
     seen = Identities.of(ratings)
     lists = {**Choices.of(ratings, seen).arrays(), **seen.arrays()}

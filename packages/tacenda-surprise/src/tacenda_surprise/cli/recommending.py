@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -10,21 +11,31 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-import tacenda
 from tacenda import artifact
+from tacenda.artifact.saveable import resolve
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import Ratings
-from tacenda_surprise.cli.arguments import AsJson, Columns, Encoding, RankedBy, Separator, read
+from tacenda_surprise.cli.arguments import (
+    AsJson,
+    Columns,
+    Encoding,
+    RankedBy,
+    Separator,
+    read,
+    refuse_idle,
+)
 from tacenda_surprise.models.base import FoldedUser, RatingModel
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
 from tacenda_surprise.models.ranking import Lists, best_items
+from tacenda_surprise.storage import item_counts, load_errors
 
 Numbers = npt.NDArray[np.int64]
 
 
 def recommend(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved model.")],
     user: Annotated[
         list[str] | None, typer.Option("--user", help="A user of the ratings; may be repeated.")
@@ -56,7 +67,7 @@ def recommend(
         list[str] | None, typer.Option(help="An item that is not to be listed; may be repeated.")
     ] = None,
     min_ratings: Annotated[
-        int, typer.Option(min=0, help="How many ratings an item must have.")
+        int, typer.Option(min=0, help="How many users must have rated an item.")
     ] = 0,
     separator: Separator = None,
     columns: Columns = "0,1,2",
@@ -68,13 +79,19 @@ def recommend(
         raise typer.BadParameter("--seen leaves out what --include-rated lists; give one of them")
     if not user and not rate:
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
-    model: RatingModel = tacenda.load(folder)
+    if not user:
+        refuse_idle(context, "without --user", "--seen")
+    if seen is None:
+        refuse_idle(context, "without --seen", "--separator", "--columns", "--encoding")
+    found = artifact.read(folder)
+    with load_errors(folder):
+        model: RatingModel = resolve(found)
     if model.kind != RatingModel.kind:
         raise ConfigurationError(
             f"{folder} holds the model {type(model).__name__}, which rates nothing: give a model of "
             "`tacenda ratings fit`"
         )
-    saved = _Saved.of(folder, model)
+    saved = _Saved.of(folder, model, found.arrays)
     lists = saved.lists(by, exclude or [], min_ratings)
     known = None if include_rated else saved.known
     if seen is not None:
@@ -86,18 +103,18 @@ def recommend(
             "it out",
             err=True,
         )
-    found: dict[str, list[tuple[str, float]]] = {}
+    listed: dict[str, list[tuple[str, float]]] = {}
     users = np.array([model.catalogue.users.number(one) for one in user or []], np.int64)
     for one, ranked in zip(user or [], best_items(model, users, n, known, lists), strict=True):
-        found[one] = saved.named(ranked.items, ranked.scores)
+        listed[one] = saved.named(ranked.items, ranked.scores)
     if rate:
         folded, items = _new_user(model, rate)
         best = lists.of_new_user(folded, items, n, None if include_rated else items)
-        found["new user"] = saved.named(*best)
+        listed["new user"] = saved.named(*best)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(listed))
         return
-    for one, items_of in found.items():
+    for one, items_of in listed.items():
         typer.echo(f"{one}:")
         for item, score in items_of:
             typer.echo(f"  {score:.2f}  {item}")
@@ -110,28 +127,31 @@ class _Saved(NamedTuple):
     catalogue: Catalogue
     choices: Choices | None
     known: Identities | None
+    item_counts: Numbers | None  # (items,), how many ratings each has
 
     @classmethod
-    def of(cls, folder: Path, model: RatingModel) -> Self:
-        """Read the folder of ``model``. Raises ArtifactError."""
-        catalogue, arrays = model.catalogue, artifact.read(folder).arrays
+    def of(cls, folder: Path, model: RatingModel, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Find it among the arrays of the folder of ``model``. Raises ArtifactError."""
+        catalogue = model.catalogue
         size = len(catalogue.users), len(catalogue.items)
-        return cls(folder, catalogue, Choices.found(arrays, *size), Identities.found(arrays, *size))
+        choices, known = Choices.found(arrays, *size), Identities.found(arrays, *size)
+        return cls(folder, catalogue, choices, known, item_counts(arrays, size[1]))
 
     def lists(self, by: RankedBy | None, exclude: list[str], min_ratings: int) -> Lists:
         """What lists are ranked by and leave out. Raises BadParameter for what the folder does not know."""
         ranked_by = by or (RankedBy.rating if self.choices is None else RankedBy.both)
-        unsupported = None
-        if self.choices is not None:
-            n_ratings = self.choices.popularity * len(self.catalogue.users)
-            unsupported = n_ratings < min_ratings - 0.5
-        elif min_ratings or ranked_by is not RankedBy.rating:
-            asked = "--min-ratings" if min_ratings else f"--by {ranked_by.value}"
+        asked = None
+        if min_ratings and self.item_counts is None:
+            asked = "--min-ratings"
+        elif self.choices is None and ranked_by is not RankedBy.rating:
+            asked = f"--by {ranked_by.value}"
+        if asked:
             raise typer.BadParameter(
                 f"{asked} needs to know who has rated what, and {self.folder} does not say: fit the model with "
                 "tacenda ratings fit, or save the algorithm"
             )
-        items = self.catalogue.items
+        items, counts = self.catalogue.items, self.item_counts
+        unsupported = None if counts is None else counts < min_ratings
         excluded = [items.number(item) for item in exclude]
         return Lists.of(self.choices, ranked_by.value, len(items), None, excluded, unsupported)
 

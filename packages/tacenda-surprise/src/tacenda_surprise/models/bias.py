@@ -118,12 +118,12 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         self, loop: Loop, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Alternate on; it ends where a new fit would, except for the mean."""
-        b, c, *_ = self._fitted()
+        b, c, penalties, _ = self._fitted()
         catalogue = self.catalogue.extended(ratings)
         start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
         start[0][: len(b)], start[1][: len(c)] = b, c
         n = self.settings.epochs if epochs is None else epochs
-        self._train(loop, ratings, catalogue, n, *start)
+        self._train(loop, ratings, catalogue, n, *start, penalties)
 
     def _train(
         self,
@@ -133,8 +133,12 @@ class BiasModel(RatingModel, Configured[BiasSettings]):
         epochs: int,
         b: Doubles,
         c: Doubles,
+        penalties: tuple[float, float] | None = None,
     ) -> None:
         alternation = Alternation(self.settings, ratings, catalogue.mean, b, c)
+        if penalties is not None:  # those of the fit that goes on
+            noise, *_ = alternation.variances
+            alternation.variances[1:] = noise / np.maximum(penalties, 1e-9)
         self.history = loop.run(
             alternation,
             Sweeps(ratings.fingerprint if loop.checkpoints is not None else ""),

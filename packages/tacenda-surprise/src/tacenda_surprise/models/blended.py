@@ -27,7 +27,10 @@ _Scale = tuple[float, float]
 
 
 class _Part(NamedTuple):
-    """One of the models, and its numbers of the users (users,) and items (items,) of the blend."""
+    """One of the models, and its numbers of the users (users,) and items (items,) of the blend.
+
+    -1 is a user of whom only another model knows, from side information.
+    """
 
     model: RatingModel
     users: Numbers
@@ -35,13 +38,14 @@ class _Part(NamedTuple):
 
     @classmethod
     def of(cls, model: RatingModel, users: IdIndex, items: IdIndex) -> _Part:
-        """Find users and items by their raw ids. Raises ArtifactError for one that the model does not know."""
-        known = model.catalogue.users.numbers(users.raw), model.catalogue.items.numbers(items.raw)
-        if any(len(numbers) and numbers.min() < 0 for numbers in known):
+        """Find users and items by their raw ids. Raises ArtifactError for an item that the model does not know."""
+        own = model.catalogue
+        known = cls(model, own.users.numbers(users.raw), own.items.numbers(items.raw))
+        if (known.items < 0).any():
             raise ArtifactError(
-                f"the models of a blend know different users or items: {model.name} lacks one of the first's"
+                f"the models of a blend know different items: {model.name} lacks one of the first's"
             )
-        return cls(model, *known)
+        return known
 
     def of_blend(self, what: str, numbers: Numbers) -> Numbers:
         """Turn numbers of the blend's ``users`` or ``items`` into those of the model; -1 stays."""
@@ -66,7 +70,7 @@ class BlendModel(RatingModel):
     Raises
     ------
     ArtifactError
-        The models know different users or items, or there is not one weight for each.
+        The models know different items, or there is not one weight for each.
     """
 
     name: ClassVar[str] = "blend"
